@@ -30,6 +30,11 @@ from ikebana.arrangements.folders import private_folder
 from ikebana.arrangements.merging import Merge
 from ikebana.arrangements.run import Change
 
+try:
+    from ikebana.compiled._arranged import prefixed
+except ImportError:
+    prefixed = None  # type: ignore[assignment]
+
 _STATE = b"\x00state"
 # The keys of entries begin with this byte, those of the database's own values with another.
 _ENTRY = b"e"
@@ -85,8 +90,11 @@ class LocalDatabase:
             return False
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        if not keys:
+            return []
+        places = [_ENTRY + key for key in keys] if prefixed is None else prefixed(_ENTRY, [*keys])
         with damage():
-            found: list[bytes | None] = self._database.get([_ENTRY + key for key in keys])
+            found: list[bytes | None] = self._database.get(places)
         return found
 
     def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:

@@ -13,6 +13,7 @@ import heapq
 import re
 import zlib
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -20,12 +21,19 @@ import pyarrow as pa
 
 from ikebana.arrangements.files import FileStore, damaged
 
+try:
+    from ikebana.compiled._arranged import size_of
+except ImportError:
+    size_of = None  # type: ignore[assignment]
+
 Change = tuple[bytes, bytes | None]
 
 _MAGIC = b"ikebana\x01"
 _SUFFIX = ".run"
 _BLOCK_ENTRIES = 20_000
 _BLOCK_BYTES = 4 << 20
+# Their sizes are summed up for so many.
+_AT_ONCE = 100
 _LENGTHS = 8
 _CHECK = 4
 _NAME = re.compile(
@@ -125,19 +133,29 @@ def _encode(head: Head, changes: Iterable[Change]) -> _Counted:
         yield _MAGIC
         yield _block(msgspec.msgpack.encode(head))
         gathered: list[Change] = []
-        size = 0
-        for change in changes:
-            gathered.append(change)
-            size += len(change[0]) + len(change[1] or b"")
-            if len(gathered) >= _BLOCK_ENTRIES or size >= _BLOCK_BYTES:
-                count[0] += len(gathered)
-                yield _block(msgspec.msgpack.encode(gathered))
-                gathered, size = [], 0
+        size, rest = 0, iter(changes)
+        while some := list(islice(rest, _AT_ONCE)):
+            more = (_size_of if size_of is None else size_of)(some)
+            if len(gathered) + len(some) < _BLOCK_ENTRIES and size + more < _BLOCK_BYTES:
+                gathered += some
+                size += more
+                continue
+            for change in some:
+                gathered.append(change)
+                size += _size_of([change])
+                if len(gathered) >= _BLOCK_ENTRIES or size >= _BLOCK_BYTES:
+                    count[0] += len(gathered)
+                    yield _block(msgspec.msgpack.encode(gathered))
+                    gathered, size = [], 0
         if gathered:
             count[0] += len(gathered)
             yield _block(msgspec.msgpack.encode(gathered))
 
     return _Counted(blocks(), count)
+
+
+def _size_of(changes: list[Change]) -> int:
+    return sum(len(key) + len(value or b"") for key, value in changes)
 
 
 def _block(plain: bytes) -> bytes:

@@ -13,6 +13,11 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
+try:
+    from ikebana.compiled._arranged import prefixed, prefixed_changes
+except ImportError:
+    prefixed = prefixed_changes = None  # type: ignore[assignment]
+
 # Entries by key; None is one to be removed.
 Changes = Mapping[bytes, bytes | None]
 
@@ -160,6 +165,8 @@ class Part:
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         prefix = self._prefix
+        if prefixed is not None:
+            return self._store.get_many(prefixed(prefix, [*keys]))
         return self._store.get_many([prefix + key for key in keys])
 
     def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
@@ -175,4 +182,7 @@ class Part:
 
     def change(self, changes: Changes) -> None:
         prefix = self._prefix
+        if prefixed_changes is not None and type(changes) is dict:
+            self._store.change(prefixed_changes(prefix, changes))
+            return
         self._store.change({prefix + key: value for key, value in changes.items()})

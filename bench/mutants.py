@@ -118,7 +118,9 @@ def _is_seen(copy: Path, mutant: Mutant) -> bool:
     assert text.count(mutant.before) == 1, f"{mutant.file} has not one {mutant.before!r}"
     path.write_text(text.replace(mutant.before, mutant.after))
     try:
-        environment = {**os.environ, "PYTHONPATH": str(copy / "src")}
+        # The faults are put into Python, beside which there is no compiled code then.
+        without = {"PYTHONPATH": str(copy / "src"), "IKEBANA_COMPILED": "0"}
+        environment = {**os.environ, **without}
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *_TESTS]
         found = subprocess.run(
             command, cwd=copy, env=environment, capture_output=True, check=False

@@ -111,8 +111,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "updates without a key do not hop": (
         f"{JOINS}::test_updates_without",
         "processor/rows/by_shard.py",
-        "placed = update[1] if keyless is None else keyless",
-        "continue",
+        "        placed = keyless if key is None else key\n",
+        "        if key is None:\n            continue\n        placed = key\n",
     ),
     "updates without a key go anywhere": (
         f"{JOINS}::test_updates_without",
@@ -310,8 +310,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "a range ends one record early": (
         CLIENTS,
         "processor/kafka/reader.py",
-        "if records[-1].offset() >= wanted.end - 1:",
-        "if records[-1].offset() >= wanted.end - 2:",
+        "if last >= wanted.end - 1:",
+        "if last >= wanted.end - 2:",
     ),
     "diff topics have the brokers' retention": (
         CLIENTS,

@@ -20,9 +20,8 @@ from ikebana.compiled._order cimport Member, Order, compare, free_order, is_of, 
 
 cdef enum:
     DEEPEST = 64
-    # The depths of objects whose order of fields is remembered.
-    _REMEMBERED = 8
-    # A buffer that a longer text has needed is given back.
+    _REMEMBERED = 8  # depths of objects whose order of fields is remembered
+    # What a longer text has needed is given back.
     _MOST_KEPT = 1 << 22
     _MOST_MEMBERS = 1 << 12
     # Digits that fit into 64 bits, and those that a double carries with sign and point.
@@ -173,13 +172,9 @@ cdef class Canonical:
             return depth < DEEPEST and self.object(depth)
         if first == c'[':
             return depth < DEEPEST and self.array(depth)
-        if first == c't':
-            return self.word(b"true", 4)
-        if first == c'f':
-            return self.word(b"false", 5)
-        if first == c'n':
-            return self.word(b"null", 4)
-        return self.number()
+        if first == c't' or first == c'f':
+            return self.word(b"true", 4) or self.word(b"false", 5)
+        return self.word(b"null", 4) if first == c'n' else self.number()
 
     cdef bint word(self, const char* word, Py_ssize_t size) noexcept:
         cdef Py_ssize_t at

@@ -26,6 +26,7 @@ from ikebana.processor.linear.portions import in_portions
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import ERRORS, Plan
 from ikebana.processor.planning.planner import Physical
+from ikebana.processor.rows.columns import Columns, in_columns_of
 from ikebana.processor.rows.envelope import Records
 from ikebana.processor.rows.noted import Noted
 from ikebana.processor.rows.rebuilding import Rebuilding
@@ -37,8 +38,9 @@ from ikebana.processor.rows.rows import (
     Updates,
     keyed,
     times_of,
-    updates_of,
 )
+
+_AT_ONCE = 50_000
 
 
 class Flow:
@@ -94,7 +96,7 @@ class Flow:
                 case Errors():
                     self.emitted[ERRORS] += _error_updates(row)
                 case Updates():
-                    made = list(updates_of(row))
+                    made = Columns(row.keys, row.values, row.times, row.diffs)
                     if ERRORS in row.outputs:
                         self._take_back_errors(made)
                         continue
@@ -132,7 +134,8 @@ class Flow:
             return arriving
         part = self.part(parts.HOLD_IN, name)
         reach = self.intervals[name].upper if upper is None else upper
-        if all(update.time < reach for update in arriving) and not hold.is_due(part, reach):
+        latest = (max(some.times) for some in arriving.in_columns(_AT_ONCE))
+        if max(latest, default=reach - 1) < reach and not hold.is_due(part, reach):
             return arriving
         step = hold.step if name in self._far else hold.step_in_blocks
         return step(part, arriving, reach)
@@ -176,7 +179,7 @@ class Flow:
                 self.emitted[ERRORS] += found.errors
         return messages
 
-    def _take_back_errors(self, updates: Sequence[KeyedUpdate]) -> None:
+    def _take_back_errors(self, updates: Collection[KeyedUpdate]) -> None:
         """Take back of the error topic what ends with an edit; all, if the state is made anew."""
         if self._rebuilding is None:
             assert self._editing is not None, "errors are taken back, and no edit is under way"
@@ -258,6 +261,22 @@ class Flow:
             self.of_moving.setdefault(root, []).extend(updates)
         for branch in self._physical.branches[root]:
             steps = planner.chain_of(self._plan, branch, self._physical)
+            if steps.is_empty and not branch.inlets:
+                self._deliver(branch.outputs, (), updates)
+                for name in branch.hops:
+                    self.send(name, updates)
+                continue
+            if steps.arranges:
+                for some in in_columns_of(updates, _AT_ONCE):
+                    arranged, errors = steps.arranged(some, branch.silent)
+                    self.emitted[ERRORS] += errors
+                    given = arranged
+                    if branch.inlets and None in arranged.keys:
+                        given = Columns.of(keyed([*arranged]))
+                    self._deliver(branch.outputs, branch.inlets, given)
+                    for name in branch.hops:
+                        self.send(name, arranged)
+                continue
             for passed in in_portions(steps, updates, branch.silent):
                 self.emitted[ERRORS] += passed.errors
                 made = keyed(passed.updates) if branch.inlets else passed.updates
@@ -266,9 +285,11 @@ class Flow:
                     self.send(name, passed.updates)
                 if steps.expands:
                     self._budget.expand(root)
+                # They are not to be there while the next ones are made.
+                del passed, made
 
     def _deliver(
-        self, outputs: Iterable[str], inlets: Iterable[str], updates: Sequence[KeyedUpdate]
+        self, outputs: Iterable[str], inlets: Iterable[str], updates: Collection[KeyedUpdate]
     ) -> None:
         for name in outputs:
             self.emitted[name] += updates

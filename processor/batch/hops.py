@@ -7,8 +7,9 @@ transaction of its batch, so they exist if and only if the batch is committed.
 
 from collections.abc import Collection, Iterator, Mapping
 
-from ikebana.processor.rows.by_shard import by_shard
-from ikebana.processor.rows.rows import NO_KEY, KeyedUpdate, Updates, in_columns, keyed
+from ikebana.processor.rows.by_shard import columns_by_shard
+from ikebana.processor.rows.columns import columns_of
+from ikebana.processor.rows.rows import NO_KEY, KeyedUpdate, Updates
 
 
 def chunks(
@@ -16,5 +17,5 @@ def chunks(
 ) -> Iterator[tuple[int, Updates]]:
     """The updates to each operator as rows for the shards of their keys."""
     for name, updates in hops.items():
-        for at, own in by_shard(updates, shards, NO_KEY):
-            yield at, Updates([], *in_columns(keyed(own)), inlets=[name], counted=True)
+        for at, own in columns_by_shard(updates, shards, NO_KEY):
+            yield at, Updates([], *columns_of(own), inlets=[name], counted=True)

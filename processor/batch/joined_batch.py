@@ -5,7 +5,7 @@ have asked: what they keep of the past is what is still on its way to who will a
 (`progress.since`).
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from ikebana.arrangements.frontier import Interval, Time
@@ -62,7 +62,7 @@ class JoinedBatch:
         """Whether a join looks up an upsert's own state."""
         return upsert in self._joined.kept or upsert in self._kept_for
 
-    def keep_upsert(self, name: str, part: Part, updates: Sequence[KeyedUpdate]) -> None:
+    def keep_upsert(self, name: str, part: Part, updates: Collection[KeyedUpdate]) -> None:
         """Make an upsert's own state available for lookups; it has these updates already."""
         since = self._kept_from(name, self._lowers)
         interval = self._intervals[name]

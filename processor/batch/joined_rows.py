@@ -20,10 +20,10 @@ import msgspec
 from ikebana.processor.joins.qualified import Flat, alias_of
 from ikebana.processor.linear.json_text import BLOB, JSON, quoted
 from ikebana.processor.linear.keys import key_sql
-from ikebana.processor.linear.query import Query, compiled, field_texts
+from ikebana.processor.linear.query import Query, compiled, data_field_texts, field_texts
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.rows.datum import parts_of, values_of
+from ikebana.processor.rows.datum import keys_of, values_of
 
 _base64 = msgspec.json.encode
 _text_of = msgspec.json.encode
@@ -192,32 +192,25 @@ class Maker:
     def _read(
         self, alias: str, names: Sequence[str], data: Sequence[bytes | None]
     ) -> Iterator[tuple[str, Sequence[bytes | None]]]:
-        values = values_of(data, nothing=b"{}")
         own = {name: name.removeprefix(f"{alias}.") for name in names}
         fields = tuple(column for column in own.values() if column not in (KEY, VALUE))
-        texts = dict(zip(fields, field_texts(fields, values), strict=True)) if fields else {}
+        texts = dict(zip(fields, data_field_texts(fields, data), strict=True)) if fields else {}
         for name, column in own.items():
             if column in texts:
                 yield name, texts[column]
                 continue
             raw: list[bytes | None] = (
-                [None if datum is None else parts_of(datum)[0] for datum in data]
+                keys_of(data)
                 if column == KEY
                 else [
                     None if datum is None else value
-                    for datum, value in zip(data, values, strict=True)
+                    for datum, value in zip(data, values_of(data, nothing=b"{}"), strict=True)
                 ]
             )
-            in_bytes = self._types[name] == BLOB
-            yield name, [_text(each, in_bytes=in_bytes) for each in raw]
-
-
-def _text(raw: bytes | None, *, in_bytes: bool) -> bytes | None:
-    if raw is None:
-        return None
-    if in_bytes:
-        return _base64(raw)
-    return None if raw == b"null" else raw
+            if self._types[name] == BLOB:
+                yield name, [None if each is None else _base64(each) for each in raw]
+            else:
+                yield name, [None if each == b"null" else each for each in raw]
 
 
 def carried(columns: Iterable[str]) -> list[tuple[str, str]]:

@@ -6,8 +6,8 @@ Nothing is sorted or kept: matches are processed in portions, however many a row
 """
 
 import functools
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from itertools import islice, repeat
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from ikebana.arrangements.frontier import Interval
@@ -21,15 +21,24 @@ from ikebana.processor.joins.query import AsOfJoin
 from ikebana.processor.joins.stages import Stage, candidate_name, step_name
 from ikebana.processor.joins.steps import Lookup, Path
 from ikebana.processor.kernels import locked
-from ikebana.processor.kernels.half_join import Arranged, LookupRow, Match, half_join
+from ikebana.processor.kernels.half_join import (
+    Arranged,
+    LookupRow,
+    Lookups,
+    Match,
+    Matches,
+    half_join,
+    half_join_in_columns,
+)
 from ikebana.processor.linear.chain import operator_error
 from ikebana.processor.linear.keys import any_null, is_null
 from ikebana.processor.linear.query import field_texts
 from ikebana.processor.linear.scope import KEY
 from ikebana.processor.planning import ways
 from ikebana.processor.planning.plan import Plan
+from ikebana.processor.rows.columns import Columns, columns_of, in_columns_of, taken
 from ikebana.processor.rows.datum import parts_of
-from ikebana.processor.rows.rows import KeyedUpdate, updates_from
+from ikebana.processor.rows.rows import KeyedUpdate
 
 Item = TypeVar("Item")
 # The number of matches that are processed together.
@@ -50,7 +59,7 @@ class Portion(NamedTuple):
     """
 
     to: Onward
-    rows: list[KeyedUpdate]
+    rows: Collection[KeyedUpdate]
     errors: list[KeyedUpdate]
     of: Sequence[int] = ()
 
@@ -93,18 +102,20 @@ class Looking:
         Raises: TooMuchError, if a batch cannot end in its time.
         """
         errors: list[KeyedUpdate] = []
-        for some in portions(rows):
-            matches: Iterable[Match]
+        for some in in_columns_of(rows, _AT_ONCE):
+            matches: Iterable[Matches]
             if self._test is None:
-                values = [row.value for row in some]
-                asking = lookups(some, values, sees_equal=self._sees_equal)
-                matches = half_join(arranged, asking, outer=self._outer, watcher=budget)
+                keys, values, times, diffs = _asking(some)
+                asking = Lookups(keys, values, times, diffs, self._sees_equal)
+                matches = half_join_in_columns(arranged, asking, outer=self._outer, watcher=budget)
             else:
-                asking = lookups(some, range(len(some)), sees_equal=self._sees_equal)
-                met = half_join(arranged, asking, watcher=budget)
-                settled = self._settled(some, met, errors)
-                matches = (each._replace(payload=some[each.payload].value) for each in settled)
-            for portion in portions(matches):
+                asked = [*some]
+                looked = lookups(asked, range(len(some)), sees_equal=self._sees_equal)
+                met = half_join(arranged, looked, watcher=budget)
+                settled = self._settled(asked, met, errors)
+                found = (each._replace(payload=some.values[each.payload]) for each in settled)
+                matches = map(Matches.of, portions(found))
+            for portion in matches:
                 yield self._made(portion)
                 budget.spend()
         if errors:
@@ -139,7 +150,8 @@ class Looking:
             # What predicates failed on is remembered, and its error leaves with it.
             met = [match for match in portion if match.datum is not None]
             passed, failing = self._tested(met, [match.payload for match in met])
-            yield self._made([*passed, *(match for match in portion if match.datum is None)])
+            outer = (match for match in portion if match.datum is None)
+            yield self._made(Matches.of([*passed, *outer]))
             errors += [self._error(reason, match) for match, reason in failing]
         yield Portion(self.next, [], errors)
 
@@ -183,22 +195,23 @@ class Looking:
         failing = [(matches[row], reason) for row, reason in made.failed]
         return [matches[row] for row in made.rows], failing
 
-    def _made(self, matches: Sequence[Match]) -> Portion:
+    def _made(self, matches: Matches) -> Portion:
         large: list[KeyedUpdate] = []
-        diffs = [match.diff for match in matches]
+        diffs = matches.diffs
         if diffs and not -LARGEST <= min(diffs) <= max(diffs) <= LARGEST:
-            large = [self._error(TOO_LARGE, match) for match in matches if not fits(match)]
-            matches = [match for match in matches if fits(match)]
-        if not matches:
+            rows = list(map(matches.row, range(len(diffs))))
+            large = [self._error(TOO_LARGE, match) for match in rows if not fits(match)]
+            matches = Matches.of(match for match in rows if fits(match))
+        payloads, data, times, diffs = matches
+        if not times:
             return Portion(self.next, [], large)
-        payloads, data, times, diffs = map(list, zip(*matches, strict=True))
         made = self._maker.make(payloads, data)
         if made.rows != [*range(len(times))]:
-            times, diffs = [times[row] for row in made.rows], [diffs[row] for row in made.rows]
-        found = list(updates_from(made.keys, made.values, times, diffs))
+            times, diffs = taken(times, made.rows), taken(diffs, made.rows)
+        found: Collection[KeyedUpdate] = Columns([*made.keys], made.values, times, diffs)
         if any_null(made.keys, self._parts):
             found = [row for row in found if row.key and not is_null(row.key, self._parts)]
-        errors = [self._error(reason, matches[row]) for row, reason in made.failed]
+        errors = [self._error(reason, matches.row(row)) for row, reason in made.failed]
         return Portion(self.next, found, large + errors)
 
     def _error(self, reason: str, match: Match) -> KeyedUpdate:
@@ -261,11 +274,17 @@ def lookups(
     """Rows as they ask, each with a payload of its own."""
     if not rows:
         return iter(())
-    keys, _, times, diffs = zip(*rows, strict=True)
+    keys, _, times, diffs = _asking(rows)
+    return Lookups(keys, [*payloads], times, diffs, sees_equal).rows()
+
+
+def _asking(
+    rows: Sequence[KeyedUpdate] | Columns,
+) -> tuple[list[bytes], list[bytes], list[int], list[int]]:
+    """The columns of rows that ask."""
+    keys, values, times, diffs = columns_of(rows)
     assert None not in keys, "a row that asks has no key"
-    # LookupRow(...) without the call of a function in Python for each.
-    columns = zip(keys, payloads, times, diffs, repeat(sees_equal), strict=False)
-    return map(tuple.__new__, repeat(LookupRow), columns)
+    return keys, values, times, diffs  # type: ignore[return-value]
 
 
 def failed(join: str, reason: str, time: int, diff: int) -> KeyedUpdate:

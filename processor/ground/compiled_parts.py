@@ -2,7 +2,20 @@
 
 from importlib.util import find_spec
 
-PARTS = ("avro_text", "json_text", "nesting", "row_images")
+PARTS = (
+    "arranged",
+    "avro_text",
+    "data",
+    "half_join",
+    "joins",
+    "json_text",
+    "kafka_records",
+    "nesting",
+    "picking",
+    "placing",
+    "row_images",
+    "upserts",
+)
 
 
 def absent() -> list[str]:

@@ -7,7 +7,7 @@ range does, the reader waits, because the last stable offset moves only after a 
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -24,16 +24,16 @@ from ikebana.errors import AwayError, SourceError
 from ikebana.processor.kafka import client
 from ikebana.processor.kafka.client import PATIENCE_S
 
+try:
+    from ikebana.compiled._kafka_records import runs as compiled_runs
+except ImportError:
+    compiled_runs = None  # type: ignore[assignment]
+
 _BATCH = 10_000
 # If fewer records come, consume() waits for its whole time-out; then poll() is better.
 _FEW = 200
 _WAIT_S = 0.02
 _REQUEST_S = 10.0
-
-
-def _place(message: Message) -> tuple[str, int]:
-    """Return the topic and the partition of a message, or of an event."""
-    return message.topic(), message.partition()
 
 
 class DeletedError(SourceError):
@@ -87,21 +87,20 @@ class Reader:
                 messages = [] if message is None else [message]
             found: dict[tuple[str, int], list[Message]] = {}
             finished = set()
-            for at, run in groupby(messages, _place):
+            for at, records, events in runs(messages):
                 wanted = left.get(at)
-                records = []
-                for message in run:
-                    if (error := message.error()) is None:
-                        records.append(message)
-                    elif _at_the_end(error, wanted, message.offset()):
+                for event in events:
+                    if _at_the_end(event.error(), wanted, event.offset()):
                         finished.add(at)
                 if wanted is None or not records:
                     continue
-                if records[-1].offset() >= wanted.end - 1:
+                last = records[-1].offset()
+                if last >= wanted.end - 1:
                     finished.add(at)
+                if last >= wanted.end:
                     records = [each for each in records if each.offset() < wanted.end]
                 if records:
-                    found.setdefault(at, []).extend(records)
+                    found[at] = found[at] + records if at in found else records
             for at, held in found.items():
                 yield left[at], held
                 remaining -= len(held)
@@ -148,6 +147,23 @@ class Reader:
     def close(self) -> None:
         """Close the connection."""
         self._consumer.close()
+
+
+def runs_of(
+    messages: Iterable[Message],
+) -> list[tuple[tuple[str, int], list[Message], list[Message]]]:
+    """Divide messages into neighbours of one partition: its records, and its events."""
+    found: list[tuple[tuple[str, int], list[Message], list[Message]]] = []
+    for at, run in groupby(messages, lambda message: (message.topic(), message.partition())):
+        records: list[Message] = []
+        events: list[Message] = []
+        for message in run:
+            (records if message.error() is None else events).append(message)
+        found.append((at, records, events))
+    return found
+
+
+runs = runs_of if compiled_runs is None else compiled_runs
 
 
 def _rounds(ranges: Sequence[Range]) -> list[dict[tuple[str, int], Range]]:

@@ -11,6 +11,7 @@ and the records that the partition had then.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from time import monotonic
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -26,9 +27,16 @@ from ikebana.processor.kafka.client import (
     patiently,
     transactional_producer,
 )
+from ikebana.processor.rows.columns import in_columns_of
 from ikebana.processor.rows.rows import KeyedUpdate
 
+try:
+    from ikebana.compiled._kafka_records import produced
+except ImportError:
+    produced = None  # type: ignore[assignment]
+
 _REQUEST_S = 10.0
+_AT_ONCE = 10_000
 # The key of records that are only written for their offsets.
 _LOOK = b"look"
 # The partition that the key chooses, and the time at which a record is produced.
@@ -119,6 +127,8 @@ class TransactionalProducer:
 
     def produce(self, topic: str, updates: Iterable[KeyedUpdate]) -> int:
         """Add updates in the `diff` format; return their number."""
+        if produced is not None:
+            return self._produce_columns(topic, updates)
         produce, poll = self._producer.produce, self._producer.poll
         count = 0
         now: int | None = None
@@ -141,6 +151,17 @@ class TransactionalProducer:
                 except KafkaException as error:
                     raise self._named(error) from error
             count += 1
+        return count
+
+    def _produce_columns(self, topic: str, updates: Iterable[KeyedUpdate]) -> int:
+        produce, wait, count = self._producer.produce, partial(self._producer.poll, 0.1), 0
+        try:
+            for some in in_columns_of(updates, _AT_ONCE):
+                columns = some.keys, some.values, some.times, some.diffs
+                produced(produce, wait, topic, _ANY, _NOW, *columns)
+                count += len(some)
+        except KafkaException as error:
+            raise self._named(error) from error
         return count
 
     def produce_messages(self, topic: str, messages: Sequence[OutputMessage]) -> int:

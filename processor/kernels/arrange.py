@@ -36,7 +36,14 @@ from ikebana.processor.kernels.arranged_cell import (
 )
 from ikebana.processor.kernels.history import Changes, Counts, Queue, count_before, move
 from ikebana.processor.kernels.recent import ByKey, Recent, seen
+from ikebana.processor.rows.columns import Columned, columns_of, in_columns_of
 from ikebana.processor.rows.rows import KeyedUpdate
+
+try:
+    from ikebana.compiled._arranged import grouped
+    from ikebana.processor.kernels.arranged_simple import Simple
+except ImportError:
+    grouped = Simple = None  # type: ignore[assignment,misc]
 
 # A place is b"k" + key for what a key has, or for how large its group is; and b"r" + length of
 # the key + key + digest of the datum for a datum of a large group, since data may be long.
@@ -47,6 +54,9 @@ _DIGEST_BYTES = 16
 # A larger group is a range of entries until it is much smaller, so that it does not switch often.
 _LARGE_BYTES = 2_048
 _SMALL_BYTES = 512
+
+# Updates are read in portions.
+_AT_ONCE = 50_000
 
 _Data = Iterable[tuple[bytes, Counts]]
 
@@ -64,12 +74,18 @@ class Arrangement:
         self._interval = interval
         self._recent = Recent(store, since, self._queue.since)
         self._touched: dict[bytes, Cell | _Group] = {}
+        self._simple = None if Simple is None else Simple(store, _KEY)
 
     def update(self, updates: Iterable[KeyedUpdate]) -> None:
         """Apply updates of the interval, which may come in any order."""
-        by_key = self._grouped(updates)
-        self._load(by_key)
+        by_key = _grouped(updates, self._interval)
+        self._recent.add(by_key)
         touched = self._touched
+        if self._simple is not None:
+            self._load(key for key in by_key if key in self._simple)
+            by_key, entries = self._simple.applied(by_key, touched, _LARGE_BYTES)
+            touched |= {key: _loaded(entry) for key, entry in entries.items()}
+        self._load(by_key)
         places = {
             key: [_row_place(key, update.value) for update in own]
             for key, own in by_key.items()
@@ -87,49 +103,50 @@ class Arrangement:
                 for place, (_, datum, _, diff) in zip(places[key], own, strict=True):
                     data = found.rows[place].data
                     data[datum] = data.get(datum, 0) + diff
-        self._recent.add(by_key)
-
-    def _grouped(self, updates: Iterable[KeyedUpdate]) -> ByKey:
-        lower, upper = self._interval.lower, self.upper
-        by_key: ByKey = {}
-        for update in updates:
-            key, _, time, diff = update
-            assert lower <= time < upper, f"time {time} is not in {lower} to {upper}"
-            assert key is not None, "an arranged row has no key"
-            if diff:
-                if (own := by_key.get(key)) is None:
-                    by_key[key] = [update]
-                else:
-                    own.append(update)
-        return by_key
 
     def groups(self, keys: Sequence[bytes]) -> Iterator[_Data]:
         """Yield for each key, in the order asked, each datum with its counts."""
         if not keys:
             return
         touched, kept, fresh = self._touched, self._recent.kept(), self._recent.fresh
-        asked = [key for key in keys if key not in touched] if touched else keys
-        entries = dict(
-            zip(asked, self._store.get_many([_KEY + key for key in asked]), strict=True)
-        )
+        entries = dict(zip(keys, self._entries(keys), strict=True))
         for key in keys:
             found = self._data(key, touched.get(key) or entries[key])
             # Most keys have had no update lately.
             changed_lately = key in kept or key in fresh
             yield seen(found, self._recent.of(key)) if changed_lately else found
 
+    def entries(self, keys: list[bytes]) -> tuple[list[bytes | bool | None], ByKey, ByKey]:
+        """The entry of each key as of now, and the updates, by key, that lookups may not see.
+
+        False is the entry of a key that has been loaded: only `groups` says what it has.
+        """
+        touched, found = self._touched, self._entries(keys)
+        return (
+            [False if key in touched else entry for key, entry in zip(keys, found, strict=True)]
+            if touched
+            else [*found],
+            self._recent.kept(),
+            self._recent.fresh,
+        )
+
+    def _entries(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The entry of each key as of now; what is loaded has another one."""
+        if self._simple is not None:
+            return self._simple.entries(keys)
+        return self._store.get_many([_KEY + key for key in keys])
+
     def _data(self, key: bytes, found: "Cell | _Group | bytes | None") -> _Data:
         """What a key has now, by its entry or by what is loaded of it."""
         if found is None:
             return ()
         if isinstance(found, bytes):
-            return self._rows(key, {}) if is_group(found) else data_of(found)
-        return found.counted() if isinstance(found, Cell) else self._rows(key, found.rows)
+            return _rows(self._store, key, {}) if is_group(found) else data_of(found)
+        return found.counted() if isinstance(found, Cell) else _rows(self._store, key, found.rows)
 
     def sizes(self, keys: Sequence[bytes]) -> list[int]:
         """About how many data each key has; data of all times from `since` on are counted."""
-        touched = self._touched
-        entries = self._store.get_many([_KEY + key for key in keys])
+        touched, entries = self._touched, self._entries(keys)
         return [
             _size_of(touched.get(key), entry) + sum(u.diff < 0 for u in self._recent.of(key))
             for key, entry in zip(keys, entries, strict=True)
@@ -166,6 +183,8 @@ class Arrangement:
                 _write(changes, key, found, since)
             else:
                 self._write_group(changes, key, found, since)
+        if self._simple is not None:
+            self._simple.settle(changes)
         self._queue.write(changes, since)
         self._touched = {}
 
@@ -212,9 +231,12 @@ class Arrangement:
         touched = self._touched
         # Neighbours lie together: a store finds them much faster in order.
         missing = sorted({key for key in keys if key not in touched})
+        if self._simple:
+            touched |= self._simple.taken(missing)
+            missing = [key for key in missing if key not in touched]
         found = self._store.get_many([_KEY + key for key in missing])
         for key, entry in zip(missing, found, strict=True):
-            touched[key] = _Group.of(entry) if entry and is_group(entry) else Cell.of(entry)
+            touched[key] = _loaded(entry)
 
     def _load_rows(self, places: Mapping[bytes, Sequence[bytes]]) -> None:
         """Load data of large groups that are about to change."""
@@ -237,14 +259,6 @@ class Arrangement:
                 rows.setdefault(_key_of_row(place), []).append(place)
         self._load_rows(rows)
 
-    def _rows(self, key: bytes, rows: Mapping[bytes, Cell]) -> _Data:
-        """Each datum of a large group with its counts, as changed in this batch."""
-        for place, entry in self._store.scan(_row_start(key)):
-            if place not in rows:
-                yield from data_of(entry)
-        for cell in rows.values():
-            yield from cell.counted()
-
     def _cells(self, key: bytes, group: "_Group") -> Iterator[tuple[bytes, Cell]]:
         """Each entry of a large group by its place, as changed in this batch."""
         rows = group.rows
@@ -252,6 +266,15 @@ class Arrangement:
             if place not in rows:
                 yield place, Cell.of(entry)
         yield from rows.items()
+
+
+def _rows(store: Store, key: bytes, rows: Mapping[bytes, Cell]) -> _Data:
+    """Each datum of a large group with its counts, as changed in this batch."""
+    for place, entry in store.scan(_row_start(key)):
+        if place not in rows:
+            yield from data_of(entry)
+    for cell in rows.values():
+        yield from cell.counted()
 
 
 def apart(place: bytes, entry: bytes, shard_of: Callable[[bytes], int]) -> dict[int, bytes]:
@@ -288,9 +311,37 @@ class _Group:
         return _Group(*group_of(entry), entry)
 
 
+def _grouped(updates: Iterable[KeyedUpdate], interval: Interval) -> ByKey:
+    """Updates of an interval by key, but for those of diff 0."""
+    lower, upper = interval.lower, interval.upper
+    by_key: ByKey = {}
+    if grouped is not None and isinstance(updates, Columned | Sequence):
+        takes = all(
+            grouped(KeyedUpdate, columns_of(some), lower, upper, by_key)
+            for some in in_columns_of(updates, _AT_ONCE)
+        )
+        if takes:
+            return by_key
+        by_key = {}
+    for update in updates:
+        key, _, time, diff = update
+        assert lower <= time < upper, f"time {time} is not in {lower} to {upper}"
+        assert key is not None, "an arranged row has no key"
+        if diff:
+            if (own := by_key.get(key)) is None:
+                by_key[key] = [update]
+            else:
+                own.append(update)
+    return by_key
+
+
+def _loaded(entry: bytes | None) -> "Cell | _Group":
+    return _Group.of(entry) if entry and is_group(entry) else Cell.of(entry)
+
+
 def _size_of(found: Cell | _Group | None, entry: bytes | None) -> int:
     if isinstance(found, Cell):
-        return len(found.data)
+        return len(found.counted())
     if entry is None:
         return 0
     return group_of(entry)[0] if is_group(entry) else len(Cell.of(entry).data)

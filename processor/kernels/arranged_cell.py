@@ -59,12 +59,16 @@ class Cell:
         past = {datum: counts[1:] for datum, counts in many.items() if len(counts) > 1}
         return cls({datum: counts[0] for datum, counts in many.items()}, entry, queued, past)
 
-    def counted(self) -> Iterable[tuple[bytes, Counts]]:
-        """Each datum with its counts."""
-        past = self.past
+    def counted(self) -> list[tuple[bytes, Counts]]:
+        """Each datum with its counts, in order; what is not there has some if it has a past."""
+        data, past = self.data, self.past
         if not past:
-            return [(datum, [count]) for datum, count in self.data.items()]
-        return [(datum, [count, *past.get(datum, ())]) for datum, count in self.data.items()]
+            return [(datum, [data[datum]]) for datum in sorted(data) if data[datum]]
+        return [
+            (datum, [data[datum], *past.get(datum, ())])
+            for datum in sorted(data)
+            if data[datum] or datum in past
+        ]
 
     def keep(self, datum: bytes, time: int, diff: int) -> None:
         """Let a diff, which is counted already, have its time from now on."""
@@ -105,7 +109,7 @@ class Cell:
                     (datum,) = data
                     return _ONE + datum
                 return _EACH_ONCE + _encode(sorted(data))
-        return _many(queued, dict(sorted(self.counted())))
+        return _many(queued, dict(self.counted()))
 
     def _set(self, datum: bytes, counts: Counts) -> None:
         self.data[datum] = counts[0]

@@ -15,19 +15,26 @@ Source of the method: `half_join` of differential dataflow's `dogsdogsdogs`.
 
 from bisect import bisect_right
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, repeat
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
 from ikebana.processor.kernels.history import Counts, count_before
 
+try:
+    from ikebana.compiled._half_join import Lookups as _Compiled
+except ImportError:
+    _Compiled = None  # type: ignore[assignment,misc]
+
 # What Match(...) comes to, without the call of a function in Python for each.
 _new = tuple.__new__
 _TIME_OF = itemgetter(2)
 # Lookups are answered together, for a store answers many keys faster than one by one.
-_AT_ONCE = 5_000
+_AT_ONCE = 10_000
 # What a key's lookups are to give is told if there are so many of them.
 _MANY = 100
+# About so many matches are given together.
+_PORTION = 10_000
 
 
 class LookupRow(NamedTuple):
@@ -50,6 +57,56 @@ class Match(NamedTuple):
     datum: bytes | None
     time: int
     diff: int
+
+
+class Lookups(NamedTuple):
+    """Lookups in columns of one length, all of which see updates of their very times, or none."""
+
+    keys: list[bytes]
+    payloads: list[Any]
+    times: list[int]
+    diffs: list[int]
+    sees_equal: bool
+
+    def row(self, at: int) -> LookupRow:
+        """The one at a place."""
+        keys, payloads, times, diffs, sees_equal = self
+        return LookupRow(keys[at], payloads[at], times[at], diffs[at], sees_equal)
+
+    def rows(self) -> Iterator[LookupRow]:
+        """Each of them."""
+        columns = zip(*self[:4], repeat(self.sees_equal), strict=False)
+        # LookupRow(...) without the call of a function in Python for each.
+        return map(_new, repeat(LookupRow), columns)
+
+
+class Matches(NamedTuple):
+    """Matches in columns of one length; see `Match`."""
+
+    payloads: list[Any]
+    data: list[bytes | None]
+    times: list[int]
+    diffs: list[int]
+
+    @staticmethod
+    def of(matches: Iterable[Match]) -> "Matches":
+        """The columns of matches."""
+        found = Matches([], [], [], [])
+        for match in matches:
+            found.append(match)
+        return found
+
+    def append(self, match: Match) -> None:
+        """Add a match."""
+        payload, datum, time, diff = match
+        self.payloads.append(payload)
+        self.data.append(datum)
+        self.times.append(time)
+        self.diffs.append(diff)
+
+    def row(self, at: int) -> Match:
+        """The match at a place."""
+        return Match(self.payloads[at], self.data[at], self.times[at], self.diffs[at])
 
 
 class Arranged(Protocol):
@@ -125,6 +182,69 @@ def half_join(
                 met = yield from _matches_of_one(own[0], group, outer=outer)
             if watcher is not None:
                 watcher.met(key, met)
+
+
+def half_join_in_columns(
+    arranged: Arranged,
+    lookups: Lookups,
+    *,
+    outer: bool = False,
+    watcher: Watcher | None = None,
+) -> Iterator[Matches]:
+    """The same matches in the same order, in portions; a watcher may not be told of few.
+
+    The matches of most keys are made by compiled code, from what `entries` of an arrangement says.
+    """
+    entries_of = getattr(arranged, "entries", None)
+    if _Compiled is None or entries_of is None:
+        matches = half_join(arranged, lookups.rows(), outer=outer, watcher=watcher)
+        while some := list(islice(matches, _PORTION)):
+            yield Matches.of(some)
+        return
+    found = Matches([], [], [], [])
+    for start in range(0, len(lookups.keys), _AT_ONCE):
+        end = min(start + _AT_ONCE, len(lookups.keys))
+        _check_times(arranged, lookups.times[start:end], sees_equal=lookups.sees_equal)
+        chunk = _Compiled(*lookups, start, end)
+        entries, kept, fresh = entries_of(chunk.keys)
+        groups = arranged.groups(chunk.left(entries))
+        at = 0
+        while at < len(entries):
+            at = chunk.meet(entries, at, kept, fresh, found, _PORTION, outer=outer)
+            if len(found.times) < _PORTION and at < len(entries):
+                own, is_left = list(map(lookups.row, chunk.rows(at))), entries[at] is False
+                group = next(groups if is_left else arranged.groups([own[0].key]))
+                at += 1
+                for match in _matches_of(arranged, own, group, outer=outer, watcher=watcher):
+                    found.append(match)
+                    if len(found.times) >= _PORTION:
+                        yield found
+                        found = Matches([], [], [], [])
+            if len(found.times) >= _PORTION:
+                yield found
+                found = Matches([], [], [], [])
+    if found.times:
+        yield found
+
+
+def _matches_of(
+    arranged: Arranged,
+    own: list[LookupRow],
+    group: Iterable[tuple[bytes, Counts]],
+    *,
+    outer: bool,
+    watcher: Watcher | None,
+) -> Iterator[Match]:
+    """Read a group for all lookups of its key, and tell of it."""
+    key = own[0].key
+    if len(own) > 1:
+        if watcher is not None and len(own) >= _MANY:
+            watcher.expect(key, len(own) * arranged.sizes([key])[0])
+        met = yield from _matches_of_many(own, group, arranged.upper, outer=outer)
+    else:
+        met = yield from _matches_of_one(own[0], group, outer=outer)
+    if watcher is not None:
+        watcher.met(key, met)
 
 
 def _matches_of_one(
@@ -215,3 +335,12 @@ def _check(arranged: Arranged, lookups: Sequence[LookupRow]) -> None:
         assert _seen_before(last) <= arranged.upper, (
             f"a lookup at {last.time} is not before the upper {arranged.upper}"
         )
+
+
+def _check_times(arranged: Arranged, times: Sequence[int], *, sees_equal: bool) -> None:
+    """The same of lookups by their times."""
+    least, last = min(times), max(times)
+    assert least >= arranged.since, f"a lookup at {least} is before the since {arranged.since}"
+    assert last + sees_equal <= arranged.upper, (
+        f"a lookup at {last} is not before the upper {arranged.upper}"
+    )

@@ -20,6 +20,11 @@ from ikebana.arrangements.update import pieces, sums
 from ikebana.processor.kernels.history import Changes, Counts, add
 from ikebana.processor.rows.rows import KeyedUpdate, updates_from
 
+try:
+    from ikebana.compiled import _arranged as compiled
+except ImportError:
+    compiled = None  # type: ignore[assignment]
+
 # The batches before this one whose updates stay in blocks; two exchanges lag by two.
 MOST_BATCHES = 4
 # A place is this + the upper of the batch + how many of that upper were before it + the number of
@@ -28,6 +33,7 @@ _BLOCK = b"u"
 _TIME_BYTES, _NUMBER_BYTES = 8, 4
 _OF_BATCH = slice(1, 1 + _TIME_BYTES + _NUMBER_BYTES)
 _AT_ONCE = 2_000
+_NOTHING = [0]
 
 ByKey = dict[bytes, list[KeyedUpdate]]
 _Columns = tuple[list[bytes], list[bytes], list[int], list[int]]
@@ -49,6 +55,9 @@ class Recent:
     def add(self, updates: Mapping[bytes, list[KeyedUpdate]]) -> None:
         """Take updates of this batch."""
         fresh = self.fresh
+        if not fresh:
+            fresh.update(updates)
+            return
         for key, own in updates.items():
             if key in fresh:
                 fresh[key] += own
@@ -94,15 +103,24 @@ class Recent:
 def seen(
     data: Iterable[tuple[bytes, Counts]], updates: Iterable[KeyedUpdate]
 ) -> Iterator[tuple[bytes, Counts]]:
-    """Data with counts in which these updates have their times, and are not there before."""
+    """Data with counts in which these updates have their times, and are not there before.
+
+    They are in order, unless they are many, which are read one by one.
+    """
     changes: dict[bytes, list[KeyedUpdate]] = {}
     for update in updates:
         changes.setdefault(update.value, []).append(update)
+    if not isinstance(data, Iterator):
+        counted = dict(data)
+        for datum, own in changes.items():
+            counted[datum] = _before(counted.get(datum, _NOTHING), own)
+        yield from sorted(counted.items())
+        return
     for datum, counts in data:
-        if (own := changes.pop(datum, None)) is None:
+        if (known := changes.pop(datum, None)) is None:
             yield datum, counts
         else:
-            yield datum, _before(counts, own)
+            yield datum, _before(counts, known)
     for datum, own in changes.items():
         yield datum, _before([0], own)
 
@@ -145,16 +163,26 @@ def _by_key(updates: Iterable[KeyedUpdate]) -> ByKey:
 def _blocks(by_key: ByKey, upper: int, batch: int, since: int) -> dict[bytes, bytes]:
     """The blocks of a batch; updates before `since` are seen by all."""
     of = _BLOCK + _packed(upper) + _counted(batch)
+    if compiled is None:
+        columns = _since(by_key, since)
+    else:
+        columns = compiled.since_columns(by_key, since, _summed)
+    return {
+        of + _counted(number): _encode(tuple(column[at : at + _AT_ONCE] for column in columns))
+        for number, at in enumerate(range(0, len(columns[0]), _AT_ONCE))
+    }
+
+
+def _since(by_key: ByKey, since: int) -> _Columns:
+    """The columns of updates from a time on, by key and in order."""
     kept: list[KeyedUpdate] = []
     for key in sorted(by_key):
         own = by_key[key]
         if len(own) > 1:
             own = _summed(own)
         kept += [update for update in own if update.time >= since]
-    return {
-        of + _counted(number): _block(kept[at : at + _AT_ONCE])
-        for number, at in enumerate(range(0, len(kept), _AT_ONCE))
-    }
+    keys, values, times, diffs = map(list, zip(*kept, strict=True)) if kept else ([], [], [], [])
+    return keys, values, times, diffs
 
 
 def _summed(own: list[KeyedUpdate]) -> list[KeyedUpdate]:

@@ -37,15 +37,19 @@ from ikebana.processor.kernels.upsert_values import (
     values_of,
 )
 from ikebana.processor.kernels.upsert_waiting import Waiting, packed
+from ikebana.processor.rows.columns import Columns, columns_of
 from ikebana.processor.rows.noted import MOST
 from ikebana.processor.rows.rows import KeyedUpdate, Partial, Truncate, Upserts
+
+try:
+    from ikebana.compiled._upserts import changed, move, move_each, take_states
+except ImportError:
+    changed = move = move_each = take_states = None  # type: ignore[assignment]
 
 # A state is b"v" + value, or b"e" + (value or None, error record) when the slot is full.
 _VALUE = b"v"
 _ERROR = b"e"
 _VALUE_TAG = _VALUE[0]
-# What KeyedUpdate(...) comes to, without the call of a function in Python for each update.
-_new = tuple.__new__
 
 
 class Changes(NamedTuple):
@@ -55,7 +59,7 @@ class Changes(NamedTuple):
     `drifted`.
     """
 
-    updates: list[KeyedUpdate]
+    updates: Columns
     errors: list[KeyedUpdate]
     drift: int = 0
     drifted: Sequence[Source] = ()
@@ -67,7 +71,7 @@ def step(store: Store, chunks: Sequence[Upserts | Truncate], interval: Interval)
     run = _Run(states)
     sequence = in_sequence(waiting, chunks, interval)
     if sequence is not None:
-        run.load({key for chunk in sequence for key in chunk.keys})
+        run.load(set().union(*(chunk.keys for chunk in sequence)))
         for chunk in sequence:
             run.apply_each(chunk)
     else:
@@ -126,108 +130,144 @@ def split(state: bytes) -> tuple[bytes | None, bytes | None]:
     return value, record
 
 
+class _Failed(NamedTuple):
+    """What a key has whose error slot is full."""
+
+    value: bytes | None
+    record: bytes
+
+
+# What a key has: its value, None for nothing, or its value with its error record.
+_Slot = bytes | _Failed | None
+
+
 class _Run:
-    """The states of the keys that a batch touches, and what it emits."""
+    """The keys that a batch touches with what they have, and what it emits."""
 
     def __init__(self, states: Part) -> None:
-        self.updates: list[KeyedUpdate] = []
+        self.updates = Columns([], [], [], [])
         self.errors: list[KeyedUpdate] = []
         self.drift = 0
         self.drifted: deque[Source] = deque(maxlen=MOST)
         self._states = states
-        self._current: dict[bytes, bytes | None] = {}
-        self._before: dict[bytes, bytes | None] = {}
+        self._columns = columns_of(self.updates)
+        keys, values, times, diffs = self._columns
+        self._adding = keys.append, values.append, times.append, diffs.append
+        self._slots: dict[bytes, _Slot] = {}
+        # The states that its keys had, in the same order.
+        self._before: list[bytes | None] = []
 
     def load(self, keys: Iterable[bytes]) -> None:
         """Fetch the states of keys."""
-        current = self._current
-        missing = [key for key in keys if key not in current]
+        known = self._slots
+        # Neighbours lie together: a store finds them much faster in order.
+        missing = sorted([key for key in keys if key not in known] if known else keys)
         if missing:
-            # Neighbours lie together: a store finds them much faster in order.
-            missing.sort()
-            found = dict(zip(missing, self._states.get_many(missing), strict=True))
-            current |= found
-            self._before |= found
+            self._take(missing, self._states.get_many(missing))
 
     def store(self) -> None:
         """Write the states that have changed."""
-        before = self._before
-        self._states.change(
-            {key: state for key, state in self._current.items() if state != before[key]}
-        )
+        if changed is not None:
+            self._states.change(changed(self._slots, self._before, _state_of))
+            return
+        changes: dict[bytes, bytes | None] = {}
+        for (key, slot), before in zip(self._slots.items(), self._before, strict=True):
+            state = _state_of(slot)
+            if state != before:
+                changes[key] = state
+        self._states.change(changes)
 
     def apply(self, moment: Moment) -> None:
         """Move every key to its last upsert of one time."""
         time, last, truncated, olds = moment
         if truncated:
             self._load_all()
-            for key, state in self._current.items():
-                if state is not None and key not in last:
+            for key, slot in self._slots.items():
+                if slot is not None and key not in last:
                     last[key] = None
         self.load(last)
-        current, emit = self._current, self.updates.append
+        slots = self._slots
         for key, earlier, checksum, source in olds:
-            self._compare(value_after(earlier, _value_of(current[key])), checksum, source)
+            self._compare(value_after(earlier, _value_in(slots[key])), checksum, source)
+        if move is not None:
+            move(slots, last, time, self._columns, self._general)
+            return
+        add_key, add_value, add_time, add_diff = self._adding
         for key, upsert in last.items():
-            old = current[key]
-            if upsert.__class__ in SPECIAL or (old is not None and old[0] != _VALUE_TAG):
-                current[key] = self._general(key, old, upsert, time)
+            old = slots[key]
+            if upsert.__class__ in SPECIAL or old.__class__ is _Failed:
+                slots[key] = self._general(key, old, upsert, time)
                 continue
-            new = None if upsert is None else _VALUE + upsert  # type: ignore[operator]
-            if new == old:
+            if upsert == old:
                 continue
             if old is not None:
-                emit(_new(KeyedUpdate, (key, old[1:], time, -1)))
+                add_key(key)
+                add_value(old)
+                add_time(time)
+                add_diff(-1)
             if upsert is not None:
-                emit(_new(KeyedUpdate, (key, upsert, time, 1)))
-            current[key] = new
+                add_key(key)
+                add_value(upsert)
+                add_time(time)
+                add_diff(1)
+            slots[key] = upsert
 
     def apply_each(self, chunk: Upserts) -> None:
         """Move keys to one upsert after the other, each of which is alone at its time.
 
         What `apply` does with one upsert, written out: here it is done for every record.
         """
-        current, emit, expected = self._current, self.updates.append, chunk.before
+        slots, expected = self._slots, chunk.before
         assert isinstance(chunk.times, list)
+        values = values_of(chunk)
+        if move_each is not None and not expected and isinstance(values, list):
+            given = chunk.times, chunk.keys, values
+            move_each(slots, *given, self._columns, self._general)
+            return
+        add_key, add_value, add_time, add_diff = self._adding
         for index, (time, key, upsert) in enumerate(
-            zip(chunk.times, chunk.keys, values_of(chunk), strict=True)
+            zip(chunk.times, chunk.keys, values, strict=True)
         ):
-            old = current[key]
+            old = slots[key]
             if expected and (checksum := expected.get(index)) is not None:
                 source = chunk.input_order, chunk.partition, chunk.offsets[index]
-                self._compare(_value_of(old), checksum, source)
-            if upsert.__class__ in SPECIAL or (old is not None and old[0] != _VALUE_TAG):
-                current[key] = self._general(key, old, upsert, time)
+                self._compare(_value_in(old), checksum, source)
+            if upsert.__class__ in SPECIAL or old.__class__ is _Failed:
+                slots[key] = self._general(key, old, upsert, time)
                 continue
-            new = None if upsert is None else _VALUE + upsert  # type: ignore[operator]
-            if new == old:
+            if upsert == old:
                 continue
             if old is not None:
-                emit(_new(KeyedUpdate, (key, old[1:], time, -1)))
+                add_key(key)
+                add_value(old)  # type: ignore[arg-type]
+                add_time(time)
+                add_diff(-1)
             if upsert is not None:
-                emit(_new(KeyedUpdate, (key, upsert, time, 1)))
-            current[key] = new
+                add_key(key)
+                add_value(upsert)  # type: ignore[arg-type]
+                add_time(time)
+                add_diff(1)
+            slots[key] = upsert  # type: ignore[assignment]
 
-    def _general(
-        self, key: bytes, state: bytes | None, upsert: UpsertValue, time: int
-    ) -> bytes | None:
+    def _general(self, key: bytes, slot: _Slot, upsert: UpsertValue, time: int) -> _Slot:
         """The transition in full: with partial values, and with the error slot."""
-        value, record = (None, None) if state is None else split(state)
+        value, record = slot if isinstance(slot, _Failed) else (slot, None)
         new, new_record = value_after(upsert, value), None
         if isinstance(upsert, Bad) or (isinstance(upsert, Partial) and value is None):
             new_record = upsert.record
-        for updates, old, made in (
-            (self.updates, value, new),
-            (self.errors, record, new_record),
-        ):
-            if old != made:
-                if old is not None:
-                    updates.append(KeyedUpdate(key, old, time, -1))
-                if made is not None:
-                    updates.append(KeyedUpdate(key, made, time, 1))
-        if new_record is not None:
-            return _ERROR + msgspec.msgpack.encode((new, new_record))
-        return None if new is None else _VALUE + new
+        add_key, add_value, add_time, add_diff = self._adding
+        if value != new:
+            for each, diff in ((value, -1), (new, 1)):
+                if each is not None:
+                    add_key(key)
+                    add_value(each)
+                    add_time(time)
+                    add_diff(diff)
+        if record != new_record:
+            for each, diff in ((record, -1), (new_record, 1)):
+                if each is not None:
+                    self.errors.append(KeyedUpdate(key, each, time, diff))
+        return new if new_record is None else _Failed(new, new_record)
 
     def _compare(self, value: bytes | None, checksum: int, source: Source) -> None:
         if value is None or crc32(value) != checksum:
@@ -235,11 +275,34 @@ class _Run:
             self.drifted.append(source)
 
     def _load_all(self) -> None:
-        current, before = self._current, self._before
-        for key, state in self._states.scan(b""):
-            if key not in current:
-                current[key] = before[key] = state
+        missing = [each for each in self._states.scan(b"") if each[0] not in self._slots]
+        if missing:
+            self._take(*map(list, zip(*missing, strict=True)))
+
+    def _take(self, keys: list[bytes], states: list[bytes | None]) -> None:
+        self._before += states
+        if take_states is not None:
+            take_states(self._slots, keys, states, _slot_of)
+        else:
+            self._slots.update(zip(keys, map(_slot_of, states), strict=True))
 
 
 def _value_of(state: bytes | None) -> bytes | None:
     return None if state is None else split(state)[0]
+
+
+def _slot_of(state: bytes | None) -> _Slot:
+    if state is None:
+        return None
+    value, record = split(state)
+    return value if record is None else _Failed(value, record)
+
+
+def _state_of(slot: _Slot) -> bytes | None:
+    if isinstance(slot, _Failed):
+        return _ERROR + msgspec.msgpack.encode((slot.value, slot.record))
+    return None if slot is None else _VALUE + slot
+
+
+def _value_in(slot: _Slot) -> bytes | None:
+    return slot.value if isinstance(slot, _Failed) else slot

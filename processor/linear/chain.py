@@ -19,8 +19,14 @@ from ikebana.processor.linear.json_text import BLOB, JSON
 from ikebana.processor.linear.keys import any_null, is_null, key_sql
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope, Scope, StepError, frozen
 from ikebana.processor.linear.steps import AnyStep, Arrange, Call, Negate, Sql
+from ikebana.processor.rows.columns import Columns, columns_of, rows_of, taken
 from ikebana.processor.rows.datum import data_of
-from ikebana.processor.rows.rows import KeyedUpdate, updates_from
+from ikebana.processor.rows.rows import KeyedUpdate
+
+try:
+    from ikebana.compiled._joins import summed
+except ImportError:
+    summed = None  # type: ignore[assignment]
 
 # A step and the name of the operator that it belongs to.
 Named = tuple[str, AnyStep]
@@ -86,6 +92,25 @@ class Chain:
         first = self._parts[0]
         return first.fields if isinstance(first, _ArrangePart) else None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no steps, so that updates stay what they are."""
+        return not self._parts
+
+    @property
+    def arranges(self) -> bool:
+        """Whether it only arranges, perhaps some of the data; see `arranged`."""
+        return len(self._parts) == 1 and isinstance(self._parts[0], _ArrangePart)
+
+    def arranged(
+        self, updates: Columns, silent: Collection[str]
+    ) -> tuple[Columns, list[KeyedUpdate]]:
+        """The same as `apply`, in columns."""
+        part = self._parts[0]
+        assert isinstance(part, _ArrangePart), "it does something else"
+        found, failed = part.arranged(updates)
+        return found, [error for operator, error in failed if operator not in silent]
+
     def apply(
         self, updates: Sequence[KeyedUpdate], silent: Collection[str] = frozenset()
     ) -> Passed:
@@ -112,6 +137,10 @@ def consolidated(updates: Iterable[KeyedUpdate]) -> list[KeyedUpdate]:
 
     A sum beyond 64 bits stays several updates.
     """
+    if summed is not None:
+        updates = [*updates]
+        if (found := summed(updates)) is not None:
+            return found
     return [
         KeyedUpdate(*at, diff) for at, total in sums(updates).items() for diff in pieces(total)
     ]
@@ -185,18 +214,19 @@ class _SqlPart:
     def apply(self, updates: Sequence[KeyedUpdate]) -> _PartPassed:
         if not updates:
             return _PartPassed([], [])
-        keys, values, times, diffs = zip(*updates, strict=True)
+        keys, values, times, diffs = columns_of(updates)
         made, failed = self.query.outcome(keys, values, whose=self._whose)
         rows = made.rows
+        keys_of: Sequence[bytes | None] = made.keys if made.keys else taken(keys, rows)
         columns = (
-            made.keys or [keys[row] for row in rows],
-            made.values or [values[row] for row in rows],
-            [times[row] for row in rows],
-            [diffs[row] for row in rows]
+            keys_of,
+            made.values or taken(values, rows),
+            taken(times, rows),
+            taken(diffs, rows)
             if made.diffs is None
             else [diffs[row] * diff for row, diff in zip(rows, made.diffs, strict=True)],
         )
-        found = list(updates_from(*columns))
+        found = rows_of(*columns)
         if made.begins is not None or made.ends is not None:
             found = _bounded(found, made.begins, made.ends)
         errors: list[tuple[str, KeyedUpdate]] = []
@@ -226,25 +256,30 @@ class _ArrangePart:
         """The fields of the value that conditions and keys read; None: all of it."""
 
     def apply(self, updates: Sequence[KeyedUpdate]) -> _PartPassed:
+        found, errors = self.arranged(Columns.of(updates))
+        return _PartPassed([*found], errors)
+
+    def arranged(self, updates: Columns) -> tuple[Columns, list[tuple[str, KeyedUpdate]]]:
+        """The same in columns."""
         if not updates:
-            return _PartPassed([], [])
-        keys, values, times, diffs = zip(*updates, strict=True)
+            return updates, []
+        keys, values, times, diffs = columns_of(updates)
         made, failed = self._query.outcome(keys, values, whose=_names(self._operators))
         assert made.keys is not None, "an arrangement without keys"
         parts = 0 if self._arrange.nulls else len(self._arrange.keys)
-        columns: list[Sequence[Any]] = [keys, values, times, diffs]
+        columns: list[list[Any]] = [keys, values, times, diffs]
         if len(made.rows) < len(keys):
-            columns = [[column[row] for row in made.rows] for column in columns]
+            columns = [taken(column, made.rows) for column in columns]
         keys_of, values_of, *rest = columns
-        found = list(updates_from(made.keys, data_of(keys_of, values_of), *rest))
+        found = Columns([*made.keys], data_of(keys_of, values_of), *rest)
         if any_null(made.keys, parts):
-            found = [row for row in found if row.key and not is_null(row.key, parts)]
+            found = Columns.of([row for row in found if row.key and not is_null(row.key, parts)])
         errors = []
         for row, step, reason, *_ in failed:
             operator = self._operators[step]
             record = operator_error(operator, reason, keys[row])
             errors.append((operator, KeyedUpdate(None, record, times[row], diffs[row])))
-        return _PartPassed(found, errors)
+        return found, errors
 
 
 class _CallPart:

@@ -18,6 +18,11 @@ from ikebana.processor.linear.scope import ExpressionError, Scope
 from ikebana.processor.linear.steps import Negate, Sql
 from ikebana.processor.linear.typed_columns import Column
 
+try:
+    from ikebana.compiled._picking import are_numbers, objects
+except ImportError:
+    are_numbers = objects = None  # type: ignore[assignment]
+
 # The digits that any number of a type may have.
 _DIGITS = {"TINYINT": 2, "SMALLINT": 4, "INTEGER": 9, "BIGINT": 18}
 _TEXT = "VARCHAR"
@@ -76,6 +81,8 @@ def picking(steps: Sequence[Sql | Negate], scope: Scope, fields: Sequence[str]) 
 def _stays(kind: str, column: Column) -> bool:
     if kind == JSON:
         return True
+    if are_numbers is not None and kind != _TEXT:
+        return are_numbers([*column], _DIGITS[kind])
     known = [text for text in column if text is not None] if None in column else column
     if not known:
         return True
@@ -127,6 +134,11 @@ def _object(parts: Mapping[str, int]) -> _Written:
     if not numbers:
         # Then no column says how many rows there are.
         raise KeyError("no columns")
+
+    if objects is not None:
+        names = [msgspec.json.encode(name) + b":" for name in ordered]
+        heads = [(b"," if at else b"{") + name for at, name in enumerate(names)] + [b"}"]
+        return lambda columns: objects(heads, [[*columns[number]] for number in numbers])
 
     def rows(columns: Sequence[Column]) -> Iterator[tuple[Any, ...]]:
         return zip(*(columns[number] for number in numbers), strict=True)

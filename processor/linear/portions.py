@@ -53,6 +53,8 @@ def in_portions(
         found += passed.updates
         failed += passed.errors
         count += 1
+        # It is not to be there while the next one is made.
+        del passed
         if len(found) + len(failed) >= AT_ONCE:
             yield _whole(found, failed, count)
             found, failed, count = [], [], 0
@@ -67,8 +69,9 @@ def _growing(
     rest, growing = iter(updates), Growing()
     while some := list(islice(rest, growing.most)):
         passed = steps.apply(some, silent)
-        yield passed
         growing.came(len(some), len(passed.updates) + len(passed.errors))
+        yield passed
+        del passed
 
 
 def _whole(updates: Sequence[KeyedUpdate], errors: list[KeyedUpdate], passes: int) -> Passed:

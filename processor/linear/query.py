@@ -31,6 +31,12 @@ from ikebana.processor.linear.picking import picking
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope, Scope
 from ikebana.processor.linear.steps import Negate, Sql
 from ikebana.processor.linear.typed_columns import Column, column_of
+from ikebana.processor.rows.datum import values_of
+
+try:
+    from ikebana.compiled._joins import fields_of
+except ImportError:
+    fields_of = None  # type: ignore[assignment]
 
 Texts = Sequence[Column]
 # From names of fields to their columns.
@@ -239,6 +245,10 @@ def _canonical(
 
 def field_texts(fields: tuple[str, ...], values: Sequence[bytes]) -> Texts:
     """The JSON texts of fields of values, column by column; only an object has fields."""
+    if fields_of is not None and (names := _plain_names(fields)) is not None:
+        found = fields_of(names, [*values], data=False)
+        if found is not None:
+            return found
     objects = [value if value[:1] == b"{" else b"{}" for value in values]
     return _field_decoder(fields)(b"[" + b",".join(objects) + b"]")
 
@@ -258,6 +268,24 @@ def _table_of_texts(schema: pa.Schema, count: int, given: Mapping[str, Column]) 
     table = _table(schema, count, given)
     assert table is not None, "a text that is no text"
     return table
+
+
+def data_field_texts(fields: tuple[str, ...], data: Sequence[bytes | None]) -> Texts:
+    """The same of the values of data; those of None are all null."""
+    if fields_of is not None and (names := _plain_names(fields)) is not None:
+        found = fields_of(names, [*data], data=True)
+        if found is not None:
+            return found
+    return field_texts(fields, values_of(data, nothing=b"{}"))
+
+
+@functools.lru_cache(maxsize=512)
+def _plain_names(fields: tuple[str, ...]) -> tuple[bytes, ...] | None:
+    """The names of fields as they are written; None if one has to be escaped, or comes twice."""
+    names = tuple(map(msgspec.json.encode, fields))
+    if len(set(names)) < len(names) or any(b"\\" in name for name in names):
+        return None
+    return tuple(name[1:-1] for name in names)
 
 
 @functools.lru_cache(maxsize=512)

@@ -38,6 +38,11 @@ from ikebana.processor.rows.rows import (
 )
 from ikebana.processor.timing.event_time import Dating
 
+try:
+    from ikebana.compiled._placing import place_messages, place_upserts
+except ImportError:
+    place_messages = place_upserts = None  # type: ignore[assignment]
+
 
 class Decoding:
     """Decodes the messages of one partition, in order, into chunks for each shard.
@@ -172,10 +177,14 @@ class Decoding:
     def _place_as_is(self, messages: Sequence[Message]) -> list[Message]:
         """Add messages to their shards as they are, and return those without a key."""
         shards, count, size = self._shards, self._count, 0
+        keyless: list[Message] = []
+        if place_messages is not None and isinstance(messages, list):
+            columns = [(shard.keys, shard.values, shard.offsets) for shard in shards]
+            placed, size = place_messages(messages, columns, keyless)
+            messages = messages[placed:]
         adding = [
             (shard.keys.append, shard.values.append, shard.offsets.append) for shard in shards
         ]
-        keyless = []
         for message in messages:
             offset, key, value, *_ = message
             if key is None:
@@ -195,21 +204,13 @@ class Decoding:
         keys, values, offsets = decoded.keys, decoded.values, decoded.offsets
         if until - begin < len(keys):
             keys, values, offsets = keys[begin:until], values[begin:until], offsets[begin:until]
-        self._size += sum(map(len, keys)) + sum(map(len, filter(None, values)))
         if decoded.bad or decoded.failed or decoded.partial or decoded.before:
             places = [len(shard.keys) for shard in shards]
             for index, key in enumerate(keys, begin):
                 number = crc32(key) % count
                 self._size += _copy_special(decoded, index, shards[number], places[number])
                 places[number] += 1
-        adding = [
-            (shard.keys.append, shard.values.append, shard.offsets.append) for shard in shards
-        ]
-        for key, value, offset in zip(keys, values, offsets, strict=True):
-            add_key, add_value, add_offset = adding[crc32(key) % count]
-            add_key(key)
-            add_value(value)
-            add_offset(offset)
+        self._size += _place(keys, values, offsets, shards)
         if decoded.times is not None:
             for key, time in zip(keys, decoded.times[begin:until], strict=True):
                 dated = shards[crc32(key) % count].times
@@ -267,6 +268,25 @@ class Decoding:
         name, counted = self._source.name, self._counted
         order, partition = place.order, place.partition
         return Upserts(name, order, partition, times, [], [], [], counted=counted)
+
+
+def _place(
+    keys: list[bytes], values: list[bytes | None], offsets: list[int], shards: Sequence[Upserts]
+) -> int:
+    """Add upserts to their shards; return the size of their keys and values."""
+    columns, count = [(shard.keys, shard.values, shard.offsets) for shard in shards], len(shards)
+    placed, size = 0, 0
+    if place_upserts is not None:
+        placed, size = place_upserts(keys, values, offsets, columns)
+    adding = [(keys.append, values.append, offsets.append) for keys, values, offsets in columns]
+    for at in range(placed, len(keys)):
+        key, value = keys[at], values[at]
+        add_key, add_value, add_offset = adding[crc32(key) % count]
+        add_key(key)
+        add_value(value)
+        add_offset(offsets[at])
+        size += len(key) + (len(value) if value else 0)
+    return size
 
 
 def _copy_special(decoded: DecodedUpserts, index: int, shard: Upserts, at: int) -> int:

@@ -7,6 +7,11 @@ then the value.
 import struct
 from collections.abc import Iterable, Sequence
 
+try:
+    from ikebana.compiled import _data as compiled
+except ImportError:
+    compiled = None  # type: ignore[assignment]
+
 _LENGTH = struct.Struct(">i")
 _START = _LENGTH.size
 _NO_KEY = _LENGTH.pack(-1)
@@ -28,6 +33,8 @@ def data_of(keys: Sequence[bytes | None], values: Sequence[bytes]) -> list[bytes
     >>> data_of([b"1", None], [b"{}", b"[]"]) == [datum_of(b"1", b"{}"), datum_of(None, b"[]")]
     True
     """
+    if compiled is not None:
+        return compiled.data_of([*keys], [*values])
     return [
         _NO_KEY + value if key is None else _pack(len(key)) + key + value
         for key, value in zip(keys, values, strict=True)
@@ -40,9 +47,22 @@ def values_of(data: Iterable[bytes | None], nothing: bytes) -> list[bytes]:
     >>> values_of([datum_of(b"1", b"{}"), datum_of(None, b"[]"), None], b"0")
     [b'{}', b'[]', b'0']
     """
+    if compiled is not None:
+        return compiled.values_of([*data], nothing)
     return [
         nothing if datum is None else datum[_START + max(_unpack(datum)[0], 0) :] for datum in data
     ]
+
+
+def keys_of(data: Iterable[bytes | None]) -> list[bytes | None]:
+    """The keys of data, and None for each that is None.
+
+    >>> keys_of([datum_of(b"1", b"{}"), datum_of(None, b"[]"), None])
+    [b'1', None, None]
+    """
+    if compiled is not None:
+        return compiled.keys_of([*data])
+    return [None if datum is None else parts_of(datum)[0] for datum in data]
 
 
 def parts_of(datum: bytes) -> tuple[bytes | None, bytes]:

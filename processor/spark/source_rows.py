@@ -11,6 +11,11 @@ from ikebana.processor.reading.messages import Message
 from ikebana.processor.reading.own_reading import taken_back
 from ikebana.processor.timing.own_topics import OwnRange
 
+try:
+    from ikebana.compiled._kafka_records import taken
+except ImportError:
+    taken = None  # type: ignore[assignment]
+
 SCHEMA = "label int, shard int, chunk binary"
 """What a source task emits: packed rows for a shard, with the group in which it runs."""
 
@@ -33,6 +38,8 @@ def messages(found: Sequence[Any], *, headers: bool, dated: bool) -> list[Messag
         ]
     if headers:
         return [Message(m.offset(), m.key(), m.value(), m.headers()) for m in found]
+    if taken is not None:
+        return taken(found, Message)
     return [Message(m.offset(), m.key(), m.value()) for m in found]
 
 

@@ -321,10 +321,10 @@ def test_the_kernel_agrees_with_the_oracle_at_every_time(
     store, upserts = MemoryStore(), history(rows)
     early = kernel.step(store, data.draw(chunked(rows)), Interval(0, upper))
     late = kernel.step(store, [], Interval(upper, 100))
-    values, errors = pairs(early.updates + late.updates), records(early.errors + late.errors)
+    values, errors = pairs([*early.updates, *late.updates]), records(early.errors + late.errors)
 
-    assert all(u.time < upper for u in early.updates + early.errors)
-    assert all(u.time >= upper for u in late.updates + late.errors)
+    assert all(u.time < upper for u in [*early.updates, *early.errors])
+    assert all(u.time >= upper for u in [*late.updates, *late.errors])
     assert len(consolidate(values)) == len(values)
     assert len(consolidate(errors)) == len(errors)
     assert early.drift == upsert_oracle.drift(upserts, upper - 1)
@@ -347,7 +347,7 @@ def test_symbols_of_several_batches_that_wait_for_one_time_count_by_rank(
     found = kernel.step(store, data.draw(chunked(later)), Interval(0, 100))
     upserts = history(first + later)
 
-    assert waited == ([], [], 0, ())
+    assert not any(waited)
     assert found.drift == upsert_oracle.drift(upserts, 100)
     for as_of in upsert_oracle.times(upserts):
         assert accumulate(pairs(found.updates), as_of) == upsert_oracle.collection(upserts, as_of)
@@ -516,7 +516,10 @@ def test_what_is_said_at_one_time_counts_in_its_order(
     store = MemoryStore()
     first = kernel.step(store, data.draw(chunked(rows[: len(before)])), Interval(0, 1))
     second = kernel.step(store, data.draw(chunked(rows[len(before) :])), Interval(1, 2))
-    values, errors = pairs(first.updates + second.updates), records(first.errors + second.errors)
+    values, errors = (
+        pairs([*first.updates, *second.updates]),
+        records(first.errors + second.errors),
+    )
 
     assert first.drift + second.drift == upsert_oracle.drift(history(rows), 1)
     assert len(consolidate(values)) == len(values)

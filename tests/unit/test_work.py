@@ -5,7 +5,6 @@ instructions of bytecode, and calls of functions in C, but not what those do.  T
 are `tests/golden/work.json`; IKEBANA_GOLDEN=write stores them anew.
 """
 
-import io
 import json
 import os
 import sys
@@ -13,13 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import pytest
 
 from ikebana import Input, Output, Plan, Upsert
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
-from ikebana.codecs.avro_schema import self_contained
+from ikebana.processor.ground.compiled_parts import absent
 from ikebana.processor.kernels import reduce, upsert
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import LookupRow, half_join
@@ -31,6 +29,7 @@ from ikebana.processor.reading.intake import Intake
 from ikebana.processor.reading.messages import Message
 from ikebana.processor.rows.placing import Place
 from ikebana.processor.rows.rows import KeyedUpdate, Upserts
+from support.measured_rows import EVENT, KEY, Known, event, in_avro, row
 from support.work import Work, work_of
 
 STORED = Path(__file__).parents[1] / "golden" / "work.json"
@@ -39,58 +38,11 @@ SLACK = 1.1
 """How much more than the stored count is accepted."""
 SHRUNK = 0.75
 """If less than this is left, the count is stored anew, so that the guard stays close."""
-PYTHON = "{}.{}".format(*sys.version_info)
-
-
-def row(at: int) -> dict[str, Any]:
-    """A row of twelve columns."""
-    texts = {f"text_{n}": f"text {at + n}" for n in range(4)}
-    shares = {f"share_{n}": (at * 7 + n) % 1000 / 8 + 0.125 for n in range(4)}
-    return {"id": at, **texts, **shares, "count": at * 31, "status": None, "paid": at % 2 == 0}
-
-
-def event(at: int) -> dict[str, Any]:
-    """An update as Debezium writes it."""
-    source = {"db": "shop", "table": "orders", "ts_ms": 1_700_000_000_000 + at}
-    return {"before": row(at), "after": row(at + 1), "source": source, "op": "u", "ts_ms": at}
-
-
-ROW = {
-    "type": "record",
-    "name": "Row",
-    "fields": [
-        {"name": name, "type": ["null", {int: "long", float: "double", bool: "boolean"}.get(
-            type(value), "string")]}
-        for name, value in row(0).items()
-    ],
-}  # fmt: skip
-EVENT = {
-    "type": "record",
-    "name": "Event",
-    "fields": [
-        {"name": "before", "type": ["null", ROW]},
-        {"name": "after", "type": ["null", "Row"]},
-        {"name": "op", "type": "string"},
-    ],
-}
-KEY = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]}
-
-
-class Known:
-    """Schemas by id, as a registry has them."""
-
-    def parsed(self, id: int | str) -> object:  # noqa: A002
-        return self_contained({1: KEY, 2: EVENT}[int(id)])
+PYTHON = "{}.{}".format(*sys.version_info) + (", without compiled code" if absent() else "")
 
 
 def in_json(data: Any) -> bytes:
     return json.dumps(data).encode()
-
-
-def in_avro(number: int, schema: Any, data: Any) -> bytes:
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), data)
-    return b"\0" + number.to_bytes(4, "big") + out.getvalue()
 
 
 def decoding(source: Input, key: Callable[[int], bytes], value: Callable[[int], bytes]) -> Any:
