@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+# cython: language_level=3, boundscheck=True, wraparound=False, initializedcheck=False
 """Entries of arrangements in bytes, and what updates make of them.
 
 See `kernels.arranged_cell` for the entries.  These take those whose data have no history (see
@@ -35,7 +35,7 @@ def grouped(type of, tuple columns, lower, upper, dict found):
     """
     cdef list keys, values, times, diffs
     cdef Py_ssize_t at
-    cdef object row, key, time, diff
+    cdef object row, key, value, time, diff
     cdef PyObject* own
     keys, values, times, diffs = columns
     if not issubclass(of, tuple):
@@ -48,9 +48,11 @@ def grouped(type of, tuple columns, lower, upper, dict found):
             return False
         if not diff:
             continue
+        value = values[at]
         row = (<PyTypeObject*>of).tp_alloc(<PyTypeObject*>of, _PARTS)
+        # From here on to the last part nothing runs that could see a row that is not whole.
         _put(row, 0, key)
-        _put(row, 1, values[at])
+        _put(row, 1, value)
         _put(row, 2, time)
         _put(row, 3, diff)
         own = PyDict_GetItemWithError(found, key)
@@ -105,6 +107,9 @@ cdef object _changed(object entry, list updates, Py_ssize_t large):
             raise TypeError("an update has four parts")
         update = <tuple>each
         value = <bytes?>update[1]
+        # The number of another type could run what frees the texts.
+        if type(update[3]) is not int:
+            return False
         diff = PyLong_AsLongAndOverflow(update[3], &overflow)
         if overflow or not -_LARGEST_DIFF < diff < _LARGEST_DIFF:
             return False
@@ -193,7 +198,7 @@ cdef inline Py_ssize_t _head_size(Py_ssize_t size) noexcept:
     return 2 if size < 1 << 8 else 3 if size < 1 << 16 else 5
 
 
-def staged(dict made, bytes prefix, dict changes):
+def staged(dict made, bytes prefix not None, dict changes):
     """Put the entries that have changed into `changes`, each under the prefix and its key."""
     cdef object key, pair
     cdef tuple both
@@ -291,6 +296,8 @@ cdef bint _put_in_order(list own) except -1:
         value = <bytes?>(<tuple>each)[1]
         moved.text, moved.size = <Text>PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value)
         moved.count = 0
+        if type((<tuple>each)[2]) is not int or type((<tuple>each)[3]) is not int:
+            return False
         time = PyLong_AsLongAndOverflow((<tuple>each)[2], &overflow)
         if overflow:
             return False

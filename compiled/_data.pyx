@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+# cython: language_level=3, boundscheck=True, wraparound=False, initializedcheck=False
 """Keys and values from and to data: see `rows.datum`.
 
 A length in a datum is compared with its size before anything is read behind it; what is no datum

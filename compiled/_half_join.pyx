@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+# cython: language_level=3, boundscheck=True, wraparound=False, initializedcheck=False
 """Lookups by key, and what they meet in the entries of an arrangement: see `kernels.half_join`.
 
 It takes entries whose data have no history (see `_entries.pxd`); all others, and keys of which a
@@ -99,6 +99,9 @@ cdef bint _take_off(Group* group, list updates) except -1:
             raise TypeError("an update has four parts")
         update = <tuple>each
         value = <bytes?>update[1]
+        # The number of another type could run what frees the texts.
+        if type(update[2]) is not int or type(update[3]) is not int:
+            return False
         time = PyLong_AsLongAndOverflow(update[2], &overflow)
         if overflow:
             return False
@@ -136,7 +139,7 @@ cdef class Lookups:
     or none.
     """
 
-    cdef readonly list keys
+    cdef list _keys
     cdef list _payloads
     cdef list _times
     cdef list _diffs
@@ -191,9 +194,14 @@ cdef class Lookups:
                 self._next[self._last[number]] = at
             self._last[number] = at
             self._count[number] += 1
-        self.keys = sorted(numbers)
-        for at in range(len(self.keys)):
-            self._number[at] = numbers[self.keys[at]]
+        self._keys = sorted(numbers)
+        for at in range(len(self._keys)):
+            self._number[at] = numbers[self._keys[at]]
+
+    @property
+    def keys(self):
+        """The keys in order; a copy, for the places of this one's are counted on."""
+        return self._keys[:]
 
     def __dealloc__(self):
         free(self._first)
@@ -201,7 +209,7 @@ cdef class Lookups:
     def rows(self, Py_ssize_t at):
         """The places of the rows in the columns that the key at a place has."""
         cdef list found = []
-        if not 0 <= at < len(self.keys):
+        if not 0 <= at < len(self._keys):
             raise IndexError(at)
         cdef Py_ssize_t row = self._first[self._number[at]]
         while row:
@@ -217,7 +225,7 @@ cdef class Lookups:
         cdef Py_ssize_t at
         cdef list found = []
         cdef object entry
-        if len(entries) != len(self.keys):
+        if len(entries) != len(self._keys):
             raise ValueError("an entry for each key")
         for at in range(len(entries)):
             entry = entries[at]
@@ -227,7 +235,7 @@ cdef class Lookups:
                 or (entry is not None and (<bytes?>entry)[:1] == b"l")
             ):
                 entries[at] = False
-                found.append(self.keys[at])
+                found.append(self._keys[at])
         return found
 
     def meet(
@@ -248,18 +256,16 @@ cdef class Lookups:
         times on.  `found` has the columns of matches: payloads, data, times and diffs.
         """
         cdef Group group
-        cdef object entry
+        cdef object entry, kept_of, fresh_of
         cdef list columns = [<list?>found[number] for number in range(_PARTS)]
-        if at < 0 or len(entries) != len(self.keys) or kept is None or fresh is None:
+        if at < 0 or len(entries) != len(self._keys) or kept is None or fresh is None:
             raise ValueError("an entry for each key")
         while at < len(entries) and len(<list>columns[1]) < most:
             entry = entries[at]
-            if entry is False or not _gather(
-                &group,
-                entry,
-                kept.get(self.keys[at]) if kept else None,
-                fresh.get(self.keys[at]) if fresh else None,
-            ):
+            # They hold the bytes that the group points to.
+            kept_of = kept.get(self._keys[at]) if kept else None
+            fresh_of = fresh.get(self._keys[at]) if fresh else None
+            if entry is False or not _gather(&group, entry, kept_of, fresh_of):
                 return at
             if not self._meet(&group, self._number[at], columns, outer):
                 return at
@@ -330,9 +336,13 @@ cdef class Lookups:
         cdef Py_ssize_t at, to, row
         cdef long bound
         cdef int overflow = 0
+        cdef object time
         for at in range(count):
             row = rows[at]
-            bound = PyLong_AsLongAndOverflow(self._times[self._start + row - 1], &overflow)
+            time = self._times[self._start + row - 1]
+            if type(time) is not int:
+                return False
+            bound = PyLong_AsLongAndOverflow(time, &overflow)
             if overflow or bound >= 1 << 62:
                 return False
             bound += self._sees_equal

@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+# cython: language_level=3, boundscheck=True, wraparound=False, initializedcheck=False
 """Loops over the rows of joins: from and to columns, lookups and matches, fields of data, shards.
 
 Rows are tuples of four parts; where something else comes, a function says None or raises.  Of
@@ -8,7 +8,6 @@ at the NUL that CPython keeps behind bytes, and lengths in an entry are compared
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.long cimport PyLong_AsLongAndOverflow
-from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_SET_ITEM
 from libc.limits cimport LONG_MIN
@@ -34,24 +33,16 @@ def columns_of(list rows):
     cdef Py_ssize_t count = len(rows), at
     cdef tuple row
     cdef object each
-    for each in rows:
+    # Lists are whole from the beginning: a collection may run a finalizer that looks at them.
+    cdef list a = [None] * count, b = [None] * count
+    cdef list c = [None] * count, d = [None] * count
+    for at in range(count):
+        each = rows[at]
         if not isinstance(each, tuple) or len(<tuple>each) != _PARTS:
             return None
-    cdef list a = PyList_New(count), b = PyList_New(count)
-    cdef list c = PyList_New(count), d = PyList_New(count)
-    for at in range(count):
-        row = <tuple>rows[at]
-        _set(a, at, row[0])
-        _set(b, at, row[1])
-        _set(c, at, row[2])
-        _set(d, at, row[3])
+        row = <tuple>each
+        a[at], b[at], c[at], d[at] = row[0], row[1], row[2], row[3]
     return a, b, c, d
-
-
-cdef inline void _set(list column, Py_ssize_t at, object part):
-    """Set a place of a new list."""
-    Py_INCREF(part)
-    PyList_SET_ITEM(column, at, part)
 
 
 def rows_from(type of, list a, list b, list c, list d):
@@ -61,16 +52,17 @@ def rows_from(type of, list a, list b, list c, list d):
         raise TypeError("rows are tuples")
     if len(b) != count or len(c) != count or len(d) != count:
         raise ValueError("columns differ in length")
-    cdef list rows = PyList_New(count)
-    cdef object row
+    cdef list rows = [None] * count
+    cdef object row, key, value, time, diff
     for at in range(count):
         row = (<PyTypeObject*>of).tp_alloc(<PyTypeObject*>of, _PARTS)
-        # A row that is not whole yet belongs to the list already: a collection may see it.
-        _put(row, 0, a[at])
-        _put(row, 1, b[at])
-        _put(row, 2, c[at])
-        _put(row, 3, d[at])
-        _set(rows, at, row)
+        key, value, time, diff = a[at], b[at], c[at], d[at]
+        # From here on to the last part nothing runs that could see a row that is not whole.
+        _put(row, 0, key)
+        _put(row, 1, value)
+        _put(row, 2, time)
+        _put(row, 3, diff)
+        rows[at] = row
     return rows
 
 
@@ -345,12 +337,12 @@ def spread_columns(tuple columns, list held, bytes keyless):
 def taken(list column, list places):
     """The items at places."""
     cdef Py_ssize_t number, at, count = len(column)
-    cdef list found = PyList_New(len(places))
-    for number in range(len(places)):
+    cdef list found = [None] * len(places)
+    for number in range(len(found)):
         at = places[number]
         if not 0 <= at < count:
             raise IndexError(at)
-        _set(found, number, column[at])
+        found[number] = column[at]
     return found
 
 
@@ -370,6 +362,8 @@ def summed(list updates):
         if not isinstance(each, tuple) or len(<tuple>each) != _PARTS:
             return None
         update = <tuple>each
+        if type(update[3]) is not int:
+            return None
         diff = PyLong_AsLongAndOverflow(update[3], &overflow)
         # Python leaves out the first, and splits the others.
         if overflow or diff == 0 or diff == LONG_MIN:

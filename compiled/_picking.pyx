@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+# cython: language_level=3, boundscheck=True, wraparound=False, initializedcheck=False
 """Objects put together of the JSON texts of columns: see `linear.picking`.
 
 Lengths are added up before an object is made, and each text is copied whole.

@@ -99,8 +99,10 @@ class Reader:
                     finished.add(at)
                 if last >= wanted.end:
                     records = [each for each in records if each.offset() < wanted.end]
-                if records:
-                    found[at] = found[at] + records if at in found else records
+                if at in found:
+                    found[at].extend(records)
+                elif records:
+                    found[at] = records
             for at, held in found.items():
                 yield left[at], held
                 remaining -= len(held)

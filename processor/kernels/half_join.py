@@ -220,9 +220,10 @@ def half_join_in_columns(
                     if len(found.times) >= _PORTION:
                         yield found
                         found = Matches([], [], [], [])
-            if len(found.times) >= _PORTION:
-                yield found
-                found = Matches([], [], [], [])
+            # The last key may have gone beyond; portions are those that Python makes.
+            while len(found.times) >= _PORTION:
+                yield Matches(*(column[:_PORTION] for column in found))
+                found = Matches(*(column[_PORTION:] for column in found))
     if found.times:
         yield found
 

@@ -1,5 +1,6 @@
 """The compiled loops of joins give what Python gives, of data that are usual and that are not."""
 
+import gc
 from collections.abc import Sequence
 from zlib import crc32
 
@@ -14,7 +15,7 @@ from ikebana.processor.kernels import arrange, half_join, recent
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import Lookups, Match, half_join_in_columns
 from ikebana.processor.linear import chain, picking, query
-from ikebana.processor.rows.columns import Columns
+from ikebana.processor.rows.columns import Columns, rows_of
 from ikebana.processor.rows.datum import datum_of
 from ikebana.processor.rows.rows import KeyedUpdate, in_columns
 
@@ -273,3 +274,59 @@ def test_many_matches_come_in_portions() -> None:
     assert [len(of.times) < 10_100 for of in found] == [True] * 5
     assert matches == list(half_join.half_join(later, lookups.rows()))
     assert type(matches[0]) is Match
+
+
+def test_a_finalizer_that_looks_at_lists_meets_whole_ones() -> None:
+    """It may run while rows are made of columns."""
+    keys = [b"%d" % at for at in range(20_000)]
+    ones = [1] * len(keys)
+
+    class Finalized:
+        def __init__(self) -> None:
+            self.itself = self
+
+        def __del__(self) -> None:
+            for each in gc.get_objects():
+                if type(each) is list:
+                    each[-1:]
+
+    gc.collect()
+    for _ in range(3):
+        Finalized()
+
+    assert rows_of(keys, keys, ones, ones)[-1] == (b"19999", b"19999", 1, 1)
+    assert gc.isenabled()
+
+
+def test_columns_that_shrink_meanwhile_are_an_error() -> None:
+    """No place behind the end of a list is read."""
+    keys = [b"%d" % at for at in range(50_000)]
+    columns = [keys, [*keys], [1] * len(keys), [1] * len(keys)]
+
+    def shrink(phase: str, _: object) -> None:
+        if phase == "start":
+            for column in columns:
+                column.clear()
+
+    gc.callbacks.append(shrink)
+    try:
+        with pytest.raises(IndexError):
+            rows_of(*columns)
+    finally:
+        gc.callbacks.remove(shrink)
+
+
+def test_portions_of_matches_are_those_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the last key of one has more than it lacks: what follows goes by portions."""
+    monkeypatch.setattr(half_join, "_PORTION", 7)
+    arrangement = Arrangement(MemoryStore(), Interval(0, 9), 0)
+    arrangement.update([KeyedUpdate(b"%d" % (at % 9), b"%d" % at, 0, 1) for at in range(90)])
+    arrangement.settle(0)
+    keys = [b"%d" % (at % 9) for at in range(20)]
+    lookups = Lookups(keys, [*range(20)], [1] * 20, [1] * 20, sees_equal=False)
+
+    found = [*half_join_in_columns(arrangement, lookups)]
+    monkeypatch.setattr(half_join, "_Compiled", None)
+
+    assert found == [*half_join_in_columns(arrangement, lookups)]
+    assert {len(each.times) for each in found[:-1]} == {7}
