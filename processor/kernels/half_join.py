@@ -88,6 +88,14 @@ class Matches(NamedTuple):
     times: list[int]
     diffs: list[int]
 
+    def divided(self, at: int) -> "tuple[Matches, Matches]":
+        """The first so many, and the others."""
+        payloads, data, times, diffs = self
+        return (
+            Matches(payloads[:at], data[:at], times[:at], diffs[:at]),
+            Matches(payloads[at:], data[at:], times[at:], diffs[at:]),
+        )
+
     @staticmethod
     def of(matches: Iterable[Match]) -> "Matches":
         """The columns of matches."""
@@ -222,8 +230,8 @@ def half_join_in_columns(
                         found = Matches([], [], [], [])
             # The last key may have gone beyond; portions are those that Python makes.
             while len(found.times) >= _PORTION:
-                yield Matches(*(column[:_PORTION] for column in found))
-                found = Matches(*(column[_PORTION:] for column in found))
+                portion, found = found.divided(_PORTION)
+                yield portion
     if found.times:
         yield found
 

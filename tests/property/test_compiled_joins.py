@@ -301,17 +301,17 @@ def test_a_finalizer_that_looks_at_lists_meets_whole_ones() -> None:
 def test_columns_that_shrink_meanwhile_are_an_error() -> None:
     """No place behind the end of a list is read."""
     keys = [b"%d" % at for at in range(50_000)]
-    columns = [keys, [*keys], [1] * len(keys), [1] * len(keys)]
+    values, times, diffs = [*keys], [1] * len(keys), [1] * len(keys)
 
     def shrink(phase: str, _: object) -> None:
         if phase == "start":
-            for column in columns:
-                column.clear()
+            for column in (keys, values, times, diffs):
+                column.clear()  # type: ignore[attr-defined]
 
     gc.callbacks.append(shrink)
     try:
         with pytest.raises(IndexError):
-            rows_of(*columns)
+            rows_of(keys, values, times, diffs)
     finally:
         gc.callbacks.remove(shrink)
 
