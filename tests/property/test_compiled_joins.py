@@ -306,7 +306,7 @@ def test_columns_that_shrink_meanwhile_are_an_error() -> None:
     def shrink(phase: str, _: object) -> None:
         if phase == "start":
             for column in (keys, values, times, diffs):
-                column.clear()  # type: ignore[attr-defined]
+                column.clear()
 
     gc.callbacks.append(shrink)
     try:
