@@ -9,9 +9,12 @@ import json
 import time
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import pytest
 
+from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.store import MemoryStore
 from ikebana.codecs import canonical
 from ikebana.codecs.avro import AvroDecoder
 from ikebana.codecs.avro_compiler import ALL, Fields
@@ -19,6 +22,9 @@ from ikebana.codecs.avro_program import Take
 from ikebana.codecs.change import Wanted
 from ikebana.codecs.debezium import Debezium
 from ikebana.processor.ground.compiled_parts import absent
+from ikebana.processor.kernels import half_join
+from ikebana.processor.kernels.arrange import Arrangement
+from ikebana.processor.rows.rows import KeyedUpdate
 from support.measured_rows import EVENT, Known, event, in_avro, row
 
 pytestmark = pytest.mark.skipif(bool(absent()), reason="the compiled code is not there")
@@ -65,11 +71,30 @@ def avro_rows() -> tuple[Callable[[], object], Callable[[], object]]:
     )
 
 
+def lookups() -> tuple[Callable[[], object], Callable[[], object]]:
+    arrangement = Arrangement(MemoryStore(), Interval(0, 9), 0)
+    rows = [KeyedUpdate(b"%d" % (at % 500), b"order %d" % at, 0, 1) for at in range(1_000)]
+    arrangement.update(rows)
+    arrangement.settle(0)
+    keys = [b"%d" % (at % 700) for at in range(2_000)]
+    asked = half_join.Lookups(keys, keys, [1] * 2_000, [1] * 2_000, sees_equal=False)
+
+    def compiled() -> object:
+        return [*half_join.half_join_in_columns(arrangement, asked)]
+
+    def python() -> object:
+        with mock.patch.object(half_join, "_Compiled", None):
+            return compiled()
+
+    return compiled, python
+
+
 # The share of the Python's time that was measured.
 SHARES: dict[str, tuple[Callable[[], tuple[Callable[[], Any], Callable[[], Any]]], float]] = {
     "canonical rows": (canonical_rows, 0.13),
     "debezium events": (debezium_events, 0.28),
     "avro rows": (avro_rows, 0.18),
+    "lookups": (lookups, 0.13),
 }
 
 
