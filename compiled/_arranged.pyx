@@ -9,12 +9,11 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.dict cimport PyDict_GetItemWithError
 from cpython.long cimport PyLong_AsLongAndOverflow
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF
-from cpython.tuple cimport PyTuple_SET_ITEM
 from libc.limits cimport LONG_MIN
 from libc.string cimport memcmp, memcpy
 
 from ikebana.compiled._entries cimport MOST_DATA, Datum, Text, compared, data_of
+from ikebana.compiled._rows cimport new_row
 
 cdef enum:
     _PARTS = 4
@@ -22,10 +21,6 @@ cdef enum:
     # More updates of one key are sorted by Python.
     _MOST_SORTED = 32
 
-
-cdef extern from "Python.h":
-    ctypedef struct PyTypeObject:
-        object (*tp_alloc)(PyTypeObject*, Py_ssize_t)
 
 
 def grouped(type of, tuple columns, lower, upper, dict found):
@@ -35,7 +30,7 @@ def grouped(type of, tuple columns, lower, upper, dict found):
     """
     cdef list keys, values, times, diffs
     cdef Py_ssize_t at
-    cdef object row, key, value, time, diff
+    cdef object row, key, time, diff
     cdef PyObject* own
     keys, values, times, diffs = columns
     if not issubclass(of, tuple):
@@ -48,25 +43,13 @@ def grouped(type of, tuple columns, lower, upper, dict found):
             return False
         if not diff:
             continue
-        value = values[at]
-        row = (<PyTypeObject*>of).tp_alloc(<PyTypeObject*>of, _PARTS)
-        # From here on to the last part nothing runs that could see a row that is not whole.
-        _put(row, 0, key)
-        _put(row, 1, value)
-        _put(row, 2, time)
-        _put(row, 3, diff)
+        row = new_row(of, key, values[at], time, diff)
         own = PyDict_GetItemWithError(found, key)
         if own == NULL:
             found[key] = [row]
         else:
             (<list?><object>own).append(row)
     return True
-
-
-cdef inline void _put(object row, Py_ssize_t at, object part):
-    """Set a part of a new row, as `tuple.__new__` does."""
-    Py_INCREF(part)
-    PyTuple_SET_ITEM(row, at, part)
 
 
 def applied(dict by_key, list keys, list entries, dict made, Py_ssize_t large):

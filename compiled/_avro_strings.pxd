@@ -4,7 +4,7 @@
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from ikebana.compiled._characters cimport Text
+from ikebana.compiled._characters cimport Text, any_special, utf8_size
 
 cdef extern from *:
     """
@@ -27,7 +27,7 @@ cdef inline bint put_text(Text at, Text stop, unsigned char** where) noexcept:
     while at < stop:
         while stop - at >= 8:
             memcpy(&word, at, 8)
-            if is_special(word):
+            if any_special(word):
                 break
             memcpy(put, &word, 8)
             at += 8
@@ -36,7 +36,7 @@ cdef inline bint put_text(Text at, Text stop, unsigned char** where) noexcept:
             break
         byte = at[0]
         if byte >= 128:
-            size = wide(at, stop)
+            size = utf8_size(at, stop - at)
             if size == 0:
                 return False
             memcpy(put, at, <size_t>size)
@@ -74,20 +74,6 @@ cdef inline unsigned char letter_of(unsigned char control) noexcept:
     return c'b' if control == 8 else c'f' if control == 12 else 0
 
 
-cdef inline bint is_special(uint64_t word) noexcept:
-    """Whether one of eight bytes is wide, a control character, a quote or a backslash."""
-    cdef uint64_t quote = word ^ 0x2222222222222222ULL
-    cdef uint64_t backslash = word ^ 0x5C5C5C5C5C5C5C5CULL
-    return (
-        (
-            word
-            | (word - 0x2020202020202020ULL) & ~word
-            | (quote - 0x0101010101010101ULL) & ~quote
-            | (backslash - 0x0101010101010101ULL) & ~backslash
-        ) & 0x8080808080808080ULL
-    ) != 0
-
-
 cdef inline bint is_text(Text at, Text stop) noexcept:
     cdef uint64_t word
     cdef Py_ssize_t size
@@ -99,41 +85,11 @@ cdef inline bint is_text(Text at, Text stop) noexcept:
             at += 8
         if at == stop:
             break
-        size = 1 if at[0] < 128 else wide(at, stop)
+        size = 1 if at[0] < 128 else utf8_size(at, stop - at)
         if size == 0:
             return False
         at += size
     return True
-
-
-cdef inline Py_ssize_t wide(Text at, Text stop) noexcept:
-    """The size of a character of more than one byte; 0 if it is not UTF-8."""
-    cdef unsigned char first = at[0]
-    cdef Py_ssize_t size, more
-    cdef unsigned char least = 0x80, most = 0xBF
-    if 0xC2 <= first <= 0xDF:
-        size = 2
-    elif 0xE0 <= first <= 0xEF:
-        size = 3
-        # Neither a longer form than needed, nor a half of a surrogate pair.
-        if first == 0xE0:
-            least = 0xA0
-        elif first == 0xED:
-            most = 0x9F
-    elif 0xF0 <= first <= 0xF4:
-        size = 4
-        if first == 0xF0:
-            least = 0x90
-        elif first == 0xF4:
-            most = 0x8F
-    else:
-        return 0
-    if stop - at < size or not least <= at[1] <= most:
-        return 0
-    for more in range(2, size):
-        if at[more] & 0xC0 != 0x80:
-            return 0
-    return size
 
 
 cdef inline void put_base64(Text at, Py_ssize_t size, unsigned char** where) noexcept:

@@ -21,9 +21,11 @@ cdef inline bint any_special(uint64_t eight) noexcept:
     return (found & 0x8080808080808080ULL) != 0
 
 
-cdef inline bint wide(Text* read, unsigned char** put) noexcept:
-    """Copy a character of more than one byte; False if it is not UTF-8."""
-    cdef Text at = read[0]
+cdef inline Py_ssize_t utf8_size(Text at, Py_ssize_t left) noexcept:
+    """The size of a character of more than one byte, of which so many are left; 0 if it is none.
+
+    At the NUL behind a text it looks no further, so there any number may be said to be left.
+    """
     cdef unsigned char first = at[0]
     cdef Py_ssize_t size, more
     cdef unsigned char least = 0x80, most = 0xBF
@@ -43,14 +45,22 @@ cdef inline bint wide(Text* read, unsigned char** put) noexcept:
         elif first == 0xF4:
             most = 0x8F
     else:
-        return False
-    if not least <= at[1] <= most:
-        return False
+        return 0
+    if left < size or not least <= at[1] <= most:
+        return 0
     for more in range(2, size):
         if at[more] & 0xC0 != 0x80:
-            return False
-    memcpy(put[0], at, <size_t>size)
-    read[0] = at + size
+            return 0
+    return size
+
+
+cdef inline bint wide(Text* read, unsigned char** put) noexcept:
+    """Copy a character of more than one byte; False if it is not UTF-8."""
+    cdef Py_ssize_t size = utf8_size(read[0], 4)
+    if size == 0:
+        return False
+    memcpy(put[0], read[0], <size_t>size)
+    read[0] += size
     put[0] += size
     return True
 

@@ -8,15 +8,11 @@ at the NUL that CPython keeps behind bytes, and lengths in an entry are compared
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.long cimport PyLong_AsLongAndOverflow
-from cpython.ref cimport Py_INCREF
-from cpython.tuple cimport PyTuple_SET_ITEM
 from libc.limits cimport LONG_MIN
 from libc.stdint cimport uint32_t
 from libc.string cimport memcmp
 
-cdef extern from "Python.h":
-    ctypedef struct PyTypeObject:
-        object (*tp_alloc)(PyTypeObject*, Py_ssize_t)
+from ikebana.compiled._rows cimport new_row
 
 ctypedef const unsigned char* Text
 
@@ -53,23 +49,9 @@ def rows_from(type of, list a, list b, list c, list d):
     if len(b) != count or len(c) != count or len(d) != count:
         raise ValueError("columns differ in length")
     cdef list rows = [None] * count
-    cdef object row, key, value, time, diff
     for at in range(count):
-        row = (<PyTypeObject*>of).tp_alloc(<PyTypeObject*>of, _PARTS)
-        key, value, time, diff = a[at], b[at], c[at], d[at]
-        # From here on to the last part nothing runs that could see a row that is not whole.
-        _put(row, 0, key)
-        _put(row, 1, value)
-        _put(row, 2, time)
-        _put(row, 3, diff)
-        rows[at] = row
+        rows[at] = new_row(of, a[at], b[at], c[at], d[at])
     return rows
-
-
-cdef inline void _put(object row, Py_ssize_t at, object part):
-    """Set a part of a new row, as `tuple.__new__` does."""
-    Py_INCREF(part)
-    PyTuple_SET_ITEM(row, at, part)
 
 
 # Fields of JSON objects.

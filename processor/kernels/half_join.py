@@ -165,7 +165,6 @@ def half_join(
     keys with many lookups before these are answered, and of every key after that.
     """
     assert not (outer and once), "nobody asks whether there is one, and for those without"
-    upper = arranged.upper
     pending = iter(lookups)
     while chunk := list(islice(pending, _AT_ONCE)):
         by_key: dict[bytes, list[LookupRow]] = {}
@@ -180,14 +179,10 @@ def half_join(
         keys = sorted(by_key)
         for key, group in zip(keys, arranged.groups(keys), strict=True):
             own = by_key[key]
-            if once:
-                met = yield from _first_matches(own, group)
-            elif len(own) > 1:
-                if watcher is not None and len(own) >= _MANY:
-                    watcher.expect(key, len(own) * arranged.sizes([key])[0])
-                met = yield from _matches_of_many(own, group, upper, outer=outer)
-            else:
-                met = yield from _matches_of_one(own[0], group, outer=outer)
+            if not once:
+                yield from _matches_of(arranged, own, group, outer=outer, watcher=watcher)
+                continue
+            met = yield from _first_matches(own, group)
             if watcher is not None:
                 watcher.met(key, met)
 
