@@ -12,13 +12,16 @@ import msgspec
 from ikebana.arrangements.run import Run
 
 # 2: arrangements have blocks of recent updates, and entries of data that are there once each.
-FORMAT = 2
-READABLE = (1, FORMAT)
+# 3: blocks of runs may have their changes in columns.
+FORMAT = 3
+READABLE = (1, 2, FORMAT)
 
 # The number of runs of one length that are merged into one.
 MERGE_WIDTH = 8
 # Beyond so many bytes of changes a new base is written as soon as they are half of the base.
 MANY_BYTES = 1 << 20
+# Beyond so many in all files, as soon as half of what they hold is known to be deleted.
+MANY_GONE = 1 << 17
 
 
 class Dropped(msgspec.Struct, frozen=True):
@@ -54,13 +57,16 @@ def to_merge(runs: Sequence[Run]) -> int:
 
     When the runs after the first are together half as large as it, all are merged into a new
     base, so that files are at most one and a half times what they hold; while these runs are
-    small, they are first to be eight, and together as large as the first.  Otherwise runs of
-    equally many versions are merged eight by eight, so that a change is rewritten about
+    small, they are first to be eight, and together as large as the first.  They are merged sooner
+    where they delete half of what there is, such as what has waited for its time.  Otherwise runs
+    of equally many versions are merged eight by eight, so that a change is rewritten about
     log(versions) times before it reaches a base.
     """
     rest = runs[1:]
     size = sum(run.size for run in rest)
     if rest and size >= MANY_BYTES and 2 * size >= runs[0].size:
+        return len(runs)
+    if rest and size + runs[0].size >= MANY_GONE and _mostly_gone(runs):
         return len(runs)
     if len(rest) < MERGE_WIDTH:
         return 0
@@ -78,3 +84,8 @@ def to_merge(runs: Sequence[Run]) -> int:
         count += len(group)
         length *= MERGE_WIDTH
     return count
+
+
+def _mostly_gone(runs: Sequence[Run]) -> bool:
+    """Whether half of the bytes of keys and values, or more, are known to be deleted."""
+    return 2 * sum(run.gone for run in runs) >= sum(run.plain for run in runs) > 0

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 
-from ikebana.arrangements.run import Change, Run
+from ikebana.arrangements.run import Run
+from ikebana.arrangements.transposed import Change
 
 # A thread looks after so many entries, which take some milliseconds, whether a batch has begun.
 _CHUNK = 2_000

@@ -28,7 +28,7 @@ from rocksdict import (
 
 from ikebana.arrangements.folders import private_folder
 from ikebana.arrangements.merging import Merge
-from ikebana.arrangements.run import Change
+from ikebana.arrangements.transposed import Change
 
 try:
     from ikebana.compiled._arranged import prefixed

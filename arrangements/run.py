@@ -5,8 +5,8 @@ is a run from the beginning, so it has no deletions.  A run has the last value o
 has changed, so applying it to any state between its versions gives the state at its end.
 
 A file is 8 bytes of magic and format, then blocks.  A block is two 4-byte lengths (stored,
-plain), the CRC-32 of these and of the stored bytes, and zstd-compressed msgpack.  The first
-block is the `Head`, each further one a list of (key, value or None) in key order.
+plain), the CRC-32 of these and of the stored bytes, and what is compressed with zstd.  The first
+block is the `Head` as msgpack, each further one has changes in key order (`blocks`).
 """
 
 import heapq
@@ -14,19 +14,17 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import NamedTuple
 
 import msgspec
-import pyarrow as pa
 
+from ikebana.arrangements import blocks as contents
 from ikebana.arrangements.files import FileStore, damaged
+from ikebana.arrangements.transposed import Change
 
 try:
     from ikebana.compiled._arranged import size_of
 except ImportError:
     size_of = None  # type: ignore[assignment]
-
-Change = tuple[bytes, bytes | None]
 
 _MAGIC = b"ikebana\x01"
 _SUFFIX = ".run"
@@ -64,19 +62,30 @@ class Run(msgspec.Struct, frozen=True):
     state: str
     entries: int
     size: int
+    plain: int = 0
+    """The bytes of its keys and values."""
+    gone: int = 0
+    """Of older values that it deletes, so many bytes at least."""
 
 
-class _Counted(NamedTuple):
-    blocks: Iterable[bytes]
-    entries: list[int]
+class _Count:
+    """What was written."""
+
+    entries = plain = 0
 
 
-def write(files: FileStore, head: Head, changes: Iterable[Change], kind: str) -> Run:
-    """Write changes, which must be in key order, as one file; return its manifest entry."""
-    counted = _encode(head, changes)
+def write(
+    files: FileStore, head: Head, changes: Iterable[Change], kind: str, gone: int = 0
+) -> Run:
+    """Write changes, which must be in key order, as one file; return its manifest entry.
+
+    Of the values that they delete so many bytes are known to be `gone`.
+    """
+    count = _Count()
     stem = f"{head.upper:012d}-{head.lower:012d}-{kind}"
-    name, size = files.write(stem, _SUFFIX, counted.blocks)
-    return Run(name, head.lower, head.upper, head.states[-1], counted.entries[0], size)
+    name, size = files.write(stem, _SUFFIX, _encode(head, changes, count))
+    counted = count.entries, size, count.plain, gone
+    return Run(name, head.lower, head.upper, head.states[-1], *counted)
 
 
 def read(files: FileStore, name: str) -> tuple[Head, Iterator[list[Change]]]:
@@ -126,32 +135,33 @@ def _key_then_youngest(entry: tuple[bytes, int, bytes | None]) -> tuple[bytes, i
     return entry[0], entry[1]
 
 
-def _encode(head: Head, changes: Iterable[Change]) -> _Counted:
-    count = [0]
+def _encode(head: Head, changes: Iterable[Change], count: _Count) -> Iterator[bytes]:
+    yield _MAGIC
+    yield _block(msgspec.msgpack.encode(head))
+    for gathered, size in _gathered(iter(changes)):
+        count.entries += len(gathered)
+        count.plain += size
+        yield _block(contents.encode(gathered))
 
-    def blocks() -> Iterator[bytes]:
-        yield _MAGIC
-        yield _block(msgspec.msgpack.encode(head))
-        gathered: list[Change] = []
-        size, rest = 0, iter(changes)
-        while some := list(islice(rest, _AT_ONCE)):
-            more = (_size_of if size_of is None else size_of)(some)
-            if len(gathered) + len(some) < _BLOCK_ENTRIES and size + more < _BLOCK_BYTES:
-                gathered += some
-                size += more
-                continue
-            for change in some:
-                gathered.append(change)
-                size += _size_of([change])
-                if len(gathered) >= _BLOCK_ENTRIES or size >= _BLOCK_BYTES:
-                    count[0] += len(gathered)
-                    yield _block(msgspec.msgpack.encode(gathered))
-                    gathered, size = [], 0
-        if gathered:
-            count[0] += len(gathered)
-            yield _block(msgspec.msgpack.encode(gathered))
 
-    return _Counted(blocks(), count)
+def _gathered(changes: Iterator[Change]) -> Iterator[tuple[list[Change], int]]:
+    """Gather changes for blocks; yield them with the bytes that they have."""
+    gathered: list[Change] = []
+    size = 0
+    while some := list(islice(changes, _AT_ONCE)):
+        more = (_size_of if size_of is None else size_of)(some)
+        if len(gathered) + len(some) < _BLOCK_ENTRIES and size + more < _BLOCK_BYTES:
+            gathered += some
+            size += more
+            continue
+        for change in some:
+            gathered.append(change)
+            size += _size_of([change])
+            if len(gathered) >= _BLOCK_ENTRIES or size >= _BLOCK_BYTES:
+                yield gathered, size
+                gathered, size = [], 0
+    if gathered:
+        yield gathered, size
 
 
 def _size_of(changes: list[Change]) -> int:
@@ -159,7 +169,7 @@ def _size_of(changes: list[Change]) -> int:
 
 
 def _block(plain: bytes) -> bytes:
-    stored: bytes = pa.compress(plain, codec="zstd", asbytes=True)
+    stored = contents.compressed(plain)
     lengths = len(stored).to_bytes(4, "big") + len(plain).to_bytes(4, "big")
     return lengths + _check(lengths, stored) + stored
 
@@ -181,14 +191,14 @@ def _blocks(files: FileStore, name: str) -> Iterator[bytes]:
         if check != _check(lengths, stored):
             content.drain()
             raise damaged(name, "a block does not have its checksum")
-        yield pa.decompress(stored, int.from_bytes(lengths[4:], "big"), codec="zstd", asbytes=True)
+        yield contents.decompressed(stored, int.from_bytes(lengths[4:], "big"))
 
 
 def _changes(blocks: Iterator[bytes], name: str) -> Iterator[list[Change]]:
     for block in blocks:
         try:
-            yield msgspec.msgpack.decode(block, type=list[Change])
-        except msgspec.MsgspecError:
+            yield contents.decode(block)
+        except ValueError:
             raise damaged(name, "a block does not hold changes") from None
 
 

@@ -82,7 +82,7 @@ class Shard:
         head = Head(manifest.checkpoint, manifest.shard, manifest.version, upper, [_new_id()])
         # Keys differ, and are compared faster alone.
         ordered = sorted(changes.items(), key=itemgetter(0))
-        delta = runs.write(self._files, head, ordered, "delta")
+        delta = runs.write(self._files, head, ordered, "delta", self._overlay.gone)
         gone = {run.name for run in manifest.runs} - {run.name for run in line}
         return Manifest(
             checkpoint=manifest.checkpoint,
@@ -179,8 +179,11 @@ class Shard:
     def _flush(self) -> None:
         """Write the local database to disk.
 
-        A base cannot bring an older copy up to date, so a killed process should leave none.
+        A base cannot bring an older copy up to date, so a killed process should leave none.  What
+        is small is built anew in less time than a flush takes.
         """
+        if self.manifest.size < LARGE:
+            return
         try:
             self._database.flush()
         except LocalDamageError:

@@ -48,8 +48,11 @@ class Store(Readable, Protocol):
         """Set one entry."""
         ...
 
-    def delete(self, key: bytes) -> None:
-        """Remove one entry; it is no error if the key is absent."""
+    def delete(self, key: bytes, size: int = 0) -> None:
+        """Remove one entry; it is no error if the key is absent.
+
+        Who has just read it says the size of its value: by what is gone files are merged.
+        """
         ...
 
     def change(self, changes: Changes) -> None:
@@ -84,7 +87,7 @@ class MemoryStore:
             self._sorted = None
         self._entries[key] = value
 
-    def delete(self, key: bytes) -> None:
+    def delete(self, key: bytes, size: int = 0) -> None:
         if self._entries.pop(key, None) is not None:
             self._sorted = None
 
@@ -102,6 +105,8 @@ class Overlay:
     def __init__(self, base: Readable) -> None:
         self._base = base
         self.changes: dict[bytes, bytes | None] = {}
+        self.gone = 0
+        """Of deleted values, so many bytes at least."""
         # The changed keys in order, or None: cached because a kernel may scan for every key.
         self._sorted: list[bytes] | None = []
 
@@ -132,10 +137,11 @@ class Overlay:
             self._sorted = None
         self.changes[key] = value
 
-    def delete(self, key: bytes) -> None:
+    def delete(self, key: bytes, size: int = 0) -> None:
         if key not in self.changes:
             self._sorted = None
         self.changes[key] = None
+        self.gone += size
 
     def change(self, changes: Changes) -> None:
         self._sorted = None
@@ -177,8 +183,8 @@ class Part:
     def put(self, key: bytes, value: bytes) -> None:
         self._store.put(self._prefix + key, value)
 
-    def delete(self, key: bytes) -> None:
-        self._store.delete(self._prefix + key)
+    def delete(self, key: bytes, size: int = 0) -> None:
+        self._store.delete(self._prefix + key, size)
 
     def change(self, changes: Changes) -> None:
         prefix = self._prefix

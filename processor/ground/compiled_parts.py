@@ -13,7 +13,9 @@ PARTS = (
     "nesting",
     "picking",
     "placing",
+    "putting_together",
     "row_images",
+    "taking_apart",
     "upserts",
 )
 

@@ -50,8 +50,8 @@ def step(store: Store, updates: Collection[KeyedUpdate], upper: int) -> list[Key
         if diff:
             held.put(place, _entry(key, value, diff))
         elif entry is not None:
-            held.delete(place)
-    released = []
+            held.delete(place, len(entry))
+    released: dict[bytes, int] = {}
     known = _least(store)
     least = min([known, *(update.time for update in later.values())])
     for place, entry in held.scan(b"", _packed(least)) if least < upper else ():
@@ -62,11 +62,11 @@ def step(store: Store, updates: Collection[KeyedUpdate], upper: int) -> list[Key
             break
         key, value, diff = _entry_of(entry)
         due[key, value, time] = due.get((key, value, time), 0) + diff
-        released.append(place)
+        released[place] = len(entry)
     else:
         least = max(least, min(upper, _END - 1))
-    for place in released:
-        held.delete(place)
+    for place, size in released.items():
+        held.delete(place, size)
     if least < known or (least > known and (released or later)):
         store.put(_LEAST, _packed(least))
     return [KeyedUpdate(*at, diff) for at, total in due.items() for diff in pieces(total)]
@@ -79,16 +79,16 @@ def portion(store: Store, time: int, most: int, start: bytes) -> tuple[list[Keye
     """
     held, at = Part(store, _HELD), _packed(time)
     found: list[KeyedUpdate] = []
-    released: list[bytes] = []
+    released: dict[bytes, int] = {}
     after = start
     for place, entry in held.scan(at, start):
         if len(found) >= most:
             break
         found += _held_by(place, entry)
-        released.append(place)
+        released[place] = len(entry)
         after = place[_TIME_BYTES:] + b"\x00"
-    for place in released:
-        held.delete(place)
+    for place, size in released.items():
+        held.delete(place, size)
     return found, after
 
 
@@ -110,18 +110,18 @@ def step_in_blocks(
     due = [update for update in updates if update.time < upper]
     later = [update for update in updates if update.time >= upper]
     known = _least(store)
-    released: list[bytes] = []
+    released: dict[bytes, int] = {}
     found: list[KeyedUpdate] = []
     for place, entry in held.scan(b"", _packed(known)) if known < upper else ():
         if (time := _time_of(place)) >= upper:
             least = time
             break
         found += _held_by(place, entry)
-        released.append(place)
+        released[place] = len(entry)
     else:
         least = max(known, upper)
-    for place in released:
-        held.delete(place)
+    for place, size in released.items():
+        held.delete(place, size)
     for update in found:
         (due if update.time < upper else later).append(update)
     later.sort(key=_time)

@@ -75,8 +75,12 @@ def step(store: Store, chunks: Sequence[Upserts | Truncate], interval: Interval)
         for chunk in sequence:
             run.apply_each(chunk)
     else:
-        for moment in by_time(waiting, chunks, interval):
-            run.apply(moment)
+        for each in by_time(waiting, chunks, interval):
+            if isinstance(each, Upserts):
+                run.load(set(each.keys))
+                run.apply_each(each)
+            else:
+                run.apply(each)
     run.store()
     return Changes(run.updates, run.errors, run.drift, tuple(run.drifted))
 
@@ -213,7 +217,7 @@ class _Run:
             slots[key] = upsert
 
     def apply_each(self, chunk: Upserts) -> None:
-        """Move keys to one upsert after the other, each of which is alone at its time.
+        """Move keys to one upsert after the other, each of which is its key's one at its time.
 
         What `apply` does with one upsert, written out: here it is done for every record.
         """

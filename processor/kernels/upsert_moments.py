@@ -14,6 +14,7 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part
 from ikebana.processor.kernels.upsert_values import (
     NOTHING_SAID,
+    SPECIAL,
     Row,
     UpsertValue,
     combined,
@@ -71,8 +72,11 @@ def _first_time(chunk: Upserts) -> int:
 
 def by_time(
     waiting: Part, chunks: Sequence[Upserts | Truncate], interval: Interval
-) -> Iterable[Moment]:
-    """What happens time by time; what is not yet due goes to `waiting`."""
+) -> Iterable[Moment | Upserts]:
+    """What happens time by time; what is not yet due goes to `waiting`.
+
+    Upserts that are nothing but values come as one chunk, with one of each key at each time.
+    """
     due = take_due(waiting, interval)
     same_time = not due and len({_time_of(chunk) for chunk in chunks}) == 1
     if same_time and (time := _time_of(chunks[0])) is not None and time < interval.upper:
@@ -92,7 +96,20 @@ def by_time(
                 keep(waiting, row, waited[rank])
                 waited[rank] += 1
     rows.sort(key=rank_of)
+    if all(map(_is_plain, rows)):
+        return [_last_of_each(rows)] if rows else ()
     return _moments(rows)
+
+
+def _is_plain(row: Row) -> bool:
+    return row.key is not None and row.before is None and row.upsert.__class__ not in SPECIAL
+
+
+def _last_of_each(rows: Sequence[Row]) -> Upserts:
+    """Plain rows in their order as a chunk: of a key and a time only the last one."""
+    found = {(row.time, row.key): row.upsert for row in rows}
+    times, keys = map(list, zip(*found, strict=True))
+    return Upserts("", 0, 0, times, keys, list(found.values()), [])  # type: ignore[arg-type]
 
 
 def _moment(time: int, chunks: Sequence[Upserts | Truncate]) -> Moment:

@@ -3,6 +3,8 @@
 Their keys in the store begin with the time, so those that are due come first.
 """
 
+import struct
+
 import msgspec
 
 from ikebana.arrangements.frontier import Interval
@@ -22,6 +24,12 @@ class Waiting(msgspec.Struct, array_like=True):
     before: int | None = None
 
 
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Waiting).decode
+# The rank of a row, and which of its message's rows it is.
+_PLACE = struct.Struct(">5Q")
+
+
 def keep(waiting: Part, row: Row, index: int) -> None:
     """Store a row, the `index`-th of those of its message that wait."""
     upsert = row.upsert
@@ -32,8 +40,7 @@ def keep(waiting: Part, row: Row, index: int) -> None:
         entry.partial = upsert
     else:
         entry.value = upsert
-    place = b"".join(map(packed, (*rank_of(row), index)))
-    waiting.put(place, msgspec.msgpack.encode(entry))
+    waiting.put(_PLACE.pack(*rank_of(row), index), _encode(entry))
 
 
 def packed(time: int) -> bytes:
@@ -44,23 +51,21 @@ def packed(time: int) -> bytes:
 def take_due(waiting: Part, interval: Interval) -> list[Row]:
     """Take the rows out of the store whose time the interval has closed."""
     rows: list[Row] = []
-    places = []
+    taken: dict[bytes, int] = {}
     # Nothing waits for earlier times, but what did may still lie in the way.
     for place, entry in waiting.scan(b"", packed(interval.lower)):
-        time, order, partition, offset = (
-            int.from_bytes(place[at : at + 8], "big") for at in range(0, 32, 8)
-        )
+        time, order, partition, offset, _ = _PLACE.unpack(place)
         # Places are in order of time, so the first one beyond the frontier ends it.
         if time >= interval.upper:
             break
-        found = msgspec.msgpack.decode(entry, type=Waiting)
+        found = _decode(entry)
         upsert: UpsertValue = found.value
         if found.bad is not None:
             upsert = Bad(found.bad, (None,) if found.failed else ())
         elif found.partial is not None:
             upsert = found.partial
         rows.append(Row(time, order, partition, offset, found.key, upsert, found.before))
-        places.append(place)
-    for place in places:
-        waiting.delete(place)
+        taken[place] = len(entry)
+    for place, size in taken.items():
+        waiting.delete(place, size)
     return rows

@@ -146,6 +146,8 @@ class EventTimes:
     def _placed(
         self, told: Sequence[int | str | None], own: Sequence[bool], bounds: Sequence[Bounds]
     ) -> Dated:
+        if (all_fine := _all_within(told, own, bounds)) is not None:
+            return all_fine
         times: list[int | str] = []
         ahead: list[int] = []
         late, greatest = 0, None
@@ -163,6 +165,25 @@ class EventTimes:
                 if counts and (greatest is None or time > greatest):
                     greatest = time
         return Dated(times, late, greatest, ahead, _latecomers(told, bounds) if late else ())
+
+
+def _all_within(
+    told: Sequence[int | str | None], own: Sequence[bool], bounds: Sequence[Bounds]
+) -> Dated | None:
+    """What nearly every batch has: times of rows that are all within the same bounds."""
+    if not told or {*map(type, told)} != {int} or not all(own):
+        return None
+    lower, latest = bounds[0]
+    times: list[int | str] = list(told)  # type: ignore[arg-type]
+    least, greatest = min(told), max(told)  # type: ignore[type-var]
+    assert isinstance(least, int)
+    assert isinstance(greatest, int)
+    if least < lower or (latest is not None and greatest > latest):
+        return None
+    # They are one and the same for all messages that are read for the first time.
+    if bounds.count(bounds[0]) < len(bounds):
+        return None
+    return Dated(times, 0, greatest)
 
 
 def _latecomers(

@@ -165,9 +165,9 @@ class SlowToForget(MemoryStore):
         self.deleted.discard(key)
         super().put(key, value)
 
-    def delete(self, key: bytes) -> None:
+    def delete(self, key: bytes, size: int = 0) -> None:
         self.deleted.add(key)
-        super().delete(key)
+        super().delete(key, size)
 
     def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         last = prefix + start

@@ -15,7 +15,8 @@ from pyarrow import fs
 from ikebana.arrangements import run as runs
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Dropped, Manifest
-from ikebana.arrangements.run import Change, Head, Run
+from ikebana.arrangements.run import Head, Run
+from ikebana.arrangements.transposed import Change
 from ikebana.codecs import cdcv2, cdcv2_avro, diff, progress, snapshot_record
 from ikebana.codecs.error_record import error_record
 from ikebana.codecs.progress import ProgressRecord
@@ -197,7 +198,16 @@ def _birth(raw: bytes) -> Birth:
         return msgspec.structs.replace(found.relocate(), location=BIRTH.location)
 
 
-CHANGES: list[Change] = [(b"a", b"1"), (b"b", None), (b"c", b"")]
+CHANGES: list[Change] = [
+    (b"a", b"1"),
+    (b"b", None),
+    (b"c", b""),
+    # Where there is compiled code, so many are stored in columns.
+    *(
+        (b'k{"id":%d}' % at, b'v{"id":%d,"of":"a name","price":%d}' % (at, 7 * at))
+        for at in range(40)
+    ),
+]
 HEAD = Head("c0ffee", 1, 0, 2, ["r", "s"])
 
 

@@ -25,9 +25,9 @@ class CountingStore(MemoryStore):
         self.written += 1
         super().put(key, value)
 
-    def delete(self, key: bytes) -> None:
+    def delete(self, key: bytes, size: int = 0) -> None:
         self.written += 1
-        super().delete(key)
+        super().delete(key, size)
 
     def counted(self) -> tuple[int, int]:
         """The entries read and written since this was called last."""

@@ -87,7 +87,7 @@ def _had(before: Any, now: Any) -> bool:
     """Whether all that is said before is said now, but for what was not there."""
     if isinstance(before, dict) and isinstance(now, dict):
         return all(name in now and _had(value, now[name]) for name, value in before.items())
-    if isinstance(before, list) and isinstance(now, list):
+    if isinstance(before, list | tuple) and isinstance(now, list | tuple):
         return len(before) <= len(now) and all(map(_had, before, now))
     return bool(before == now or not before)
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from ikebana.arrangements import run as runs
 from ikebana.arrangements.files import Folder
-from ikebana.arrangements.manifest import MERGE_WIDTH, to_merge
-from ikebana.arrangements.run import Change, Head, Run
+from ikebana.arrangements.manifest import MANY_GONE, MERGE_WIDTH, to_merge
+from ikebana.arrangements.run import Head, Run
+from ikebana.arrangements.transposed import Change
 from ikebana.errors import StateFileError
 
 HASH = "0123456789abcdef"
@@ -68,7 +69,8 @@ def test_a_run_is_read_as_it_was_written(
     assert len(listed) == blocks
     assert [change for block in listed for change in block] == changes
     size = (Path(folder.path) / run.name).stat().st_size
-    assert run == Run(run.name, 3, 5, "state 5", len(changes), size)
+    plain = sum(len(key) + len(value or b"") for key, value in changes)
+    assert run == Run(run.name, 3, 5, "state 5", len(changes), size, plain)
     assert runs.bounds(run.name) == (3, 5)
 
 
@@ -272,6 +274,26 @@ def test_to_merge_takes_eight_of_one_length_or_all_that_outweigh_the_base(
 ) -> None:
     """The count is of runs at the end of the list; 0 leaves them as they are."""
     assert to_merge(_runs(lengths, sizes)) == expected
+
+
+@pytest.mark.parametrize(
+    ("sizes", "gone", "expected"),
+    [
+        pytest.param([1000, MANY_GONE], [0, MANY_GONE], 2, id="half, and more"),
+        pytest.param([1000, MANY_GONE], [0, MANY_GONE // 2], 0, id="less than half"),
+        pytest.param([1000, MANY_GONE // 2], [0, MANY_GONE], 0, id="little in all"),
+        pytest.param([MANY_GONE], [0], 0, id="a base alone"),
+    ],
+)
+def test_what_deletes_half_of_what_there_is_is_merged_soon(
+    sizes: list[int], gone: list[int], expected: int
+) -> None:
+    runs = [
+        Run("", at, at + 1, "", 1, size, size, of)
+        for at, (size, of) in enumerate(zip(sizes, gone, strict=True))
+    ]
+
+    assert to_merge(runs) == expected
 
 
 @given(

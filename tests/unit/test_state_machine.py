@@ -530,9 +530,9 @@ class Counting(MemoryStore):
         self.written.append(key)
         super().put(key, value)
 
-    def delete(self, key: bytes) -> None:
+    def delete(self, key: bytes, size: int = 0) -> None:
         self.written.append(key)
-        super().delete(key)
+        super().delete(key, size)
 
 
 def test_a_batch_reads_its_keys_once_and_writes_what_has_changed() -> None:

@@ -12,9 +12,10 @@ from ikebana.arrangements import run as runs
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Dropped, Manifest
 from ikebana.arrangements.rocks import LocalDamageError, LocalDatabases, OpenDatabases
-from ikebana.arrangements.run import Change, Head, Run
+from ikebana.arrangements.run import Head, Run
 from ikebana.arrangements.shard import Shard, opened
 from ikebana.arrangements.store import Store
+from ikebana.arrangements.transposed import Change
 
 
 @pytest.fixture

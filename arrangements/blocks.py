@@ -1,0 +1,73 @@
+"""What a block of a run holds: changes in key order, as msgpack or in columns.
+
+Which of both is smaller depends on the data: numbers between texts that repeat take half as much
+in columns, what is like random takes more.  So both are tried on a sample of the block.
+"""
+
+import msgspec
+import pyarrow as pa
+
+from ikebana.arrangements.transposed import Change, put_together, taken_apart
+
+# In front of changes in columns.  As msgpack it would be a number, and not the list that the
+# others begin with.
+_IN_COLUMNS = b"\x01"
+# A sample has neighbours at so many places, in all so many, and so many bytes of each at the most.
+_PLACES = 4
+_SAMPLED = 512
+_SAMPLED_BYTES = 1 << 16
+# Fewer changes are not worth trying.
+_FEWEST = 8
+
+
+def encode(changes: list[Change]) -> bytes:
+    """Make the content of a block, not yet compressed."""
+    if len(changes) >= _FEWEST and _is_shorter_in_columns(_sample(changes)):
+        packed = taken_apart(changes)
+        if packed is not None:
+            return _IN_COLUMNS + packed
+    return msgspec.msgpack.encode(changes)
+
+
+def decode(plain: bytes) -> list[Change]:
+    """Read the content of a block.
+
+    Raises:
+        ValueError: it does not hold changes.
+    """
+    if plain.startswith(_IN_COLUMNS):
+        return put_together(plain[len(_IN_COLUMNS) :])
+    return msgspec.msgpack.decode(plain, type=list[Change])
+
+
+def compressed(plain: bytes) -> bytes:
+    """Compress a block with zstd."""
+    stored: bytes = pa.compress(plain, codec="zstd", asbytes=True)
+    return stored
+
+
+def decompressed(stored: bytes, size: int) -> bytes:
+    """Restore a block of so many bytes."""
+    plain: bytes = pa.decompress(stored, size, codec="zstd", asbytes=True)
+    return plain
+
+
+def _sample(changes: list[Change]) -> list[Change]:
+    each = _SAMPLED // _PLACES
+    found = changes
+    if len(changes) > _SAMPLED:
+        apart = (len(changes) - each) // (_PLACES - 1)
+        found = [
+            change
+            for place in range(_PLACES)
+            for change in changes[place * apart : place * apart + each]
+        ]
+    most = _SAMPLED_BYTES // len(found)
+    return [(key, value and value[:most]) for key, value in found]
+
+
+def _is_shorter_in_columns(changes: list[Change]) -> bool:
+    packed = taken_apart(changes)
+    if packed is None:
+        return False
+    return len(compressed(packed)) < len(compressed(msgspec.msgpack.encode(changes)))
