@@ -26,7 +26,9 @@ try:
 except ImportError:
     size_of = None  # type: ignore[assignment]
 
-_MAGIC = b"ikebana\x01"
+# 2: blocks may have their changes in columns.
+_MAGIC = b"ikebana\x02"
+_READABLE = (b"ikebana\x01", _MAGIC)
 _SUFFIX = ".run"
 _BLOCK_ENTRIES = 20_000
 _BLOCK_BYTES = 4 << 20
@@ -180,7 +182,7 @@ def _check(lengths: bytes, stored: bytes) -> bytes:
 
 def _blocks(files: FileStore, name: str) -> Iterator[bytes]:
     content = _Content(files.read(name))
-    if content.take(len(_MAGIC)) != _MAGIC:
+    if content.take(len(_MAGIC)) not in _READABLE:
         content.drain()
         raise damaged(name, "it does not begin as a run of this format")
     while lengths := content.take(_LENGTHS):

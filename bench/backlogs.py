@@ -83,10 +83,11 @@ class Worker:
         """What is spent from now on is the next phase's."""
         self._begun, self._spent = time.monotonic(), self.watched.cpu_by_kind()
 
-    def phase(self, records: int) -> Phase:
-        """Wait until a backlog is done."""
+    def phase(self, records: int, quiet_s: float | None = None) -> Phase:
+        """Wait until a backlog is done, with another `quiet_s` if it is given."""
         moved_at, cpu_at = 0.0, self._spent
-        while not (moved_at and time.monotonic() > moved_at + self._quiet_s and self._done()):
+        quiet_s = self._quiet_s if quiet_s is None else quiet_s
+        while not (moved_at and time.monotonic() > moved_at + quiet_s and self._done()):
             now = time.monotonic()
             if self.watched.process.poll() is not None or now > self._begun + _PHASE_S:
                 self.stop()

@@ -4,6 +4,8 @@
     python bench/beside.py dense --records 10000000    so many that starts hardly count
     python bench/beside.py sparse                      2,000,000 keys, then backlogs of 5,000
     python bench/beside.py sparse --systems kafka-streams json/ingest --rounds 1
+    python bench/beside.py sparse --warm 30            by then Java has compiled what it will
+    python bench/beside.py sparse --size 200000 --backlogs 3 --warm 1
 
 All systems work exactly once, with a commit (Kafka Streams) or a checkpoint (Flink) a second, and
 run until they are ended.  A backlog's cost is the CPU of the whole process tree until the last of
@@ -74,6 +76,7 @@ class Ran(NamedTuple):
             found |= {
                 "CPU s a backlog, median": statistics.median(cpu),
                 "CPU s/M, backlogs": sum(cpu) / records * 1e6,
+                "records/s, backlogs": records / sum(wall),
                 "s a backlog, median": statistics.median(wall),
                 "s a backlog, p99": sorted(wall)[int(len(wall) * 0.99)],
             }
@@ -90,6 +93,7 @@ def main() -> None:
     parser.add_argument("--keys", type=int, help="200,000; sparse: 2,000,000")
     parser.add_argument("--backlogs", type=int, default=20, help="sparse")
     parser.add_argument("--size", type=int, default=5_000, help="sparse: records of a backlog")
+    parser.add_argument("--warm", type=int, default=0, help="sparse: backlogs before that")
     parser.add_argument("--shards", type=int, default=4)
     args = parser.parse_args()
     args.keys = args.keys or (200_000 if args.what == "dense" else 2_000_000)
@@ -132,10 +136,12 @@ def _run(system: str, folder: Path, servers: str, source: str, args: argparse.Na
     dense = args.what == "dense"
     first = worker.phase(args.records if dense else args.keys)
     rest = []
-    for at in range(0 if dense else args.backlogs):
+    for at in range(0 if dense else args.warm + args.backlogs):
         records = generate.upserts(args.size, args.keys, seed=at + 2)
         send(servers, [(source, records)], worker.begin)
-        rest.append(worker.phase(args.size))
+        found = worker.phase(args.size, quiet_s=0.0 if at < args.warm else None)
+        if at >= args.warm:
+            rest.append(found)
     local = size(folder) / 2**20
     worker.watched.process.terminate()
     cost = worker.watched.wait(60)

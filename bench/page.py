@@ -37,7 +37,8 @@ _JOINED = {
 _BESIDE = {
     "CPU s/M, with the start": "CPU s a million, with the start",
     "records/s, with the start": "records/s, with the start",
-    "CPU s/M, backlogs": "CPU s a million, backlogs of 5,000",
+    "CPU s/M, backlogs": "CPU s a million",
+    "records/s, backlogs": "records/s",
     "s a backlog, p99": "s a backlog, p99",
     "local MiB": "state on disk, MiB",
     "peak MiB": "memory, MiB",
@@ -151,7 +152,8 @@ def _beside(found: Iterable[tuple[str, Any]]) -> Iterator[Compared]:
                 for system in by_system.keys() - {*_PEERS, "kafka-streams/envelope"}:
                     for figure in _BESIDE.keys() & by_system[system].keys():
                         pair = by_system[system][figure], by_system[peer][figure]
-                        runs[job, figure, system, peer].append(pair)
+                        of = f"{job}, backlogs of {args['size']:,}" if "backlog" in figure else job
+                        runs[of, figure, system, peer].append(pair)
     for (job, figure, system, peer), pairs in sorted(runs.items()):
         ours, theirs = (list(each) for each in zip(*pairs, strict=True))
         yield Compared(job, _BESIDE[figure], f"ikebana, {system}", ours, peer, theirs)

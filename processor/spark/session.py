@@ -64,6 +64,10 @@ DEFAULTS = {
     # An idle pipeline reports its state this often.
     "spark.sql.streaming.noDataProgressEventInterval": "1s",
     "spark.sql.session.timeZone": "UTC",
+    # Rows are packed, so there are few of them: to make a class for each task costs more than that
+    # saves.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.bindAddress": "127.0.0.1",

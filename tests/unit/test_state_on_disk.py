@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from random import Random
 
 import msgspec
 import pytest
@@ -13,9 +15,11 @@ from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Dropped, Manifest
 from ikebana.arrangements.rocks import LocalDamageError, LocalDatabases, OpenDatabases
 from ikebana.arrangements.run import Head, Run
-from ikebana.arrangements.shard import Shard, opened
+from ikebana.arrangements.shard import Shard, entries, opened
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.transposed import Change
+from ikebana.processor.kernels import hold
+from ikebana.processor.rows.rows import KeyedUpdate
 
 
 @pytest.fixture
@@ -239,3 +243,50 @@ def test_a_copy_that_another_process_gave_back_is_not_built_upon(tmp_path: Path)
 
 def scanned(shard: Shard) -> list[tuple[bytes, bytes]]:
     return shard.attempt(lambda store: list(store.scan(b"")))
+
+
+def test_a_base_has_what_is_there_and_nothing_of_what_was_deleted(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    manifest = kept.manifest
+    for batch in range(3, 10):
+        with opened(kept.files, kept.local, manifest) as shard:
+            shard.attempt(partial(_one_in_one_out, at=batch))
+            manifest = shard.commit(batch, 3)
+
+    assert [(run.lower, run.entries) for run in manifest.runs] == [(0, 2), (9, 2)]
+    assert list(entries(kept.files, manifest)) == [(b"9", b"in"), (b"k", b"2")]
+
+
+def _one_in_one_out(store: Store, at: int) -> None:
+    store.put(b"%d" % at, b"in")
+    store.delete(b"%d" % (at - 1))
+
+
+def test_a_base_is_written_though_a_file_was_damaged_since_it_was_applied(tmp_path: Path) -> None:
+    """The local database has what the file said."""
+    kept = Kept(tmp_path)
+    manifest = kept.manifest
+    for batch in range(3, 9):
+        manifest = kept.committed(manifest, batch)
+    path = Path(kept.files.path) / manifest.runs[0].name
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+
+    manifest = kept.committed(manifest, 9)
+
+    assert [run.lower for run in manifest.runs] == [0, 9]
+    assert list(entries(kept.files, manifest)) == [(b"k", b"9")]
+
+
+def test_what_has_waited_does_not_stay_in_the_files(tmp_path: Path) -> None:
+    """A hold that is emptied in the next batch: files are merged as soon as half of it is gone."""
+    kept = Kept(tmp_path)
+    manifest = kept.manifest
+    draw = Random(3).randbytes
+    for batch in range(4):
+        rows = [KeyedUpdate(draw(8), draw(300), batch + 2, 1) for _ in range(1_000)]
+        with opened(kept.files, kept.local, manifest) as shard:
+            shard.attempt(partial(hold.step, updates=rows, upper=batch + 2))
+            manifest = shard.commit(batch, 1)
+    waiting = manifest.runs[-1].size
+
+    assert manifest.size < 2.5 * waiting
