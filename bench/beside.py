@@ -6,6 +6,7 @@
     python bench/beside.py sparse --systems kafka-streams json/ingest --rounds 1
     python bench/beside.py sparse --warm 30            by then Java has compiled what it will
     python bench/beside.py sparse --size 200000 --backlogs 3 --warm 1
+    python bench/beside.py sparse --restarts           also with no local state any more
 
 All systems work exactly once, with a commit (Kafka Streams) or a checkpoint (Flink) a second, and
 run until they are ended.  A backlog's cost is the CPU of the whole process tree until the last of
@@ -17,6 +18,7 @@ and diff in headers; `kafka-streams/envelope` writes JSON objects with key, valu
 
 import argparse
 import json
+import shutil
 import statistics
 import sys
 import tempfile
@@ -48,6 +50,7 @@ _SYSTEMS = (
     "json/offset",
     "bytes/offset",
 )
+_RESTARTS = ("s of a restart, with a backlog", "s of a restart without local state")
 _QUIET_S = 2.0
 _decode = msgspec.json.Decoder().decode
 
@@ -62,6 +65,7 @@ class Ran(NamedTuple):
     local_mib: float
     peak_mib: float
     exact: bool
+    restarts: list[Phase]
 
     def figures(self) -> dict[str, float]:
         """What is compared, by name."""
@@ -80,6 +84,8 @@ class Ran(NamedTuple):
                 "s a backlog, median": statistics.median(wall),
                 "s a backlog, p99": sorted(wall)[int(len(wall) * 0.99)],
             }
+        for name, phase in zip(_RESTARTS, self.restarts, strict=False):
+            found[name] = phase.wall_s
         return found | {"local MiB": self.local_mib, "peak MiB": self.peak_mib}
 
 
@@ -94,6 +100,7 @@ def main() -> None:
     parser.add_argument("--backlogs", type=int, default=20, help="sparse")
     parser.add_argument("--size", type=int, default=5_000, help="sparse: records of a backlog")
     parser.add_argument("--warm", type=int, default=0, help="sparse: backlogs before that")
+    parser.add_argument("--restarts", action="store_true", help="sparse: start again at the end")
     parser.add_argument("--shards", type=int, default=4)
     args = parser.parse_args()
     args.keys = args.keys or (200_000 if args.what == "dense" else 2_000_000)
@@ -145,22 +152,40 @@ def _run(system: str, folder: Path, servers: str, source: str, args: argparse.Na
     local = size(folder) / 2**20
     worker.watched.process.terminate()
     cost = worker.watched.wait(60)
+    restarts: list[Phase] = []
+    for lost in (False, True) if args.restarts and not dense else ():
+        if lost:
+            shutil.rmtree(_local_state(system, folder))
+        records = generate.upserts(args.size, args.keys, seed=len(restarts))
+        send(servers, [(source, records)])
+        again = _worker(system, folder, servers, source, output, args.shards)
+        restarts.append(again.phase(args.size))
+        again.stop()
     updates, exact = _judged(servers, source, output, _of_flink if system == "flink" else _of_ours)
-    return Ran(system, first, rest, updates, round(local, 1), round(cost.peak_rss_mib), exact)
+    sizes = round(local, 1), round(cost.peak_rss_mib)
+    return Ran(system, first, rest, updates, *sizes, exact, restarts)
+
+
+def _local_state(system: str, folder: Path) -> Path:
+    """The folder without which a system has to fetch its state."""
+    return (
+        folder / "store" if system.startswith("kafka-streams") else folder / folder.name / "local"
+    )
 
 
 def _worker(
     system: str, folder: Path, servers: str, source: str, output: str, shards: int
 ) -> Worker:
     log, ends = folder / "log", Ends(servers, [output])
-    if system == "flink":
+    is_peer = system == "flink" or system.startswith("kafka-streams")
+    if is_peer and not ends().get(output):
         generate.make_topic(servers, output)
+    if system == "flink":
         given = {"servers": servers, "source": source, "output": output, "group": output}
         sql = [flink.statements("upsert", given)]
         command = flink.command(folder, "flink", sql, 2)
         return Worker(command, log, ends, Committed(servers, output, [source]), _QUIET_S)
     if system.startswith("kafka-streams"):
-        generate.make_topic(servers, output)
         form = "envelope" if system.endswith("envelope") else "headers"
         command = kafka_streams.command(folder, servers, source, output, form)
         return Worker(command, log, ends, Committed(servers, output, [source]), _QUIET_S)

@@ -40,6 +40,8 @@ _BESIDE = {
     "CPU s/M, backlogs": "CPU s a million",
     "records/s, backlogs": "records/s",
     "s a backlog, p99": "s a backlog, p99",
+    "s of a restart, with a backlog": "s of a restart with a backlog of 5,000",
+    "s of a restart without local state": "the same without local state",
     "local MiB": "state on disk, MiB",
     "peak MiB": "memory, MiB",
 }

@@ -42,8 +42,8 @@ MEANINGS = {
 # The share of rows for which a condition holds.
 _HOLDS = 0.5
 # CPU microseconds of all processes: for a message from Kafka, and for each of its columns.
-_MESSAGE_US = {"bytes": 2.5, "json": 3.5, "avro": 3.5}
-_COLUMN_US = {"bytes": 0.0, "json": 0.2, "avro": 0.3}
+_MESSAGE_US = {"bytes": 2.0, "json": 2.5, "avro": 2.5}
+_COLUMN_US = {"bytes": 0.0, "json": 0.1, "avro": 0.2}
 # What a message that describes a change takes beside its row.
 _CHANGE_US = 2.0
 # How many columns there are where nobody declares them.
@@ -51,12 +51,12 @@ _COLUMNS = 8
 # For a row each.
 _WORK_US = {
     "passed": 1.0,
-    "kept": 4.0,
+    "kept": 3.0,
     "aggregated": 1.5,
-    "waited": 4.0,
-    "sent": 8.0,
-    "met": 5.0,
-    "written": 6.0,
+    "waited": 2.5,
+    "sent": 5.0,
+    "met": 3.5,
+    "written": 4.0,
 }
 
 

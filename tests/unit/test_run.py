@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ikebana.arrangements import run as runs
 from ikebana.arrangements.files import Folder
-from ikebana.arrangements.manifest import MANY_GONE, MERGE_WIDTH, to_merge
+from ikebana.arrangements.manifest import MANY_BYTES, MANY_GONE, MERGE_WIDTH, to_merge
 from ikebana.arrangements.run import Head, Run
 from ikebana.arrangements.transposed import Change
 from ikebana.errors import StateFileError
@@ -171,8 +171,9 @@ def test_a_head_is_read_as_it_was_written_or_not_at_all(folder: Folder, small: s
     [
         pytest.param([], id="nothing"),
         pytest.param([b"text of another kind"], id="not a run"),
-        pytest.param([b"ikebana\x02"], id="another format"),
+        pytest.param([b"ikebana\x03"], id="another format"),
         pytest.param([b"ikebana\x01"], id="no head"),
+        pytest.param([b"ikebana\x02"], id="no head either"),
     ],
 )
 def test_a_whole_file_that_is_no_run_is_refused(folder: Folder, pieces: list[bytes]) -> None:
@@ -256,6 +257,9 @@ def _runs(lengths: Iterable[int], sizes: Iterable[int]) -> list[Run]:
         pytest.param([1] * 9, [10] * 9, 9, id="the rest outweighs the first"),
         pytest.param([50] + [1] * 8, [80] + [10] * 8, 9, id="the rest weighs as much"),
         pytest.param([50] + [1] * 8, [81] + [10] * 8, 8, id="eight of one length"),
+        pytest.param([8, 1], [MANY_BYTES] * 2, 2, id="few that are much, and as much"),
+        pytest.param([8, 1], [MANY_BYTES + 1, MANY_BYTES], 0, id="much, but not as much"),
+        pytest.param([8, 1], [MANY_BYTES - 1] * 2, 0, id="as much, but not much"),
         pytest.param([50, 8] + [1] * 7, [99] + [1] * 8, 0, id="seven of one length"),
         pytest.param([50, 8] + [1] * 8, [99] + [1] * 9, 8, id="eight after a longer one"),
         pytest.param(
