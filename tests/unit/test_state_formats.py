@@ -31,6 +31,6 @@ def test_state_of_a_known_format_is_read_and_goes_on_in_the_present_one(
 def test_state_of_a_later_format_is_refused_by_its_number(tmp_path: Path) -> None:
     """What a later version has written is not guessed at."""
     later = Manifest("c", 0, format=FORMAT + 1)
-    said = "its format is 3, this version reads 1 and 2"
+    said = "its format is 4, this version reads 1 and 2 and 3"
     with pytest.raises(StateFileError, match=said), opened(*place(tmp_path), later):
         pass

@@ -31,7 +31,9 @@ def workers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Workers]
     folder.mkdir()
     (tmp_path / "user").mkdir()
     (tmp_path / "user" / "echo.py").write_text(ECHO)
-    (tmp_path / "user" / "waits.py").write_text("import sys\nprint('here')\nsys.stdin.read()")
+    (tmp_path / "user" / "waits.py").write_text(
+        "import sys\nprint('here', flush=True)\nsys.stdin.read()"
+    )
     made = Workers(folder, None, ["decimal"])
     yield made
     made.end()
