@@ -22,11 +22,18 @@ _FEWEST = 8
 
 def encode(changes: list[Change]) -> bytes:
     """Make the content of a block, not yet compressed."""
-    if len(changes) >= _FEWEST and _is_shorter_in_columns(_sample(changes)):
+    if len(changes) < _FEWEST:
+        return _as_they_are(changes)
+    sample = _sample(changes)
+    packed = taken_apart(sample)
+    if packed is None:
+        return _as_they_are(changes)
+    plain = _as_they_are(sample)
+    if len(compressed(packed)) >= len(compressed(plain)):
+        return plain if sample is changes else _as_they_are(changes)
+    if sample is not changes:
         packed = taken_apart(changes)
-        if packed is not None:
-            return _IN_COLUMNS + packed
-    return msgspec.msgpack.encode(changes)
+    return _as_they_are(changes) if packed is None else _IN_COLUMNS + packed
 
 
 def decode(plain: bytes) -> list[Change]:
@@ -52,7 +59,12 @@ def decompressed(stored: bytes, size: int) -> bytes:
     return plain
 
 
+def _as_they_are(changes: list[Change]) -> bytes:
+    return msgspec.msgpack.encode(changes)
+
+
 def _sample(changes: list[Change]) -> list[Change]:
+    """Changes of all places, with the beginnings of long values; all of them, if they are few."""
     each = _SAMPLED // _PLACES
     found = changes
     if len(changes) > _SAMPLED:
@@ -63,11 +75,6 @@ def _sample(changes: list[Change]) -> list[Change]:
             for change in changes[place * apart : place * apart + each]
         ]
     most = _SAMPLED_BYTES // len(found)
+    if all(len(value or b"") <= most for _, value in found):
+        return found
     return [(key, value and value[:most]) for key, value in found]
-
-
-def _is_shorter_in_columns(changes: list[Change]) -> bool:
-    packed = taken_apart(changes)
-    if packed is None:
-        return False
-    return len(compressed(packed)) < len(compressed(msgspec.msgpack.encode(changes)))

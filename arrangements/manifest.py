@@ -63,14 +63,13 @@ def to_merge(runs: Sequence[Run]) -> int:
     """
     rest = runs[1:]
     size = sum(run.size for run in rest)
-    if rest and size >= MANY_BYTES and size >= runs[0].size:
+    is_many = size >= MANY_BYTES or len(rest) >= MERGE_WIDTH
+    if rest and is_many and size >= runs[0].size:
         return len(runs)
     if rest and size + runs[0].size >= MANY_GONE and _mostly_gone(runs):
         return len(runs)
     if len(rest) < MERGE_WIDTH:
         return 0
-    if size >= runs[0].size:
-        return len(runs)
     versions = [run.upper - run.lower for run in rest]
     length, count = min(versions[-MERGE_WIDTH:]), 0
     # The merged run has eight times the length, and may be the eighth of its own length.

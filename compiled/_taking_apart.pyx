@@ -35,6 +35,16 @@ cdef struct Known:
     uint32_t chained
 
 
+cdef void* _grown(void* held, Py_ssize_t* room, Py_ssize_t first, size_t size) except NULL:
+    """Memory for twice as many items of a size, or for the first ones; sets the new `room`."""
+    cdef Py_ssize_t count = 2 * room[0] if room[0] else first
+    cdef void* moved = PyMem_Realloc(held, <size_t>count * size)
+    if moved == NULL:
+        raise MemoryError
+    room[0] = count
+    return moved
+
+
 cdef class _Parts:
     """What changes are taken apart into."""
 
@@ -96,25 +106,15 @@ cdef class _Parts:
 
     cdef int add_number(self, uint32_t place, uint64_t number) except -1:
         cdef Numbers* column = &self.columns[place]
-        cdef void* moved
         if column.count == column.room:
-            column.room = 64 if not column.room else column.room * 2
-            moved = PyMem_Realloc(column.held, <size_t>column.room * sizeof(uint64_t))
-            if moved == NULL:
-                raise MemoryError
-            column.held = <uint64_t*>moved
+            column.held = <uint64_t*>_grown(column.held, &column.room, 64, sizeof(uint64_t))
         column.held[column.count] = number
         column.count += 1
         return 0
 
     cdef int add_id(self, uint32_t number) except -1:
-        cdef void* moved
         if self.id_count == self.id_room:
-            self.id_room = 1_024 if not self.id_room else self.id_room * 2
-            moved = PyMem_Realloc(self.ids, <size_t>self.id_room * sizeof(uint32_t))
-            if moved == NULL:
-                raise MemoryError
-            self.ids = <uint32_t*>moved
+            self.ids = <uint32_t*>_grown(self.ids, &self.id_room, 1_024, sizeof(uint32_t))
         self.ids[self.id_count] = number
         self.id_count += 1
         return 0
@@ -129,7 +129,6 @@ cdef class _Parts:
         cdef uint32_t* bucket = &self.buckets[_hashed(at, size, kind ^ behind << 8) % _BUCKETS]
         cdef uint32_t found = bucket[0]
         cdef Known* other
-        cdef void* moved
         while found:
             other = &self.known[found - 1]
             if (
@@ -144,11 +143,7 @@ cdef class _Parts:
         if self.texts == _MOST_TEXTS:
             return 0
         if self.texts == self.texts_room:
-            self.texts_room = 256 if not self.texts_room else self.texts_room * 2
-            moved = PyMem_Realloc(self.known, <size_t>self.texts_room * sizeof(Known))
-            if moved == NULL:
-                raise MemoryError
-            self.known = <Known*>moved
+            self.known = <Known*>_grown(self.known, &self.texts_room, 256, sizeof(Known))
         other = &self.known[self.texts]
         other.at, other.size, other.kind, other.behind = at, size, kind, behind
         other.after = 0
@@ -167,33 +162,25 @@ cdef class _Parts:
         cdef Text at = <Text>PyBytes_AS_STRING(whole)
         cdef Text end = at + PyBytes_GET_SIZE(whole)
         cdef Text begin
-        cdef Known* guess
         cdef uint32_t kind, text
         while True:
             # What came after this text the last time comes again, nearly always.
             text = self.known[before - 1].after if before else 0
-            if text:
-                guess = &self.known[text - 1]
-                if _fits(guess, at, end, self.columns):
-                    self.add_id(text)
-                    at += guess.size
-                    kind = guess.end
-                    before = text
-                    if kind == END:
-                        return text
-                    at = self.number(at, end, kind)
-                    continue
-            begin = at
-            kind = _next(&at, end)
-            text = self.text(begin, at - begin, kind, before)
-            if not text:
-                return 0
-            if before:
-                self.known[before - 1].after = text
-            before = text
-            if kind == END:
+            if text and _fits(&self.known[text - 1], at, end, self.columns):
+                self.add_id(text)
+                at += self.known[text - 1].size
+            else:
+                begin = at
+                kind = _next(&at, end)
+                text = self.text(begin, at - begin, kind, before)
+                if not text:
+                    return 0
+                if before:
+                    self.known[before - 1].after = text
+            if self.known[text - 1].end == END:
                 return text
             at = self.number(at, end, self.known[text - 1].end)
+            before = text
 
     cdef Text number(self, Text at, Text end, uint32_t column) except NULL:
         """Take a number into its column; return what is behind it."""
