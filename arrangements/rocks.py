@@ -9,7 +9,6 @@ import contextlib
 import functools
 import shutil
 import time
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -26,7 +25,6 @@ from rocksdict import (
     WriteOptions,
 )
 
-from ikebana.arrangements.folders import private_folder
 from ikebana.arrangements.merging import Merge
 from ikebana.arrangements.transposed import Change
 
@@ -45,11 +43,9 @@ _FILES_TO_MERGE = 16
 _POLL_S = 0.002
 # What a merge that is due may take to begin on a busy machine.
 _BEGIN_S = 5.0
-# Another process may lock a folder, or unlock it, between two of them.
-_TRIES = 3
 # An open database writes its memory to disk after this many states or bytes, whichever is first:
 # a killed process then has little to catch up with, and many open databases take little memory.
-_STATES_TO_FLUSH = 64
+STATES_TO_FLUSH = 64
 _BYTES_TO_FLUSH = 4 << 20
 
 
@@ -129,7 +125,14 @@ class LocalDatabase:
         # The last block is written with the id only now, when the whole file has proved sound.
         self._write(held or [], state)
 
-    def _write(self, changes: list[Change], state: str | None) -> None:
+    def follow(self, before: str | None, after: str, changes: list[Change]) -> None:
+        """Hear what leads from one state to another, before that is committed."""
+
+    def go_on(self, state: str) -> bool:
+        """Make changes that were heard of, if they lead to `state`; return whether they do."""
+        return False
+
+    def _write(self, changes: Iterable[Change], state: str | None) -> None:
         batch = WriteBatch(raw_mode=True)
         put, delete = batch.put, batch.delete
         for key, value in changes:
@@ -154,7 +157,7 @@ class LocalDatabase:
     def flush_now_and_then(self) -> None:
         """Flush if many states, or large ones, are in memory alone."""
         if self._unflushed and (
-            self._unflushed >= _STATES_TO_FLUSH
+            self._unflushed >= STATES_TO_FLUSH
             or self._database.property_int_value("rocksdb.cur-size-all-mem-tables")
             > _BYTES_TO_FLUSH
         ):
@@ -194,112 +197,14 @@ class LocalDatabase:
             self.merge = None
 
 
-class LocalDatabases:
-    """The folders of this host's local databases for one checkpoint.
-
-    If another process has locked a folder, such as a worker that its driver has given up, a new
-    folder beside it is used, and removed afterwards.  If a killed process left such a folder, it
-    is removed when the shard's own folder is next opened.
-    """
-
-    keeps_open = False
-    """Whether a database that is released stays open for the next batch."""
-
-    def __init__(self, root: Path, checkpoint: str) -> None:
-        self._folder = root / checkpoint
-
-    def open(self, shard: int) -> LocalDatabase:
-        """Open the database of a shard, whatever its state is."""
-        path = self._folder / f"{shard:04d}"
-        private_folder(path.parent)
-        try:
-            opened = _open(path)
-        except Exception as error:  # noqa: BLE001 - rocksdict raises bare exceptions
-            if "/LOCK:" in str(error):
-                path = path.with_name(f"{path.name}-{uuid.uuid4().hex[:8]}")
-            else:
-                shutil.rmtree(path, ignore_errors=True)
-            return LocalDatabase(shard, path, _open(path))
-        for stand_in in path.parent.glob(f"{path.name}-*"):
-            _sweep(stand_in)
-        return LocalDatabase(shard, path, opened)
-
-    def empty(self, shard: int) -> LocalDatabase:
-        """Open a database of a shard that has nothing in it.
-
-        Whoever has discarded one beside the shard's own folder, because another process had
-        locked that, may find it unlocked now, with a state that files may not be applied to.
-
-        Raises:
-            LocalDamageError: what is in the folder cannot be removed.
-        """
-        for _ in range(_TRIES):
-            database = self.open(shard)
-            if database.is_empty:
-                return database
-            database.discard()
-        raise LocalDamageError(f"the folder of shard {shard} in {self._folder} cannot be emptied")
-
-    def release(self, database: LocalDatabase) -> None:
-        """Close; keep the folder for the next micro-batch unless it was a temporary one."""
-        if "-" in database.path.name:
-            database.discard()
-            return
-        try:
-            database.close()
-        except LocalDamageError:
-            database.discard()
-
-
-class OpenDatabases(LocalDatabases):
-    """Local databases that stay open between batches, up to so many.
-
-    The state of an open one is compared with a manifest as that of a closed one is.  While it is
-    open, its folder is locked for all others.
-    """
-
-    keeps_open = True
-
-    def __init__(self, root: Path, checkpoint: str, most: int) -> None:
-        super().__init__(root, checkpoint)
-        self._most = most
-        # In the order of their last use.
-        self._open: dict[int, LocalDatabase] = {}
-
-    def open(self, shard: int) -> LocalDatabase:
-        """Return the open database of a shard, or open it."""
-        return self._open.pop(shard, None) or super().open(shard)
-
-    def release(self, database: LocalDatabase) -> None:
-        """Keep the database open; close the one that was used longest ago if there are many."""
-        try:
-            database.flush_now_and_then()
-        except LocalDamageError:
-            database.discard()
-            return
-        self.close(database.shard)
-        self._open[database.shard] = database
-        while len(self._open) > self._most:
-            super().release(self._open.pop(next(iter(self._open))))
-
-    def close(self, shard: int) -> None:
-        """Close the database of a shard, if it is open."""
-        if (database := self._open.pop(shard, None)) is not None:
-            super().release(database)
-
-    def close_all(self) -> None:
-        """Close all databases."""
-        for shard in list(self._open):
-            self.close(shard)
-
-
 @functools.cache
 def _block_cache() -> Cache:
     # One for all databases of this process.
     return Cache(_BLOCK_CACHE)
 
 
-def _open(path: Path) -> Rdict:
+def opened(path: Path) -> Rdict:
+    """Open the database in a folder, or make one; rocksdict raises bare exceptions."""
     options = tuned()
     # The column family is named, or an existing database would keep its old options.
     return Rdict(str(path), options, {"default": options}, access_type=AccessType.read_write())
@@ -328,7 +233,8 @@ def tuned(cache: Cache | None = None) -> Options:
     return options
 
 
-def _sweep(path: Path) -> None:
+def sweep(path: Path) -> None:
+    """Remove a folder, unless a process has its database open."""
     try:
         # RocksDB refuses this while the process that made the folder has it open.
         Rdict.destroy(str(path))

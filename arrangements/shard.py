@@ -20,16 +20,19 @@ from operator import itemgetter
 from typing import TypeVar
 
 from ikebana.arrangements import run as runs
+from ikebana.arrangements.databases import LocalDatabases
 from ikebana.arrangements.files import FileStore
 from ikebana.arrangements.manifest import READABLE, Dropped, Manifest, to_merge
 from ikebana.arrangements.merging import Merge, Paced, batch
-from ikebana.arrangements.rocks import LocalDamageError, LocalDatabase, LocalDatabases
+from ikebana.arrangements.rocks import LocalDamageError, LocalDatabase
 from ikebana.arrangements.run import Head, Run
 from ikebana.arrangements.store import Overlay, Store
 from ikebana.errors import StateFileError
 
 # A process that keeps the local database open merges runs of so many bytes beside its batches.
 LARGE = 1 << 20
+# A copy of a shard of so many bytes is built anew in less than a second.
+_LARGE_TO_REBUILD = 8 << 20
 # With so many runs a batch waits for the merge.
 _MOST_RUNS = 128
 
@@ -83,6 +86,7 @@ class Shard:
         # Keys differ, and are compared faster alone.
         ordered = sorted(changes.items(), key=itemgetter(0))
         delta = runs.write(self._files, head, ordered, "delta", self._overlay.gone)
+        self._database.follow(manifest.state, delta.state, ordered)
         gone = {run.name for run in manifest.runs} - {run.name for run in line}
         return Manifest(
             checkpoint=manifest.checkpoint,
@@ -179,10 +183,10 @@ class Shard:
     def _flush(self) -> None:
         """Write the local database to disk.
 
-        A base cannot bring an older copy up to date, so a killed process should leave none.  What
-        is small is built anew in less time than a flush takes.
+        A base cannot bring an older copy up to date, so a killed process should leave none, unless
+        it is built anew in little time.
         """
-        if self.manifest.size < LARGE:
+        if self.manifest.size < _LARGE_TO_REBUILD:
             return
         try:
             self._database.flush()
@@ -273,6 +277,8 @@ def verify(files: FileStore, manifest: Manifest) -> None:
 
 def _apply(files: FileStore, database: LocalDatabase, todo: list[Run]) -> None:
     for known in todo:
+        if database.go_on(known.state):
+            continue
         _, blocks = runs.read(files, known.name)
         database.apply(blocks, known.state)
 

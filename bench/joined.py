@@ -45,10 +45,11 @@ from systems import Bench
 from tpch_data import QUERIES, TABLES, Warehouse
 
 import ikebana
+from ikebana.arrangements import databases
+from ikebana.arrangements.databases import OpenDatabases
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.manifest import Manifest
-from ikebana.arrangements.rocks import OpenDatabases
 from ikebana.arrangements.shard import opened
 from ikebana.arrangements.store import Store
 from ikebana.processor.batch import hops
@@ -106,7 +107,8 @@ class Shards(Run):
         self._costs = costs
         self._folder = folder / "shards"
         self._files = [Folder.at(str(folder), "shards", f"{at:04d}") for at in range(shards)]
-        self._databases = OpenDatabases(folder / "local", "bench", shards)
+        recent = shards * databases.RECENT_BYTES
+        self._databases = OpenDatabases(folder / "local", "bench", shards, recent)
         self._manifests = [Manifest("bench", at) for at in range(shards)]
 
     def state(self) -> dict[str, Any]:

@@ -32,10 +32,10 @@ from typing import TypeVar
 from rich.console import Console
 from rich.table import Table
 
+from ikebana.arrangements.databases import LocalDatabases
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.manifest import Manifest
-from ikebana.arrangements.rocks import LocalDatabases
 from ikebana.arrangements.shard import opened
 from ikebana.arrangements.store import Store
 from ikebana.processor.checkpoint.parts import operator_part

@@ -28,6 +28,8 @@ cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object number, int* overflow) except? -1
 
 cdef enum:
+    # TIMESTAMP_NOT_AVAILABLE of the client.
+    _NO_TIMESTAMP = 0
     # As many as the largest number of 64 bits has, and a sign.
     _DIGITS = 20
     # So many updates ahead are fetched into the processor's cache.
@@ -54,22 +56,25 @@ def runs(list messages) -> list:
     return found
 
 
-def taken(messages, type kind) -> list:
-    """What messages are without headers and timestamps, each as a `kind`.
+def taken(messages, type kind, bint dated) -> list:
+    """What messages are without headers, each as a `kind`; with timestamps if they are `dated`.
 
     `kind` is a named tuple of (offset, key, value, headers, timestamp).
     """
     cdef list found = []
-    cdef object made, offset, key, value
+    cdef object made, offset, key, value, of, timestamp = None
     _require_tuple(kind)
     for message in messages:
         offset, key, value = message.offset(), message.key(), message.value()
+        if dated:
+            of, timestamp = message.timestamp()
+            timestamp = None if of == _NO_TIMESTAMP else int(timestamp)
         made = PyType_GenericAlloc(kind, 5)
         _set(made, 0, offset)
         _set(made, 1, key)
         _set(made, 2, value)
         _set(made, 3, None)
-        _set(made, 4, None)
+        _set(made, 4, timestamp)
         if (
             PyLong_CheckExact(offset)
             and (key is None or PyBytes_CheckExact(key))

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ikebana.arrangements.rocks import OpenDatabases
+from ikebana.arrangements.databases import OpenDatabases
 from ikebana.processor import task
 from ikebana.processor.deciding.commits import Marker, replaced
 from ikebana.processor.deciding.continuing import Adopt, goes_on

@@ -33,7 +33,6 @@ ARRANGE, LOCKED, HYDRATE = "arrange ", "locked ", "hydrate "
 # The progress of an edit of the plan, which belongs to no operator.
 EDIT = "edit "
 SHOWN = "shown "
-_HELD, _ARRANGED = (HOLD.encode(), HOLD_IN.encode()), ARRANGE.encode()
 # The number of entries of removed operators that are deleted in one batch.
 _RELEASED = 50_000
 
@@ -44,18 +43,22 @@ def operator_part(store: Store, operator: str) -> Part:
 
 
 def apart(place: bytes, entry: bytes, shard_of: Callable[[bytes], int]) -> dict[int, bytes]:
-    """Split an entry by the shards it belongs to; only updates in blocks may belong to several."""
-    if place.startswith(_HELD):
-        return hold.apart(place.partition(b"\0")[2], entry, shard_of)
-    if place.startswith(_ARRANGED):
-        return arrange.apart(place.partition(b"\0")[2], entry, shard_of)
-    return {shard_of(key_of(place, entry)): entry}
+    """Split an entry by the shards it belongs to; only what is in blocks may belong to several."""
+    kind, inner = _kind_of(place)
+    match kind:
+        case b"hold" | b"hold-in":
+            return hold.apart(inner, entry, shard_of)
+        case b"arrange":
+            return arrange.apart(inner, entry, shard_of)
+        case b"":
+            return arrange_upsert.apart(inner, entry, shard_of)
+        case _:
+            return {shard_of(_key_of(kind, inner, entry)): entry}
 
 
-def key_of(place: bytes, entry: bytes) -> bytes:
+def _key_of(kind: bytes, inner: bytes, entry: bytes) -> bytes:
     """Find the key that an entry belongs to, which determines its shard."""
-    operator, _, inner = place.partition(b"\0")
-    match operator.rpartition(b" ")[0]:
+    match kind:
         case b"machine":
             return state_machine.key_of(inner, entry)
         case b"reduce":
@@ -64,32 +67,35 @@ def key_of(place: bytes, entry: bytes) -> bytes:
             return facts.key_of(entry)
         case b"reduce-rows":
             return reduce_rows.key_of(inner, entry)
-        case b"arrange":
-            return arrange.key_of(inner, entry)
         case b"locked":
             return locked.key_of(inner)
         case b"shown":
             return single_value.key_of(inner)
         case _:
-            return arrange_upsert.key_of(inner, entry)
+            raise AssertionError(f"no entries of {kind!r} are known")
 
 
 def combined(place: bytes, one: bytes, other: bytes) -> bytes | None:
     """Combine two entries of one store key when two shards become one; None: they cancel.
 
-    Keys lie in one shard each, so only held updates, which may be equal in two, and blocks of
-    arrangements can meet.
+    Keys lie in one shard each, so only held updates, which may be equal in two, and blocks can
+    meet: those of arrangements, and of upserts that wait.
     """
-    if place.startswith(_ARRANGED):
-        return arrange.combined(place.partition(b"\0")[2], one, other)
-    assert place.startswith(_HELD), "a key lies in two shards"
-    return hold.combined(one, other)
+    kind, inner = _kind_of(place)
+    match kind:
+        case b"arrange":
+            return arrange.combined(inner, one, other)
+        case b"":
+            return upsert.combined(inner, one, other)
+        case _:
+            assert kind in (b"hold", b"hold-in"), "a key lies in two shards"
+            return hold.combined(one, other)
 
 
 def of_one_shard(place: bytes) -> bool:
     """Whether an entry concerns its shard alone, so that rescaling drops it."""
-    operator, _, inner = place.partition(b"\0")
-    match operator.rpartition(b" ")[0]:
+    kind, inner = _kind_of(place)
+    match kind:
         case b"hold" | b"hold-in":
             return hold.of_one_shard(inner)
         case b"arrange" | b"":
@@ -99,6 +105,12 @@ def of_one_shard(place: bytes) -> bool:
             return True
         case _:
             return False
+
+
+def _kind_of(place: bytes) -> tuple[bytes, bytes]:
+    """The kind of part that an entry is in, b"" for an upsert's, and its place there."""
+    operator, _, inner = place.partition(b"\0")
+    return operator.rpartition(b" ")[0], inner
 
 
 def operator_of(place: bytes) -> str:

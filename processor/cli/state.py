@@ -140,20 +140,23 @@ def _read(checkpoint: Checkpoint, birth: Birth, manifests: list[Manifest], opera
             for place, entry in entries(checkpoint.layout(birth).shard(manifest.shard), manifest):
                 if operator_of(place) == operator:
                     inner = place[place.index(b"\0") + 1 :]
-                    line = _line(inner, entry)
-                    sys.stdout.write(json.dumps({"shard": manifest.shard, **line}) + "\n")
+                    for line in _lines(inner, entry):
+                        sys.stdout.write(json.dumps({"shard": manifest.shard, **line}) + "\n")
     except StateFileError:
         sys.stdout.flush()
         raise
 
 
-def _line(place: bytes, entry: bytes) -> dict[str, Any]:
-    """An entry of an upsert operator as JSON."""
-    key = shown(upsert.key_of(place, entry))
+def _lines(place: bytes, entry: bytes) -> list[dict[str, Any]]:
+    """An entry of an upsert operator as JSON: a key, or the upserts that wait in it."""
     if place[:1] != b"k":
-        return {"key": key, "waits_until": int.from_bytes(place[1:9], "big")}
+        return [
+            {"key": shown(key), "waits_until": time}
+            for time, key in upsert.waiting_in(place, entry)
+        ]
     value, record = upsert.split(entry)
-    line: dict[str, Any] = {"key": key, "value": None if value is None else shown(value)}
+    key, told = shown(place[1:]), None if value is None else shown(value)
+    line: dict[str, Any] = {"key": key, "value": told}
     if record is not None:
         line["error"] = shown(record)
-    return line
+    return [line]

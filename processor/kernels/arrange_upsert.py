@@ -10,7 +10,7 @@ that the upsert has emitted in it.
 """
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, islice
 
 import msgspec
@@ -117,10 +117,12 @@ class UpsertArrangement:
         }
 
 
-def key_of(place: bytes, entry: bytes) -> bytes:
-    """The key that an entry belongs to, of the upsert's own and of those beside them."""
+def apart(place: bytes, entry: bytes, shard_of: Callable[[bytes], int]) -> dict[int, bytes]:
+    """Split an entry by the shards it belongs to, of the upsert's own and of those beside them."""
     place = history.queued_place(place) or place
-    return place[1:] if place[:1] == _BEFORE else upsert.key_of(place, entry)
+    if place[:1] == _BEFORE:
+        return {shard_of(place[1:]): entry}
+    return upsert.apart(place, entry, shard_of)
 
 
 def _counted(key: bytes, changes: _Past, value: bytes | None) -> Iterator[tuple[bytes, Counts]]:

@@ -19,8 +19,7 @@ old value was plays no part here, but for being counted as `drift` where it is a
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
@@ -28,6 +27,7 @@ import msgspec
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part, Store
+from ikebana.processor.kernels import upsert_waiting
 from ikebana.processor.kernels.upsert_moments import Moment, Source, by_time, in_sequence
 from ikebana.processor.kernels.upsert_values import (
     SPECIAL,
@@ -36,7 +36,6 @@ from ikebana.processor.kernels.upsert_values import (
     value_after,
     values_of,
 )
-from ikebana.processor.kernels.upsert_waiting import Waiting, packed
 from ikebana.processor.rows.columns import Columns, columns_of
 from ikebana.processor.rows.noted import MOST
 from ikebana.processor.rows.rows import KeyedUpdate, Partial, Truncate, Upserts
@@ -107,23 +106,30 @@ def contents(
 
 def waiting_times(store: Store) -> list[int]:
     """The times of the upserts that wait, in order."""
-    return [int.from_bytes(place[:8], "big") for place, _ in Part(store, b"w").scan(b"")]
+    return upsert_waiting.times(Part(store, b"w"))
 
 
 def waiting(store: Store, upper: int, most: int) -> int:
-    """How many upserts wait for times from `upper` on, counted up to `most`."""
-    found = Part(store, b"w").scan(b"", packed(upper))
-    return sum(1 for _ in islice(found, most))
+    """How many upserts wait for times from `upper` on, counted up to about `most`."""
+    return upsert_waiting.count(Part(store, b"w"), upper, most)
 
 
-def key_of(place: bytes, entry: bytes) -> bytes:
-    """The key that an entry of the store belongs to, whatever kind of entry it is."""
+def waiting_in(place: bytes, entry: bytes) -> list[tuple[int, bytes]]:
+    """The times and the keys of the upserts that wait in an entry."""
+    return upsert_waiting.upserts_in(place[1:], entry)
+
+
+def apart(place: bytes, entry: bytes, shard_of: Callable[[bytes], int]) -> dict[int, bytes]:
+    """Split an entry by the shards it belongs to; only waiting upserts may belong to several."""
     if place[:1] == b"k":
-        return place[1:]
-    key = msgspec.msgpack.decode(entry, type=Waiting).key
-    # A truncate is of every shard; sources never give one whose time is still open.
-    assert key is not None, "a truncate waits"
-    return key
+        return {shard_of(place[1:]): entry}
+    return upsert_waiting.apart(entry, shard_of)
+
+
+def combined(place: bytes, one: bytes, other: bytes) -> bytes:
+    """The entry that two of one place come to, from shards that become one."""
+    assert place[:1] == b"w", "a key lies in two shards"
+    return upsert_waiting.combined(one, other)
 
 
 def split(state: bytes) -> tuple[bytes | None, bytes | None]:

@@ -5,9 +5,10 @@ At equal times the order is that of (input, partition, offset).  What happens at
 """
 
 import operator
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import islice, repeat
 from typing import NamedTuple
 
 from ikebana.arrangements.frontier import Interval
@@ -22,9 +23,10 @@ from ikebana.processor.kernels.upsert_values import (
     rows_of,
     values_of,
 )
-from ikebana.processor.kernels.upsert_waiting import keep, packed, take_due
+from ikebana.processor.kernels.upsert_waiting import Plain, keep, keep_plain, packed, take_due
 from ikebana.processor.rows.rows import Truncate, Upserts
 
+_RANK = operator.itemgetter(0, 1, 2, 3)
 # Where an upsert comes from: the rank of its topic among all, its partition and its offset.
 Source = tuple[int, int, int]
 
@@ -77,15 +79,21 @@ def by_time(
 
     Upserts that are nothing but values come as one chunk, with one of each key at each time.
     """
-    due = take_due(waiting, interval)
-    same_time = not due and len({_time_of(chunk) for chunk in chunks}) == 1
+    rows, plain = take_due(waiting, interval)
+    nothing_waited = not rows and not plain
+    same_time = nothing_waited and len({_time_of(chunk) for chunk in chunks}) == 1
     if same_time and (time := _time_of(chunks[0])) is not None and time < interval.upper:
         # Nearly every batch in the ingest domain: no row needs a tuple of its own.
         assert time >= interval.lower, f"time {time} is not beyond the lower {interval.lower}"
         return [_moment(time, sorted(chunks, key=_order))]
-    rows = due
     waited: Counter[tuple[int, ...]] = Counter()
     for chunk in chunks:
+        if (own := _plain_rows(chunk)) is not None:
+            assert own[0][0] >= interval.lower, f"time {own[0][0]} is before {interval.lower}"
+            cut = bisect_left(own, (interval.upper,))
+            plain += own[:cut]
+            keep_plain(waiting, own[cut:])
+            continue
         for row in rows_of(chunk):
             time = row.time
             assert time >= interval.lower, f"time {time} is not beyond the lower {interval.lower}"
@@ -95,21 +103,40 @@ def by_time(
                 rank = rank_of(row)
                 keep(waiting, row, waited[rank])
                 waited[rank] += 1
-    rows.sort(key=rank_of)
     if all(map(_is_plain, rows)):
-        return [_last_of_each(rows)] if rows else ()
+        plain += [row[:6] for row in rows]  # type: ignore[misc]
+        return [_last_of_each(sorted(plain, key=_RANK))] if plain else ()
+    rows += [Row(*each) for each in plain]
+    rows.sort(key=rank_of)
     return _moments(rows)
+
+
+def _plain_rows(chunk: Upserts | Truncate) -> list[Plain] | None:
+    """The rows of a chunk in the order of their ranks, if all are nothing but values.
+
+    None also if a message has several rows, which have one rank then.
+    """
+    if isinstance(chunk, Truncate) or not chunk.keys or isinstance(chunk.times, int):
+        return None
+    if chunk.bad or chunk.failed or chunk.partial or chunk.before:
+        return None
+    if len(set(chunk.offsets)) < len(chunk.offsets):
+        return None
+    source = repeat(chunk.input_order), repeat(chunk.partition)
+    columns = chunk.times, *source, chunk.offsets, chunk.keys, chunk.values
+    # Where ranks differ, what is behind them is not compared.
+    return sorted(zip(*columns, strict=False))
 
 
 def _is_plain(row: Row) -> bool:
     return row.key is not None and row.before is None and row.upsert.__class__ not in SPECIAL
 
 
-def _last_of_each(rows: Sequence[Row]) -> Upserts:
+def _last_of_each(rows: Sequence[Plain]) -> Upserts:
     """Plain rows in their order as a chunk: of a key and a time only the last one."""
-    found = {(row.time, row.key): row.upsert for row in rows}
+    found = {(row[0], row[4]): row[5] for row in rows}
     times, keys = map(list, zip(*found, strict=True))
-    return Upserts("", 0, 0, times, keys, list(found.values()), [])  # type: ignore[arg-type]
+    return Upserts("", 0, 0, times, keys, list(found.values()), [])
 
 
 def _moment(time: int, chunks: Sequence[Upserts | Truncate]) -> Moment:

@@ -1,9 +1,13 @@
 """The upserts that wait in the store, because the interval has not closed their times.
 
-Their keys in the store begin with the time, so those that are due come first.
+Their keys in the store begin with a time, so those that are due come first.  Upserts that are
+nothing but values lie in blocks of neighbours in time, under the rank of the first of them; the
+rest of a block that is partly due is stored again.  Each other upsert has an entry of its own.
 """
 
 import struct
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -24,10 +28,17 @@ class Waiting(msgspec.Struct, array_like=True):
     before: int | None = None
 
 
+Plain = tuple[int, int, int, int, bytes, bytes | None]
+"""An upsert that is nothing but a value: its rank in four numbers, its key and its value."""
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Waiting).decode
 # The rank of a row, and which of its message's rows it is.
 _PLACE = struct.Struct(">5Q")
+# A block is this byte, with which no other entry begins, and rows in order of their ranks.
+_BLOCK_TAG = b"b"
+_BLOCK = 256
+_block_of = msgspec.msgpack.Decoder(list[Plain]).decode
 
 
 def keep(waiting: Part, row: Row, index: int) -> None:
@@ -48,9 +59,18 @@ def packed(time: int) -> bytes:
     return time.to_bytes(8, "big")
 
 
-def take_due(waiting: Part, interval: Interval) -> list[Row]:
-    """Take the rows out of the store whose time the interval has closed."""
+def keep_plain(waiting: Part, rows: Sequence[Plain]) -> None:
+    """Store rows, sorted by their ranks, which are those of different messages, in blocks."""
+    for at in range(0, len(rows), _BLOCK):
+        block = rows[at : at + _BLOCK]
+        waiting.put(_PLACE.pack(*block[0][:4], 0), _block(block))
+
+
+def take_due(waiting: Part, interval: Interval) -> tuple[list[Row], list[Plain]]:
+    """Take the rows out of the store whose time the interval has closed: by entry, and plain."""
     rows: list[Row] = []
+    plain: list[Plain] = []
+    left: list[list[Plain]] = []
     taken: dict[bytes, int] = {}
     # Nothing waits for earlier times, but what did may still lie in the way.
     for place, entry in waiting.scan(b"", packed(interval.lower)):
@@ -58,6 +78,13 @@ def take_due(waiting: Part, interval: Interval) -> list[Row]:
         # Places are in order of time, so the first one beyond the frontier ends it.
         if time >= interval.upper:
             break
+        taken[place] = len(entry)
+        if entry[:1] == _BLOCK_TAG:
+            block = _rows_in(entry)
+            cut = bisect_left(block, interval.upper, key=_time_of)
+            plain += block[:cut]
+            left.append(block[cut:])
+            continue
         found = _decode(entry)
         upsert: UpsertValue = found.value
         if found.bad is not None:
@@ -65,7 +92,70 @@ def take_due(waiting: Part, interval: Interval) -> list[Row]:
         elif found.partial is not None:
             upsert = found.partial
         rows.append(Row(time, order, partition, offset, found.key, upsert, found.before))
-        taken[place] = len(entry)
     for place, size in taken.items():
         waiting.delete(place, size)
-    return rows
+    for block in left:
+        keep_plain(waiting, block)
+    return rows, plain
+
+
+def times(waiting: Part) -> list[int]:
+    """The times of the upserts that wait, in order."""
+    return sorted(time for each in _times_by_entry(waiting, 0) for time in each)
+
+
+def count(waiting: Part, upper: int, most: int) -> int:
+    """How many upserts wait for times from `upper` on, counted up to about `most`."""
+    found = 0
+    for each in _times_by_entry(waiting, upper):
+        found += len(each)
+        if found >= most:
+            break
+    return found
+
+
+def _times_by_entry(waiting: Part, start: int) -> Iterator[Sequence[int]]:
+    for place, entry in waiting.scan(b"", packed(start)):
+        if entry[:1] == _BLOCK_TAG:
+            yield [row[0] for row in _rows_in(entry)]
+        else:
+            yield [_PLACE.unpack(place)[0]]
+
+
+def upserts_in(place: bytes, entry: bytes) -> list[tuple[int, bytes]]:
+    """The times and the keys of the upserts in an entry."""
+    if entry[:1] == _BLOCK_TAG:
+        return [(row[0], row[4]) for row in _rows_in(entry)]
+    key = _decode(entry).key
+    # A truncate is of every shard; sources never give one whose time is still open.
+    assert key is not None, "a truncate waits"
+    return [(_PLACE.unpack(place)[0], key)]
+
+
+def apart(entry: bytes, shard_of: Callable[[bytes], int]) -> dict[int, bytes]:
+    """An entry as those of its place in other shards, by the keys of its upserts."""
+    if entry[:1] != _BLOCK_TAG:
+        return {shard_of(key): entry for _, key in upserts_in(bytes(_PLACE.size), entry)}
+    blocks: dict[int, list[Plain]] = {}
+    for row in _rows_in(entry):
+        blocks.setdefault(shard_of(row[4]), []).append(row)
+    return {shard: _block(rows) for shard, rows in blocks.items()}
+
+
+def combined(one: bytes, other: bytes) -> bytes:
+    """The block that two of one place come to, from shards that become one."""
+    assert one[:1] == other[:1] == _BLOCK_TAG, "an upsert waits in two shards"
+    return _block(sorted([*_rows_in(one), *_rows_in(other)]))
+
+
+def _rows_in(block: bytes) -> list[Plain]:
+    """The rows of a block, in their order."""
+    return _block_of(memoryview(block)[1:])
+
+
+def _block(rows: Sequence[Plain]) -> bytes:
+    return _BLOCK_TAG + msgspec.msgpack.encode(rows)
+
+
+def _time_of(row: Plain) -> int:
+    return row[0]

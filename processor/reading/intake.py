@@ -185,6 +185,7 @@ class Intake:
         ignored: Counter[str] = Counter()
         rows = self._messages.rows_at_once(messages, ignored)
         found: Found
+        which: Sequence[int]
         if rows is None:
             found = list(self._messages.found(messages, origin, ignored))
             which = [at for at, _ in found]
@@ -199,7 +200,7 @@ class Intake:
             updates, origins, errors = self._of_images(found, dated.times, messages, times, origin)
         else:
             made = map(KeyedUpdate, rows.keys, rows.values, dated.times, repeat(1))  # type: ignore[arg-type]
-            updates, origins, errors = list(made), which, []
+            updates, origins, errors = list(made), [*which], []
         updates, strange = self._without_strange(updates, origins, messages, origin)
         by_branch, failed = through(self._branches, updates)
         latecomers = [(messages[which[at]].offset, by) for at, by in dated.latecomers]

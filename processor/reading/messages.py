@@ -56,7 +56,7 @@ def record_of(reason: str, message: Message, origin: Origin) -> bytes:
 class AppendedRows(NamedTuple):
     """Rows of `mode: append`: the indexes of their messages, and their keys and values."""
 
-    at: list[int]
+    at: Sequence[int]
     keys: list[bytes | None]
     values: list[bytes]
 
@@ -97,12 +97,15 @@ class MessageReader:
             return None
         if self.any_too_deep(messages):
             return None
-        kept = [at for at, message in enumerate(messages) if message.value is not None]
-        rows = messages if len(kept) == len(messages) else [messages[at] for at in kept]
-        keys = [message.key for message in rows]
+        kept: Sequence[int] = range(len(messages))
+        values = [message.value for message in messages]
+        keys = [message.key for message in messages]
+        if None in values:
+            kept = [at for at in kept if values[at] is not None]
+            keys, values = [keys[at] for at in kept], [values[at] for at in kept]
         try:
             known = iter(plain.keys([key for key in keys if key is not None]))
-            values = plain.values([message.value for message in rows])
+            values = plain.values(values)
         except DecodeError:
             return None
         if len(kept) < len(messages):

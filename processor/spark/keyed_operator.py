@@ -18,7 +18,7 @@ import pandas as pd
 
 from ikebana.processor import task as shard_batch
 from ikebana.processor.ground import calls
-from ikebana.processor.spark import task_state, worker
+from ikebana.processor.spark import left_rows, task_state, worker
 from ikebana.processor.spark.owner_messages import Done
 from ikebana.processor.spark.owners import Owners
 from ikebana.processor.task import Job
@@ -62,7 +62,7 @@ class Groups:
         ]
 
     def _run_here(self, shard: int, state: bytes | None, rows: list[bytes]) -> Done:
-        marker = shard_batch.run(_job(self.job), shard, state, rows)
+        marker = shard_batch.run(_job(self.job), shard, state, left_rows.found(rows))
         return Done(shard_batch.encode_state(marker.manifest), msgspec.json.encode(marker))
 
 

@@ -27,7 +27,7 @@ import msgspec
 
 from ikebana.processor.ground import calls
 from ikebana.processor.open_shards import OpenShards
-from ikebana.processor.spark import owner_messages, worker
+from ikebana.processor.spark import left_rows, owner_messages, worker
 from ikebana.processor.spark.owner_messages import Ask, ClosedError, Done, JobIsMissing, SealedJob
 from ikebana.processor.task import Job, encode_state
 
@@ -75,7 +75,8 @@ class _Owner:
         try:
             job = self._opened(ask.job, sealed)
             calls.arm()
-            marker = self.shards.run(job, ask.shard, ask.state, _taken(rows))
+            given = left_rows.found(_taken(rows))
+            marker = self.shards.run(job, ask.shard, ask.state, given)
             answer: msgspec.Struct = Done(
                 encode_state(marker.manifest), msgspec.json.encode(marker)
             )

@@ -21,10 +21,14 @@ from ikebana.processor.spark.stand_in import short
 
 
 class Owners(NamedTuple):
-    """The sockets of a run's owners: shard i belongs to owner i modulo their number."""
+    """The sockets of a run's owners: shard i belongs to owner i modulo their number.
+
+    In the folder `rows`, if there is one, source tasks leave rows for them (`left_rows.py`).
+    """
 
     folder: str
     processes: int
+    rows: str = ""
 
     def address(self, number: int) -> str:
         """Return the path of an owner's socket."""

@@ -3,6 +3,7 @@
 import functools
 import itertools
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,12 +29,13 @@ from ikebana.processor.planning import progress
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.spark import failures, keyed_operator, session, source
+from ikebana.processor.spark import failures, keyed_operator, left_rows, session, source
 from ikebana.processor.spark.given_session import GivenSpark
 from ikebana.processor.spark.keyed_operator import Groups
 from ikebana.processor.spark.owners import Owners
 from ikebana.processor.spark.session import Spark
-from ikebana.processor.spark.source import IkebanaSource, SourceConfig
+from ikebana.processor.spark.source import IkebanaSource
+from ikebana.processor.spark.source_config import SourceConfig
 from ikebana.processor.spark.source_files import done_at, filled_at, inputs_told
 from ikebana.processor.spark.triggers import Listening, Told, listen
 from ikebana.processor.task import Job, encode_state
@@ -97,8 +99,9 @@ class Running:
 
     def _wait(self, stopping: Callable[[], bool]) -> None:
         asked = False
+        ending = _Ending(self._query)
         for look in itertools.count():
-            if self._query.awaitTermination(_LOOK_EVERY_S):
+            if ending.within(_LOOK_EVERY_S):
                 break
             if not asked and (stopping() or filled_at(self._stop).exists()):
                 self._stop.touch()
@@ -123,6 +126,36 @@ class Running:
         told = self._stop.with_suffix(".ack").exists() or not self._query.status["isTriggerActive"]
         logged = self._layout.logged()
         return told and logged.batch == logged.committed
+
+
+class _Ending:
+    """The end of a query, for which a thread waits: a question to the JVM takes a millisecond."""
+
+    def __init__(self, query: StreamingQuery) -> None:
+        self._is_over = threading.Event()
+        self._error: Exception | None = None
+        name = "ikebana-query"
+        threading.Thread(target=self._await, args=(query,), name=name, daemon=True).start()
+
+    def within(self, seconds: float) -> bool:
+        """Wait for the end for a time; return whether it has come.
+
+        Raises:
+            Exception: what has ended the query.
+        """
+        if not self._is_over.wait(seconds):
+            return False
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def _await(self, query: StreamingQuery) -> None:
+        try:
+            query.awaitTermination()
+        except Exception as error:  # noqa: BLE001 -- it is raised where one waits
+            self._error = error
+        finally:
+            self._is_over.set()
 
 
 class Callbacks(NamedTuple):
@@ -175,6 +208,8 @@ def start(
     edit = edit_under_way(birth, logged.offset or birth.start, is_done=is_done)
     context = running.sparkContext
     config = _source_config(found, settings, labels, context.defaultParallelism, stop, edit)
+    if spark.owners is not None:
+        config = msgspec.structs.replace(config, rows=spark.owners.rows)
     local = settings.local_directory or _local_directory(spark, settings)
     job = _job(found, settings, labels, local, edit)
     # A query that only finishes something is over before there is anything to tell.
@@ -184,7 +219,7 @@ def start(
     callbacks.on_begin()
     ends = once or found.finishes
     # Where inputs were read from snapshots, nothing is known of the times before.
-    sink = _Sink(job, taken, settings, callbacks.on_batch, begin=birth.begin)
+    sink = _Sink(job, taken, settings, callbacks.on_batch, begin=birth.begin, rows=config.rows)
     query = _query(running, config, job, spark.owners, settings, sink, once=ends)
     going = Going(query, stop, told, spark.has_ended)
     parts = found.layout, job, context.uiWebUrl, taken.waiting
@@ -316,9 +351,11 @@ class _Sink:
         on_batch: Callable[[BatchReport], None],
         *,
         begin: int,
+        rows: str,
     ) -> None:
         self._job = job
         self._begin = begin
+        self._rows = rows
         self._lease = taken.lease
         self._published = taken.published
         self._ends = dict(taken.ends)
@@ -336,6 +373,7 @@ class _Sink:
         begun = time.monotonic()
         # Only one action, because each would run the keyed operator again.
         markers = [msgspec.json.decode(bytes(row[0]), type=Marker) for row in frame.collect()]
+        left_rows.forget(self._rows)
         batch = job.first_batch + spark_batch
         shards = sorted(marker.shard for marker in markers)
         assert shards == list(range(len(job.labels))), f"batch {batch}: markers of {shards}"

@@ -27,7 +27,7 @@ from ikebana.processor.ground import calls, log_lines
 from ikebana.processor.ground.java import find_java
 from ikebana.processor.ground.stopping import Stopped
 from ikebana.processor.linear.modules import FOLDER_VARIABLE
-from ikebana.processor.spark import class_archive, launching
+from ikebana.processor.spark import class_archive, launching, left_rows
 from ikebana.processor.spark.failures import gist
 from ikebana.processor.spark.jvm import END_WITHIN_S, Jvm, environment
 from ikebana.processor.spark.owners import Owners
@@ -169,6 +169,7 @@ class Spark:
         self._log: Path | None = None
         # The Java that starts from an archive of classes, if it can.
         self._archived_for: Path | None = None
+        self._left: Path | None = None
         self._folder = RunFolder()
 
     def __enter__(self) -> Self:
@@ -242,10 +243,12 @@ class Spark:
                 options.setdefault(name, value)
             if os.environ.get("PYSPARK_PYTHON", sys.executable) == sys.executable:
                 folder = Path(tempfile.mkdtemp(dir=self.folder))
+                self._left = left_rows.folder(os.environ, self.folder)
                 self._workers = Workers(
                     folder,
                     self._log,
                     owners=owners(settings),
+                    rows=str(self._left),
                     max_batch_s=settings.max_batch_s,
                 )
                 # The folder may be mounted noexec; then Spark runs Python itself.
@@ -320,12 +323,15 @@ class Spark:
     def _end(self, within_s: float) -> None:
         jvm, self._jvm, self._session = self._jvm, None, None
         workers, self._workers = self._workers, None
+        left, self._left = self._left, None
         try:
             if jvm is not None:
                 jvm.end(within_s)
         finally:
             if workers is not None:
                 workers.end(within_s)
+            if left is not None:
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def is_stopped(session: SparkSession) -> bool:

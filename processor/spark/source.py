@@ -6,7 +6,6 @@ follow from two logged offsets alone.
 """
 
 import functools
-import itertools
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,28 +20,20 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from ikebana.codecs.snapshot_record import topic_of
 from ikebana.processor.deciding.commits import hydrated_in, large_in, replaced
 from ikebana.processor.ground import calls
 from ikebana.processor.kafka import client, inputs, markers, own_reading
 from ikebana.processor.kafka.arrivals import Arrivals
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.reader import Range, Reader
-from ikebana.processor.planning import planner
 from ikebana.processor.planning.backfill import has_caught_up
-from ikebana.processor.planning.plan import Input, Plan
-from ikebana.processor.planning.ways import shares_topics
-from ikebana.processor.reading.codec_of import needs_headers
-from ikebana.processor.reading.decoding import Decoding
-from ikebana.processor.reading.intake import Intake
-from ikebana.processor.reading.slice_reading import reading_of
-from ikebana.processor.reading.source_dating import BoundaryReading
-from ikebana.processor.reading.update_intake import UpdateIntake, intake_of
 from ikebana.processor.rows.envelope import Tick, pack
 from ikebana.processor.spark import worker
-from ikebana.processor.spark.shares import Share, range_of, shares_of
+from ikebana.processor.spark.shares import Share, shares_of
+from ikebana.processor.spark.source_config import SourceConfig
 from ikebana.processor.spark.source_files import done_at, filled_at, tell_inputs
-from ikebana.processor.spark.source_rows import SCHEMA, messages, rows, rows_taken_back
+from ikebana.processor.spark.source_rows import SCHEMA, spark_rows
+from ikebana.processor.spark.source_task import connected, packed_rows
 from ikebana.processor.timing import again, reclock
 from ikebana.processor.timing.allowance import Allowance
 from ikebana.processor.timing.beats import Beats
@@ -54,7 +45,7 @@ from ikebana.processor.timing.source_offset import Positions, SourceOffset, is_s
 from ikebana.processor.timing.taking import Look, capped
 
 if TYPE_CHECKING:
-    from ikebana.processor.kafka.registry import Registry
+    pass
 
 NAME = "ikebana"
 # Spark hides the values of options whose name has "secret"; these settings have passwords.
@@ -68,46 +59,6 @@ _ASK_EVERY_S = 0.02
 _REGISTRY_PATIENCE_S = client.PATIENCE_S / 4
 # While no task runs that would notice a newer instance, the driver checks this often for one.
 _ASK_FOR_LEASE_EVERY_S = 1.0
-
-
-class SourceConfig(msgspec.Struct, frozen=True):
-    """The configuration of the source, passed through a Spark option as JSON.
-
-    `adopted` is the digest of a batch that all shards have committed.  `released` are the parts
-    of the state that no operator owns any more.  A run that `finishes` reads nothing, and makes
-    batches as long as anything is on its way.  With `exchanges`, there is an exchange topic to
-    read.  While the file `stop` exists, no batch is
-    minted; the source then writes the file `stop`.ack.  The file `stop`.inputs has the frontiers
-    of inputs with times of their own.  Inputs that are read again begin at `begins`.  The file
-    `stop`.filled says that what the plan reads again
-    has been read; no batch is minted from then on.  The file `stop`.done says that a run that ends
-    by itself has nothing left to do.  `own_kafka` reads the topics of the outputs
-    in `read_back`, which an edit takes back, with their names by topic.  `interval_s` is the least
-    time between two batches, unless the first leaves anything on its way.  Batches read less than
-    `max_records` if they would take too large a part of `max_batch_s`.
-    """
-
-    plan: Plan
-    kafka: dict[str, str]
-    start: SourceOffset
-    labels: list[int]
-    readers: int
-    max_records: int
-    heartbeat_s: float
-    stop: str
-    incarnation: int
-    registry: dict[str, str] = {}
-    adopted: str | None = None
-    released: tuple[str, ...] = ()
-    edits: int = 0
-    standing: tuple[str, ...] = ()
-    finishes: bool = False
-    exchanges: bool = True
-    begins: Positions = {}
-    own_kafka: dict[str, str] = {}
-    read_back: dict[str, str] = {}
-    interval_s: float = 0.0
-    max_batch_s: float = 300.0
 
 
 class IkebanaSource(DataSource):  # type: ignore[misc]
@@ -313,43 +264,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Share)
         worker.settle()
-        config, labels = self._config, self._config.labels
         calls.arm()
-        if partition.ticks:
-            yield rows(partition.ticks, labels)
-        registry = tuple(sorted(config.registry.items()))
-
-        def intake(of: Input) -> Intake | UpdateIntake:
-            return _intake(config.plan, of.name, registry)
-
-        # Offsets are read once, and decoded for each input that reads them.
-        by_range: dict[Range, list[Decoding | BoundaryReading]] = {}
-        for each in partition.slices:
-            reading = reading_of(config.plan, each, intake, len(labels))
-            by_range.setdefault(range_of(each), []).append(reading)
-        reader = self._connected()
-        for at, hopped in reader.read(partition.hops):
-            yield rows([(at.partition, message.value()) for message in hopped], labels)
-        if partition.own:
-            own = _reader(tuple(sorted(config.own_kafka.items())))
-            yield from rows_taken_back(config.plan, own, partition.own, labels)
-        if not by_range:
-            return
-        with_headers = {
-            topic for i in config.plan.inputs if needs_headers(i) for topic in i.topics
-        }
-        with_headers |= {topic_of(topic) for topic in with_headers}
-        dated = {
-            topic for i in config.plan.inputs if i.event_time is not None for topic in i.topics
-        }
-        for at, found in reader.read(list(by_range)):
-            given = messages(found, headers=at.topic in with_headers, dated=at.topic in dated)
-            for reading in by_range[at]:
-                if made := [*reading.add(given)]:
-                    yield rows(made, labels)
-        for reading in itertools.chain.from_iterable(by_range.values()):
-            if made := [*reading.finish()]:
-                yield rows(made, labels)
+        packed = packed_rows(self._config, partition, self._connected())
+        return spark_rows(packed, self._config.labels, self._config.rows)
 
     def _check_lease(self) -> None:
         """Stop if there is a newer instance, which a batch logged now would stop."""
@@ -364,7 +281,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._asked_for_lease = time.monotonic()
 
     def _connected(self) -> Reader:
-        return _reader(tuple(sorted(self._config.kafka.items())))
+        return connected(self._config.kafka)
 
     @functools.cached_property
     def _arrivals(self) -> Arrivals:
@@ -373,27 +290,3 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     @functools.cached_property
     def _inputs(self) -> Inputs:
         return Inputs(self._config.plan, self._config.kafka)
-
-
-@functools.lru_cache(maxsize=32)
-def _intake(plan: Plan, name: str, registry: tuple[tuple[str, str], ...]) -> Intake | UpdateIntake:
-    # Cached for the worker, because each task gets a new reader and compiling is expensive.
-    source = plan.input(name)
-    named = shares_topics(plan, source)
-    return intake_of(source, planner.physical(plan), _registry(registry), named=named)
-
-
-@functools.lru_cache(maxsize=4)
-def _registry(settings: tuple[tuple[str, str], ...]) -> "Registry | None":
-    if not settings:
-        return None
-    # Its client takes a while to import, and few need it.
-    from ikebana.processor.kafka.registry import Registry
-
-    return Registry(dict(settings), _REGISTRY_PATIENCE_S)
-
-
-@functools.lru_cache(maxsize=4)
-def _reader(settings: tuple[tuple[str, str], ...]) -> Reader:
-    # Cached for the worker, because connecting in each batch would cost more than reading.
-    return Reader(dict(settings))

@@ -1,6 +1,6 @@
 """From the messages of a source task to Spark rows."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -9,6 +9,7 @@ from ikebana.processor.kafka.reader import Range, Reader, timestamp_of
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.reading.messages import Message
 from ikebana.processor.reading.own_reading import taken_back
+from ikebana.processor.spark.left_rows import Leaving
 from ikebana.processor.timing.own_topics import OwnRange
 
 try:
@@ -20,8 +21,25 @@ SCHEMA = "label int, shard int, chunk binary"
 """What a source task emits: packed rows for a shard, with the group in which it runs."""
 
 
-def rows(packed: Sequence[tuple[int, bytes]], labels: Sequence[int]) -> pa.RecordBatch:
-    """Make Spark rows of packed chunks by shard; `labels` are the groups of the shards."""
+def spark_rows(
+    packed: Iterable[Sequence[tuple[int, bytes]]], labels: Sequence[int], folder: str
+) -> Iterator[pa.RecordBatch]:
+    """Make Spark rows of packed chunks by shard; `labels` are the groups of the shards.
+
+    If there is a `folder`, large chunks are left in a file there, and what is then to be passed
+    on comes in one piece.
+    """
+    if not folder:
+        for each in packed:
+            yield _rows(each, labels)
+        return
+    with Leaving(folder) as leaving:
+        passed_on = [row for each in packed for row in leaving.leave(each)]
+    if passed_on:
+        yield _rows(passed_on, labels)
+
+
+def _rows(packed: Sequence[tuple[int, bytes]], labels: Sequence[int]) -> pa.RecordBatch:
     shards, chunks = zip(*packed, strict=True)
     groups = [labels[shard] for shard in shards]
     columns = [pa.array(groups, pa.int32()), pa.array(shards, pa.int32())]
@@ -32,23 +50,26 @@ def rows(packed: Sequence[tuple[int, bytes]], labels: Sequence[int]) -> pa.Recor
 
 def messages(found: Sequence[Any], *, headers: bool, dated: bool) -> list[Message]:
     """Take of Kafka's messages what their readers need; the rest costs time."""
-    if dated:
-        return [
-            Message(m.offset(), m.key(), m.value(), m.headers(), timestamp_of(m)) for m in found
-        ]
-    if headers:
-        return [Message(m.offset(), m.key(), m.value(), m.headers()) for m in found]
-    if taken is not None:
-        return taken(found, Message)
-    return [Message(m.offset(), m.key(), m.value()) for m in found]
+    if taken is not None and not headers:
+        return taken(found, Message, dated)
+    return [
+        Message(
+            m.offset(),
+            m.key(),
+            m.value(),
+            m.headers() if headers else None,
+            timestamp_of(m) if dated else None,
+        )
+        for m in found
+    ]
 
 
 def rows_taken_back(
-    plan: Plan, reader: Reader, own: Sequence[OwnRange], labels: Sequence[int]
-) -> Iterator[pa.RecordBatch]:
-    """Yield the rows that take back what outputs have had in their own topics."""
+    plan: Plan, reader: Reader, own: Sequence[OwnRange], shards: int
+) -> Iterator[list[tuple[int, bytes]]]:
+    """Yield the packed rows that take back what outputs have had in their own topics."""
     by_range = {Range(each.topic, each.partition, each.start, each.end): each for each in own}
     for at, found in reader.read(list(by_range)):
         read = messages(found, headers=True, dated=False)
-        if packed := [*taken_back(plan, by_range[at], read, len(labels))]:
-            yield rows(packed, labels)
+        if packed := [*taken_back(plan, by_range[at], read, shards)]:
+            yield packed

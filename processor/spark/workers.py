@@ -33,8 +33,9 @@ class Workers:
     """A fork server, and the program that Spark runs as its Python.
 
     `folder` gets the server's sockets and the program, `log` the output of the server.  The
-    server imports `modules` beforehand.  `owners` is the number of processes that own shards, and
-    `max_batch_s` how long a batch may take.
+    server imports `modules` beforehand.  `owners` is the number of processes that own shards,
+    `rows` the folder in which source tasks leave rows for them, and `max_batch_s` how long a
+    batch may take.
     """
 
     def __init__(
@@ -43,11 +44,12 @@ class Workers:
         log: Path | None,
         modules: Sequence[str] = MODULES,
         owners: int = 0,
+        rows: str = "",
         max_batch_s: float = 300.0,
     ) -> None:
         address = folder / "workers"
         self.python = folder / "python"
-        self.owners = Owners(str(folder), owners) if owners else None
+        self.owners = Owners(str(folder), owners, rows) if owners else None
         addresses = [str(address)]
         if self.owners is not None:
             addresses += [self.owners.address(number) for number in range(owners)]

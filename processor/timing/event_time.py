@@ -18,6 +18,7 @@ from ikebana.processor.rows.noted import MOST
 if TYPE_CHECKING:
     from ikebana.processor.linear.query import Query
 
+_NULL = "event time is null"
 # By topic, by partition.
 Greatest = Mapping[str, Mapping[int, int]]
 # A partition: its topic and its number.
@@ -129,16 +130,23 @@ class EventTimes:
         """
         told: list[int | str | None] = list(clocks)
         own = [True] * len(rows)
-        if self._query is not None:
+        if self._query is not None and None not in rows:
+            # Nearly every batch: no row needs a place among others.
+            made, failed = self._query.run(keys, rows)  # type: ignore[arg-type]
+            for at, begin in zip(made.rows, made.begins or (), strict=True):
+                told[at] = _NULL if begin is None else begin
+            for at, _, reason in failed:
+                told[at] = f"event time: {reason}"
+        elif self._query is not None:
             which = [at for at, row in enumerate(rows) if row is not None]
             for at in which:
-                told[at] = "event time is null"
+                told[at] = _NULL
             own = [row is not None for row in rows]
             made, failed = self._query.run(
                 [keys[at] for at in which], [rows[at] or b"" for at in which]
             )
             for index, begin in zip(made.rows, made.begins or (), strict=True):
-                told[which[index]] = "event time is null" if begin is None else begin
+                told[which[index]] = _NULL if begin is None else begin
             for index, _, reason in failed:
                 told[which[index]] = f"event time: {reason}"
         return self._placed(told, own, bounds)

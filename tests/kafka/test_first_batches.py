@@ -18,7 +18,8 @@ from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.takeover import take_over
 from ikebana.processor.planning import progress
-from ikebana.processor.spark.source import SourceConfig, StreamReader
+from ikebana.processor.spark.source import StreamReader
+from ikebana.processor.spark.source_config import SourceConfig
 from ikebana.processor.spark.source_files import inputs_told
 from ikebana.processor.task import Job
 from support.pipeline_processes import create, produce

@@ -1,5 +1,6 @@
 """The state of an upsert as an arrangement: its lookups are those of one of its output."""
 
+from functools import partial
 from typing import NamedTuple
 
 from hypothesis import given
@@ -120,7 +121,8 @@ def test_every_entry_goes_with_its_key(course: list[Batch], shards: int) -> None
             changes = upsert.step(store, [own], interval)
             UpsertArrangement(store, changes.updates, interval, since).settle(settled)
         rows = [row for row in entries(store) if not history.of_one_shard(row[0])]
-        assert {shard_of(arrange_upsert.key_of(*row), shards) for row in rows} <= {shard}
+        at = partial(shard_of, shards=shards)
+        assert {found for row in rows for found in arrange_upsert.apart(*row, at)} <= {shard}
 
 
 def test_frank_at_every_time() -> None:

@@ -214,14 +214,21 @@ def test_messages_are_divided_and_taken_in_the_same_way(rows: Sequence[tuple[Any
             key=key,
             value=value,
             error=KafkaError(KafkaError._PARTITION_EOF) if is_event else None,
+            timestamp=(at % 3, 1_000 + at),
         )
         for at, (topic, partition, is_event, key, value) in enumerate(rows)
     ]
 
     assert runs(held) == reader.runs_of(held)
-    found = taken(held, Message)
-    assert found == [Message(m.offset(), m.key(), m.value()) for m in held]
-    assert all(type(message) is Message for message in found)
+    for dated in (False, True):
+        found = taken(held, Message, dated)
+        assert found == [
+            Message(
+                m.offset(), m.key(), m.value(), None, reader.timestamp_of(m) if dated else None
+            )
+            for m in held
+        ]
+        assert all(type(message) is Message for message in found)
 
 
 def test_what_is_no_named_tuple_is_refused() -> None:
@@ -230,4 +237,4 @@ def test_what_is_no_named_tuple_is_refused() -> None:
 
     for kind in (list, dict, Large):
         with pytest.raises(TypeError):
-            taken([], kind)
+            taken([], kind, dated=False)

@@ -15,9 +15,9 @@ from pyarrow import fs
 from ikebana.arrangements import manifest as manifests
 from ikebana.arrangements import merging, shard
 from ikebana.arrangements import run as runs
+from ikebana.arrangements.databases import LocalDatabases, OpenDatabases
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Manifest
-from ikebana.arrangements.rocks import LocalDatabases, OpenDatabases
 from ikebana.arrangements.run import Run
 from ikebana.arrangements.shard import entries, opened, verify
 from ikebana.arrangements.store import Store

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ikebana.arrangements.rocks import LocalDatabase, LocalDatabases
+from ikebana.arrangements.databases import LocalDatabases
+from ikebana.arrangements.rocks import LocalDatabase
 from ikebana.arrangements.store import MemoryStore, Overlay, Part, Readable, Store
 from ikebana.arrangements.transposed import Change
 

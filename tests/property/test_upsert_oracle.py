@@ -309,6 +309,12 @@ def test_chunks_may_be_cut_and_arrive_anyhow(
     assert Counter(one.updates) == Counter(other.updates)
     assert Counter(one.errors) == Counter(other.errors)
     assert one.drift == other.drift
+    # What waits lies in blocks, which may be cut elsewhere.
+    assert kernel.waiting_times(first) == kernel.waiting_times(second)
+    one, other = (kernel.step(store, [], Interval(upper, 100)) for store in (first, second))
+    assert Counter(one.updates) == Counter(other.updates)
+    assert Counter(one.errors) == Counter(other.errors)
+    assert one.drift == other.drift
     assert entries(first) == entries(second)
 
 

@@ -1,6 +1,7 @@
 """A run ends well only if it was asked to, or has done all that it was to do."""
 
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,19 +17,24 @@ from ikebana.processor.spark.source_files import done_at, filled_at
 
 
 class Query:
-    """Spark's query, which ends at a look without an error, or never does."""
+    """Spark's query, which ends by itself, perhaps with an error, or when it is stopped."""
 
-    def __init__(self, ends_at: int) -> None:
+    def __init__(self, *, ends: bool = False, error: Exception | None = None) -> None:
         self.status = {"isTriggerActive": False}
         self.stopped = False
-        self._left = ends_at
+        self._over = Event()
+        self._error = error
+        if ends or error is not None:
+            self._over.set()
 
-    def awaitTermination(self, _: float) -> bool:
-        self._left -= 1
-        return self._left == 0
+    def awaitTermination(self) -> None:
+        self._over.wait(60)
+        if self._error is not None:
+            raise self._error
 
     def stop(self) -> None:
         self.stopped = True
+        self._over.set()
 
 
 def running(query: Query, folder: Path, *, has_ended: bool = False) -> Running:
@@ -41,29 +47,38 @@ def running(query: Query, folder: Path, *, has_ended: bool = False) -> Running:
 def test_a_query_that_ends_unasked_and_without_a_reason_is_an_error(tmp_path: Path) -> None:
     """Spark's own end in a JVM that lives may look like the end of all work."""
     with pytest.raises(LostError, match="gave no reason"):
-        running(Query(ends_at=3), tmp_path).wait(lambda: False)
+        running(Query(ends=True), tmp_path).wait(lambda: False)
 
 
 def test_spark_that_has_ended_is_noticed_where_its_query_stands_still(tmp_path: Path) -> None:
     """The query waits for answers that nobody is there to give."""
     with pytest.raises(LostError):
-        running(Query(ends_at=-1), tmp_path, has_ended=True).wait(lambda: False)
+        running(Query(), tmp_path, has_ended=True).wait(lambda: False)
 
 
 @pytest.mark.parametrize("file", [done_at, filled_at])
 def test_a_query_that_has_done_what_it_was_to_do_ends_well(tmp_path: Path, file: Any) -> None:
     """The source says when there is nothing left to do."""
     file(tmp_path / "stop-1").touch()
-    query = Query(ends_at=3)
+    query = Query(ends=True)
     if file is filled_at:
         query.status["isTriggerActive"] = True
 
     running(query, tmp_path).wait(lambda: False)
 
 
+def test_what_has_ended_a_query_is_raised_where_one_waits_for_it(tmp_path: Path) -> None:
+    """The thread that waits for the JVM's answer has nobody to tell."""
+    error = StreamingQueryException("no more")
+
+    with pytest.raises(StreamingQueryException) as found:
+        running(Query(error=error), tmp_path).wait(lambda: False)
+    assert found.value is error
+
+
 def test_a_query_that_was_asked_to_stop_ends_well(tmp_path: Path) -> None:
     """Between two batches, when the source has been told."""
-    query = Query(ends_at=-1)
+    query = Query()
 
     running(query, tmp_path).wait(lambda: True)
 

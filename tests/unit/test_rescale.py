@@ -2,19 +2,20 @@
 
 import heapq
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from ikebana.arrangements.databases import LocalDatabases
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Manifest
-from ikebana.arrangements.rocks import LocalDatabases
 from ikebana.arrangements.shard import Shard, entries, verify
 from ikebana.arrangements.store import MemoryStore
 from ikebana.errors import CheckpointError, StateFileError
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, newborn
-from ikebana.processor.checkpoint.parts import key_of, of_one_shard, operator_part
+from ikebana.processor.checkpoint.parts import apart, of_one_shard, operator_part
 from ikebana.processor.checkpoint.rescale import united
 from ikebana.processor.kernels import hold
 from ikebana.processor.rows.placing import shard_of
@@ -89,7 +90,8 @@ def test_every_entry_is_in_the_shard_of_its_key_and_none_is_lost_or_doubled(
 
     assert len(old.entries) == 300
     assert Counter(entry for _, entry in placed) == Counter(old.entries)
-    assert all(shard == shard_of(key_of(*entry), shards) for shard, entry in placed)
+    at = partial(shard_of, shards=shards)
+    assert all(apart(*entry, at) == {shard: entry[1]} for shard, entry in placed)
     for manifest in manifests:
         verify(Folder.at(str(tmp_path / "new"), "shards", f"{manifest.shard:04d}"), manifest)
 

@@ -10,7 +10,8 @@ from ikebana.processor.kafka.reader import Range
 from ikebana.processor.rows.envelope import Tick, unpack
 from ikebana.processor.rows.rows import Ignored, Upserts
 from ikebana.processor.spark import worker
-from ikebana.processor.spark.source import SourceConfig, StreamReader
+from ikebana.processor.spark.source import StreamReader
+from ikebana.processor.spark.source_config import SourceConfig
 from ikebana.processor.timing import reclock
 from ikebana.processor.timing.edit_steps import FILLED
 from ikebana.processor.timing.source_offset import SourceOffset

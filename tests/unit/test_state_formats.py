@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from ikebana.arrangements.databases import LocalDatabases
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import FORMAT, READABLE, Manifest
-from ikebana.arrangements.rocks import LocalDatabases
 from ikebana.arrangements.shard import opened
 from ikebana.errors import StateFileError
 

@@ -1,0 +1,133 @@
+"""Packed rows that a source task leaves in a file, so that Spark passes on only where they are.
+
+On its way through Spark a row is copied a dozen times: to the JVM, into the files of a shuffle,
+to another Python worker, and from there to the process that owns the shard.  Where shards have
+owners, all of these processes are on one machine.  So a source task writes rows to a file of its
+own, and passes on *places*, which say where in the file a row is.  The owner reads them there.
+
+A task that is repeated writes another file, or reads the same one again, so the files of a batch
+stay until the batch is done.  Like the files of a shuffle they need not survive anything: if they
+are lost, the batch begins anew from what Spark has logged.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from ikebana.errors import LostError
+
+# No message of msgpack begins with this byte, so no packed row does.
+_MARK = b"\xc1"
+# What is smaller costs less on its way through Spark than a file.
+_SMALL = 8 << 10
+# Linux takes no more buffers in one call.
+_MOST_AT_ONCE = 1024
+
+
+class Place(msgspec.Struct, array_like=True, frozen=True):
+    """Where a row is: the path of a file, and the bytes in it."""
+
+    path: str
+    start: int
+    size: int
+
+
+class Leaving:
+    """Leaves the rows of one source task in a file of `folder`; with no folder it leaves none."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._file: int | None = None
+        self._path = ""
+        self._at = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def leave(self, packed: Sequence[tuple[int, bytes]]) -> Sequence[tuple[int, bytes]]:
+        """Write rows by shard to the file; return what is to be passed on in their stead."""
+        if not self._folder or sum(len(row) for _, row in packed) < _SMALL:
+            return packed
+        if self._file is None:
+            self._file, self._path = tempfile.mkstemp(dir=self._folder)
+        _write(self._file, [row for _, row in packed])
+        places = []
+        for shard, row in packed:
+            place = Place(self._path, self._at, len(row))
+            places.append((shard, _MARK + msgspec.msgpack.encode(place)))
+            self._at += len(row)
+        return places
+
+
+def found(rows: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield rows one by one, those that were left in files from there.
+
+    Raises:
+        LostError: a file is not there, or not whole.
+    """
+    for row in rows:
+        if row[:1] != _MARK:
+            yield row
+        else:
+            yield _read(msgspec.msgpack.decode(row[1:], type=Place))
+
+
+def folder(environment: Mapping[str, str], otherwise: Path) -> Path:
+    """Make a folder for such files where Spark has those of its shuffles."""
+    scratch = Path(environment.get("SPARK_LOCAL_DIRS", "").split(",")[0] or otherwise)
+    scratch.mkdir(parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(prefix="ikebana-rows-", dir=scratch))
+
+
+def forget(place: str) -> None:
+    """Remove all files of a folder: the batch whose rows they have is done."""
+    if not place:
+        return
+    with suppress(FileNotFoundError):
+        for each in Path(place).iterdir():
+            each.unlink(missing_ok=True)
+
+
+def _write(file: int, rows: Sequence[bytes]) -> None:
+    for at in range(0, len(rows), _MOST_AT_ONCE):
+        left = [memoryview(row) for row in rows[at : at + _MOST_AT_ONCE]]
+        while left:
+            written = os.writev(file, left)
+            while left and written >= len(left[0]):
+                written -= len(left.pop(0))
+            if left:
+                left[0] = left[0][written:]
+
+
+def _read(place: Place) -> bytes:
+    try:
+        with open(place.path, "rb", buffering=0) as file:
+            row = os.pread(file.fileno(), place.size, place.start)
+    except OSError as error:
+        raise LostError(
+            f"the rows of a batch are gone: {place.path}: {error.strerror}", hint=_REMEDY
+        ) from error
+    if len(row) < place.size:
+        raise LostError(f"the rows of a batch are cut off: {place.path}", hint=_REMEDY)
+    return row
+
+
+_REMEDY = (
+    "Nothing may remove files from the folder of a run (SPARK_LOCAL_DIRS, TMPDIR) while it runs."
+)

@@ -1,0 +1,94 @@
+"""A source task: from offsets of Kafka to packed rows for the shards."""
+
+import functools
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ikebana.codecs.snapshot_record import topic_of
+from ikebana.processor.kafka import client
+from ikebana.processor.kafka.reader import Range, Reader
+from ikebana.processor.planning import planner
+from ikebana.processor.planning.plan import Input, Plan
+from ikebana.processor.planning.ways import shares_topics
+from ikebana.processor.reading.codec_of import needs_headers
+from ikebana.processor.reading.decoding import Decoding
+from ikebana.processor.reading.intake import Intake
+from ikebana.processor.reading.slice_reading import reading_of
+from ikebana.processor.reading.source_dating import BoundaryReading
+from ikebana.processor.reading.update_intake import UpdateIntake, intake_of
+from ikebana.processor.spark.shares import Share, range_of
+from ikebana.processor.spark.source_config import SourceConfig
+from ikebana.processor.spark.source_rows import messages, rows_taken_back
+
+if TYPE_CHECKING:
+    from ikebana.processor.kafka.registry import Registry
+
+# The wait of one attempt of a task; Spark makes four attempts before a query fails.
+_REGISTRY_PATIENCE_S = client.PATIENCE_S / 4
+
+
+def packed_rows(
+    config: SourceConfig, share: Share, reader: Reader
+) -> Iterator[Sequence[tuple[int, bytes]]]:
+    """Yield the packed rows of a task, each with its shard; `reader` reads the inputs."""
+    shards = len(config.labels)
+    if share.ticks:
+        yield share.ticks
+    registry = tuple(sorted(config.registry.items()))
+
+    def intake(of: Input) -> Intake | UpdateIntake:
+        return _intake(config.plan, of.name, registry)
+
+    # Offsets are read once, and decoded for each input that reads them.
+    by_range: dict[Range, list[Decoding | BoundaryReading]] = {}
+    for each in share.slices:
+        reading = reading_of(config.plan, each, intake, shards)
+        by_range.setdefault(range_of(each), []).append(reading)
+    for at, hopped in reader.read(share.hops):
+        yield [(at.partition, message.value()) for message in hopped]
+    if share.own:
+        own = connected(config.own_kafka)
+        yield from rows_taken_back(config.plan, own, share.own, shards)
+    if not by_range:
+        return
+    with_headers = {topic for i in config.plan.inputs if needs_headers(i) for topic in i.topics}
+    with_headers |= {topic_of(topic) for topic in with_headers}
+    dated = {topic for i in config.plan.inputs if i.event_time is not None for topic in i.topics}
+    for at, found in reader.read(list(by_range)):
+        given = messages(found, headers=at.topic in with_headers, dated=at.topic in dated)
+        for reading in by_range[at]:
+            if made := [*reading.add(given)]:
+                yield made
+    for reading in itertools.chain.from_iterable(by_range.values()):
+        if made := [*reading.finish()]:
+            yield made
+
+
+def connected(settings: Mapping[str, str]) -> Reader:
+    """Return the process's reader for these settings of Kafka's client."""
+    return _reader(tuple(sorted(settings.items())))
+
+
+@functools.lru_cache(maxsize=32)
+def _intake(plan: Plan, name: str, registry: tuple[tuple[str, str], ...]) -> Intake | UpdateIntake:
+    # Cached for the worker, because each task gets a new reader and compiling is expensive.
+    source = plan.input(name)
+    named = shares_topics(plan, source)
+    return intake_of(source, planner.physical(plan), _registry(registry), named=named)
+
+
+@functools.lru_cache(maxsize=4)
+def _registry(settings: tuple[tuple[str, str], ...]) -> "Registry | None":
+    if not settings:
+        return None
+    # Its client takes a while to import, and few need it.
+    from ikebana.processor.kafka.registry import Registry
+
+    return Registry(dict(settings), _REGISTRY_PATIENCE_S)
+
+
+@functools.lru_cache(maxsize=4)
+def _reader(settings: tuple[tuple[str, str], ...]) -> Reader:
+    # Cached for the worker, because connecting in each batch would cost more than reading.
+    return Reader(dict(settings))

@@ -1,0 +1,50 @@
+"""Compiled code remembers entries as the Python beside it does."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ikebana.arrangements import recent
+from ikebana.arrangements.recent import Entries
+from ikebana.arrangements.transposed import Change
+
+pytest.importorskip(
+    "ikebana.compiled._recent",
+    reason="the modules of compiled/ are not built here, or are switched off",
+    exc_type=ImportError,
+)
+
+from ikebana.compiled import _recent as compiled
+
+KEYS = [b"", b"\x00", b"\xff", *(b"key %d" % number for number in range(12))]
+_keys = st.lists(st.sampled_from(KEYS), max_size=8)
+_some = st.dictionaries(st.sampled_from(KEYS), st.none() | st.binary(max_size=5), max_size=8)
+
+
+@given(
+    young=_some,
+    old=_some,
+    keys=_keys,
+    entries=st.lists(st.sampled_from(KEYS)).map(
+        lambda keys: [(key, b"new" if at % 3 else None) for at, key in enumerate(keys)]
+    ),
+    prefix=st.sampled_from([b"", b"k", b"key 1", b"\xff", b"key 123"]),
+)
+def test_compiled_code_remembers_as_python_does(
+    young: Entries, old: Entries, keys: list[bytes], entries: list[Change], prefix: bytes
+) -> None:
+    """The same values, places, sizes and entries."""
+    ours, theirs = dict(young), dict(young)
+
+    found, missing, moved = recent._recalled(ours, old, keys)
+    assert compiled.recalled(theirs, old, keys) == (found, missing, moved)
+    values = [None if at % 2 else b"read" for at in missing]
+    also = [*found]
+    assert recent._filled(ours, keys, found, missing, values) == compiled.filled(
+        theirs, keys, also, missing, values
+    )
+    assert found == also
+    assert recent._put(ours, entries) == compiled.put(theirs, entries)
+    assert [*ours.items()] == [*theirs.items()]
+    assert recent._size_of(entries) == compiled.size_of(entries)
+    assert recent._any_begins(old, prefix) == compiled.any_begins(old, prefix)

@@ -1,0 +1,142 @@
+"""Upserts that wait in blocks come out as those that wait one by one, and go with their keys."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.store import MemoryStore
+from ikebana.processor.checkpoint import parts
+from ikebana.processor.checkpoint.parts import operator_part
+from ikebana.processor.kernels import upsert, upsert_moments, upsert_waiting
+from ikebana.processor.rows.placing import shard_of
+from ikebana.processor.rows.rows import KeyedUpdate, Partial, Upserts
+from support.stores import entries
+from support.strategies import unhurried
+
+KEYS = [b"key %d" % number for number in range(9)]
+Message = tuple[int, bytes, bytes | None, str]
+
+_messages = st.lists(
+    st.tuples(
+        st.integers(0, 39),
+        st.sampled_from(KEYS),
+        st.none() | st.sampled_from([b"{}", b'{"a":1}', b'{"a":2}']),
+        st.sampled_from(["plain"] * 12 + ["bad", "partial", "twice"]),
+    ),
+    max_size=12,
+)
+_batches = st.lists(
+    st.tuples(st.lists(_messages, max_size=3), st.integers(0, 40)), min_size=1, max_size=5
+)
+
+
+def chunk(partition: int, first: int, messages: Sequence[Message], lower: int) -> Upserts:
+    """A chunk of a partition, whose offsets begin at `first`."""
+    made = Upserts("in", 0, partition, [], [], [], [])
+    assert isinstance(made.times, list)
+    for at, (time, key, value, kind) in enumerate(messages):
+        for _ in range(1 + (kind == "twice")):
+            index = len(made.keys)
+            made.times.append(max(time, lower))
+            made.keys.append(key)
+            made.values.append(value if kind in ("plain", "twice") else None)
+            made.offsets.append(first + at)
+            if kind == "bad":
+                made.bad[index] = b"bad %d" % at
+            if kind == "partial":
+                made.partial[index] = Partial(b'{"b":1}', ("a",), b"partial %d" % at)
+    return made
+
+
+def chunks_of(given_: Sequence[Sequence[Message]], at: int, lower: int) -> list[Upserts]:
+    return [
+        chunk(partition, 100 * at, messages, lower) for partition, messages in enumerate(given_)
+    ]
+
+
+def told(changes: upsert.Changes) -> tuple[list[KeyedUpdate], list[KeyedUpdate]]:
+    return sorted(changes.updates), sorted(changes.errors)
+
+
+@unhurried
+@given(batches=_batches, block=st.sampled_from([1, 2, 5, 256]))
+def test_blocks_of_any_size_say_the_same(
+    batches: list[tuple[list[list[Message]], int]], block: int
+) -> None:
+    """As if every upsert waited in an entry of its own."""
+    whole, one_by_one, lower = MemoryStore(), MemoryStore(), 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(upsert_waiting, "_BLOCK", block)
+        for at, (given_, upper) in enumerate([*batches, ([], 50)]):
+            interval = Interval(lower, max(lower, upper))
+            chunks = chunks_of(given_, at, lower)
+            found = told(upsert.step(whole, chunks, interval))
+            with pytest.MonkeyPatch.context() as alone:
+                alone.setattr(upsert_moments, "_plain_rows", lambda _: None)
+                assert told(upsert.step(one_by_one, chunks, interval)) == found
+            upper = interval.upper
+            assert upsert.waiting_times(whole) == upsert.waiting_times(one_by_one)
+            assert upsert.waiting(whole, upper, 1_000) == len(upsert.waiting_times(whole))
+            assert bool(upsert.waiting(whole, upper, 1)) == bool(upsert.waiting_times(whole))
+            assert all(time >= upper for time in upsert.waiting_times(whole))
+            lower = upper
+        assert upsert.waiting_times(whole) == []
+        assert entries(whole) == entries(one_by_one)
+
+
+@unhurried
+@given(
+    first=st.lists(_messages, min_size=1, max_size=3),
+    second=st.lists(_messages, max_size=2),
+    shards=st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    upper=st.integers(0, 40),
+)
+def test_a_rescale_takes_each_waiting_upsert_to_the_shard_of_its_key(
+    first: list[list[Message]], second: list[list[Message]], shards: list[int], upper: int
+) -> None:
+    """From one shard to many and back: blocks are split, and those of one place united."""
+    alone = MemoryStore()
+    upsert.step(operator_part(alone, "current"), chunks_of(first, 0, 0), Interval(0, 0))
+    stores = [alone]
+    reference = [*entries(alone)]
+    for count in [*shards, 1]:
+        into = [MemoryStore() for _ in range(count)]
+        at = partial(shard_of, shards=count)
+        for store in stores:
+            for place, entry in store.scan(b""):
+                for shard, own in parts.apart(
+                    place, entry, partial(shard_of, shards=count)
+                ).items():
+                    (known,) = into[shard].get_many([place])
+                    both = own if known is None else parts.combined(place, known, own)
+                    assert both is not None
+                    into[shard].put(place, both)
+        for shard, store in enumerate(into):
+            for place, entry in store.scan(b""):
+                assert [*parts.apart(place, entry, at)] == [shard]
+        stores = into
+    (united,) = stores
+
+    assert entries(united) == reference
+    (whole, again) = MemoryStore(), united
+    upsert.step(operator_part(whole, "current"), chunks_of(first, 0, 0), Interval(0, 0))
+    for store_upper, given_ in ((upper, second), (50, [])):
+        interval = Interval(0 if given_ is second else upper, store_upper)
+        chunks = chunks_of(given_, 1, 0)
+        assert told(upsert.step(operator_part(again, "current"), chunks, interval)) == told(
+            upsert.step(operator_part(whole, "current"), chunks, interval)
+        )
+
+
+def test_an_entry_tells_which_upserts_wait_in_it() -> None:
+    """As the command that shows the state prints them."""
+    store = MemoryStore()
+    messages: list[Message] = [(7, b"a", b"1", "plain"), (5, b"b", None, "plain")]
+    upsert.step(store, [chunk(0, 0, messages, 0)], Interval(0, 5))
+    ((place, entry),) = store.scan(b"")
+
+    assert upsert.waiting_in(place, entry) == [(5, b"b"), (7, b"a")]

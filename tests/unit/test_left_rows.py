@@ -1,0 +1,106 @@
+"""Rows that a source task leaves in a file come back as they were, or not at all."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ikebana.errors import LostError
+from ikebana.processor.rows.envelope import pack, unpack
+from ikebana.processor.rows.rows import Upserts
+from ikebana.processor.spark import left_rows
+from ikebana.processor.spark.left_rows import Leaving
+from ikebana.processor.spark.source_rows import spark_rows
+
+LARGE = b"\x95" + b"r" * 20_000
+
+
+@given(
+    rows=st.lists(
+        st.lists(
+            st.tuples(st.integers(0, 3), st.sampled_from([b"\x91small", LARGE, LARGE[:9_000]])),
+            min_size=1,
+            max_size=5,
+        ),
+        max_size=5,
+    )
+)
+def test_the_owner_finds_the_rows_that_a_task_has_left(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[list[tuple[int, bytes]]]
+) -> None:
+    """In their order and with their shards, however many come at once."""
+    folder = tmp_path_factory.mktemp("rows")
+
+    passed_on = [*spark_rows(rows, [7, 8, 7, 8], str(folder))]
+
+    expected = [row for each in rows for row in each]
+    assert len(passed_on) == bool(expected)
+    if passed_on:
+        (batch,) = passed_on
+        chunks = batch.column("chunk").to_pylist()
+        shards = batch.column("shard").to_pylist()
+        assert [*zip(shards, left_rows.found(chunks), strict=True)] == expected
+        assert batch.column("label").to_pylist() == [7 + shard % 2 for shard in shards]
+        # What goes through Spark is small.
+        assert all(len(chunk) < 9_000 for chunk in chunks)
+
+
+def test_without_a_folder_rows_go_through_spark_as_they_come() -> None:
+    """Such as in a cluster, where nobody knows on which machine a shard runs."""
+    batches = [*spark_rows([[(0, LARGE)], [(1, b"\x91"), (0, LARGE)]], [0, 0], "")]
+
+    assert [each.column("chunk").to_pylist() for each in batches] == [[LARGE], [b"\x91", LARGE]]
+
+
+def test_no_packed_row_is_taken_for_a_place(tmp_path: Path) -> None:
+    """A row that is passed on as it is comes out as it is."""
+    row = pack(Upserts("in", 0, 0, 1, [b"k"], [b"v"], [0]))
+
+    with Leaving(str(tmp_path)) as leaving:
+        assert leaving.leave([(0, row)]) == [(0, row)]
+    assert [*left_rows.found([row])] == [row]
+    assert unpack(row) == unpack(next(left_rows.found([row])))
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_many_rows_at_once_are_all_written(tmp_path: Path) -> None:
+    """More than the system takes in one call."""
+    rows = [(0, b"\x91%05d" % number) for number in range(3_000)]
+
+    with Leaving(str(tmp_path)) as leaving:
+        places = leaving.leave(rows)
+
+    assert [*left_rows.found(place for _, place in places)] == [row for _, row in rows]
+
+
+def test_rows_of_a_batch_that_is_done_are_removed(tmp_path: Path) -> None:
+    """A file that is gone is an error with a remedy, and so is one that is cut off."""
+    with Leaving(str(tmp_path)) as leaving:
+        (_, place), *_ = leaving.leave([(0, LARGE)])
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(LARGE[:100])
+    with pytest.raises(LostError, match=r"cut off: .*") as cut:
+        next(left_rows.found([place]))
+    left_rows.forget(str(tmp_path))
+
+    assert [*tmp_path.iterdir()] == []
+    with pytest.raises(LostError, match=r"are gone: .*: No such file") as gone:
+        next(left_rows.found([place]))
+    assert "TMPDIR" in str(cut.value.hint)
+    assert "TMPDIR" in str(gone.value.hint)
+
+
+def test_to_forget_where_there_is_nothing_is_no_error(tmp_path: Path) -> None:
+    """A run without owners has no folder, and one may be removed by whoever cleans up."""
+    left_rows.forget("")
+    left_rows.forget(str(tmp_path / "away"))
+
+
+def test_the_folder_is_where_spark_has_its_own_files(tmp_path: Path) -> None:
+    """The first of them, made if need be; otherwise in the folder of the run."""
+    scratch = tmp_path / "disk" / "spark"
+    environment = {"SPARK_LOCAL_DIRS": f"{scratch},/elsewhere"}
+
+    assert left_rows.folder(environment, tmp_path).parent == scratch
+    assert left_rows.folder({}, tmp_path).parent == tmp_path
