@@ -81,7 +81,7 @@ class OpenDatabase(LocalDatabase):
         super().flush()
 
     def flush_now_and_then(self) -> None:
-        if self._ahead_by >= STATES_TO_FLUSH:
+        if self._unflushed + self._ahead_by >= STATES_TO_FLUSH:
             self._settle()
         super().flush_now_and_then()
 
@@ -99,4 +99,6 @@ class OpenDatabase(LocalDatabase):
         if self._ahead is not None:
             self._write(self._recent.unwritten.items(), self._ahead)
             self._recent.unwritten = {}
+            # As many states as were written in one go.
+            self._unflushed += self._ahead_by - 1
             self._ahead, self._ahead_by = None, 0

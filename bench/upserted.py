@@ -73,7 +73,7 @@ class Upserted(Shards):
         self._producer._producer = self._queue
         self._digests = [hashlib.blake2b(digest_size=8) for _ in range(shards)]
         self.counts: Counter[tuple[bytes | None, bytes]] = Counter()
-        self.records = self.emitted = 0
+        self.records = self.emitted = self.changed = 0
 
     @property
     def digest(self) -> str:
@@ -121,6 +121,7 @@ class Upserted(Shards):
             digest.update(msgspec.msgpack.encode(list(updates)))
             if self._costs.counts:
                 self.emitted += len(updates)
+                self.changed += sum(len(k or b"") + len(v) for k, v, _, d in updates if d > 0)
 
 
 class _Consumer:
@@ -175,12 +176,13 @@ def main() -> None:
     if args.json:
         print(msgspec.json.encode(found).decode())
     else:
-        table = Table("us a record", *_PARTS, "updates", "exact", "digest")
+        table = Table("us a record", *_PARTS, "updates", "written", "exact", "digest")
         parts = (f"{found[part]:.2f}" for part in _PARTS)
         table.add_row(
             f"{found['us']:.2f}",
             *parts,
             f"{found['updates']:,}",
+            f"{found['written']:.2f}",
             str(found["exact"]),
             found["digest"],
         )
@@ -199,13 +201,16 @@ def _measured(folder: Path, args: argparse.Namespace, costs: Costs) -> dict[str,
     run._begins = {_TOPIC: dict.fromkeys(run.topics.ends(_TOPIC), 0)}
     data = functools.cache(canonical.canonical) if args.format == "json" else bytes
     truth: dict[bytes, bytes | None] = {}
+    written = 0
     for some in _portions(generate.upserts(args.records, args.keys), args.batch):
         truth.update(some)
         _send(run, _TOPIC, some)
         settle()
         run.read(limit=args.batch)
+        written = written if costs.counts else _written()
         costs.counts = True
     run.close()
+    written = _written() - written
     expected = {(data(k), data(v)) for k, v in truth.items() if v is not None}
     counts = {each: count for each, count in run.counts.items() if count}
     found = {part: costs.spent[part] / max(1, run.records) * 1e6 for part in _PARTS}
@@ -213,9 +218,16 @@ def _measured(folder: Path, args: argparse.Namespace, costs: Costs) -> dict[str,
         **found,
         "us": sum(found.values()),
         "updates": run.emitted,
+        "written": written / max(1, run.changed),
         "exact": counts == dict.fromkeys(expected, 1),
         "digest": run.digest,
     }
+
+
+def _written() -> int:
+    """How many bytes this process has written to disk, or will have."""
+    told = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(told["write_bytes"]) - int(told["cancelled_write_bytes"])
 
 
 def _portions(given: Iterable[Any], size: int) -> Iterator[list[Any]]:

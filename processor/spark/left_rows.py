@@ -12,7 +12,7 @@ are lost, the batch begins anew from what Spark has logged.
 
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +20,7 @@ from typing import Self
 
 import msgspec
 
-from ikebana.errors import LostError
+from ikebana.errors import LostError, SparkStartError
 
 # No message of msgpack begins with this byte, so no packed row does.
 _MARK = b"\xc1"
@@ -28,6 +28,10 @@ _MARK = b"\xc1"
 _SMALL = 8 << 10
 # Linux takes no more buffers in one call.
 _MOST_AT_ONCE = 1024
+_REMEDY = (
+    "Nothing may remove files from the folder of a run while it runs: it lies in SPARK_LOCAL_DIRS, "
+    "spark.local.dir or TMPDIR."
+)
 
 
 class Place(msgspec.Struct, array_like=True, frozen=True):
@@ -88,11 +92,22 @@ def found(rows: Iterable[bytes]) -> Iterator[bytes]:
             yield _read(msgspec.msgpack.decode(row[1:], type=Place))
 
 
-def folder(environment: Mapping[str, str], otherwise: Path) -> Path:
-    """Make a folder for such files where Spark has those of its shuffles."""
-    scratch = Path(environment.get("SPARK_LOCAL_DIRS", "").split(",")[0] or otherwise)
-    scratch.mkdir(parents=True, exist_ok=True)
-    return Path(tempfile.mkdtemp(prefix="ikebana-rows-", dir=scratch))
+def folder(local_dirs: str) -> Path:
+    """Make a folder for such files in the first of those that Spark has for its shuffles.
+
+    Raises:
+        SparkStartError: there can be none.
+    """
+    scratch = Path(local_dirs.split(",")[0].strip())
+    try:
+        scratch.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix="ikebana-rows-", dir=scratch))
+    except OSError as error:
+        raise SparkStartError(
+            f"could not make a folder for rows in {scratch}: {error.strerror}",
+            hint="Name a folder that may be written to: SPARK_LOCAL_DIRS, or spark.local.dir "
+            "under spark.",
+        ) from error
 
 
 def forget(place: str) -> None:
@@ -126,8 +141,3 @@ def _read(place: Place) -> bytes:
     if len(row) < place.size:
         raise LostError(f"the rows of a batch are cut off: {place.path}", hint=_REMEDY)
     return row
-
-
-_REMEDY = (
-    "Nothing may remove files from the folder of a run (SPARK_LOCAL_DIRS, TMPDIR) while it runs."
-)

@@ -237,13 +237,14 @@ class Spark:
         if not log_lines.wanted() and not _logs_itself(settings):
             self._log = self.folder / "spark.log"
         if settings.master.startswith("local"):
-            if "SPARK_LOCAL_DIRS" not in os.environ:
+            if not os.environ.get("SPARK_LOCAL_DIRS"):
                 options.setdefault("spark.local.dir", str(self.folder / "spark"))
             for name, value in self.sockets().items():
                 options.setdefault(name, value)
             if os.environ.get("PYSPARK_PYTHON", sys.executable) == sys.executable:
                 folder = Path(tempfile.mkdtemp(dir=self.folder))
-                self._left = left_rows.folder(os.environ, self.folder)
+                local = os.environ.get("SPARK_LOCAL_DIRS") or options["spark.local.dir"]
+                self._left = left_rows.folder(local)
                 self._workers = Workers(
                     folder,
                     self._log,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ikebana.errors import LostError
+from ikebana.errors import LostError, SparkStartError
 from ikebana.processor.rows.envelope import pack, unpack
 from ikebana.processor.rows.rows import Upserts
 from ikebana.processor.spark import left_rows
@@ -98,9 +98,20 @@ def test_to_forget_where_there_is_nothing_is_no_error(tmp_path: Path) -> None:
 
 
 def test_the_folder_is_where_spark_has_its_own_files(tmp_path: Path) -> None:
-    """The first of them, made if need be; otherwise in the folder of the run."""
+    """In the first of them, made if need be."""
     scratch = tmp_path / "disk" / "spark"
-    environment = {"SPARK_LOCAL_DIRS": f"{scratch},/elsewhere"}
 
-    assert left_rows.folder(environment, tmp_path).parent == scratch
-    assert left_rows.folder({}, tmp_path).parent == tmp_path
+    found = left_rows.folder(f"{scratch},/elsewhere")
+
+    assert found.parent == scratch
+    assert found.is_dir()
+    assert left_rows.folder(str(scratch)) != found
+
+
+def test_a_folder_that_cannot_be_made_is_told_with_the_remedy(tmp_path: Path) -> None:
+    """A file lies in its place."""
+    (tmp_path / "spark").write_text("")
+
+    with pytest.raises(SparkStartError, match=r"for rows in .*: (Not a dir|File ex)") as no:
+        left_rows.folder(str(tmp_path / "spark" / "deeper"))
+    assert "SPARK_LOCAL_DIRS" in str(no.value.hint)
