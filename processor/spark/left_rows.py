@@ -29,8 +29,8 @@ _SMALL = 8 << 10
 # Linux takes no more buffers in one call.
 _MOST_AT_ONCE = 1024
 _REMEDY = (
-    "Nothing may remove files from the folder of a run while it runs: it lies in SPARK_LOCAL_DIRS, "
-    "spark.local.dir or TMPDIR."
+    "Nothing may remove files from the folder of a run while it runs: it lies in "
+    "SPARK_LOCAL_DIRS, spark.local.dir or TMPDIR."
 )
 
 

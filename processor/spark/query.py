@@ -356,6 +356,8 @@ class _Sink:
         self._job = job
         self._begin = begin
         self._rows = rows
+        # What is there is of a batch that begins anew, and may be tried often.
+        left_rows.forget(rows)
         self._lease = taken.lease
         self._published = taken.published
         self._ends = dict(taken.ends)
