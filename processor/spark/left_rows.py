@@ -10,8 +10,11 @@ stay until the batch is done.  Like the files of a shuffle they need not survive
 are lost, the batch begins anew from what Spark has logged.
 """
 
+import fcntl
 import os
+import shutil
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +31,8 @@ _MARK = b"\xc1"
 _SMALL = 8 << 10
 # Linux takes no more buffers in one call.
 _MOST_AT_ONCE = 1024
+_PREFIX = "ikebana-rows-"
+_NEW_S = 60.0
 _REMEDY = (
     "Nothing may remove files from the folder of a run while it runs: it lies in "
     "SPARK_LOCAL_DIRS, spark.local.dir or TMPDIR."
@@ -92,22 +97,52 @@ def found(rows: Iterable[bytes]) -> Iterator[bytes]:
             yield _read(msgspec.msgpack.decode(row[1:], type=Place))
 
 
-def folder(local_dirs: str) -> Path:
-    """Make a folder for such files in the first of those that Spark has for its shuffles.
+class Folder:
+    """A folder of one run for such files.
 
-    Raises:
-        SparkStartError: there can be none.
+    The run holds a lock on it, which ends with the process, however that ends.  So the next run
+    on the same disk removes what a killed one has left.
     """
-    scratch = Path(local_dirs.split(",")[0].strip())
-    try:
-        scratch.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix="ikebana-rows-", dir=scratch))
-    except OSError as error:
-        raise SparkStartError(
-            f"could not make a folder for rows in {scratch}: {error.strerror}",
-            hint="Name a folder that may be written to: SPARK_LOCAL_DIRS, or spark.local.dir "
-            "under spark.",
-        ) from error
+
+    def __init__(self, local_dirs: str) -> None:
+        """Make it in the first of the folders that Spark has for its shuffles.
+
+        Raises:
+            SparkStartError: there can be none.
+        """
+        scratch = Path(local_dirs.split(",")[0].strip())
+        try:
+            scratch.mkdir(parents=True, exist_ok=True)
+            _sweep(scratch)
+            self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=scratch))
+            self._lock = os.open(self.path, os.O_RDONLY)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+        except OSError as error:
+            raise SparkStartError(
+                f"could not make a folder for rows in {scratch}: {error.strerror}",
+                hint="Name a folder that may be written to: SPARK_LOCAL_DIRS, or spark.local.dir "
+                "under spark.",
+            ) from error
+
+    def remove(self) -> None:
+        """Remove it, with all that is in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
+
+
+def _sweep(scratch: Path) -> None:
+    """Remove the folders of runs that have ended without removing them."""
+    for each in scratch.glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            # One that has just been made may not be locked yet.
+            if time.time() - each.stat().st_mtime < _NEW_S:
+                continue
+            lock = os.open(each, os.O_RDONLY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(each, ignore_errors=True)
+            finally:
+                os.close(lock)
 
 
 def forget(place: str) -> None:

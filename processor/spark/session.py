@@ -169,7 +169,7 @@ class Spark:
         self._log: Path | None = None
         # The Java that starts from an archive of classes, if it can.
         self._archived_for: Path | None = None
-        self._left: Path | None = None
+        self._rows: left_rows.Folder | None = None
         self._folder = RunFolder()
 
     def __enter__(self) -> Self:
@@ -244,12 +244,12 @@ class Spark:
             if os.environ.get("PYSPARK_PYTHON", sys.executable) == sys.executable:
                 folder = Path(tempfile.mkdtemp(dir=self.folder))
                 local = os.environ.get("SPARK_LOCAL_DIRS") or options["spark.local.dir"]
-                self._left = left_rows.folder(local)
+                self._rows = left_rows.Folder(local)
                 self._workers = Workers(
                     folder,
                     self._log,
                     owners=owners(settings),
-                    rows=str(self._left),
+                    rows=str(self._rows.path),
                     max_batch_s=settings.max_batch_s,
                 )
                 # The folder may be mounted noexec; then Spark runs Python itself.
@@ -324,15 +324,15 @@ class Spark:
     def _end(self, within_s: float) -> None:
         jvm, self._jvm, self._session = self._jvm, None, None
         workers, self._workers = self._workers, None
-        left, self._left = self._left, None
+        rows, self._rows = self._rows, None
         try:
             if jvm is not None:
                 jvm.end(within_s)
         finally:
             if workers is not None:
                 workers.end(within_s)
-            if left is not None:
-                shutil.rmtree(left, ignore_errors=True)
+            if rows is not None:
+                rows.remove()
 
 
 def is_stopped(session: SparkSession) -> bool:

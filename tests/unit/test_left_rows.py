@@ -1,5 +1,6 @@
 """Rows that a source task leaves in a file come back as they were, or not at all."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from ikebana.errors import LostError, SparkStartError
 from ikebana.processor.rows.envelope import pack, unpack
 from ikebana.processor.rows.rows import Upserts
 from ikebana.processor.spark import left_rows
-from ikebana.processor.spark.left_rows import Leaving
+from ikebana.processor.spark.left_rows import Folder, Leaving
 from ikebana.processor.spark.source_rows import spark_rows
 
 LARGE = b"\x95" + b"r" * 20_000
@@ -98,14 +99,39 @@ def test_to_forget_where_there_is_nothing_is_no_error(tmp_path: Path) -> None:
 
 
 def test_the_folder_is_where_spark_has_its_own_files(tmp_path: Path) -> None:
-    """In the first of them, made if need be."""
+    """In the first of them, made if need be, and gone at the end."""
     scratch = tmp_path / "disk" / "spark"
 
-    found = left_rows.folder(f"{scratch},/elsewhere")
+    found, other = Folder(f"{scratch},/elsewhere"), Folder(str(scratch))
 
-    assert found.parent == scratch
-    assert found.is_dir()
-    assert left_rows.folder(str(scratch)) != found
+    assert found.path.parent == scratch
+    assert found.path != other.path
+    (found.path / "rows").write_text("some")
+    found.remove()
+    assert [*scratch.iterdir()] == [other.path]
+    other.remove()
+
+
+def test_a_run_removes_what_a_killed_one_has_left(tmp_path: Path) -> None:
+    """And neither what another one that runs has, nor what is not theirs."""
+    lives, killed = Folder(str(tmp_path)), tmp_path / "ikebana-rows-killed"
+    killed.mkdir()
+    (killed / "rows").write_bytes(LARGE)
+    (tmp_path / "blockmgr-1").mkdir()
+    new = Folder(str(tmp_path))
+    # It might be one that has not been locked yet.
+    assert killed.exists()
+    for each in tmp_path.iterdir():
+        os.utime(each, (1, 1))
+    newer = Folder(str(tmp_path))
+
+    assert not killed.exists()
+    assert {*tmp_path.iterdir()} == {
+        tmp_path / "blockmgr-1",
+        *(each.path for each in (lives, new, newer)),
+    }
+    for run in (lives, new, newer):
+        run.remove()
 
 
 def test_a_folder_that_cannot_be_made_is_told_with_the_remedy(tmp_path: Path) -> None:
@@ -113,5 +139,5 @@ def test_a_folder_that_cannot_be_made_is_told_with_the_remedy(tmp_path: Path) ->
     (tmp_path / "spark").write_text("")
 
     with pytest.raises(SparkStartError, match=r"for rows in .*: (Not a dir|File ex)") as no:
-        left_rows.folder(str(tmp_path / "spark" / "deeper"))
+        Folder(str(tmp_path / "spark" / "deeper"))
     assert "SPARK_LOCAL_DIRS" in str(no.value.hint)

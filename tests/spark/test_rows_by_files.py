@@ -1,0 +1,36 @@
+"""Rows that go to the shards by files: they are there while a batch runs, and no longer."""
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+from ikebana.processor.kafka.broker import Broker
+from support.output_judge import judge, truth_of
+from support.pipeline_processes import Pipeline, create, produce, upserts
+from support.waiting import wait_until
+
+
+def test_a_run_that_is_killed_leaves_rows_and_the_next_one_needs_none_of_them(
+    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    """All processes die when a shard has read its rows; the batch then begins anew."""
+    servers, source = broker.bootstrap_servers, topic_name("left")
+    create(servers, source, 2)
+    produce(servers, source, upserts(20_000, 2_000, Random(1)))
+    pipeline = Pipeline(tmp_path, servers, topic_name("rows"), source, limit=20_000)
+    with pipeline.start(fault="before_commit:0:*:all") as run:
+        run.wait_for_fault()
+        run.wait(30)
+    left = [*(tmp_path / "spark").glob("ikebana-rows-*/*")]
+    assert left
+    assert min(path.stat().st_size for path in left) > 8_000
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in left)
+
+    with pipeline.start() as run:
+        pipeline.wait_until_read()
+        now = {*(tmp_path / "spark").glob("ikebana-rows-*")} - {path.parent for path in left}
+        (own,) = now
+        wait_until(lambda: not [*own.iterdir()], 30, "an empty folder")
+        assert run.stop() == 0
+    assert judge(servers, pipeline.target, truth_of(servers, source)) == {}
+    assert not own.exists()
