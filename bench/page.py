@@ -242,7 +242,7 @@ def _drawn(name: str, draw: Callable[[Any], None], height: float) -> None:
     PLOTS.mkdir(exist_ok=True)
     figure, axes = pyplot.subplots(figsize=(7.5, height), layout="constrained")
     draw(axes)
-    figure.savefig(PLOTS / f"{name}.svg", metadata={"Date": None})
+    figure.savefig(PLOTS / f"{name}.svg", metadata={"Date": None}, bbox_inches="tight")
     pyplot.close(figure)
 
 
