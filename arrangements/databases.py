@@ -100,6 +100,9 @@ class OpenDatabases(LocalDatabases):
 
     def release(self, database: LocalDatabase) -> None:
         """Keep the database open; close the one that was used longest ago if there are many."""
+        if database.is_gone:
+            # Its successor could not be filled, and has been released.
+            return
         try:
             database.flush_now_and_then()
         except LocalDamageError:

@@ -60,15 +60,12 @@ class OpenDatabase(LocalDatabase):
         super().apply(blocks, state)
 
     def follow(self, before: str | None, after: str, changes: list[Change]) -> None:
-        self._following = _Following(before, after, changes)
+        fits = size_of(changes) <= self._recent.most
+        self._following = _Following(before, after, changes) if fits else None
 
     def go_on(self, state: str) -> bool:
         following, self._following = self._following, None
-        if (
-            following is None
-            or (following.before, following.after) != (self.state, state)
-            or size_of(following.changes) > self._recent.most
-        ):
+        if following is None or (following.before, following.after) != (self.state, state):
             return False
         self._recent.write(following.changes)
         self._ahead = state
@@ -85,9 +82,10 @@ class OpenDatabase(LocalDatabase):
             self._settle()
         super().flush_now_and_then()
 
-    def close(self) -> None:
-        self._settle()
-        super().close()
+    def discard(self) -> None:
+        self._ahead, self._ahead_by, self._following = None, 0, None
+        self._recent.clear()
+        super().discard()
 
     def _make_room(self) -> None:
         if self._recent.is_full:
@@ -95,7 +93,6 @@ class OpenDatabase(LocalDatabase):
             self._recent.age()
 
     def _settle(self) -> None:
-        """Write what is in memory alone to RocksDB."""
         if self._ahead is not None:
             self._write(self._recent.unwritten.items(), self._ahead)
             self._recent.unwritten = {}

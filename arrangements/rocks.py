@@ -62,6 +62,8 @@ class LocalDatabase:
         self._database = database
         self.merge: Merge | None = None
         """The merge of the shard's runs that goes on beside its batches."""
+        self.is_gone = False
+        """Whether it was discarded."""
         self._unflushed = 0
         # Without a log, the data on disk are always some earlier state, even when files have
         # lost their ends; a log could be replayed onto a state that it does not follow.
@@ -167,24 +169,20 @@ class LocalDatabase:
         """Close the database and unlock the folder; a second call does nothing."""
         self._stop_merge()
         with damage(), contextlib.suppress(DbClosedError):
+            self._settle()
             # RocksDB merges files in the background, and a close would discard an unfinished
             # merge: one that takes longer than a batch would never end.
             until = time.monotonic() + _BEGIN_S
-            while self._is_merging(until):
+            while _is_merging(self._database, until):
                 time.sleep(_POLL_S)
             self._database.close()
 
-    def _is_merging(self, until: float) -> bool:
-        """Whether RocksDB merges files, or may do so before a time, on the monotonic clock."""
-        ask = self._database.property_int_value
-        if ask("rocksdb.num-running-compactions"):
-            return True
-        # Its thread may not have had its turn yet; after an error it begins none.
-        is_due = ask("rocksdb.compaction-pending") and not ask("rocksdb.background-errors")
-        return bool(is_due) and time.monotonic() < until
+    def _settle(self) -> None:
+        """Write what is in memory alone to RocksDB; here nothing is."""
 
     def discard(self) -> None:
         """Close and remove the folder."""
+        self.is_gone = True
         self._stop_merge()
         # The folder is removed even if a damaged database cannot be closed.
         with contextlib.suppress(Exception):
@@ -195,6 +193,16 @@ class LocalDatabase:
         if self.merge is not None:
             self.merge.stop()
             self.merge = None
+
+
+def _is_merging(database: Rdict, until: float) -> bool:
+    """Whether RocksDB merges files, or may do so before a time, on the monotonic clock."""
+    ask = database.property_int_value
+    if ask("rocksdb.num-running-compactions"):
+        return True
+    # Its thread may not have had its turn yet; after an error it begins none.
+    is_due = ask("rocksdb.compaction-pending") and not ask("rocksdb.background-errors")
+    return bool(is_due) and time.monotonic() < until
 
 
 @functools.cache

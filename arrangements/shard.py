@@ -149,12 +149,11 @@ class Shard:
         count = to_merge(line)
         if not count:
             return line
-        write = self._writing(line, count)
         if count < len(line):
-            return [*line[:-count], write(iter)]
+            return [*line[:-count], self._writing(line, count)(iter)]
         self._flush()
         with suppress(LocalDamageError):
-            return [write(iter)]
+            return [self._writing(line, count)(iter)]
         self._rebuild()
         return [self._writing(line, count)(iter)]
 

@@ -6,7 +6,6 @@ At equal times the order is that of (input, partition, offset).  What happens at
 
 import operator
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice, repeat
 from typing import NamedTuple
@@ -23,7 +22,14 @@ from ikebana.processor.kernels.upsert_values import (
     rows_of,
     values_of,
 )
-from ikebana.processor.kernels.upsert_waiting import Plain, keep, keep_plain, packed, take_due
+from ikebana.processor.kernels.upsert_waiting import (
+    Plain,
+    Waited,
+    keep,
+    keep_plain,
+    packed,
+    take_due,
+)
 from ikebana.processor.rows.rows import Truncate, Upserts
 
 _RANK = operator.itemgetter(0, 1, 2, 3)
@@ -79,20 +85,20 @@ def by_time(
 
     Upserts that are nothing but values come as one chunk, with one of each key at each time.
     """
-    rows, plain = take_due(waiting, interval)
+    waited = Waited()
+    rows, plain = take_due(waiting, interval, waited)
     nothing_waited = not rows and not plain
     same_time = nothing_waited and len({_time_of(chunk) for chunk in chunks}) == 1
     if same_time and (time := _time_of(chunks[0])) is not None and time < interval.upper:
         # Nearly every batch in the ingest domain: no row needs a tuple of its own.
         assert time >= interval.lower, f"time {time} is not beyond the lower {interval.lower}"
         return [_moment(time, sorted(chunks, key=_order))]
-    waited: Counter[tuple[int, ...]] = Counter()
     for chunk in chunks:
         if (own := _plain_rows(chunk)) is not None:
             assert own[0][0] >= interval.lower, f"time {own[0][0]} is before {interval.lower}"
             cut = bisect_left(own, (interval.upper,))
             plain += own[:cut]
-            keep_plain(waiting, own[cut:])
+            keep_plain(waiting, own[cut:], waited)
             continue
         for row in rows_of(chunk):
             time = row.time
@@ -100,9 +106,7 @@ def by_time(
             if time < interval.upper:
                 rows.append(row)
             else:
-                rank = rank_of(row)
-                keep(waiting, row, waited[rank])
-                waited[rank] += 1
+                keep(waiting, row, waited)
     if all(map(_is_plain, rows)):
         plain += [row[:6] for row in rows]  # type: ignore[misc]
         return [_last_of_each(sorted(plain, key=_RANK))] if plain else ()

@@ -7,7 +7,9 @@ rest of a block that is partly due is stored again.  Each other upsert has an en
 
 import struct
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 
 import msgspec
 
@@ -38,11 +40,18 @@ _PLACE = struct.Struct(">5Q")
 # A block is this byte, with which no other entry begins, and rows in order of their ranks.
 _BLOCK_TAG = b"b"
 _BLOCK = 256
+# Several entries of one place, from shards that became one, are this byte and a list of them.
+_SEVERAL_TAG = b"s"
+_several_of = msgspec.msgpack.Decoder(list[bytes]).decode
 _block_of = msgspec.msgpack.Decoder(list[Plain]).decode
 
 
-def keep(waiting: Part, row: Row, index: int) -> None:
-    """Store a row, the `index`-th of those of its message that wait."""
+Waited = Counter[tuple[int, ...]]
+"""By rank, how many entries a batch has made."""
+
+
+def keep(waiting: Part, row: Row, waited: Waited) -> None:
+    """Store a row; the rows of a message have one rank, and are counted."""
     upsert = row.upsert
     entry = Waiting(row.key, None, None, before=row.before)
     if isinstance(upsert, Bad):
@@ -51,7 +60,7 @@ def keep(waiting: Part, row: Row, index: int) -> None:
         entry.partial = upsert
     else:
         entry.value = upsert
-    waiting.put(_PLACE.pack(*rank_of(row), index), _encode(entry))
+    waiting.put(_place(rank_of(row), waited), _encode(entry))
 
 
 def packed(time: int) -> bytes:
@@ -59,14 +68,31 @@ def packed(time: int) -> bytes:
     return time.to_bytes(8, "big")
 
 
-def keep_plain(waiting: Part, rows: Sequence[Plain]) -> None:
+def keep_plain(waiting: Part, rows: Sequence[Plain], waited: Waited) -> None:
     """Store rows, sorted by their ranks, which are those of different messages, in blocks."""
     for at in range(0, len(rows), _BLOCK):
         block = rows[at : at + _BLOCK]
-        waiting.put(_PLACE.pack(*block[0][:4], 0), _block(block))
+        waiting.put(_free_place(waiting, block[0][:4], waited), _block(block))
 
 
-def take_due(waiting: Part, interval: Interval) -> tuple[list[Row], list[Plain]]:
+def _place(rank: tuple[int, int, int, int], waited: Waited) -> bytes:
+    waited[rank] += 1
+    return _PLACE.pack(*rank, waited[rank] - 1)
+
+
+def _free_place(waiting: Part, rank: tuple[int, int, int, int], waited: Waited) -> bytes:
+    """A place in which nothing lies.
+
+    Where shards became one, other rows of a message may wait under its rank, in an entry that is
+    not due yet.
+    """
+    place = _place(rank, waited)
+    while waiting.get_many([place]) != [None]:
+        place = _place(rank, waited)
+    return place
+
+
+def take_due(waiting: Part, interval: Interval, waited: Waited) -> tuple[list[Row], list[Plain]]:
     """Take the rows out of the store whose time the interval has closed: by entry, and plain."""
     rows: list[Row] = []
     plain: list[Plain] = []
@@ -79,24 +105,27 @@ def take_due(waiting: Part, interval: Interval) -> tuple[list[Row], list[Plain]]
         if time >= interval.upper:
             break
         taken[place] = len(entry)
-        if entry[:1] == _BLOCK_TAG:
-            block = _rows_in(entry)
-            cut = bisect_left(block, interval.upper, key=_time_of)
-            plain += block[:cut]
-            left.append(block[cut:])
-            continue
-        found = _decode(entry)
-        upsert: UpsertValue = found.value
-        if found.bad is not None:
-            upsert = Bad(found.bad, (None,) if found.failed else ())
-        elif found.partial is not None:
-            upsert = found.partial
-        rows.append(Row(time, order, partition, offset, found.key, upsert, found.before))
+        for each in _entries_in(entry):
+            if each[:1] == _BLOCK_TAG:
+                block = _rows_in(each)
+                cut = bisect_left(block, interval.upper, key=_time_of)
+                plain += block[:cut]
+                left.append(block[cut:])
+            else:
+                found = _decode(each)
+                row = Row(time, order, partition, offset, found.key, _upsert_of(found))
+                rows.append(row._replace(before=found.before))
     for place, size in taken.items():
         waiting.delete(place, size)
     for block in left:
-        keep_plain(waiting, block)
+        keep_plain(waiting, block, waited)
     return rows, plain
+
+
+def _upsert_of(found: Waiting) -> UpsertValue:
+    if found.bad is not None:
+        return Bad(found.bad, (None,) if found.failed else ())
+    return found.value if found.partial is None else found.partial
 
 
 def times(waiting: Part) -> list[int]:
@@ -116,26 +145,36 @@ def count(waiting: Part, upper: int, most: int) -> int:
 
 def _times_by_entry(waiting: Part, start: int) -> Iterator[Sequence[int]]:
     for place, entry in waiting.scan(b"", packed(start)):
-        if entry[:1] == _BLOCK_TAG:
-            yield [row[0] for row in _rows_in(entry)]
-        else:
-            yield [_PLACE.unpack(place)[0]]
+        for each in _entries_in(entry):
+            if each[:1] == _BLOCK_TAG:
+                yield [row[0] for row in _rows_in(each)]
+            else:
+                yield [_PLACE.unpack(place)[0]]
 
 
 def upserts_in(place: bytes, entry: bytes) -> list[tuple[int, bytes]]:
     """The times and the keys of the upserts in an entry."""
-    if entry[:1] == _BLOCK_TAG:
-        return [(row[0], row[4]) for row in _rows_in(entry)]
-    key = _decode(entry).key
-    # A truncate is of every shard; sources never give one whose time is still open.
-    assert key is not None, "a truncate waits"
-    return [(_PLACE.unpack(place)[0], key)]
+    found: list[tuple[int, bytes]] = []
+    for each in _entries_in(entry):
+        if each[:1] == _BLOCK_TAG:
+            found += [(row[0], row[4]) for row in _rows_in(each)]
+        else:
+            found.append((_PLACE.unpack(place)[0], _key_of(each)))
+    return found
 
 
 def apart(entry: bytes, shard_of: Callable[[bytes], int]) -> dict[int, bytes]:
     """An entry as those of its place in other shards, by the keys of its upserts."""
+    found: dict[int, bytes] = {}
+    for each in _entries_in(entry):
+        for shard, own in _apart(each, shard_of).items():
+            found[shard] = combined(found[shard], own) if shard in found else own
+    return found
+
+
+def _apart(entry: bytes, shard_of: Callable[[bytes], int]) -> dict[int, bytes]:
     if entry[:1] != _BLOCK_TAG:
-        return {shard_of(key): entry for _, key in upserts_in(bytes(_PLACE.size), entry)}
+        return {shard_of(_key_of(entry)): entry}
     blocks: dict[int, list[Plain]] = {}
     for row in _rows_in(entry):
         blocks.setdefault(shard_of(row[4]), []).append(row)
@@ -143,9 +182,21 @@ def apart(entry: bytes, shard_of: Callable[[bytes], int]) -> dict[int, bytes]:
 
 
 def combined(one: bytes, other: bytes) -> bytes:
-    """The block that two of one place come to, from shards that become one."""
-    assert one[:1] == other[:1] == _BLOCK_TAG, "an upsert waits in two shards"
-    return _block(sorted([*_rows_in(one), *_rows_in(other)]))
+    """The entry that two of one place come to, from shards that become one."""
+    if one[:1] == other[:1] == _BLOCK_TAG:
+        return _block(sorted([*_rows_in(one), *_rows_in(other)], key=_rank_of))
+    return _SEVERAL_TAG + msgspec.msgpack.encode([*_entries_in(one), *_entries_in(other)])
+
+
+def _entries_in(entry: bytes) -> list[bytes]:
+    return _several_of(memoryview(entry)[1:]) if entry[:1] == _SEVERAL_TAG else [entry]
+
+
+def _key_of(entry: bytes) -> bytes:
+    key = _decode(entry).key
+    # A truncate is of every shard; sources never give one whose time is still open.
+    assert key is not None, "a truncate waits"
+    return key
 
 
 def _rows_in(block: bytes) -> list[Plain]:
@@ -159,3 +210,6 @@ def _block(rows: Sequence[Plain]) -> bytes:
 
 def _time_of(row: Plain) -> int:
     return row[0]
+
+
+_rank_of = itemgetter(0, 1, 2, 3)

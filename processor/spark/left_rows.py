@@ -116,7 +116,9 @@ class Folder:
             _sweep(scratch)
             self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=scratch))
             self._lock = os.open(self.path, os.O_RDONLY)
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            # Where there are no such locks, as on some network drives, nobody removes it.
+            with suppress(OSError):
+                fcntl.flock(self._lock, fcntl.LOCK_EX)
         except OSError as error:
             raise SparkStartError(
                 f"could not make a folder for rows in {scratch}: {error.strerror}",

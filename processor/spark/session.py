@@ -243,8 +243,10 @@ class Spark:
                 options.setdefault(name, value)
             if os.environ.get("PYSPARK_PYTHON", sys.executable) == sys.executable:
                 folder = Path(tempfile.mkdtemp(dir=self.folder))
-                local = os.environ.get("SPARK_LOCAL_DIRS") or options["spark.local.dir"]
-                self._rows = left_rows.Folder(local)
+                self._rows = left_rows.Folder(
+                    os.environ.get("SPARK_LOCAL_DIRS")
+                    or settings.spark.get("spark.local.dir", tempfile.gettempdir())
+                )
                 self._workers = Workers(
                     folder,
                     self._log,

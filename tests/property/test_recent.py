@@ -178,3 +178,35 @@ def test_what_is_kept_is_bounded() -> None:
     recent.get_many([key for key, _ in entries], read)
     assert 500 <= len(asked) <= 760
     assert asked[0] == b"00001"
+
+
+def test_a_database_that_was_discarded_is_not_kept(tmp_path: Path) -> None:
+    """It says nothing of its state any more, may be closed, and another one takes its place."""
+    databases = OpenDatabases(tmp_path, "checkpoint", 2)
+    database = databases.open(0)
+    database.apply([[(b"a", b"1")]], "one")
+    database.flush()
+    database.follow("one", "two", [(b"a", b"2")])
+    assert database.go_on("two")
+    assert database.state == "two"
+
+    database.discard()
+    databases.release(database)
+    database.close()
+
+    again = databases.open(0)
+    assert again is not database
+    assert again.state is None
+    databases.release(again)
+    databases.close_all()
+
+
+def test_changes_that_are_too_many_are_not_kept(tmp_path: Path) -> None:
+    """They come from their file, as in another process."""
+    databases = OpenDatabases(tmp_path, "checkpoint", 2, 1_000)
+    database = databases.open(0)
+    database.follow(None, "one", [(b"a", b"v" * 2_000)])
+
+    assert not database.go_on("one")
+    databases.release(database)
+    databases.close_all()
