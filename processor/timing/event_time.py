@@ -132,6 +132,7 @@ class EventTimes:
         own = [True] * len(rows)
         if self._query is not None and None not in rows:
             # Nearly every batch: no row needs a place among others.
+            told = [_NULL] * len(rows)
             made, failed = self._query.run(keys, rows)  # type: ignore[arg-type]
             for at, begin in zip(made.rows, made.begins or (), strict=True):
                 told[at] = _NULL if begin is None else begin
