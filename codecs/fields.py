@@ -18,9 +18,6 @@ try:
 except ImportError:
     Rows = None  # type: ignore[assignment,misc]
 
-Many = Callable[[Sequence[bytes]], list[bytes]]
-"""Decodes many messages at once."""
-
 LONGEST_NAME = 1_000
 """No database has longer names of tables, with their schemas and catalogs."""
 _ESCAPED = re.compile(r'["\\\x00-\x1f]').search
@@ -78,22 +75,6 @@ def projection(columns: Sequence[str]) -> Callable[[bytes], bytes]:
             raise canonical.refused("JSON", error) from None
 
     return project
-
-
-def projected(project: Callable[[bytes], bytes], columns: Sequence[str]) -> Many:
-    """Make a function that does what `projection(columns)` does with many messages at once."""
-    row = Rows(columns, ()).row if Rows is not None else _left_to_python
-
-    def many(messages: Sequence[bytes]) -> list[bytes]:
-        found = [row(message) for message in messages]
-        if None not in found:
-            return found  # type: ignore[return-value]
-        return [
-            project(message) if made is None else made
-            for message, made in zip(messages, found, strict=True)
-        ]
-
-    return many
 
 
 def _left_to_python(message: bytes) -> bytes | None:

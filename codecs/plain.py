@@ -11,7 +11,7 @@ from typing import Literal
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Headers, Wanted
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.fields import Many, projected, projection
+from ikebana.codecs.fields import projection
 from ikebana.codecs.shapes import Objects
 
 PlainFormat = Literal["json", "bytes"]
@@ -29,14 +29,12 @@ class Plain:
         self._raw_key = key_format == "bytes"
         self._raw_value = value_format == "bytes"
         self._keys, self._values = Objects(), Objects()
+        self._whole = wanted.columns is None
         self._value: Callable[[bytes], bytes] = bytes
-        self._many: Many = self._values.canonical
-        if value_format == "json" and wanted.columns is None:
-            self._value = canonical.canonical
-        elif value_format == "json":
-            assert wanted.columns is not None
-            self._value = projection(wanted.columns)
-            self._many = projected(self._value, wanted.columns)
+        if value_format == "json":
+            self._value = (
+                canonical.canonical if wanted.columns is None else projection(wanted.columns)
+            )
 
     def key(self, key: bytes | None) -> bytes | None:
         """Decode a key to canonical bytes.  Raises: DecodeError, also if there is no key."""
@@ -61,10 +59,13 @@ class Plain:
         """Decode values to canonical bytes.  Raises: DecodeError, if one cannot be decoded."""
         if self._raw_value:
             return values  # type: ignore[return-value]
-        if None not in values:
-            return self._many(values)  # type: ignore[arg-type, return-value]
-        made = iter(self._many([value for value in values if value is not None]))
-        return [None if value is None else next(made) for value in values]
+        if self._whole:
+            if None not in values:
+                return self._values.canonical(values)  # type: ignore[arg-type, return-value]
+            made = iter(self._values.canonical([v for v in values if v is not None]))
+            return [None if value is None else next(made) for value in values]
+        decode = self._value
+        return [None if value is None else decode(value) for value in values]
 
     def changes(self, key: bytes | None, value: bytes | None, headers: Headers) -> list[Change]:
         """Decode a message into one upsert or one delete."""

@@ -28,11 +28,11 @@ from ikebana.processor.kernels.upsert_waiting import (
     keep,
     keep_plain,
     packed,
+    plain_rank,
     take_due,
 )
 from ikebana.processor.rows.rows import Truncate, Upserts
 
-_RANK = operator.itemgetter(0, 1, 2, 3)
 # Where an upsert comes from: the rank of its topic among all, its partition and its offset.
 Source = tuple[int, int, int]
 
@@ -109,7 +109,7 @@ def by_time(
                 keep(waiting, row, waited)
     if all(map(_is_plain, rows)):
         plain += [row[:6] for row in rows]  # type: ignore[misc]
-        return [_last_of_each(sorted(plain, key=_RANK))] if plain else ()
+        return [_last_of_each(sorted(plain, key=plain_rank))] if plain else ()
     rows += [Row(*each) for each in plain]
     rows.sort(key=rank_of)
     return _moments(rows)

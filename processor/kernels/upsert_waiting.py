@@ -33,6 +33,7 @@ class Waiting(msgspec.Struct, array_like=True):
 Plain = tuple[int, int, int, int, bytes, bytes | None]
 """An upsert that is nothing but a value: its rank in four numbers, its key and its value."""
 
+plain_rank = itemgetter(0, 1, 2, 3)
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Waiting).decode
 # The rank of a row, and which of its message's rows it is.
@@ -113,8 +114,8 @@ def take_due(waiting: Part, interval: Interval, waited: Waited) -> tuple[list[Ro
                 left.append(block[cut:])
             else:
                 found = _decode(each)
-                row = Row(time, order, partition, offset, found.key, _upsert_of(found))
-                rows.append(row._replace(before=found.before))
+                rank = time, order, partition, offset
+                rows.append(Row(*rank, found.key, _upsert_of(found), found.before))
     for place, size in taken.items():
         waiting.delete(place, size)
     for block in left:
@@ -184,7 +185,7 @@ def _apart(entry: bytes, shard_of: Callable[[bytes], int]) -> dict[int, bytes]:
 def combined(one: bytes, other: bytes) -> bytes:
     """The entry that two of one place come to, from shards that become one."""
     if one[:1] == other[:1] == _BLOCK_TAG:
-        return _block(sorted([*_rows_in(one), *_rows_in(other)], key=_rank_of))
+        return _block(sorted([*_rows_in(one), *_rows_in(other)], key=plain_rank))
     return _SEVERAL_TAG + msgspec.msgpack.encode([*_entries_in(one), *_entries_in(other)])
 
 
@@ -210,6 +211,3 @@ def _block(rows: Sequence[Plain]) -> bytes:
 
 def _time_of(row: Plain) -> int:
     return row[0]
-
-
-_rank_of = itemgetter(0, 1, 2, 3)

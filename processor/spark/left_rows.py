@@ -18,8 +18,8 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from tempfile import NamedTemporaryFile
+from typing import IO
 
 import msgspec
 
@@ -29,8 +29,6 @@ from ikebana.errors import LostError, SparkStartError
 _MARK = b"\xc1"
 # What is smaller costs less on its way through Spark than a file.
 _SMALL = 8 << 10
-# Linux takes no more buffers in one call.
-_MOST_AT_ONCE = 1024
 _PREFIX = "ikebana-rows-"
 _NEW_S = 60.0
 _REMEDY = (
@@ -48,39 +46,29 @@ class Place(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Leaving:
-    """Leaves the rows of one source task in a file of `folder`; with no folder it leaves none."""
+    """Leaves the rows of one source task in a file of a folder, which is whole when closed."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._file: int | None = None
-        self._path = ""
-        self._at = 0
+        self._file: IO[bytes] | None = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close the file, if there is one."""
         if self._file is not None:
-            os.close(self._file)
-            self._file = None
+            self._file.close()
 
     def leave(self, packed: Sequence[tuple[int, bytes]]) -> Sequence[tuple[int, bytes]]:
         """Write rows by shard to the file; return what is to be passed on in their stead."""
-        if not self._folder or sum(len(row) for _, row in packed) < _SMALL:
+        if sum(len(row) for _, row in packed) < _SMALL:
             return packed
         if self._file is None:
-            self._file, self._path = tempfile.mkstemp(dir=self._folder)
-        _write(self._file, [row for _, row in packed])
+            # The owner reads it when this task has long closed it.
+            self._file = NamedTemporaryFile(dir=self._folder, delete=False)  # noqa: SIM115
         places = []
         for shard, row in packed:
-            place = Place(self._path, self._at, len(row))
+            place = Place(self._file.name, self._file.tell(), len(row))
+            self._file.write(row)
             places.append((shard, _MARK + msgspec.msgpack.encode(place)))
-            self._at += len(row)
         return places
 
 
@@ -154,17 +142,6 @@ def forget(place: str) -> None:
     with suppress(FileNotFoundError):
         for each in Path(place).iterdir():
             each.unlink(missing_ok=True)
-
-
-def _write(file: int, rows: Sequence[bytes]) -> None:
-    for at in range(0, len(rows), _MOST_AT_ONCE):
-        left = [memoryview(row) for row in rows[at : at + _MOST_AT_ONCE]]
-        while left:
-            written = os.writev(file, left)
-            while left and written >= len(left[0]):
-                written -= len(left.pop(0))
-            if left:
-                left[0] = left[0][written:]
 
 
 def _read(place: Place) -> bytes:

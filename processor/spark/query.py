@@ -134,8 +134,7 @@ class _Ending:
     def __init__(self, query: StreamingQuery) -> None:
         self._is_over = threading.Event()
         self._error: Exception | None = None
-        name = "ikebana-query"
-        threading.Thread(target=self._await, args=(query,), name=name, daemon=True).start()
+        threading.Thread(target=self._await, args=(query,), daemon=True).start()
 
     def within(self, seconds: float) -> bool:
         """Wait for the end for a time; return whether it has come.
@@ -207,9 +206,9 @@ def start(
     is_done = logged.batch <= logged.committed
     edit = edit_under_way(birth, logged.offset or birth.start, is_done=is_done)
     context = running.sparkContext
-    config = _source_config(found, settings, labels, context.defaultParallelism, stop, edit)
-    if spark.owners is not None:
-        config = msgspec.structs.replace(config, rows=spark.owners.rows)
+    rows = "" if spark.owners is None else spark.owners.rows
+    readers = context.defaultParallelism
+    config = _source_config(found, settings, labels, readers, stop, edit, rows)
     local = settings.local_directory or _local_directory(spark, settings)
     job = _job(found, settings, labels, local, edit)
     # A query that only finishes something is over before there is anything to tell.
@@ -219,7 +218,7 @@ def start(
     callbacks.on_begin()
     ends = once or found.finishes
     # Where inputs were read from snapshots, nothing is known of the times before.
-    sink = _Sink(job, taken, settings, callbacks.on_batch, begin=birth.begin, rows=config.rows)
+    sink = _Sink(job, taken, settings, callbacks.on_batch, begin=birth.begin, rows=rows)
     query = _query(running, config, job, spark.owners, settings, sink, once=ends)
     going = Going(query, stop, told, spark.has_ended)
     parts = found.layout, job, context.uiWebUrl, taken.waiting
@@ -242,6 +241,7 @@ def _source_config(
     readers: int,
     stop: Path,
     edit: Edit | None,
+    rows: str,
 ) -> SourceConfig:
     """What the source needs to mint batches and to read them."""
     birth, taken = found.birth, found.taken
@@ -268,6 +268,7 @@ def _source_config(
         read_back={} if edit is None else edit.read_back,
         interval_s=settings.trigger_interval_s,
         max_batch_s=settings.max_batch_s,
+        rows=rows,
     )
 
 
@@ -356,8 +357,7 @@ class _Sink:
         self._job = job
         self._begin = begin
         self._rows = rows
-        # What is there is of a batch that begins anew, and may be tried often.
-        left_rows.forget(rows)
+        left_rows.forget(rows)  # of a batch that begins anew, and may do so often
         self._lease = taken.lease
         self._published = taken.published
         self._ends = dict(taken.ends)

@@ -1,6 +1,7 @@
 """From the messages of a source task to Spark rows."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
@@ -33,7 +34,7 @@ def spark_rows(
         for each in packed:
             yield _rows(each, labels)
         return
-    with Leaving(folder) as leaving:
+    with closing(Leaving(folder)) as leaving:
         passed_on = [row for each in packed for row in leaving.leave(each)]
     if passed_on:
         yield _rows(passed_on, labels)

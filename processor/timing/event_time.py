@@ -130,22 +130,15 @@ class EventTimes:
         """
         told: list[int | str | None] = list(clocks)
         own = [True] * len(rows)
-        if self._query is not None and None not in rows:
-            # Nearly every batch: no row needs a place among others.
-            told = [_NULL] * len(rows)
-            made, failed = self._query.run(keys, rows)  # type: ignore[arg-type]
-            for at, begin in zip(made.rows, made.begins or (), strict=True):
-                told[at] = _NULL if begin is None else begin
-            for at, _, reason in failed:
-                told[at] = f"event time: {reason}"
-        elif self._query is not None:
-            which = [at for at, row in enumerate(rows) if row is not None]
+        if self._query is not None:
+            which: Sequence[int] = range(len(rows))
+            if None in rows:
+                which = [at for at, row in enumerate(rows) if row is not None]
+                own = [row is not None for row in rows]
+                keys, rows = [keys[at] for at in which], [rows[at] for at in which]
             for at in which:
                 told[at] = _NULL
-            own = [row is not None for row in rows]
-            made, failed = self._query.run(
-                [keys[at] for at in which], [rows[at] or b"" for at in which]
-            )
+            made, failed = self._query.run(keys, rows)  # type: ignore[arg-type]
             for index, begin in zip(made.rows, made.begins or (), strict=True):
                 told[which[index]] = _NULL if begin is None else begin
             for index, _, reason in failed:

@@ -1,6 +1,7 @@
 """Rows that a source task leaves in a file come back as they were, or not at all."""
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,7 @@ def test_no_packed_row_is_taken_for_a_place(tmp_path: Path) -> None:
     """A row that is passed on as it is comes out as it is."""
     row = pack(Upserts("in", 0, 0, 1, [b"k"], [b"v"], [0]))
 
-    with Leaving(str(tmp_path)) as leaving:
+    with closing(Leaving(str(tmp_path))) as leaving:
         assert leaving.leave([(0, row)]) == [(0, row)]
     assert [*left_rows.found([row])] == [row]
     assert unpack(row) == unpack(next(left_rows.found([row])))
@@ -69,7 +70,7 @@ def test_many_rows_at_once_are_all_written(tmp_path: Path) -> None:
     """More than the system takes in one call."""
     rows = [(0, b"\x91%05d" % number) for number in range(3_000)]
 
-    with Leaving(str(tmp_path)) as leaving:
+    with closing(Leaving(str(tmp_path))) as leaving:
         places = leaving.leave(rows)
 
     assert [*left_rows.found(place for _, place in places)] == [row for _, row in rows]
@@ -77,7 +78,7 @@ def test_many_rows_at_once_are_all_written(tmp_path: Path) -> None:
 
 def test_rows_of_a_batch_that_is_done_are_removed(tmp_path: Path) -> None:
     """A file that is gone is an error with a remedy, and so is one that is cut off."""
-    with Leaving(str(tmp_path)) as leaving:
+    with closing(Leaving(str(tmp_path))) as leaving:
         (_, place), *_ = leaving.leave([(0, LARGE)])
     (path,) = tmp_path.iterdir()
     path.write_bytes(LARGE[:100])
