@@ -27,11 +27,11 @@ class Arrivals:
         self._waited_at: Positions | None = None
         self._has_come = False
 
-    def wait(self, positions: Positions, at_most_s: float) -> None:
-        """Wait until a record has come, at most for a time.
+    def wait(self, positions: Positions, at_most_s: float) -> bool:
+        """Wait until a record has come, at most for a time; return whether one has.
 
         Other changes, such as the end of an aborted transaction, do not end the wait; they are
-        noticed after `at_most_s`.
+        noticed by who looks at the topics.
         """
         if positions != self._waited_at:
             self._consumer.assign(
@@ -44,19 +44,20 @@ class Arrivals:
             self._waited_at, self._has_come = positions, False
         if self._has_come:
             time.sleep(min(at_most_s, _PAUSE_S))
-            return
+            return True
         deadline = time.monotonic() + at_most_s
         while (left := deadline - time.monotonic()) > 0:
             event = self._consumer.poll(left)
             if event is None:
-                return
+                return False
             error = event.error()
             if error is not None and error.code() == KafkaError._PARTITION_EOF:
                 continue
             # The caller then reads the end offsets, which raises the error if it lasts.
             self._has_come = True
             self._consumer.unassign()
-            return
+            return True
+        return False
 
     def close(self) -> None:
         """Close the connection."""

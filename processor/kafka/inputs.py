@@ -27,6 +27,8 @@ from ikebana.processor.timing.starting import started
 
 # While no records come in, new partitions are looked for this often.
 _DESCRIBE_EVERY_S = 5.0
+# Records that are further apart than this have not come together.
+_GATHER_EVERY_S = 0.005
 # How long to ask for the end of a partition that is before what was read of it.
 _REPLACED_S = 20.0
 _PAUSE_S = 0.5
@@ -178,6 +180,23 @@ class Inputs:
             },
             {name: topic.id for name, topic in self._known.items()},
         )
+
+    def wait_for_pause(self, at_most_s: float) -> None:
+        """Wait until no partition has got more within a few milliseconds, at most for a time.
+
+        The records of a producer, and the marks at the end of a transaction, reach partitions one
+        after the other.  A batch that begins with the first of them leaves the rest to another.
+        """
+        until = time.monotonic() + at_most_s
+        before: Positions = {}
+        try:
+            while (ends := topics.ends(self._admin, self._partitions)) != before:
+                if time.monotonic() + _GATHER_EVERY_S > until:
+                    return
+                before = ends
+                time.sleep(_GATHER_EVERY_S)
+        except KafkaException:
+            return  # the look that follows says what is wrong
 
     def hops(self, batch: int, shards: int) -> Mapping[int, int]:
         """Read the ends of the exchange topic after a batch, by shard."""

@@ -18,7 +18,7 @@ import pandas as pd
 
 from ikebana.processor import task as shard_batch
 from ikebana.processor.ground import calls
-from ikebana.processor.spark import left_rows, task_state, worker
+from ikebana.processor.spark import left_markers, left_rows, task_state, worker
 from ikebana.processor.spark.owner_messages import Done
 from ikebana.processor.spark.owners import Owners
 from ikebana.processor.task import Job
@@ -89,6 +89,8 @@ def run_group(
     after = task_state.joined([each.state for each in done])
     if after != before:
         state.update((after,))
+    if groups.owners is not None and groups.owners.rows:
+        left_markers.leave(groups.owners.rows, [each.marker for each in done])
     yield pd.DataFrame({"marker": [each.marker for each in done]})
 
 

@@ -18,7 +18,6 @@ from ikebana.processor.checkpoint.edit_plan import EditPlan
 from ikebana.processor.checkpoint.evolution import edit_under_way
 from ikebana.processor.checkpoint.layout import Layout
 from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.deciding.commits import Marker
 from ikebana.processor.ground import faults
 from ikebana.processor.ground.garbage import collect_at_times
 from ikebana.processor.kafka import client, progress_topic
@@ -32,6 +31,7 @@ from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark import failures, keyed_operator, left_rows, session, source
 from ikebana.processor.spark.given_session import GivenSpark
 from ikebana.processor.spark.keyed_operator import Groups
+from ikebana.processor.spark.left_markers import markers_of
 from ikebana.processor.spark.owners import Owners
 from ikebana.processor.spark.session import Spark
 from ikebana.processor.spark.source import IkebanaSource
@@ -374,7 +374,7 @@ class _Sink:
         job = self._job
         begun = time.monotonic()
         # Only one action, because each would run the keyed operator again.
-        markers = [msgspec.json.decode(bytes(row[0]), type=Marker) for row in frame.collect()]
+        markers = markers_of(frame, self._rows)
         left_rows.forget(self._rows)
         batch = job.first_batch + spark_batch
         shards = sorted(marker.shard for marker in markers)

@@ -11,8 +11,8 @@ from ikebana.processor.timing.slices import Slice
 
 # The cost of passing on a packed row, as a number of records that are read and decoded.
 _HOP_SIZE = 500
-# A further task costs 15 to 20 ms of CPU time, in which so many records are read and decoded.
-_TASK_SIZE = 1_000
+# A further task costs some 20 ms of CPU time, in which so many records are read and decoded.
+_TASK_SIZE = 6_000
 
 _Piece = list[Slice] | Range | OwnRange
 

@@ -7,13 +7,14 @@ follow from two logged offsets alone.
 
 import functools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, InputPartition
+from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
 from pyspark.sql.streaming.datasource import (
     ReadLimit,
     ReadMaxRows,
@@ -22,11 +23,12 @@ from pyspark.sql.streaming.datasource import (
 
 from ikebana.processor.deciding.commits import hydrated_in, large_in, replaced
 from ikebana.processor.ground import calls
-from ikebana.processor.kafka import client, inputs, markers, own_reading
+from ikebana.processor.kafka import inputs, markers, own_reading
 from ikebana.processor.kafka.arrivals import Arrivals
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.planning.backfill import has_caught_up
+from ikebana.processor.planning.plan import has_calls
 from ikebana.processor.rows.envelope import Tick, pack
 from ikebana.processor.spark import worker
 from ikebana.processor.spark.shares import Share, shares_of
@@ -44,19 +46,18 @@ from ikebana.processor.timing.slices import Slice, slices
 from ikebana.processor.timing.source_offset import Positions, SourceOffset, is_settled
 from ikebana.processor.timing.taking import Look, capped
 
-if TYPE_CHECKING:
-    pass
-
 NAME = "ikebana"
 # Spark hides the values of options whose name has "secret"; these settings have passwords.
 OPTION = "secretconfig"
-# While no record comes, the topics are checked this often.  A stop waits for one check at most.
+# While no record comes, the topics are checked this often, or less.
 _LOOK_EVERY_S = 0.1
+# A stop waits for this at most while no record comes.
+_STOP_WITHIN_S = 0.1
 _ANSWER_AFTER_S = 1.0
+# Records that come together are read in one batch: it may begin so much later after a pause.
+_GATHER_S = 0.03
 # A run with `--once` checks this often whether its inputs have become silent.
 _ASK_EVERY_S = 0.02
-# The wait of one attempt of a task; Spark makes four attempts before a query fails.
-_REGISTRY_PATIENCE_S = client.PATIENCE_S / 4
 # While no task runs that would notice a newer instance, the driver checks this often for one.
 _ASK_FOR_LEASE_EVERY_S = 1.0
 
@@ -75,11 +76,18 @@ class IkebanaSource(DataSource):  # type: ignore[misc]
         return StreamReader(msgspec.json.decode(self.options[OPTION], type=SourceConfig))
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """Mints batches on the driver, and reads their slices in tasks."""
+class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """Mints batches on the driver, and reads their slices: small ones here, others in tasks.
+
+    Of readers of this private class Spark takes rows along with the partitions, and then needs no
+    Python worker to read them.  All of the class that would be used is overridden.
+    """
 
     def __init__(self, config: SourceConfig) -> None:
+        super().__init__(self)
         self._config = config
+        self._reads_here = bool(config.rows) and not has_calls(config.plan)
+        self._planned: Sequence[Share] = ()
         self._target: Positions | None = None
         self._asked_for_lease = 0.0
         self._looked: Look | None = None
@@ -127,12 +135,28 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             if early_s > 0.0:
                 time.sleep(min(early_s, _LOOK_EVERY_S))
             elif self._target is None:
-                read = {t: by for t, by in last.positions.items() if t in self._config.plan.topics}
-                self._arrivals.wait(read, _LOOK_EVERY_S)
+                self._wait_for_records(last, until)
             else:
                 time.sleep(_ASK_EVERY_S)
         stop.with_suffix(".ack").touch()
         return start
+
+    def _wait_for_records(self, last: SourceOffset, until: float) -> None:
+        """Wait for records, or until the topics have to be looked at again."""
+        read = {t: by for t, by in last.positions.items() if t in self._config.plan.topics}
+        until = min(until, time.monotonic() + self._look_every_s(last))
+        while not self._arrivals.wait(read, _STOP_WITHIN_S):
+            if time.monotonic() >= until or Path(self._config.stop).exists():
+                return
+        self._inputs.wait_for_pause(_GATHER_S)
+
+    def _look_every_s(self, last: SourceOffset) -> float:
+        """How often the topics are looked at while no record comes."""
+        config = self._config
+        if self._inputs.dated is None and config.edits <= last.edits and is_settled(last):
+            # Records tell of themselves, and nothing else makes a batch but a heartbeat.
+            return max(_LOOK_EVERY_S, config.heartbeat_s / 10 or _ANSWER_AFTER_S)
+        return _LOOK_EVERY_S
 
     def _minted(self, last: SourceOffset, limit: ReadLimit, *, first: bool) -> SourceOffset | None:
         config = self._config
@@ -259,7 +283,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             ]
         shares = shares_of(pieces, hops, config.readers, own)
         shares[0].ticks = [(shard, tick) for shard in range(len(config.labels))]
+        self._planned = shares
         return shares
+
+    def getCache(
+        self, start: dict[str, Any], end: dict[str, Any]
+    ) -> Iterator[pa.RecordBatch] | None:
+        """Read the batch whose partitions were asked for last, if it is the work of one task.
+
+        What fails here is left to a task, where Spark and ours know what to do about it.
+        """
+        if not self._reads_here or len(self._planned) > 1:
+            return None
+        try:
+            return iter([*self.read(self._planned[0])])
+        except Exception:  # noqa: BLE001 -- the task meets it again
+            return None
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Do nothing: what is read follows from Spark's log."""
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Share)

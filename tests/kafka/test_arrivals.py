@@ -44,7 +44,7 @@ def _produce(servers: str, topic: str, partition: int) -> None:
     assert producer.flush(patient(30)) == 0
 
 
-def _took(wait: Callable[[], None]) -> float:
+def _took(wait: Callable[[], object]) -> float:
     before = time.monotonic()
     wait()
     return time.monotonic() - before
