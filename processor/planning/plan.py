@@ -434,11 +434,6 @@ class Plan:
         return fingerprint(self, {})
 
 
-def has_calls(plan: Plan) -> bool:
-    """Whether linear operators call functions of Python, as what reads their inputs then does."""
-    return any(isinstance(step, Call) for o in plan.operators for step in getattr(o, "steps", ()))
-
-
 def _unhashable(plan: Plan) -> Iterator[tuple[str, str]]:
     """The parts that have a mutable value."""
     for kind in ("inputs", "operators", "outputs"):

@@ -7,10 +7,10 @@ Spark's changes that.  A fork of this process takes milliseconds and shares its 
     python -m ikebana.processor.spark.fork_server DESCRIPTOR,… MODULE…
 
 The server imports the modules, listens on an inherited socket for the requests of `stand_in`,
-and ends at the end of its standard input.  The further sockets are those of the processes that
-own shards (`owner`): each is forked when somebody connects to its socket, and again if it dies;
-it ends when the server does.  The server has one thread, and opens only files that a fork can
-use.
+and ends at the end of its standard input.  The further sockets, as `owner:DESCRIPTOR` or
+`batch_reader:DESCRIPTOR`, are those of the processes that own shards or read batches: each is
+forked when somebody connects to its socket, and again if it dies; it ends when the server does.
+The server has one thread, and opens only files that a fork can use.
 """
 
 import gc
@@ -45,39 +45,49 @@ class Request(NamedTuple):
     streams: list[int]
 
 
-class Owner(NamedTuple):
-    """What a process that owns shards needs: its socket, and a pipe that ends with the server."""
+class Served(NamedTuple):
+    """What a process with a socket of its own needs.
 
+    `kind` is its module, and `lifeline` a pipe that ends with the server.
+    """
+
+    kind: str
     listener: socket.socket
     lifeline: int
 
 
 def main() -> None:
     """Serve requests; in a forked process, run the requested module, or own shards."""
-    listener, *owners = (socket.socket(fileno=int(number)) for number in sys.argv[1].split(","))
+    number, *others = sys.argv[1].split(",")
+    listener = socket.socket(fileno=int(number))
+    kinds = {
+        socket.socket(fileno=int(each)): kind
+        for kind, each in (other.split(":") for other in others)
+    }
     for module in sys.argv[2:]:
         importlib.import_module(module)
     # All forks share the objects of this process; a garbage collection would copy their pages.
     gc.collect()
     gc.freeze()
-    match _Server(listener, owners).serve():
+    match _Server(listener, kinds).serve():
         case Request() as request:
             _become(request)
-        case Owner(own, lifeline):
-            # Not at the top: a server without owners may have imported nothing else of ours.
-            from ikebana.processor.spark import owner
+        case Served(kind, own, lifeline):
+            # Not at the top: a server without such processes may have imported nothing of ours.
+            from ikebana.processor.spark import batch_reader, owner
 
-            owner.serve(own, lifeline)
+            {"owner": owner, "batch_reader": batch_reader}[kind].serve(own, lifeline)
 
 
 class _Server:
     """Forks a process for each request, and reports the exit status to the requester."""
 
-    def __init__(self, listener: socket.socket, owners: list[socket.socket]) -> None:
+    def __init__(self, listener: socket.socket, kinds: dict[socket.socket, str]) -> None:
         self._listener = listener
+        self._kinds = kinds
         self._askers: dict[int, socket.socket] = {}
-        # The sockets whose owner has not been forked, and the others by their owner.
-        self._unowned = set(owners)
+        # The sockets whose process has not been forked, and the others by their process.
+        self._unowned = set(kinds)
         self._owners: dict[int, socket.socket] = {}
         self._lifeline, self._life = os.pipe()
         self._selector = selectors.DefaultSelector()
@@ -88,10 +98,10 @@ class _Server:
         self._selector.register(sys.stdin, selectors.EVENT_READ)
         self._selector.register(listener, selectors.EVENT_READ)
         self._selector.register(self._ended, selectors.EVENT_READ)
-        for each in owners:
+        for each in kinds:
             self._selector.register(each, selectors.EVENT_READ)
 
-    def serve(self) -> Request | Owner | None:
+    def serve(self) -> Request | Served | None:
         """Serve until the end; return what to do in a forked process, None in the server."""
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wake.fileno())
@@ -143,13 +153,13 @@ class _Server:
             asker.sendall(process.to_bytes(INT, "big"))
         return None
 
-    def _fork_owner(self, listener: socket.socket) -> Owner | None:
-        """Fork the owner that belongs to a socket; it accepts the connections that wait."""
+    def _fork_owner(self, listener: socket.socket) -> Served | None:
+        """Fork the process that belongs to a socket; it accepts the connections that wait."""
         process = os.fork()
         self._unowned.discard(listener)
         if process == 0:
             self._forget()
-            return Owner(listener, self._lifeline)
+            return Served(self._kinds[listener], listener, self._lifeline)
         self._owners[process] = listener
         self._selector.unregister(listener)
         return None

@@ -16,7 +16,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO
@@ -70,6 +70,14 @@ class Leaving:
             self._file.write(row)
             places.append((shard, _MARK + msgspec.msgpack.encode(place)))
         return places
+
+
+def passed_on(
+    packed: Iterable[Sequence[tuple[int, bytes]]], folder: str
+) -> list[tuple[int, bytes]]:
+    """Leave packed rows by shard in a file of a folder; return what is passed on of them."""
+    with closing(Leaving(folder)) as leaving:
+        return [row for each in packed for row in leaving.leave(each)]
 
 
 def found(rows: Iterable[bytes]) -> Iterator[bytes]:

@@ -1,8 +1,8 @@
-"""The messages between Spark's Python workers and the processes that own shards.
+"""The messages between Spark's Python processes and those that own shards, or read batches.
 
-Every connection over a unix socket carries one request: the worker sends an `Ask` and the rows;
-if the owner does not know the job, it says so and gets it; then the owner sends `Done` or
-`Raised`.
+Every connection over a unix socket carries one request: an `Ask` with the rows of a batch behind
+it to an owner, or a `Read` to a reader.  If that does not know the job, or the configuration of
+the source, it says so and gets it.  Then it sends `Done` or `Passed`, or `Raised`.
 """
 
 import socket
@@ -26,10 +26,17 @@ class Ask(msgspec.Struct, frozen=True):
     rows: list[int]
 
 
-class SealedJob(msgspec.Struct, frozen=True):
-    """A pickled job, and what the functions of a user may read in a worker of Spark's."""
+class Read(msgspec.Struct, frozen=True):
+    """A part of a batch to read: the digest of the source's configuration, and a pickled share."""
 
-    job: bytes
+    config: str
+    share: bytes
+
+
+class Sealed(msgspec.Struct, frozen=True):
+    """A pickled job or configuration, and what functions of a user may read in a Spark worker."""
+
+    content: bytes
     environment: dict[str, str]
     path: list[str]
 
@@ -41,6 +48,12 @@ class Done(msgspec.Struct, frozen=True, tag=True):
     marker: bytes
 
 
+class Passed(msgspec.Struct, frozen=True, tag=True):
+    """What has been read: packed rows, or their places in files, each with its shard."""
+
+    rows: list[tuple[int, bytes]]
+
+
 class Raised(msgspec.Struct, frozen=True, tag=True):
     """An error: the module and the name of its class, its text, and the whole traceback."""
 
@@ -50,11 +63,11 @@ class Raised(msgspec.Struct, frozen=True, tag=True):
     traceback: str
 
 
-class JobIsMissing(msgspec.Struct, frozen=True, tag=True):
-    """The owner wants the job before it goes on."""
+class Missing(msgspec.Struct, frozen=True, tag=True):
+    """Who is asked wants the job, or the configuration, before it goes on."""
 
 
-Answer = Done | Raised | JobIsMissing
+Answer = Done | Passed | Raised | Missing
 
 
 class ClosedError(Exception):
@@ -81,7 +94,7 @@ def receive(connection: socket.socket, kind: type[Message]) -> Message:
 
 
 def receive_answer(connection: socket.socket) -> Answer:
-    """Receive an owner's answer.
+    """Receive an answer.
 
     Raises:
         ClosedError: the connection has ended.

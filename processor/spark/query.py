@@ -4,13 +4,12 @@ import functools
 import itertools
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from ikebana.processor.checkpoint.checkpoint import Birth
@@ -18,22 +17,18 @@ from ikebana.processor.checkpoint.edit_plan import EditPlan
 from ikebana.processor.checkpoint.evolution import edit_under_way
 from ikebana.processor.checkpoint.layout import Layout
 from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.ground import faults
 from ikebana.processor.ground.garbage import collect_at_times
-from ikebana.processor.kafka import client, progress_topic
-from ikebana.processor.kafka.loopback import Trimming
-from ikebana.processor.kafka.takeover import Takeover
 from ikebana.processor.opening import Opened, opened
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.spark import failures, keyed_operator, left_rows, session, source
+from ikebana.processor.spark import failures, keyed_operator, session, source
 from ikebana.processor.spark.given_session import GivenSpark
 from ikebana.processor.spark.keyed_operator import Groups
-from ikebana.processor.spark.left_markers import markers_of
 from ikebana.processor.spark.owners import Owners
 from ikebana.processor.spark.session import Spark
+from ikebana.processor.spark.sink import Sink
 from ikebana.processor.spark.source import IkebanaSource
 from ikebana.processor.spark.source_config import SourceConfig
 from ikebana.processor.spark.source_files import done_at, filled_at, inputs_told
@@ -41,7 +36,7 @@ from ikebana.processor.spark.triggers import Listening, Told, listen
 from ikebana.processor.task import Job, encode_state
 from ikebana.processor.timing import again
 from ikebana.processor.timing.reach import Standing
-from ikebana.processor.watching.batch_report import BatchReport, report
+from ikebana.processor.watching.batch_report import BatchReport
 
 _LOOK_EVERY_S = 0.1
 _SPARK_EVERY = 10
@@ -206,9 +201,8 @@ def start(
     is_done = logged.batch <= logged.committed
     edit = edit_under_way(birth, logged.offset or birth.start, is_done=is_done)
     context = running.sparkContext
-    rows = "" if spark.owners is None else spark.owners.rows
     readers = context.defaultParallelism
-    config = _source_config(found, settings, labels, readers, stop, edit, rows)
+    config = _source_config(found, settings, labels, readers, stop, edit, spark.owners)
     local = settings.local_directory or _local_directory(spark, settings)
     job = _job(found, settings, labels, local, edit)
     # A query that only finishes something is over before there is anything to tell.
@@ -218,11 +212,10 @@ def start(
     callbacks.on_begin()
     ends = once or found.finishes
     # Where inputs were read from snapshots, nothing is known of the times before.
-    sink = _Sink(job, taken, settings, callbacks.on_batch, begin=birth.begin, rows=rows)
+    sink = Sink(job, taken, settings, callbacks.on_batch, begin=birth.begin, config=config)
     query = _query(running, config, job, spark.owners, settings, sink, once=ends)
-    going = Going(query, stop, told, spark.has_ended)
-    parts = found.layout, job, context.uiWebUrl, taken.waiting
-    return Running(going, *parts, precedes=found.precedes)
+    going, ui = Going(query, stop, told, spark.has_ended), context.uiWebUrl
+    return Running(going, found.layout, job, ui, taken.waiting, precedes=found.precedes)
 
 
 def _laid_out(running: SparkSession, birth: Birth) -> tuple[int, ...]:
@@ -241,7 +234,7 @@ def _source_config(
     readers: int,
     stop: Path,
     edit: Edit | None,
-    rows: str,
+    owners: Owners | None,
 ) -> SourceConfig:
     """What the source needs to mint batches and to read them."""
     birth, taken = found.birth, found.taken
@@ -268,7 +261,7 @@ def _source_config(
         read_back={} if edit is None else edit.read_back,
         interval_s=settings.trigger_interval_s,
         max_batch_s=settings.max_batch_s,
-        rows=rows,
+        owners=owners,
     )
 
 
@@ -313,7 +306,7 @@ def _query(
     job: Job,
     owners: Owners | None,
     settings: Settings,
-    sink: "_Sink",
+    sink: Sink,
     *,
     once: bool,
 ) -> StreamingQuery:
@@ -322,6 +315,9 @@ def _query(
         .option(source.OPTION, msgspec.json.encode(config).decode())
         .load()
     )
+    if owners is not None and len({*job.labels}) == 1:
+        # All has been read, and one task runs all shards: nothing is to be shuffled.
+        rows = rows.coalesce(1)
     found = rows.groupBy("label").applyInPandasWithState(
         functools.partial(keyed_operator.run_group, Groups.of(job, owners)),
         keyed_operator.OUTPUT_SCHEMA,
@@ -339,62 +335,3 @@ def _query(
     # The source keeps the interval: Spark's would also hold up what is on its way, and the first
     # record after a pause.
     return writer.trigger(processingTime="0 seconds").start()
-
-
-class _Sink:
-    """Runs a batch with one action, and publishes its progress from the markers."""
-
-    def __init__(
-        self,
-        job: Job,
-        taken: Takeover,
-        settings: Settings,
-        on_batch: Callable[[BatchReport], None],
-        *,
-        begin: int,
-        rows: str,
-    ) -> None:
-        self._job = job
-        self._begin = begin
-        self._rows = rows
-        left_rows.forget(rows)  # of a batch that begins anew, and may do so often
-        self._lease = taken.lease
-        self._published = taken.published
-        self._ends = dict(taken.ends)
-        self._new = taken.new
-        self._admin = client.admin(settings.kafka)
-        self._on_batch = on_batch
-        self._trimming = (
-            Trimming(self._admin, job.plan.loopback_topic, job.retained)
-            if _exchanges(job.plan, job.edit)
-            else None
-        )
-
-    def __call__(self, frame: DataFrame, spark_batch: int) -> None:
-        job = self._job
-        begun = time.monotonic()
-        # Only one action, because each would run the keyed operator again.
-        markers = markers_of(frame, self._rows)
-        left_rows.forget(self._rows)
-        batch = job.first_batch + spark_batch
-        shards = sorted(marker.shard for marker in markers)
-        assert shards == list(range(len(job.labels))), f"batch {batch}: markers of {shards}"
-        assert {marker.batch for marker in markers} == {batch}, f"batch {batch}: {markers}"
-        faults.point("before_progress", batch)
-        if batch > self._published:
-            records = progress_topic.publish(
-                job.plan,
-                self._lease,
-                self._admin,
-                markers,
-                self._new,
-                self._begin,
-                progress_topic.ends_before(job.plan, job.kafka, markers),
-                self._ends,
-            )
-            self._ends |= {record.topic: record.ends for record in records}
-            self._published, self._new = batch, frozenset()
-        faults.point("after_progress", batch)
-        if self._trimming is not None:
-            self._trimming.after(markers)
-        self._on_batch(report(markers, time.monotonic() - begun))

@@ -251,6 +251,7 @@ class Spark:
                     folder,
                     self._log,
                     owners=owners(settings),
+                    readers=slots(settings),
                     rows=str(self._rows.path),
                     max_batch_s=settings.max_batch_s,
                 )
@@ -359,16 +360,20 @@ def write_no_checksums(session: SparkSession) -> None:
     files.setVerifyChecksum(False)
 
 
+def slots(settings: Settings) -> int:
+    """The number of tasks that Spark runs at a time in a local run."""
+    named = re.fullmatch(r"local\[(\d+|\*)(?:,.*)?\]", settings.master)
+    found = "1" if named is None else named[1]
+    return (os.cpu_count() or 1) if found == "*" else int(found)
+
+
 def owners(settings: Settings) -> int:
     """Choose the number of processes that own shards, for a local run.
 
-    Spark runs as many tasks at a time as the master has slots.  With twice as many owners, two
-    tasks that run at a time seldom need the same one: shards follow one another in turn.
+    With twice as many as there are slots, two tasks that run at a time seldom need the same one:
+    shards follow one another in turn.
     """
-    named = re.fullmatch(r"local\[(\d+|\*)(?:,.*)?\]", settings.master)
-    slots = "1" if named is None else named[1]
-    at_a_time = (os.cpu_count() or 1) if slots == "*" else int(slots)
-    return max(1, min(settings.shards, 2 * at_a_time))
+    return max(1, min(settings.shards, 2 * slots(settings)))
 
 
 def is_news(record: logging.LogRecord) -> bool:

@@ -6,8 +6,11 @@ follow from two logged offsets alone.
 """
 
 import functools
+import hashlib
+import pickle
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +31,12 @@ from ikebana.processor.kafka.arrivals import Arrivals
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.planning.backfill import has_caught_up
-from ikebana.processor.planning.plan import has_calls
 from ikebana.processor.rows.envelope import Tick, pack
 from ikebana.processor.spark import worker
 from ikebana.processor.spark.shares import Share, shares_of
 from ikebana.processor.spark.source_config import SourceConfig
 from ikebana.processor.spark.source_files import done_at, filled_at, tell_inputs
-from ikebana.processor.spark.source_rows import SCHEMA, spark_rows
+from ikebana.processor.spark.source_rows import SCHEMA, rows_of, spark_rows
 from ikebana.processor.spark.source_task import connected, packed_rows
 from ikebana.processor.timing import again, reclock
 from ikebana.processor.timing.allowance import Allowance
@@ -77,7 +79,7 @@ class IkebanaSource(DataSource):  # type: ignore[misc]
 
 
 class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """Mints batches on the driver, and reads their slices: small ones here, others in tasks.
+    """Mints batches on the driver, and has them read: by processes for that, or in tasks.
 
     Of readers of this private class Spark takes rows along with the partitions, and then needs no
     Python worker to read them.  All of the class that would be used is overridden.
@@ -86,8 +88,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
     def __init__(self, config: SourceConfig) -> None:
         super().__init__(self)
         self._config = config
-        self._reads_here = bool(config.rows) and not has_calls(config.plan)
-        self._planned: Sequence[Share] = ()
+        self._read: list[tuple[int, bytes]] | None = None
         self._target: Positions | None = None
         self._asked_for_lease = 0.0
         self._looked: Look | None = None
@@ -283,22 +284,29 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
             ]
         shares = shares_of(pieces, hops, config.readers, own)
         shares[0].ticks = [(shard, tick) for shard in range(len(config.labels))]
-        self._planned = shares
-        return shares
+        self._read = self._read_beforehand(shares)
+        # Rows that come along are those of one partition, whatever is in it.
+        return shares if self._read is None else shares[:1]
 
     def getCache(
         self, start: dict[str, Any], end: dict[str, Any]
     ) -> Iterator[pa.RecordBatch] | None:
-        """Read the batch whose partitions were asked for last, if it is the work of one task.
+        """Return the rows of the batch whose partitions were asked for last, if they were read."""
+        rows, self._read = self._read, None
+        if rows is None:
+            return None
+        return iter([rows_of(rows, self._config.labels)] if rows else [])
 
-        What fails here is left to a task, where Spark and ours know what to do about it.
+    def _read_beforehand(self, shares: Sequence[Share]) -> list[tuple[int, bytes]] | None:
+        """Have a batch read by the processes for that, if there are any.
+
+        What fails there is left to tasks, where Spark and ours know what to do about it.
         """
-        if not self._reads_here or len(self._planned) > 1:
-            return None
-        try:
-            return iter([*self.read(self._planned[0])])
-        except Exception:  # noqa: BLE001 -- the task meets it again
-            return None
+        owners = self._config.owners
+        if owners is not None:
+            with suppress(Exception):
+                return owners.read(*self._pickled, shares)
+        return None
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: what is read follows from Spark's log."""
@@ -324,6 +332,11 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
 
     def _connected(self) -> Reader:
         return connected(self._config.kafka)
+
+    @functools.cached_property
+    def _pickled(self) -> tuple[bytes, str]:
+        content = pickle.dumps(self._config)
+        return content, hashlib.sha256(content).hexdigest()
 
     @functools.cached_property
     def _arrivals(self) -> Arrivals:

@@ -1,7 +1,6 @@
 """From the messages of a source task to Spark rows."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +9,7 @@ from ikebana.processor.kafka.reader import Range, Reader, timestamp_of
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.reading.messages import Message
 from ikebana.processor.reading.own_reading import taken_back
-from ikebana.processor.spark.left_rows import Leaving
+from ikebana.processor.spark import left_rows
 from ikebana.processor.timing.own_topics import OwnRange
 
 try:
@@ -32,15 +31,13 @@ def spark_rows(
     """
     if not folder:
         for each in packed:
-            yield _rows(each, labels)
-        return
-    with closing(Leaving(folder)) as leaving:
-        passed_on = [row for each in packed for row in leaving.leave(each)]
-    if passed_on:
-        yield _rows(passed_on, labels)
+            yield rows_of(each, labels)
+    elif passed_on := left_rows.passed_on(packed, folder):
+        yield rows_of(passed_on, labels)
 
 
-def _rows(packed: Sequence[tuple[int, bytes]], labels: Sequence[int]) -> pa.RecordBatch:
+def rows_of(packed: Sequence[tuple[int, bytes]], labels: Sequence[int]) -> pa.RecordBatch:
+    """Make Spark rows of some packed chunks, each with its shard."""
     shards, chunks = zip(*packed, strict=True)
     groups = [labels[shard] for shard in shards]
     columns = [pa.array(groups, pa.int32()), pa.array(shards, pa.int32())]

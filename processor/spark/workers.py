@@ -23,6 +23,7 @@ MODULES = (
     "pyspark.sql.worker.plan_data_source_read",
     "pyspark.sql.streaming.python_streaming_source_runner",
     "ikebana.processor.spark.keyed_operator",
+    "ikebana.processor.spark.batch_reader",
     "ikebana.processor.spark.owner",
     "ikebana.processor.spark.source",
 )
@@ -34,8 +35,8 @@ class Workers:
 
     `folder` gets the server's sockets and the program, `log` the output of the server.  The
     server imports `modules` beforehand.  `owners` is the number of processes that own shards,
-    `rows` the folder in which source tasks leave rows for them, and `max_batch_s` how long a
-    batch may take.
+    `readers` that of those that read batches, `rows` the folder in which these leave rows, and
+    `max_batch_s` how long a batch may take.
     """
 
     def __init__(
@@ -44,17 +45,21 @@ class Workers:
         log: Path | None,
         modules: Sequence[str] = MODULES,
         owners: int = 0,
+        readers: int = 0,
         rows: str = "",
         max_batch_s: float = 300.0,
     ) -> None:
         address = folder / "workers"
         self.python = folder / "python"
-        self.owners = Owners(str(folder), owners, rows) if owners else None
-        addresses = [str(address)]
+        self.owners = Owners(str(folder), owners, readers, rows) if owners else None
+        addresses = [("", str(address))]
         if self.owners is not None:
-            addresses += [self.owners.address(number) for number in range(owners)]
+            addresses += [("owner:", self.owners.address(number)) for number in range(owners)]
+            addresses += [("batch_reader:", self.owners.reader(at)) for at in range(readers)]
         with ExitStack() as open_here:
-            listeners = [open_here.enter_context(_listening(each)) for each in addresses]
+            listeners = [
+                (kind, open_here.enter_context(_listening(each))) for kind, each in addresses
+            ]
             self._process = _served(listeners, log, modules)
         # A call that does not return is told here.
         told = calls.variables(max_batch_s, folder / "stuck").items()
@@ -88,13 +93,14 @@ def _listening(address: str) -> socket.socket:
 
 
 def _served(
-    listeners: Sequence[socket.socket], log: Path | None, modules: Sequence[str]
+    listeners: Sequence[tuple[str, socket.socket]], log: Path | None, modules: Sequence[str]
 ) -> "subprocess.Popen[bytes]":
-    numbers = [listener.fileno() for listener in listeners]
+    numbers = [listener.fileno() for _, listener in listeners]
+    told_as = ",".join(f"{kind}{listener.fileno()}" for kind, listener in listeners)
     # Threads of a library would be missing in forks; Spark gives its Pythons this hash seed.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
     command = [sys.executable, "-m", "ikebana.processor.spark.fork_server"]
-    command += [",".join(map(str, numbers)), *modules]
+    command += [told_as, *modules]
     with undisturbed(), open(log or os.devnull, "ab") as told:
         return subprocess.Popen(
             command,

@@ -35,8 +35,14 @@ EXCUSED = {
     "processor/spark/keyed_operator.py: pickle": (
         "the driver's job, which comes with the code of its tasks, as Spark sends both"
     ),
-    "processor/spark/owner.py: pickle": (
-        "the same job, over a socket in a folder that only the run's user may look into"
+    **dict.fromkeys(
+        (f"processor/spark/{name}.py: pickle" for name in ("serving", "batch_reader")),
+        "the same job, and what a batch reads, over sockets in a folder that only the run's user "
+        "may look into",
+    ),
+    **dict.fromkeys(
+        (f"processor/spark/{name}.py: pickle" for name in ("owners", "source")),
+        "only made, for those sockets",
     ),
     **dict.fromkeys(
         ("codecs/avro_source.py: compile", "codecs/avro_source.py: exec"),

@@ -1,6 +1,8 @@
 """What a worker hears of a process that owns shards: errors as they were raised there."""
 
+import hashlib
 import pickle
+import signal
 import socket
 import traceback
 from collections.abc import Callable, Iterator
@@ -10,16 +12,22 @@ from threading import Thread
 from typing import Any
 
 import msgspec
+import psutil
 import pytest
 
+from ikebana import Input, Output, Plan, Upsert
 from ikebana.arrangements.files import file_system
-from ikebana.errors import CheckpointError
+from ikebana.errors import CheckpointError, LostError
 from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.spark import owner_messages, session
+from ikebana.processor.spark import batch_reader, left_rows, owner_messages, session
 from ikebana.processor.spark.failures import from_text
 from ikebana.processor.spark.owner_messages import Ask, Done, Raised
 from ikebana.processor.spark.owners import Owners
+from ikebana.processor.spark.shares import Share
+from ikebana.processor.spark.source_config import SourceConfig
 from ikebana.processor.spark.workers import Workers
+from ikebana.processor.timing.source_offset import SourceOffset
+from support.process_trees import name_of
 from support.waiting import wait_until
 
 
@@ -125,3 +133,91 @@ def test_there_are_owners_for_the_tasks_that_run_at_a_time(
 def test_nobody_is_reached_where_there_are_no_owners(tmp_path: Path) -> None:
     """Such as on the executor of a cluster, which then runs the batch itself."""
     assert Owners(str(tmp_path), 2).run(b"", "", {0: None}, {0: []}) == {0: None}
+
+
+@pytest.fixture
+def readers(tmp_path: Path) -> Iterator[Workers]:
+    """Two processes that read batches."""
+    made = Workers(tmp_path, None, ["ikebana.processor.spark.batch_reader"], owners=1, readers=2)
+    yield made
+    made.end()
+
+
+def source(folder: str) -> tuple[bytes, str]:
+    """The configuration of a source that leaves large rows in a folder, and its digest."""
+    plan = Plan("p", (Input("a", ("t",)),), (Upsert("u", "a"),), (Output("o", "u", "out"),))
+    start = SourceOffset(-1, 0, 0, {}, plan.fingerprint())
+    config = SourceConfig(
+        plan=plan,
+        kafka={"bootstrap.servers": "127.0.0.1:1"},
+        start=start,
+        labels=[0, 0],
+        readers=2,
+        max_records=10,
+        heartbeat_s=0.0,
+        stop="",
+        incarnation=1,
+        owners=Owners("", 1, 2, folder),
+    )
+    content = pickle.dumps(config)
+    return content, hashlib.sha256(content).hexdigest()
+
+
+def share(*rows: tuple[int, bytes]) -> Share:
+    """A share that has such rows to pass on, and nothing to read."""
+    return Share(list(rows), [], [], [])
+
+
+def test_readers_read_side_by_side_and_leave_what_is_large(
+    readers: Workers, tmp_path: Path
+) -> None:
+    """Rows come in the order of the shares, whoever has read them; a third share waits."""
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    config, large = source(str(rows)), b"\x95" + b"r" * 20_000
+    assert readers.owners is not None
+    shares = [share((0, b"\x91a"), (1, b"\x91b")), share((1, large)), share((0, b"\x91c"))]
+
+    for _ in range(2):
+        found = readers.owners.read(*config, shares)
+
+        assert found is not None
+        assert [shard for shard, _ in found] == [0, 1, 1, 0]
+        assert max(len(row) for _, row in found) < 1_000
+        given = [b"\x91a", b"\x91b", large, b"\x91c"]
+        assert [*left_rows.found(row for _, row in found)] == given
+    names = {name_of(each) for each in psutil.Process(readers.server).children()}
+    assert names == {batch_reader.PROCESS_NAME}
+
+
+def test_an_error_in_a_reader_is_raised_and_the_next_request_is_served(
+    readers: Workers, tmp_path: Path
+) -> None:
+    """What was asked for is in the text, as of an owner's errors."""
+    assert readers.owners is not None
+    config = source(str(tmp_path))
+
+    with pytest.raises(Exception, match="invalid literal") as found:
+        readers.owners.read(*config, [Called(int, "no number"), share((0, b"\x91"))])
+
+    assert type(found.value).__name__ == "ValueError"
+    assert readers.owners.read(*config, [share((0, b"\x91"))]) == [(0, b"\x91")]
+
+
+def test_a_reader_that_is_lost_is_told_and_replaced(readers: Workers, tmp_path: Path) -> None:
+    """Whoever asks next is served by another one."""
+    assert readers.owners is not None
+    config = source(str(tmp_path))
+
+    with pytest.raises(LostError, match="the process that reads was lost"):
+        readers.owners.read(*config, [Called(signal.raise_signal, signal.SIGKILL)])
+
+    assert readers.owners.read(*config, [share((1, b"\x91"))]) == [(1, b"\x91")]
+
+
+def test_nobody_reads_where_there_are_no_readers(tmp_path: Path) -> None:
+    """Tasks of Spark do, then."""
+    config = source(str(tmp_path))
+
+    assert Owners(str(tmp_path), 1).read(*config, [share()]) is None
+    assert Owners(str(tmp_path), 1, 2, str(tmp_path)).read(*config, [share()]) is None

@@ -1,15 +1,20 @@
 """What source tasks hand to the shards of a batch's offsets, with topics in memory for Kafka's."""
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
 from ikebana import Column, EventTime, Input, Output, Plan, Upsert
+from ikebana.errors import LostError
 from ikebana.processor.kafka.reader import Range
 from ikebana.processor.rows.envelope import Tick, unpack
 from ikebana.processor.rows.rows import Ignored, Upserts
 from ikebana.processor.spark import worker
+from ikebana.processor.spark.owners import Owners
+from ikebana.processor.spark.shares import Share
 from ikebana.processor.spark.source import StreamReader
 from ikebana.processor.spark.source_config import SourceConfig
 from ikebana.processor.timing import reclock
@@ -147,3 +152,67 @@ def test_the_batches_of_an_edit_are_told_so_although_no_time_has_been_closed() -
     batches = [(read, fills), (fills, filled), (filled, later)]
     assert [tick(*each).in_edit for each in batches] == [True, True, False]
     assert {each.editing for each in (fills, filled, later)} == {0}
+
+
+def planned(source: StreamReader) -> list[int]:
+    """The partitions of a batch that reads three of a topic, by the records of each."""
+    plan = source._config.plan
+    before = SourceOffset(-1, 0, 0, {"t": dict.fromkeys(range(3), 0)}, plan.fingerprint())
+    look = Look({"t": dict.fromkeys(range(3), 10_000)}, {})
+    after = reclock.mint(plan, before, look, reclock.Trigger(5_000))
+    shares = source.partitions(before.to_json(), after.to_json())
+    return [sum(each.size for each in share.slices) for share in shares]
+
+
+@pytest.fixture
+def read_beforehand() -> StreamReader:
+    """A source on a machine with processes that read batches."""
+    inputs = (Input("orders", ("t",)),)
+    plan = Plan("p", inputs, (Upsert("order", "orders"),), (Output("all", "order", "all"),))
+    start = SourceOffset(-1, 0, 0, {"t": dict.fromkeys(range(3), 0)}, plan.fingerprint())
+    config = msgspec.structs.replace(
+        config_of(plan, start), owners=Owners("nowhere", 1, readers=2), max_records=90_000
+    )
+    return Source(config, Fetching([]))
+
+
+def test_what_was_read_beforehand_comes_along_with_one_partition(
+    read_beforehand: StreamReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark takes no more along with it, and asks once."""
+    asked: list[int] = []
+
+    def read(
+        _: Owners, config: bytes, digest: str, shares: list[Share]
+    ) -> list[tuple[int, bytes]]:
+        assert digest == hashlib.sha256(config).hexdigest()
+        asked.append(len(shares))
+        return [(0, b"one"), (0, b"two")]
+
+    monkeypatch.setattr(Owners, "read", read)
+
+    assert planned(read_beforehand) == [10_000]
+    rows = read_beforehand.getCache({}, {})
+
+    assert asked == [3]
+    assert rows is not None
+    assert [batch.to_pydict() for batch in rows] == [
+        {"label": [7, 7], "shard": [0, 0], "chunk": [b"one", b"two"]}
+    ]
+    assert read_beforehand.getCache({}, {}) is None
+
+
+@pytest.mark.parametrize("error", [None, LostError("a reader was lost"), ValueError("theirs")])
+def test_what_could_not_be_read_beforehand_is_left_to_tasks(
+    read_beforehand: StreamReader, monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    """They meet the same again, and Spark tries them four times."""
+
+    def read(*_: object) -> None:
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(Owners, "read", read)
+
+    assert planned(read_beforehand) == [10_000, 10_000, 10_000]
+    assert read_beforehand.getCache({}, {}) is None
