@@ -6,6 +6,7 @@ reports a record at once, and costs almost nothing until then.
 
 import time
 from collections.abc import Mapping
+from enum import Enum
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
@@ -19,6 +20,14 @@ _PAUSE_S = 0.02
 Positions = Mapping[str, Mapping[int, int]]
 
 
+class Arrival(Enum):
+    """What a wait has come to."""
+
+    NONE = "no record has come"
+    NEW = "a record has come"
+    KNOWN = "a record has come before, which nobody has read yet"
+
+
 class Arrivals:
     """Waits for the first committed record at or beyond positions; used by one thread."""
 
@@ -27,8 +36,8 @@ class Arrivals:
         self._waited_at: Positions | None = None
         self._has_come = False
 
-    def wait(self, positions: Positions, at_most_s: float) -> bool:
-        """Wait until a record has come, at most for a time; return whether one has.
+    def wait(self, positions: Positions, at_most_s: float) -> Arrival:
+        """Wait until a record has come, at most for a time.
 
         Other changes, such as the end of an aborted transaction, do not end the wait; they are
         noticed by who looks at the topics.
@@ -44,20 +53,20 @@ class Arrivals:
             self._waited_at, self._has_come = positions, False
         if self._has_come:
             time.sleep(min(at_most_s, _PAUSE_S))
-            return True
+            return Arrival.KNOWN
         deadline = time.monotonic() + at_most_s
         while (left := deadline - time.monotonic()) > 0:
             event = self._consumer.poll(left)
             if event is None:
-                return False
+                return Arrival.NONE
             error = event.error()
             if error is not None and error.code() == KafkaError._PARTITION_EOF:
                 continue
             # The caller then reads the end offsets, which raises the error if it lasts.
             self._has_come = True
             self._consumer.unassign()
-            return True
-        return False
+            return Arrival.NEW
+        return Arrival.NONE
 
     def close(self) -> None:
         """Close the connection."""

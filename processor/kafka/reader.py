@@ -7,7 +7,7 @@ range does, the reader waits, because the last stable offset moves only after a 
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -57,7 +57,7 @@ class Reader:
 
     def read(
         self, ranges: Sequence[Range], patience_s: float = PATIENCE_S
-    ) -> Iterator[tuple[Range, list[Message]]]:
+    ) -> Generator[tuple[Range, list[Message]], None, None]:
         """Yield the records of several ranges, interleaved, but in order within each range.
 
         Several ranges of one partition are read one after the other.

@@ -19,6 +19,7 @@ import pandas as pd
 from ikebana.processor import task as shard_batch
 from ikebana.processor.ground import calls
 from ikebana.processor.spark import left_markers, left_rows, task_state, worker
+from ikebana.processor.spark.left_markers import markers_folder
 from ikebana.processor.spark.owner_messages import Done
 from ikebana.processor.spark.owners import Owners
 from ikebana.processor.task import Job
@@ -49,6 +50,11 @@ class Groups:
     def shards_of(self, label: int) -> list[int]:
         """Return the shards of a group."""
         return [shard for shard, group in enumerate(self.labels) if group == label]
+
+    @property
+    def markers_in(self) -> str:
+        """The folder in which the only task leaves the markers; empty if there is none."""
+        return "" if self.owners is None else markers_folder(self.owners.rows, self.labels)
 
     def run(
         self, states: Mapping[int, bytes | None], rows: Mapping[int, list[bytes]]
@@ -89,8 +95,8 @@ def run_group(
     after = task_state.joined([each.state for each in done])
     if after != before:
         state.update((after,))
-    if groups.owners is not None and groups.owners.rows:
-        left_markers.leave(groups.owners.rows, [each.marker for each in done])
+    if folder := groups.markers_in:
+        left_markers.leave(folder, [each.marker for each in done])
     yield pd.DataFrame({"marker": [each.marker for each in done]})
 
 

@@ -6,6 +6,7 @@ action there is, one that counts rows, and the driver reads the markers from a f
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,35 @@ import msgspec
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
+from ikebana.errors import LostError
 from ikebana.processor.deciding.commits import Marker
+from ikebana.processor.spark.left_rows import REMEDY
 
 _NAME = "markers"
 
 
+def markers_folder(rows: str, labels: Sequence[int]) -> str:
+    """Where markers are left: in the folder for rows, if all shards have the same label.
+
+    Then they are one group, which is one task.
+    """
+    return rows if len({*labels}) == 1 else ""
+
+
 def leave(folder: str, markers: list[bytes]) -> None:
-    """Write the markers of all shards for the driver, at once."""
+    """Write the markers of all shards for the driver, at once.
+
+    Raises:
+        LostError: the folder is gone, or cannot be written to.
+    """
     path = Path(folder, _NAME)
     unfinished = path.with_name(f"{_NAME}.{os.getpid()}")
-    unfinished.write_bytes(msgspec.msgpack.encode(markers))
-    unfinished.replace(path)
+    try:
+        unfinished.write_bytes(msgspec.msgpack.encode(markers))
+        unfinished.replace(path)
+    except OSError as error:
+        what = f"could not leave the results of a batch in {folder}: {error.strerror}"
+        raise LostError(what, hint=REMEDY) from error
 
 
 def markers_of(frame: DataFrame, folder: str) -> list[Marker]:
@@ -37,7 +56,11 @@ def markers_of(frame: DataFrame, folder: str) -> list[Marker]:
     else:
         rdd.toJavaRDD().countAsync().get()
         path = Path(folder, _NAME)
-        found = msgspec.msgpack.decode(path.read_bytes(), type=list[bytes])
+        try:
+            found = msgspec.msgpack.decode(path.read_bytes(), type=list[bytes])
+        except OSError as error:
+            what = f"the results of a batch are gone: {path}: {error.strerror}"
+            raise LostError(what, hint=REMEDY) from error
         path.unlink()
     return [msgspec.json.decode(each, type=Marker) for each in found]
 

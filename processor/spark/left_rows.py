@@ -31,7 +31,8 @@ _MARK = b"\xc1"
 _SMALL = 8 << 10
 _PREFIX = "ikebana-rows-"
 _NEW_S = 60.0
-_REMEDY = (
+_TOOK = "took"
+REMEDY = (
     "Nothing may remove files from the folder of a run while it runs: it lies in "
     "SPARK_LOCAL_DIRS, spark.local.dir or TMPDIR."
 )
@@ -143,6 +144,19 @@ def _sweep(scratch: Path) -> None:
                 os.close(lock)
 
 
+def tell_reading(folder: str, seconds: float) -> None:
+    """Note how long a batch was read before Spark has run it."""
+    with suppress(OSError):
+        Path(folder, _TOOK).write_text(str(seconds))
+
+
+def reading_s(folder: str) -> float:
+    """How long the batch was read before Spark has run it, as far as that is known."""
+    with suppress(OSError, ValueError):
+        return float(Path(folder, _TOOK).read_text()) if folder else 0.0
+    return 0.0
+
+
 def forget(place: str) -> None:
     """Remove all files of a folder: the batch whose rows they have is done."""
     if not place:
@@ -158,8 +172,8 @@ def _read(place: Place) -> bytes:
             row = os.pread(file.fileno(), place.size, place.start)
     except OSError as error:
         raise LostError(
-            f"the rows of a batch are gone: {place.path}: {error.strerror}", hint=_REMEDY
+            f"the rows of a batch are gone: {place.path}: {error.strerror}", hint=REMEDY
         ) from error
     if len(row) < place.size:
-        raise LostError(f"the rows of a batch are cut off: {place.path}", hint=_REMEDY)
+        raise LostError(f"the rows of a batch are cut off: {place.path}", hint=REMEDY)
     return row

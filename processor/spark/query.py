@@ -26,6 +26,7 @@ from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark import failures, keyed_operator, session, source
 from ikebana.processor.spark.given_session import GivenSpark
 from ikebana.processor.spark.keyed_operator import Groups
+from ikebana.processor.spark.left_markers import markers_folder
 from ikebana.processor.spark.owners import Owners
 from ikebana.processor.spark.session import Spark
 from ikebana.processor.spark.sink import Sink
@@ -315,7 +316,7 @@ def _query(
         .option(source.OPTION, msgspec.json.encode(config).decode())
         .load()
     )
-    if owners is not None and len({*job.labels}) == 1:
+    if markers_folder(config.rows, job.labels):
         # All has been read, and one task runs all shards: nothing is to be shuffled.
         rows = rows.coalesce(1)
     found = rows.groupBy("label").applyInPandasWithState(

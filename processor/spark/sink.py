@@ -11,7 +11,7 @@ from ikebana.processor.kafka import client, progress_topic
 from ikebana.processor.kafka.loopback import Trimming
 from ikebana.processor.kafka.takeover import Takeover
 from ikebana.processor.spark import left_rows
-from ikebana.processor.spark.left_markers import markers_of
+from ikebana.processor.spark.left_markers import markers_folder, markers_of
 from ikebana.processor.spark.source_config import SourceConfig
 from ikebana.processor.task import Job
 from ikebana.processor.watching.batch_report import BatchReport, report
@@ -33,6 +33,7 @@ class Sink:
         self._job = job
         self._begin = begin
         self._rows = config.rows
+        self._markers_in = markers_folder(config.rows, job.labels)
         left_rows.forget(self._rows)  # of a batch that begins anew, and may do so often
         self._lease = taken.lease
         self._published = taken.published
@@ -50,7 +51,8 @@ class Sink:
         job = self._job
         begun = time.monotonic()
         # Only one action, because each would run the keyed operator again.
-        markers = markers_of(frame, self._rows)
+        markers = markers_of(frame, self._markers_in)
+        begun -= left_rows.reading_s(self._rows)
         left_rows.forget(self._rows)
         batch = job.first_batch + spark_batch
         shards = sorted(marker.shard for marker in markers)

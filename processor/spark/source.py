@@ -8,9 +8,10 @@ follow from two logged offsets alone.
 import functools
 import hashlib
 import pickle
+import sys
 import time
+import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,13 @@ from pyspark.sql.streaming.datasource import (
 from ikebana.processor.deciding.commits import hydrated_in, large_in, replaced
 from ikebana.processor.ground import calls
 from ikebana.processor.kafka import inputs, markers, own_reading
-from ikebana.processor.kafka.arrivals import Arrivals
+from ikebana.processor.kafka.arrivals import Arrival, Arrivals
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.planning.backfill import has_caught_up
 from ikebana.processor.rows.envelope import Tick, pack
-from ikebana.processor.spark import worker
-from ikebana.processor.spark.shares import Share, shares_of
+from ikebana.processor.spark import left_rows, worker
+from ikebana.processor.spark.shares import Share, shares_of, united
 from ikebana.processor.spark.source_config import SourceConfig
 from ikebana.processor.spark.source_files import done_at, filled_at, tell_inputs
 from ikebana.processor.spark.source_rows import SCHEMA, rows_of, spark_rows
@@ -146,10 +147,11 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         """Wait for records, or until the topics have to be looked at again."""
         read = {t: by for t, by in last.positions.items() if t in self._config.plan.topics}
         until = min(until, time.monotonic() + self._look_every_s(last))
-        while not self._arrivals.wait(read, _STOP_WITHIN_S):
+        while (found := self._arrivals.wait(read, _STOP_WITHIN_S)) is Arrival.NONE:
             if time.monotonic() >= until or Path(self._config.stop).exists():
                 return
-        self._inputs.wait_for_pause(_GATHER_S)
+        if found is Arrival.NEW:
+            self._inputs.wait_for_pause(_GATHER_S)
 
     def _look_every_s(self, last: SourceOffset) -> float:
         """How often the topics are looked at while no record comes."""
@@ -285,8 +287,8 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         shares = shares_of(pieces, hops, config.readers, own)
         shares[0].ticks = [(shard, tick) for shard in range(len(config.labels))]
         self._read = self._read_beforehand(shares)
-        # Rows that come along are those of one partition, whatever is in it.
-        return shares if self._read is None else shares[:1]
+        # Rows that come along are those of one partition.  If Spark loses them, a task reads it.
+        return shares if self._read is None else [united(shares)]
 
     def getCache(
         self, start: dict[str, Any], end: dict[str, Any]
@@ -303,10 +305,17 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         What fails there is left to tasks, where Spark and ours know what to do about it.
         """
         owners = self._config.owners
-        if owners is not None:
-            with suppress(Exception):
-                return owners.read(*self._pickled, shares)
-        return None
+        if owners is None:
+            return None
+        begun = time.monotonic()
+        try:
+            found = owners.read(*self._pickled, shares)
+        except Exception:  # noqa: BLE001 -- the tasks meet it again
+            print("could not read a batch before Spark runs it", file=sys.stderr)
+            traceback.print_exc()
+            return None
+        left_rows.tell_reading(owners.rows, time.monotonic() - begun)
+        return found
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: what is read follows from Spark's log."""

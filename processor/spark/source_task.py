@@ -3,6 +3,7 @@
 import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from ikebana.codecs.snapshot_record import topic_of
@@ -45,8 +46,9 @@ def packed_rows(
     for each in share.slices:
         reading = reading_of(config.plan, each, intake, shards)
         by_range.setdefault(range_of(each), []).append(reading)
-    for at, hopped in reader.read(share.hops):
-        yield [(at.partition, message.value()) for message in hopped]
+    with closing(reader.read(share.hops)) as reading_hops:
+        for at, hopped in reading_hops:
+            yield [(at.partition, message.value()) for message in hopped]
     if share.own:
         own = connected(config.own_kafka)
         yield from rows_taken_back(config.plan, own, share.own, shards)
@@ -55,11 +57,12 @@ def packed_rows(
     with_headers = {topic for i in config.plan.inputs if needs_headers(i) for topic in i.topics}
     with_headers |= {topic_of(topic) for topic in with_headers}
     dated = {topic for i in config.plan.inputs if i.event_time is not None for topic in i.topics}
-    for at, found in reader.read(list(by_range)):
-        given = messages(found, headers=at.topic in with_headers, dated=at.topic in dated)
-        for reading in by_range[at]:
-            if made := [*reading.add(given)]:
-                yield made
+    with closing(reader.read(list(by_range))) as fetching:
+        for at, found in fetching:
+            given = messages(found, headers=at.topic in with_headers, dated=at.topic in dated)
+            for reading in by_range[at]:
+                if made := [*reading.add(given)]:
+                    yield made
     for reading in itertools.chain.from_iterable(by_range.values()):
         if made := [*reading.finish()]:
             yield made

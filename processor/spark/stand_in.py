@@ -21,6 +21,8 @@ STREAMS = (0, 1, 2)
 INT = 4
 # The longest socket address that all systems accept, in bytes.
 _LONGEST_ADDRESS = 100
+# The descriptors of folders whose paths are too long, which stay open.
+_folders: "dict[str, int]" = {}
 
 
 def main() -> None:
@@ -48,8 +50,10 @@ def short(address: str) -> str:
     if len(os.fsencode(address)) <= _LONGEST_ADDRESS:
         return address
     folder, name = os.path.split(address)
-    # The descriptor stays open: the path is valid in this process, as long as it lives.
-    return f"/proc/self/fd/{os.open(folder, os.O_RDONLY | os.O_DIRECTORY)}/{name}"
+    if folder not in _folders:
+        _folders[folder] = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    # The path is valid in this process, as long as it lives.
+    return f"/proc/self/fd/{_folders[folder]}/{name}"
 
 
 def _ask(server: socket, address: str, arguments: "list[str]") -> None:

@@ -5,11 +5,13 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
+import pytest
 from py4j.protocol import Py4JError
 
 from ikebana.arrangements.manifest import Manifest
+from ikebana.errors import LostError
 from ikebana.processor.deciding.commits import Marker
-from ikebana.processor.spark import left_markers
+from ikebana.processor.spark import left_markers, left_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -75,3 +77,23 @@ def test_markers_come_by_spark_where_nobody_leaves_them(tmp_path: Path) -> None:
     assert left_markers.markers_of(cast("DataFrame", apart), "") == [marker(0)]
     assert left_markers.markers_of(cast("DataFrame", other), str(tmp_path)) == [marker(0)]
     assert apart.actions == other.actions == ["collect"]
+
+
+def test_markers_are_left_where_one_task_has_those_of_all_shards() -> None:
+    """A checkpoint from a cluster has a task for each shard, also on one machine with owners."""
+    assert left_markers.markers_folder("rows", (7, 7, 7)) == "rows"
+    assert left_markers.markers_folder("rows", (7, 8, 9)) == ""
+    assert left_markers.markers_folder("", (7, 7, 7)) == ""
+
+
+def test_a_folder_that_somebody_has_removed_is_told_with_the_remedy(tmp_path: Path) -> None:
+    """By the task and by the driver; the next run makes another one."""
+    gone = str(tmp_path / "gone")
+    frame = Frame(lambda: None, [])
+
+    with pytest.raises(LostError, match="could not leave the results") as left:
+        left_markers.leave(gone, [])
+    with pytest.raises(LostError, match="results of a batch are gone") as found:
+        left_markers.markers_of(cast("DataFrame", frame), gone)
+
+    assert left.value.hint == found.value.hint == left_rows.REMEDY

@@ -208,9 +208,9 @@ def test_inputs_of_one_partition_are_read_by_one_task() -> None:
     assert shares[0].hops == [hop]
 
 
-@pytest.mark.parametrize(("records", "tasks"), [(1, 1), (333, 1), (334, 2), (1_000, 3)])
+@pytest.mark.parametrize(("records", "tasks"), [(1, 1), (666, 1), (667, 2), (2_000, 3)])
 def test_few_records_are_read_by_few_tasks(records: int, tasks: int) -> None:
-    """A task costs as much as reading a thousand records."""
+    """A task costs more than to read two thousand records."""
     plan = plan_of(ASIDE)
     partitions = range(3)
     before = positions(plan, others=dict.fromkeys(partitions, 0))

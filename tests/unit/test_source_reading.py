@@ -179,7 +179,7 @@ def read_beforehand() -> StreamReader:
 def test_what_was_read_beforehand_comes_along_with_one_partition(
     read_beforehand: StreamReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark takes no more along with it, and asks once."""
+    """It has the work of all shares, for a task that has to read it after all; Spark asks once."""
     asked: list[int] = []
 
     def read(
@@ -191,7 +191,7 @@ def test_what_was_read_beforehand_comes_along_with_one_partition(
 
     monkeypatch.setattr(Owners, "read", read)
 
-    assert planned(read_beforehand) == [10_000]
+    assert planned(read_beforehand) == [30_000]
     rows = read_beforehand.getCache({}, {})
 
     assert asked == [3]
