@@ -9,11 +9,12 @@ ids.
 
 import base64
 import contextlib
-import os
 import re
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+
+from ikebana.processor.ground.whole_files import write_whole
 
 # Kafka takes a folder with this file for formatted, so it is written last.
 META = "meta.properties"
@@ -38,10 +39,10 @@ def format_folder(folder: Path, lib: Path, node: int, tool: Callable[[str], None
         tool(random_id())
         # Without a cached file the tool runs again: a read-only cache costs only time.
         with contextlib.suppress(OSError):
-            _write(kept, (folder / _FEATURES).read_bytes())
+            write_whole(kept, (folder / _FEATURES).read_bytes())
         return
     folder.mkdir(exist_ok=True)
-    _write(folder / _FEATURES, features)
+    write_whole(folder / _FEATURES, features)
     properties = {
         "version": "1",
         "cluster.id": random_id(),
@@ -49,7 +50,7 @@ def format_folder(folder: Path, lib: Path, node: int, tool: Callable[[str], None
         "directory.id": random_id(),
     }
     text = "".join(f"{name}={value}\n" for name, value in properties.items())
-    _write(folder / META, text.encode())
+    write_whole(folder / META, text.encode())
 
 
 def cluster_id_of(folder: Path) -> str:
@@ -66,13 +67,3 @@ def random_id() -> str:
     while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[:22]).startswith("-"):
         pass
     return text
-
-
-def _write(file: Path, content: bytes) -> None:
-    """Write a file atomically, because several processes may write it at once."""
-    unfinished = file.with_name(f"{file.name}.{os.getpid()}.part")
-    try:
-        unfinished.write_bytes(content)
-        unfinished.replace(file)
-    finally:
-        unfinished.unlink(missing_ok=True)

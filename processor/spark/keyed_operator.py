@@ -7,7 +7,6 @@ compute side by side.  Without owners, each shard has a group of its own.
 """
 
 import functools
-import hashlib
 import pickle
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from ikebana.processor import task as shard_batch
 from ikebana.processor.ground import calls
 from ikebana.processor.spark import left_markers, left_rows, task_state, worker
 from ikebana.processor.spark.left_markers import markers_folder
-from ikebana.processor.spark.owner_messages import Done
+from ikebana.processor.spark.owner_messages import Done, pickled
 from ikebana.processor.spark.owners import Owners
 from ikebana.processor.task import Job
 
@@ -44,8 +43,7 @@ class Groups:
     @classmethod
     def of(cls, job: Job, owners: Owners | None) -> Self:
         """Pickle a job."""
-        content = pickle.dumps(job)
-        return cls(content, hashlib.sha256(content).hexdigest(), job.labels, owners)
+        return cls(*pickled(job), job.labels, owners)
 
     def shards_of(self, label: int) -> list[int]:
         """Return the shards of a group."""

@@ -5,7 +5,6 @@ refer to, a quarter of the time of its query's thread.  So the batch is run by t
 action there is, one that counts rows, and the driver reads the markers from a file.
 """
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from pyspark.sql import DataFrame
 
 from ikebana.errors import LostError
 from ikebana.processor.deciding.commits import Marker
+from ikebana.processor.ground.whole_files import write_whole
 from ikebana.processor.spark.left_rows import REMEDY
 
 _NAME = "markers"
@@ -35,11 +35,8 @@ def leave(folder: str, markers: list[bytes]) -> None:
     Raises:
         LostError: the folder is gone, or cannot be written to.
     """
-    path = Path(folder, _NAME)
-    unfinished = path.with_name(f"{_NAME}.{os.getpid()}")
     try:
-        unfinished.write_bytes(msgspec.msgpack.encode(markers))
-        unfinished.replace(path)
+        write_whole(Path(folder, _NAME), msgspec.msgpack.encode(markers))
     except OSError as error:
         what = f"could not leave the results of a batch in {folder}: {error.strerror}"
         raise LostError(what, hint=REMEDY) from error

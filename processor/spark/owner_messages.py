@@ -5,6 +5,8 @@ it to an owner, or a `Read` to a reader.  If that does not know the job, or the 
 the source, it says so and gets it.  Then it sends `Done` or `Passed`, or `Raised`.
 """
 
+import hashlib
+import pickle
 import socket
 from collections.abc import Sequence
 from typing import TypeVar
@@ -72,6 +74,12 @@ Answer = Done | Passed | Raised | Missing
 
 class ClosedError(Exception):
     """The other end has closed the connection."""
+
+
+def pickled(content: object) -> tuple[bytes, str]:
+    """Pickle a job or a configuration; return it with the digest by which requests name it."""
+    found = pickle.dumps(content)
+    return found, hashlib.sha256(found).hexdigest()
 
 
 def send(connection: socket.socket, message: msgspec.Struct, rows: Sequence[bytes] = ()) -> None:

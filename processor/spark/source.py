@@ -6,8 +6,6 @@ follow from two logged offsets alone.
 """
 
 import functools
-import hashlib
-import pickle
 import sys
 import time
 import traceback
@@ -34,6 +32,7 @@ from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.planning.backfill import has_caught_up
 from ikebana.processor.rows.envelope import Tick, pack
 from ikebana.processor.spark import left_rows, worker
+from ikebana.processor.spark.owner_messages import pickled
 from ikebana.processor.spark.shares import Share, shares_of, united
 from ikebana.processor.spark.source_config import SourceConfig
 from ikebana.processor.spark.source_files import done_at, filled_at, tell_inputs
@@ -314,7 +313,8 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
             print("could not read a batch before Spark runs it", file=sys.stderr)
             traceback.print_exc()
             return None
-        left_rows.tell_reading(owners.rows, time.monotonic() - begun)
+        if found is not None:
+            left_rows.tell_reading(owners.rows, time.monotonic() - begun)
         return found
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -344,8 +344,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
 
     @functools.cached_property
     def _pickled(self) -> tuple[bytes, str]:
-        content = pickle.dumps(self._config)
-        return content, hashlib.sha256(content).hexdigest()
+        return pickled(self._config)
 
     @functools.cached_property
     def _arrivals(self) -> Arrivals:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from ikebana.processor.ground.whole_files import write_whole
 from ikebana.processor.timing.reach import Standing
 
 
@@ -22,10 +23,7 @@ def done_at(stop: Path) -> Path:
 
 def tell_inputs(stop: Path, standing: Standing) -> None:
     """Write the frontiers of the inputs."""
-    path = _told_at(stop)
-    aside = path.with_suffix(".aside")
-    aside.write_bytes(msgspec.json.encode(standing))
-    aside.replace(path)
+    write_whole(_told_at(stop), msgspec.json.encode(standing))
 
 
 def inputs_told(stop: Path) -> Standing | None:

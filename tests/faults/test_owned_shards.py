@@ -2,8 +2,6 @@
 
 import contextlib
 import functools
-import hashlib
-import pickle
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -55,9 +53,8 @@ def by_owner(workers: Workers) -> Way:
 
     def run(job: Job, shard: int, state: bytes | None, rows: list[bytes]) -> Marker:
         assert workers.owners is not None
-        content = pickle.dumps(job)
-        digest = hashlib.sha256(content).hexdigest()
-        done = workers.owners.run(content, digest, {shard: state}, {shard: rows})[shard]
+        sealed = owner_messages.pickled(job)
+        done = workers.owners.run(*sealed, {shard: state}, {shard: rows})[shard]
         assert done is not None
         found = msgspec.json.decode(done.marker, type=Marker)
         assert done.state == task.encode_state(found.manifest)
@@ -197,7 +194,7 @@ class GivenUpError(Exception):
 def _given_up(
     workers: Workers, job: Job, shard: int, state: bytes | None, rows: list[bytes]
 ) -> Marker:
-    digest = hashlib.sha256(pickle.dumps(job)).hexdigest()
+    _, digest = owner_messages.pickled(job)
     with connected(workers) as connection:
         ask = owner_messages.Ask(digest, shard, state, [len(row) for row in rows])
         owner_messages.send(connection, ask, rows)

@@ -1,6 +1,5 @@
 """What a worker hears of a process that owns shards: errors as they were raised there."""
 
-import hashlib
 import pickle
 import signal
 import socket
@@ -159,8 +158,7 @@ def source(folder: str) -> tuple[bytes, str]:
         incarnation=1,
         owners=Owners("", 1, 2, folder),
     )
-    content = pickle.dumps(config)
-    return content, hashlib.sha256(content).hexdigest()
+    return owner_messages.pickled(config)
 
 
 def share(*rows: tuple[int, bytes]) -> Share:

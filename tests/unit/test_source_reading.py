@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -165,13 +166,13 @@ def planned(source: StreamReader) -> list[int]:
 
 
 @pytest.fixture
-def read_beforehand() -> StreamReader:
+def read_beforehand(tmp_path: Path) -> StreamReader:
     """A source on a machine with processes that read batches."""
     inputs = (Input("orders", ("t",)),)
     plan = Plan("p", inputs, (Upsert("order", "orders"),), (Output("all", "order", "all"),))
     start = SourceOffset(-1, 0, 0, {"t": dict.fromkeys(range(3), 0)}, plan.fingerprint())
     config = msgspec.structs.replace(
-        config_of(plan, start), owners=Owners("nowhere", 1, readers=2), max_records=90_000
+        config_of(plan, start), owners=Owners("nowhere", 1, 2, str(tmp_path)), max_records=90_000
     )
     return Source(config, Fetching([]))
 
