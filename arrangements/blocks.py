@@ -1,7 +1,9 @@
 """What a block of a run holds: changes in key order, as msgpack or in columns.
 
 Which of both is smaller depends on the data: numbers between texts that repeat take half as much
-in columns, what is like random takes more.  So both are tried on a sample of the block.
+in columns, what is like random takes more.  So both are tried on a sample of the block.  To try
+takes as long as all else that is done with few changes.  So those that are soon to be merged with
+others, and written again, are stored as they are.
 """
 
 import msgspec
@@ -16,13 +18,14 @@ _IN_COLUMNS = b"\x01"
 _PLACES = 4
 _SAMPLED = 512
 _SAMPLED_BYTES = 1 << 16
-# Fewer changes are not worth trying.
+# Fewer changes are not worth trying; nor are fewer of those that are soon written again.
 _FEWEST = 8
+_FEWEST_PASSING = 20_000
 
 
-def encode(changes: list[Change]) -> bytes:
-    """Make the content of a block, not yet compressed."""
-    if len(changes) < _FEWEST:
+def encode(changes: list[Change], *, is_passing: bool = False) -> bytes:
+    """Make the content of a block, not yet compressed; if it `is_passing`, it is soon merged."""
+    if len(changes) < (_FEWEST_PASSING if is_passing else _FEWEST):
         return _as_they_are(changes)
     sample = _sample(changes)
     packed = taken_apart(sample)

@@ -9,16 +9,18 @@ plain), the CRC-32 of these and of the stored bytes, and what is compressed with
 block is the `Head` as msgpack, each further one has changes in key order (`blocks`).
 """
 
-import heapq
 import re
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from operator import itemgetter
 
 import msgspec
 
 from ikebana.arrangements import blocks as contents
 from ikebana.arrangements.files import FileStore, damaged
+from ikebana.arrangements.ordering import merged
 from ikebana.arrangements.transposed import Change
 
 try:
@@ -30,10 +32,15 @@ except ImportError:
 _MAGIC = b"ikebana\x02"
 _READABLE = (b"ikebana\x01", _MAGIC)
 _SUFFIX = ".run"
+# Runs of this kind are merged after a few batches.
+_PASSING = "delta"
 _BLOCK_ENTRIES = 20_000
 _BLOCK_BYTES = 4 << 20
 # Their sizes are summed up for so many.
 _AT_ONCE = 100
+# A merge takes so many changes from each run at a time, which takes milliseconds.
+_PORTION = 2_000
+_key_of = itemgetter(0)
 _LENGTHS = 8
 _CHECK = 4
 _NAME = re.compile(
@@ -85,7 +92,8 @@ def write(
     """
     count = _Count()
     stem = f"{head.upper:012d}-{head.lower:012d}-{kind}"
-    name, size = files.write(stem, _SUFFIX, _encode(head, changes, count))
+    pieces = _encode(head, changes, count, is_passing=kind == _PASSING)
+    name, size = files.write(stem, _SUFFIX, pieces)
     counted = count.entries, size, count.plain, gone
     return Run(name, head.lower, head.upper, head.states[-1], *counted)
 
@@ -109,13 +117,11 @@ def read(files: FileStore, name: str) -> tuple[Head, Iterator[list[Change]]]:
 
 def merge(files: FileStore, names: Iterable[str]) -> Iterator[Change]:
     """Merge the changes of adjoining runs, given oldest first, into those of one run."""
-    opened = [_aged(files, name, age) for age, name in enumerate(names)]
-    last: bytes | None = None
-    # Of equal keys the youngest entry comes first, and only that counts.
-    for key, _, value in heapq.merge(*opened, key=_key_then_youngest):
-        if key != last:
-            yield key, value
-        last = key
+    opened = [_Opened(read(files, name)[1]) for name in names]
+    while left := [run for run in opened if run.has_more()]:
+        # Up to here every run has been read, so what all of them have is in order.
+        bound = min(run.next_bound() for run in left)
+        yield from merged([run.take(bound) for run in left])
 
 
 def bounds(name: str) -> tuple[int, int] | None:
@@ -127,23 +133,44 @@ def bounds(name: str) -> tuple[int, int] | None:
     return (int(found[2]), int(found[1])) if found else None
 
 
-def _aged(files: FileStore, name: str, age: int) -> Iterator[tuple[bytes, int, bytes | None]]:
-    for block in read(files, name)[1]:
-        for key, value in block:
-            yield key, -age, value
+class _Opened:
+    """The changes of a run that is being merged, of which one block at a time is in memory."""
+
+    def __init__(self, blocks: Iterator[list[Change]]) -> None:
+        self._blocks = blocks
+        self._block: list[Change] = []
+        self._at = 0
+
+    def has_more(self) -> bool:
+        """Whether there are changes that have not been taken."""
+        while self._at >= len(self._block):
+            block = next(self._blocks, None)
+            if block is None:
+                return False
+            self._block, self._at = block, 0
+        return True
+
+    def next_bound(self) -> bytes:
+        """The key up to which changes can be taken from this block, a portion at the most."""
+        return self._block[min(self._at + _PORTION, len(self._block)) - 1][0]
+
+    def take(self, bound: bytes) -> list[Change]:
+        """Take the changes of the keys up to `bound`, which is no greater than `next_bound`."""
+        start = self._at
+        end = min(start + _PORTION, len(self._block))
+        self._at = bisect_right(self._block, bound, start, end, key=_key_of)
+        return self._block[start : self._at]
 
 
-def _key_then_youngest(entry: tuple[bytes, int, bytes | None]) -> tuple[bytes, int]:
-    return entry[0], entry[1]
-
-
-def _encode(head: Head, changes: Iterable[Change], count: _Count) -> Iterator[bytes]:
+def _encode(
+    head: Head, changes: Iterable[Change], count: _Count, *, is_passing: bool
+) -> Iterator[bytes]:
     yield _MAGIC
     yield _block(msgspec.msgpack.encode(head))
     for gathered, size in _gathered(iter(changes)):
         count.entries += len(gathered)
         count.plain += size
-        yield _block(contents.encode(gathered))
+        yield _block(contents.encode(gathered, is_passing=is_passing))
 
 
 def _gathered(changes: Iterator[Change]) -> Iterator[tuple[list[Change], int]]:

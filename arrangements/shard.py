@@ -16,7 +16,6 @@ and nothing else.
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from operator import itemgetter
 from typing import TypeVar
 
 from ikebana.arrangements import run as runs
@@ -24,6 +23,7 @@ from ikebana.arrangements.databases import LocalDatabases
 from ikebana.arrangements.files import FileStore
 from ikebana.arrangements.manifest import READABLE, Dropped, Manifest, to_merge
 from ikebana.arrangements.merging import Merge, Paced, batch
+from ikebana.arrangements.ordering import in_order
 from ikebana.arrangements.rocks import LocalDamageError, LocalDatabase
 from ikebana.arrangements.run import Head, Run
 from ikebana.arrangements.store import Overlay, Store
@@ -83,8 +83,7 @@ class Shard:
         line = self._line()
         upper = manifest.version + 1
         head = Head(manifest.checkpoint, manifest.shard, manifest.version, upper, [_new_id()])
-        # Keys differ, and are compared faster alone.
-        ordered = sorted(changes.items(), key=itemgetter(0))
+        ordered = in_order(changes)
         delta = runs.write(self._files, head, ordered, "delta", self._overlay.gone)
         self._database.follow(manifest.state, delta.state, ordered)
         gone = {run.name for run in manifest.runs} - {run.name for run in line}

@@ -56,38 +56,38 @@ cdef inline bint _is_shorter_by_differences(const Numbers* column) noexcept:
     cdef uint32_t plain[8 * 256]
     cdef uint32_t differing[8 * 256]
     cdef Py_ssize_t at, count = column.count if column.count < _JUDGED else _JUDGED
-    cdef uint64_t before = 0, number, difference
-    cdef int place
-    memset(plain, 0, sizeof(plain))
-    memset(differing, 0, sizeof(differing))
+    cdef uint64_t before = 0, number, difference, most = 0
+    cdef int place, places = 1
+    if count < 2:
+        return False
+    for at in range(count):
+        number = column.held[at]
+        most |= number | _difference(before, number)
+        before = number
+    while places < 8 and most >> (8 * places):
+        places += 1
+    # There are many columns of few small numbers, most of whose bytes are not looked at.
+    memset(plain, 0, <size_t>places * 256 * sizeof(uint32_t))
+    memset(differing, 0, <size_t>places * 256 * sizeof(uint32_t))
+    before = 0
     for at in range(count):
         number = column.held[at]
         difference = _difference(before, number)
         before = number
-        for place in range(8):
+        for place in range(places):
             plain[place * 256 + (number & 0xFF)] += 1
             differing[place * 256 + (difference & 0xFF)] += 1
             number >>= 8
             difference >>= 8
-            if not number and not difference:
-                break
-    return _bits(differing, count) < _bits(plain, count)
+    return _bits(differing, places, count) < _bits(plain, places, count)
 
 
-cdef inline double _bits(const uint32_t* counts, Py_ssize_t whole) noexcept:
-    """The entropy of bytes at eight places, which were counted where they are not all zero."""
+cdef inline double _bits(const uint32_t* counts, int places, Py_ssize_t whole) noexcept:
+    """The entropy of bytes that were counted at so many places."""
     cdef double found = 0
-    cdef Py_ssize_t place, byte, there, zeros
-    for place in range(8):
-        there = 0
-        for byte in range(256):
-            there += counts[place * 256 + byte]
-        # What was not counted is zero.
-        zeros = whole - there + counts[place * 256]
-        if zeros:
-            found -= <double>zeros * log2(<double>zeros / <double>whole)
-        for byte in range(1, 256):
-            there = counts[place * 256 + byte]
-            if there:
-                found -= <double>there * log2(<double>there / <double>whole)
+    cdef Py_ssize_t at, there
+    for at in range(places * 256):
+        there = counts[at]
+        if there:
+            found -= <double>there * log2(<double>there / <double>whole)
     return found

@@ -74,18 +74,38 @@ def test_a_run_is_read_as_it_was_written(
     assert runs.bounds(run.name) == (3, 5)
 
 
-@given(versions=st.lists(_changes, max_size=5))
+@given(versions=st.lists(_changes, max_size=5), portion=st.sampled_from([1, 2, 2_000]))
 def test_merged_runs_are_the_dict_updated_oldest_to_youngest(
-    folder: Folder, versions: list[dict[bytes, bytes | None]]
+    folder: Folder, versions: list[dict[bytes, bytes | None]], portion: int
 ) -> None:
-    """Of each key the youngest change remains, a deletion too, in key order."""
+    """Of each key the youngest change remains, a deletion too, in key order.
+
+    However few changes of each run are taken at a time.
+    """
     names, expected = [], dict[bytes, bytes | None]()
     for version, changes in enumerate(versions):
         head = _head(version, version + 1)
         names.append(runs.write(folder, head, sorted(changes.items()), "delta").name)
         expected.update(changes)
 
-    assert list(runs.merge(folder, names)) == sorted(expected.items())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "_PORTION", portion)
+        assert list(runs.merge(folder, names)) == sorted(expected.items())
+
+
+def test_runs_of_several_blocks_are_merged(folder: Folder) -> None:
+    """Also where one of them ends long before the others."""
+    long: list[Change] = [(b"%06d" % at, b"old") for at in range(0, 90_000, 2)]
+    other: list[Change] = [(b"%06d" % at, b"new") for at in range(0, 75_000, 3)]
+    few: list[Change] = [(b"000001", b"few"), (b"000002", None)]
+    names = [
+        runs.write(folder, _head(at, at + 1), changes, "delta").name
+        for at, changes in enumerate([long, other, few])
+    ]
+
+    merged = list(runs.merge(folder, names))
+
+    assert merged == sorted({**dict(long), **dict(other), **dict(few)}.items())
 
 
 @pytest.fixture(scope="module")
