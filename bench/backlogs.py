@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import generate
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from join_data import Message
 from measure import Watched
@@ -184,6 +184,35 @@ def send(servers: str, backlog: Backlog, at_once: Callable[[], object] | None = 
 
     `at_once` is called just before all of them are there.
     """
+    producer = _transactional(servers)
+    producer.begin_transaction()
+    sent = _produce(producer, backlog)
+    if at_once is not None:
+        at_once()
+    producer.commit_transaction(60)
+    return sent
+
+
+def stream(
+    servers: str, backlogs: Sequence[Backlog], apart_s: float, begin: Callable[[], object]
+) -> float:
+    """Write backlogs, each in a transaction and so many seconds after the one before.
+
+    `begin` is called before the first one.  Returns the seconds from then on: if they are more
+    than there were to be, the broker has not taken backlogs as fast as that.
+    """
+    producer = _transactional(servers)
+    begin()
+    begun = time.monotonic()
+    for at, backlog in enumerate(backlogs):
+        time.sleep(max(0.0, begun + at * apart_s - time.monotonic()))
+        producer.begin_transaction()
+        _produce(producer, backlog)
+        producer.commit_transaction(60)
+    return time.monotonic() - begun
+
+
+def _transactional(servers: str) -> Producer:
     settings: dict[str, Any] = {
         "transactional.id": f"bench-{time.monotonic_ns()}",
         "transaction.timeout.ms": 900_000,
@@ -191,7 +220,10 @@ def send(servers: str, backlog: Backlog, at_once: Callable[[], object] | None = 
     }
     producer = generate.producer(servers, **settings)
     producer.init_transactions(60)
-    producer.begin_transaction()
+    return producer
+
+
+def _produce(producer: Producer, backlog: Backlog) -> int:
     sent = 0
     for topic, records in backlog:
         for record in records:
@@ -199,7 +231,4 @@ def send(servers: str, backlog: Backlog, at_once: Callable[[], object] | None = 
             sent += 1
     if producer.flush(120):
         raise KafkaException("not all messages of a backlog were sent")
-    if at_once is not None:
-        at_once()
-    producer.commit_transaction(60)
     return sent

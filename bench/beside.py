@@ -6,14 +6,18 @@
     python bench/beside.py sparse --systems kafka-streams json/ingest --rounds 1
     python bench/beside.py sparse --warm 30            by then Java has compiled what it will
     python bench/beside.py sparse --size 200000 --backlogs 3 --warm 1
+    python bench/beside.py sparse --rate 60000 --warm 60 --backlogs 240     one after the other
     python bench/beside.py sparse --restarts           also with no local state any more
 
 All systems work exactly once, with a commit (Kafka Streams) or a checkpoint (Flink) a second, and
 run until they are ended.  A backlog's cost is the CPU of the whole process tree until the last of
-it is committed and a second longer; the first one's includes the start.  In each round every
-system runs once, in an order of its own, on a new output.  Ratios are those to the first of the
-systems in the same round.  `kafka-streams` writes what ikebana writes: values as they came, time
-and diff in headers; `kafka-streams/envelope` writes JSON objects with key, value, time and diff.
+it is committed and a second longer; the first one's includes the start.  With `--rate` backlogs
+come one after the other, so many records a second, whether those before are through or not.
+
+In each round every system runs once, in an order of its own, on a new output.  Ratios are those to
+the first of the systems in the same round.  `kafka-streams` writes what ikebana writes: values as
+they came, time and diff in headers; `kafka-streams/envelope` writes JSON objects with key, value,
+time and diff.
 """
 
 import argparse
@@ -32,7 +36,7 @@ import flink
 import generate
 import kafka_streams
 import msgspec
-from backlogs import Caught, Committed, Ends, Phase, Worker, newest, send
+from backlogs import Caught, Committed, Ends, Phase, Worker, newest, send, stream
 from rich.console import Console
 from rich.table import Table
 from upsert import RUN, machine, pipeline, records_of, size
@@ -73,14 +77,17 @@ class Ran(NamedTuple):
             "CPU s/M, with the start": self.first.us_each,
             "records/s, with the start": self.first.records / self.first.wall_s,
         }
+        cpu = [phase.cpu_s for phase in self.rest]
+        wall = [phase.wall_s for phase in self.rest]
         if self.rest:
-            cpu = [phase.cpu_s for phase in self.rest]
-            wall = [phase.wall_s for phase in self.rest]
             records = sum(phase.records for phase in self.rest)
             found |= {
-                "CPU s a backlog, median": statistics.median(cpu),
                 "CPU s/M, backlogs": sum(cpu) / records * 1e6,
                 "records/s, backlogs": records / sum(wall),
+            }
+        if len(self.rest) > 1:
+            found |= {
+                "CPU s a backlog, median": statistics.median(cpu),
                 "s a backlog, median": statistics.median(wall),
                 "s a backlog, p99": sorted(wall)[int(len(wall) * 0.99)],
             }
@@ -100,6 +107,7 @@ def main() -> None:
     parser.add_argument("--backlogs", type=int, default=20, help="sparse")
     parser.add_argument("--size", type=int, default=5_000, help="sparse: records of a backlog")
     parser.add_argument("--warm", type=int, default=0, help="sparse: backlogs before that")
+    parser.add_argument("--rate", type=float, help="sparse: records a second, in a stream")
     parser.add_argument("--restarts", action="store_true", help="sparse: start again at the end")
     parser.add_argument("--shards", type=int, default=4)
     args = parser.parse_args()
@@ -142,13 +150,7 @@ def _run(system: str, folder: Path, servers: str, source: str, args: argparse.Na
     worker = _worker(system, folder, servers, source, output, args.shards)
     dense = args.what == "dense"
     first = worker.phase(args.records if dense else args.keys)
-    rest = []
-    for at in range(0 if dense else args.warm + args.backlogs):
-        records = generate.upserts(args.size, args.keys, seed=at + 2)
-        send(servers, [(source, records)], worker.begin)
-        found = worker.phase(args.size, quiet_s=0.0 if at < args.warm else None)
-        if at >= args.warm:
-            rest.append(found)
+    rest = [] if dense else _backlogs(worker, servers, source, args)
     local = size(folder) / 2**20
     worker.watched.process.terminate()
     cost = worker.watched.wait(60)
@@ -164,6 +166,29 @@ def _run(system: str, folder: Path, servers: str, source: str, args: argparse.Na
     updates, exact = _judged(servers, source, output, _of_flink if system == "flink" else _of_ours)
     sizes = round(local, 1), round(cost.peak_rss_mib)
     return Ran(system, first, rest, updates, *sizes, exact, restarts)
+
+
+def _backlogs(worker: Worker, servers: str, source: str, args: argparse.Namespace) -> list[Phase]:
+    """Send backlogs; what each took, or, if they come in a stream, all of them together."""
+    every = [
+        [(source, [*generate.upserts(args.size, args.keys, seed=at + 2)])]
+        for at in range(args.warm + args.backlogs)
+    ]
+    warm, counted = every[: args.warm], every[args.warm :]
+    found: list[Phase] = []
+    if not args.rate:
+        for backlog in warm:
+            send(servers, backlog, worker.begin)
+            worker.phase(args.size, quiet_s=0.0)
+        for backlog in counted:
+            send(servers, backlog, worker.begin)
+            found.append(worker.phase(args.size))
+        return found
+    for some in filter(None, (warm, counted)):
+        took = stream(servers, some, args.size / args.rate, worker.begin)
+        found.append(worker.phase(args.size * len(some)))
+        _CONSOLE.print(f"sent in {took:.1f} s, through after {found[-1].wall_s:.1f} s")
+    return found[-1:]
 
 
 def _local_state(system: str, folder: Path) -> Path:

@@ -4,7 +4,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,8 +23,16 @@ class Cost(NamedTuple):
     returncode: int
 
 
+def nothing_else() -> Iterable[psutil.Process]:
+    """No processes."""
+    return ()
+
+
 class Watched:
-    """A command and all that it starts, sampled until it ends."""
+    """A command and all that it starts, sampled until it ends.
+
+    So are `others`, which work for it and are none of its own, as "executors".
+    """
 
     def __init__(
         self,
@@ -32,8 +40,10 @@ class Watched:
         log: Path,
         environ: Mapping[str, str] | None = None,
         every_s: float = _SAMPLE_S,
+        others: Callable[[], Iterable[psutil.Process]] = nothing_else,
     ) -> None:
         self._every_s = every_s
+        self._others = others
         self._log = log.open("wb")
         self.process = subprocess.Popen(
             command,
@@ -80,7 +90,8 @@ class Watched:
         while True:
             last = self._ended.is_set()
             rss = 0
-            for process in self.processes():
+            others = {*self._others()}
+            for process in (*self.processes(), *others):
                 try:
                     with process.oneshot():
                         times, name = process.cpu_times(), process.name()
@@ -91,6 +102,8 @@ class Watched:
                 kind = "jvm" if name == "java" else "driver"
                 if name != "java" and parent != os.getpid():
                     kind = "workers"
+                if process in others:
+                    kind = "executors"
                 self._cpu[process] = kind, times.user + times.system
             self._peak = max(self._peak, rss / 2**20)
             if last:

@@ -159,11 +159,17 @@ def _beside(found: Iterable[tuple[str, Any]]) -> Iterator[Compared]:
                     for figure in _BESIDE.keys() & by_system[system].keys():
                         pair = by_system[system][figure], by_system[peer][figure]
                         later = "backlog" in figure or "restart" in figure
-                        of = f"{job}, backlogs of {args['size']:,}" if later else job
+                        of = f"{job}, {_backlogs(args)}" if later else job
                         runs[of, figure, system, peer].append(pair)
     for (job, figure, system, peer), pairs in sorted(runs.items()):
         ours, theirs = (list(each) for each in zip(*pairs, strict=True))
         yield Compared(job, _BESIDE[figure], f"ikebana, {system}", ours, peer, theirs)
+
+
+def _backlogs(args: Mapping[str, Any]) -> str:
+    rate = args.get("rate")
+    stream = f", {rate:,.0f} records a second" if rate else ""
+    return f"backlogs of {args['size']:,}{stream}"
 
 
 def _compared(found: Sequence[Compared]) -> str:

@@ -9,11 +9,12 @@
     python bench/scale.py history --batches 8640       a day of a batch each ten seconds
 
 executors, keys, values, shards and joins: `ikebana run --once` over a backlog that is there, with
-its start; CPU and memory are those of all its processes.  From each point but those of keys the
-cost of a run of as good as no records is taken off.  executors are workers of a standalone cluster
-of Spark on this machine with one core each, and `local[1]`; the broker takes its part of the same
-cores.  history: a shard in this process, without Spark and Kafka, through batches whose clock is
-simulated; each opens the shard, runs the plan, writes its files and closes, as a task does.
+its start; CPU and memory are those of all its processes, and of executors.  From each point but
+those of keys the cost of a run of as good as no records is taken off.  executors are workers of a
+standalone cluster of Spark on this machine with one core each, and `local[1]`; the broker takes
+its part of the same cores, and what goes over loopback is what it and Spark send.  history: a
+shard in this process, without Spark and Kafka, through batches whose clock is simulated; each
+opens the shard, runs the plan, writes its files and closes, as a task does.
 """
 
 import argparse
@@ -23,17 +24,18 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import generate
 import markdown
+import psutil
 import upsert
 import yaml
 from keyed import Batches
-from measure import Cost, Watched
+from measure import Cost, Watched, nothing_else
 from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
@@ -49,7 +51,7 @@ from ikebana.processor.planning.plan import Input, Output, Plan, Reduce, Upsert
 from ikebana.processor.rows.envelope import Records
 from ikebana.processor.rows.rows import Upserts
 from ikebana.processor.spark.worker import settle
-from support.standalone_spark import cluster
+from support.standalone_spark import WORKER, cluster
 
 _CONSOLE = Console(width=120)
 _LONGEST_S = 1800
@@ -112,7 +114,12 @@ class Runs:
         generate.fill(self._servers, topic, records)
         return topic
 
-    def costs(self, records: int, document: Callable[[str, Path], dict[str, Any]]) -> "Point":
+    def costs(
+        self,
+        records: int,
+        document: Callable[[str, Path], dict[str, Any]],
+        others: Callable[[], Iterable[psutil.Process]] = nothing_else,
+    ) -> "Point":
         """Run a pipeline until it has caught up; `document` makes its file, by its name."""
         self._count += 1
         name = f"scale-{self.folder.name}-{self._count}"
@@ -120,10 +127,11 @@ class Runs:
         path.write_text(yaml.safe_dump(document(name, self.folder / name)))
         log = self.folder / f"{name}.log"
         command = [*upsert.RUN, str(path), "--once", "--bootstrap-servers", self._servers]
-        cost = Watched(command, log).wait(_LONGEST_S)
+        before = _through_loopback()
+        cost = Watched(command, log, others=others).wait(_LONGEST_S)
         if cost.returncode:
             sys.exit(f"{name} ended with {cost.returncode}:\n{log.read_text()[-3000:]}")
-        return Point(cost, records)
+        return Point(cost, records, _through_loopback() - before)
 
     def is_exact(self, name: str, source: str) -> bool:
         """Whether an output has what the input says."""
@@ -133,8 +141,8 @@ class Runs:
 class Point:
     """What a run has cost."""
 
-    def __init__(self, cost: Cost, records: int) -> None:
-        self._cost, self._records = cost, records
+    def __init__(self, cost: Cost, records: int, moved: int) -> None:
+        self._cost, self._records, self._moved = cost, records, moved
 
     def row(self, empty: "Point | None" = None) -> dict[str, Any]:
         """The figures; those of as good as no records are taken off."""
@@ -150,6 +158,26 @@ class Point:
             "CPU s / M": round(cpu_s / self._records * 1e6, 1),
             "peak MiB": round(cost.peak_rss_mib),
         }
+
+    def parts(self, empty: "Point") -> dict[str, Any]:
+        """The CPU time of the driver and of executors, and the bytes sent over loopback."""
+
+        def us_each(by_kind: dict[str, float], of_empty: dict[str, float]) -> float:
+            spent = sum(by_kind.values()) - sum(of_empty.values())
+            return round(spent / self._records * 1e6, 1)
+
+        ours, theirs = dict(self._cost.cpu_by_kind), dict(empty._cost.cpu_by_kind)
+        executors = [{"": each.pop("executors", 0.0)} for each in (ours, theirs)]
+        return {
+            "driver, CPU s / M": us_each(ours, theirs),
+            "executors, CPU s / M": us_each(*executors),
+            "loopback, bytes a record": round((self._moved - empty._moved) / self._records),
+        }
+
+
+def _through_loopback() -> int:
+    """Bytes that this machine has sent to itself: Kafka's, and those between Spark's processes."""
+    return int(psutil.net_io_counters(pernic=True)["lo"].bytes_sent)
 
 
 def plain(
@@ -188,14 +216,19 @@ def executors(runs: Runs, points: Sequence[int], args: argparse.Namespace) -> li
             cluster(runs.folder / f"cluster-{count}", count) if count else nullcontext("local[1]")
         )
         with place as master:
-            empty = runs.costs(1_000, plain(few, master=master))
-            point = runs.costs(records, plain(full, master=master))
-        # What workers start is not the command's: their executors are counted by nobody.
-        row = point.row(empty)
-        if count:
-            row["CPU s / M"] = row["peak MiB"] = "driver only"
+            empty = runs.costs(1_000, plain(few, master=master), executors_here)
+            point = runs.costs(records, plain(full, master=master), executors_here)
+        row = point.row(empty) | point.parts(empty)
         rows.append({"executors": count or "local[1]", **row})
     return rows
+
+
+def executors_here() -> Iterator[psutil.Process]:
+    """The executors that workers of this process's cluster run, with their Python processes."""
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):
+            if WORKER in child.cmdline():
+                yield from child.children(recursive=True)
 
 
 def keys(runs: Runs, points: Sequence[int], args: argparse.Namespace) -> list[dict[str, Any]]:

@@ -3,9 +3,11 @@
     python bench/upserted.py                          bytes, ingest time: about half a minute
     python bench/upserted.py --format json --time offset
     python bench/upserted.py --records 500000 --profile
+    python bench/upserted.py --loaded --keys 2000000 --records 200000 --batch 5000
 
 The data are those of `bench/upsert.py`: upserts over 200,000 keys, values of 120 bytes.  The first
-batch is not counted.  Shards are those of `bench/joined.py`, which says what most parts are:
+batch is not counted; with `--loaded` all keys are loaded before that, once each.  Shards are those
+of `bench/joined.py`, which says what most parts are:
 
 take: from the consumer's messages to those that are decoded.  The consumer is a stub that has the
 messages ready, as objects of confluent_kafka.  read, unpack, catch up, compute, store: as there.
@@ -22,7 +24,7 @@ import hashlib
 import pstats
 import shutil
 import tempfile
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -57,6 +59,8 @@ _OUTPUT = "diffs"
 # As many as a consumer gives at once.
 _POLLED = 10_000
 # No part of a batch waits for room in the queue: there is no broker that would make any.
+# Records of a batch while all keys are loaded.
+_LOADED = 250_000
 _QUEUE = {"queue.buffering.max.messages": 10_000_000, "queue.buffering.max.kbytes": 2_000_000}
 
 
@@ -128,7 +132,7 @@ class _Consumer:
     """A consumer that has the messages of a partition ready."""
 
     def __init__(self) -> None:
-        self._ready: Iterator[list[KafkaMessage]] = iter(())
+        self._ready: deque[list[KafkaMessage]] = deque()
 
     def holds(self, partition: int, held: Sequence[Any]) -> None:
         """Have these messages ready, `_POLLED` at a time."""
@@ -136,14 +140,21 @@ class _Consumer:
             KafkaMessage(topic=_TOPIC, partition=partition, offset=m.offset, key=m.key, value=m[2])
             for m in held
         ]
-        self._ready = iter(list(_portions(made, _POLLED)))
+        self._ready = deque(_portions(made, _POLLED))
 
     def consume(self, most: int, timeout: float) -> list[KafkaMessage]:
         """Give the next ones."""
-        return next(self._ready, [])
+        return self._ready.popleft() if self._ready else []
 
-    def poll(self, timeout: float) -> None:
-        """Give none: few messages are left, and these have been given."""
+    def poll(self, timeout: float) -> KafkaMessage | None:
+        """Give the next one."""
+        if not self._ready:
+            return None
+        first = self._ready[0]
+        message = first.pop(0)
+        if not first:
+            self._ready.popleft()
+        return message
 
     def assign(self, places: Any) -> None:
         """Take no note of what is assigned."""
@@ -162,6 +173,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--keys", type=int, default=200_000)
     parser.add_argument("--batch", type=int, default=250_000, help="records of a batch")
+    parser.add_argument("--loaded", action="store_true", help="load all keys first")
     parser.add_argument("--shards", type=int, default=4)
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--sort", default="tottime")
@@ -202,13 +214,17 @@ def _measured(folder: Path, args: argparse.Namespace, costs: Costs) -> dict[str,
     data = functools.cache(canonical.canonical) if args.format == "json" else bytes
     truth: dict[bytes, bytes | None] = {}
     written = 0
-    for some in _portions(generate.upserts(args.records, args.keys), args.batch):
+    begin = generate.distinct(args.keys) if args.loaded else iter(())
+    loads = [(some, _LOADED) for some in _portions(begin, _LOADED)]
+    batches = _portions(generate.upserts(args.records, args.keys, 1 + args.loaded), args.batch)
+    every = (*loads, *((some, args.batch) for some in batches))
+    for at, (some, limit) in enumerate(every):
+        if at == len(loads) + 1:
+            written, costs.counts = _written(), True
         truth.update(some)
         _send(run, _TOPIC, some)
         settle()
-        run.read(limit=args.batch)
-        written = written if costs.counts else _written()
-        costs.counts = True
+        run.read(limit=limit)
     run.close()
     written = _written() - written
     expected = {(data(k), data(v)) for k, v in truth.items() if v is not None}

@@ -15,7 +15,7 @@ from support.waiting import wait_until
 _START_S = 120.0
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _MASTER = "org.apache.spark.deploy.master.Master"
-_WORKER = "org.apache.spark.deploy.worker.Worker"
+WORKER = "org.apache.spark.deploy.worker.Worker"
 # As the scripts set them that start workers.
 _ENVIRONMENT = {"SPARK_SCALA_VERSION": "2.13", "SPARK_LOCAL_IP": "127.0.0.1"}
 
@@ -37,7 +37,7 @@ def cluster(folder: Path, workers: int, memory: str = "1g") -> Iterator[str]:
             place.mkdir()
             options = ["--host", "127.0.0.1", "--webui-port", "0", "-c", "1", "-m", memory]
             log = folder / f"worker-{number}.log"
-            running.enter_context(_process([_WORKER, *options, "-d", str(place), address], log))
+            running.enter_context(_process([WORKER, *options, "-d", str(place), address], log))
         for number in range(workers):
             _told(folder / f"worker-{number}.log", r"(Successfully registered with master)")
         yield address
