@@ -18,14 +18,16 @@ _IN_COLUMNS = b"\x01"
 _PLACES = 4
 _SAMPLED = 512
 _SAMPLED_BYTES = 1 << 16
-# Fewer changes are not worth trying; nor are fewer of those that are soon written again.
+# Fewer changes are not worth trying.
 _FEWEST = 8
-_FEWEST_PASSING = 20_000
 
 
 def encode(changes: list[Change], *, is_passing: bool = False) -> bytes:
-    """Make the content of a block, not yet compressed; if it `is_passing`, it is soon merged."""
-    if len(changes) < (_FEWEST_PASSING if is_passing else _FEWEST):
+    """Make the content of a block, not yet compressed.
+
+    What `is_passing` will soon be written again, and is stored as it is.
+    """
+    if is_passing or len(changes) < _FEWEST:
         return _as_they_are(changes)
     sample = _sample(changes)
     packed = taken_apart(sample)

@@ -32,8 +32,9 @@ except ImportError:
 _MAGIC = b"ikebana\x02"
 _READABLE = (b"ikebana\x01", _MAGIC)
 _SUFFIX = ".run"
-# Runs of this kind are merged after a few batches.
+# Runs of this kind are merged after a few batches: blocks of fewer bytes are stored as they are.
 _PASSING = "delta"
+_PASSING_BYTES = 1 << 19
 _BLOCK_ENTRIES = 20_000
 _BLOCK_BYTES = 4 << 20
 # Their sizes are summed up for so many.
@@ -170,7 +171,7 @@ def _encode(
     for gathered, size in _gathered(iter(changes)):
         count.entries += len(gathered)
         count.plain += size
-        yield _block(contents.encode(gathered, is_passing=is_passing))
+        yield _block(contents.encode(gathered, is_passing=is_passing and size < _PASSING_BYTES))
 
 
 def _gathered(changes: Iterator[Change]) -> Iterator[tuple[list[Change], int]]:

@@ -74,6 +74,26 @@ def test_a_run_is_read_as_it_was_written(
     assert runs.bounds(run.name) == (3, 5)
 
 
+def test_a_small_delta_is_stored_as_it_is(folder: Folder) -> None:
+    """It is soon merged; what is large, whether in many changes or a few, or lasts is not."""
+    pytest.importorskip("ikebana.compiled._taking_apart", exc_type=ImportError)
+
+    def many(count: int, rows: int) -> list[Change]:
+        row = b'{"customer":%d,"amount":17,"city":"Zurich"}'
+        return [
+            (b"%06d" % at, b",".join(row % (at + more) for more in range(rows)))
+            for at in range(count)
+        ]
+
+    def size(changes: list[Change], kind: str) -> int:
+        return runs.write(folder, _head(3, 4), changes, kind).size
+
+    small = many(2_000, 1)
+    assert size(small, "delta") > 1.3 * size(small, "run")
+    for large in (many(20, 2_000), many(15_000, 1)):
+        assert size(large, "delta") == size(large, "run")
+
+
 @given(versions=st.lists(_changes, max_size=5), portion=st.sampled_from([1, 2, 2_000]))
 def test_merged_runs_are_the_dict_updated_oldest_to_youngest(
     folder: Folder, versions: list[dict[bytes, bytes | None]], portion: int
