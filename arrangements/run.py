@@ -13,7 +13,7 @@ import re
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from operator import itemgetter
 
 import msgspec
@@ -32,15 +32,15 @@ except ImportError:
 _MAGIC = b"ikebana\x02"
 _READABLE = (b"ikebana\x01", _MAGIC)
 _SUFFIX = ".run"
-# Runs of this kind are merged after a few batches: blocks of fewer bytes are stored as they are.
+# Runs of this kind are merged after a few batches: a small one is stored as it is.
 _PASSING = "delta"
 _PASSING_BYTES = 1 << 19
 _BLOCK_ENTRIES = 20_000
 _BLOCK_BYTES = 4 << 20
 # Their sizes are summed up for so many.
 _AT_ONCE = 100
-# A merge takes so many changes from each run at a time, which takes milliseconds.
-_PORTION = 2_000
+# A merge takes so many changes from all runs together at a time, which takes milliseconds.
+_PORTION = 16_000
 _key_of = itemgetter(0)
 _LENGTHS = 8
 _CHECK = 4
@@ -120,9 +120,10 @@ def merge(files: FileStore, names: Iterable[str]) -> Iterator[Change]:
     """Merge the changes of adjoining runs, given oldest first, into those of one run."""
     opened = [_Opened(read(files, name)[1]) for name in names]
     while left := [run for run in opened if run.has_more()]:
+        portion = max(1, _PORTION // len(left))
         # Up to here every run has been read, so what all of them have is in order.
-        bound = min(run.next_bound() for run in left)
-        yield from merged([run.take(bound) for run in left])
+        bound = min(run.next_bound(portion) for run in left)
+        yield from merged([run.take(bound, portion) for run in left])
 
 
 def bounds(name: str) -> tuple[int, int] | None:
@@ -151,14 +152,14 @@ class _Opened:
             self._block, self._at = block, 0
         return True
 
-    def next_bound(self) -> bytes:
+    def next_bound(self, portion: int) -> bytes:
         """The key up to which changes can be taken from this block, a portion at the most."""
-        return self._block[min(self._at + _PORTION, len(self._block)) - 1][0]
+        return self._block[min(self._at + portion, len(self._block)) - 1][0]
 
-    def take(self, bound: bytes) -> list[Change]:
+    def take(self, bound: bytes, portion: int) -> list[Change]:
         """Take the changes of the keys up to `bound`, which is no greater than `next_bound`."""
         start = self._at
-        end = min(start + _PORTION, len(self._block))
+        end = min(start + portion, len(self._block))
         self._at = bisect_right(self._block, bound, start, end, key=_key_of)
         return self._block[start : self._at]
 
@@ -168,10 +169,13 @@ def _encode(
 ) -> Iterator[bytes]:
     yield _MAGIC
     yield _block(msgspec.msgpack.encode(head))
-    for gathered, size in _gathered(iter(changes)):
+    blocks = _gathered(iter(changes))
+    first = list(islice(blocks, 2))
+    is_small = len(first) == 1 and first[0][1] < _PASSING_BYTES
+    for gathered, size in chain(first, blocks):
         count.entries += len(gathered)
         count.plain += size
-        yield _block(contents.encode(gathered, is_passing=is_passing and size < _PASSING_BYTES))
+        yield _block(contents.encode(gathered, is_passing=is_passing and is_small))
 
 
 def _gathered(changes: Iterator[Change]) -> Iterator[tuple[list[Change], int]]:

@@ -36,7 +36,7 @@ import flink
 import generate
 import kafka_streams
 import msgspec
-from backlogs import Caught, Committed, Ends, Phase, Worker, newest, send, stream
+from backlogs import Backlog, Caught, Committed, Ends, Phase, Worker, newest, send, stream
 from rich.console import Console
 from rich.table import Table
 from upsert import RUN, machine, pipeline, records_of, size
@@ -170,25 +170,25 @@ def _run(system: str, folder: Path, servers: str, source: str, args: argparse.Na
 
 def _backlogs(worker: Worker, servers: str, source: str, args: argparse.Namespace) -> list[Phase]:
     """Send backlogs; what each took, or, if they come in a stream, all of them together."""
-    every = [
-        [(source, [*generate.upserts(args.size, args.keys, seed=at + 2)])]
-        for at in range(args.warm + args.backlogs)
-    ]
-    warm, counted = every[: args.warm], every[args.warm :]
+
+    def backlog(at: int) -> Backlog:
+        return [(source, [*generate.upserts(args.size, args.keys, seed=at + 2)])]
+
+    whole = args.warm + args.backlogs
     found: list[Phase] = []
     if not args.rate:
-        for backlog in warm:
-            send(servers, backlog, worker.begin)
-            worker.phase(args.size, quiet_s=0.0)
-        for backlog in counted:
-            send(servers, backlog, worker.begin)
-            found.append(worker.phase(args.size))
+        for at in range(whole):
+            send(servers, backlog(at), worker.begin)
+            phase = worker.phase(args.size, quiet_s=0.0 if at < args.warm else None)
+            if at >= args.warm:
+                found.append(phase)
         return found
-    for some in filter(None, (warm, counted)):
+    for part in filter(None, (range(args.warm), range(args.warm, whole))):
+        some = [backlog(at) for at in part]
         took = stream(servers, some, args.size / args.rate, worker.begin)
-        found.append(worker.phase(args.size * len(some)))
-        _CONSOLE.print(f"sent in {took:.1f} s, through after {found[-1].wall_s:.1f} s")
-    return found[-1:]
+        found = [worker.phase(args.size * len(some))]
+        _CONSOLE.print(f"sent in {took:.1f} s, through after {found[0].wall_s:.1f} s")
+    return found if args.backlogs else []
 
 
 def _local_state(system: str, folder: Path) -> Path:

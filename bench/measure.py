@@ -28,6 +28,14 @@ def nothing_else() -> Iterable[psutil.Process]:
     return ()
 
 
+def _cpu_of(process: psutil.Process) -> float:
+    try:
+        times = process.cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(times.user + times.system)
+
+
 class Watched:
     """A command and all that it starts, sampled until it ends.
 
@@ -44,6 +52,8 @@ class Watched:
     ) -> None:
         self._every_s = every_s
         self._others = others
+        # What they have taken before is not for this command.
+        self._before = {each: _cpu_of(each) for each in others()}
         self._log = log.open("wb")
         self.process = subprocess.Popen(
             command,
@@ -104,7 +114,8 @@ class Watched:
                     kind = "workers"
                 if process in others:
                     kind = "executors"
-                self._cpu[process] = kind, times.user + times.system
+                spent = times.user + times.system - self._before.get(process, 0.0)
+                self._cpu[process] = kind, spent
             self._peak = max(self._peak, rss / 2**20)
             if last:
                 return

@@ -52,9 +52,11 @@ from ikebana.processor.rows.envelope import Records
 from ikebana.processor.rows.rows import Upserts
 from ikebana.processor.spark.worker import settle
 from support.standalone_spark import WORKER, cluster
+from support.waiting import wait_until
 
 _CONSOLE = Console(width=120)
 _LONGEST_S = 1800
+_END_S = 60.0
 Records_ = Iterator[tuple[bytes, bytes | None]]
 
 
@@ -170,14 +172,15 @@ class Point:
         executors = [{"": each.pop("executors", 0.0)} for each in (ours, theirs)]
         return {
             "driver, CPU s / M": us_each(ours, theirs),
-            "executors, CPU s / M": us_each(*executors),
+            "executors, CPU s / M": us_each(*executors) if executors[0][""] else "in the driver",
             "loopback, bytes a record": round((self._moved - empty._moved) / self._records),
         }
 
 
 def _through_loopback() -> int:
     """Bytes that this machine has sent to itself: Kafka's, and those between Spark's processes."""
-    return int(psutil.net_io_counters(pernic=True)["lo"].bytes_sent)
+    found = psutil.net_io_counters(pernic=True)
+    return sum(int(each.bytes_sent) for name, each in found.items() if name.startswith("lo"))
 
 
 def plain(
@@ -217,6 +220,7 @@ def executors(runs: Runs, points: Sequence[int], args: argparse.Namespace) -> li
         )
         with place as master:
             empty = runs.costs(1_000, plain(few, master=master), executors_here)
+            wait_until(lambda: not any(executors_here()), _END_S, "the end of executors")
             point = runs.costs(records, plain(full, master=master), executors_here)
         row = point.row(empty) | point.parts(empty)
         rows.append({"executors": count or "local[1]", **row})

@@ -59,9 +59,9 @@ _OUTPUT = "diffs"
 # As many as a consumer gives at once.
 _POLLED = 10_000
 # No part of a batch waits for room in the queue: there is no broker that would make any.
+_QUEUE = {"queue.buffering.max.messages": 10_000_000, "queue.buffering.max.kbytes": 2_000_000}
 # Records of a batch while all keys are loaded.
 _LOADED = 250_000
-_QUEUE = {"queue.buffering.max.messages": 10_000_000, "queue.buffering.max.kbytes": 2_000_000}
 
 
 class Upserted(Shards):

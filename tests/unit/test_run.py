@@ -90,11 +90,12 @@ def test_a_small_delta_is_stored_as_it_is(folder: Folder) -> None:
 
     small = many(2_000, 1)
     assert size(small, "delta") > 1.3 * size(small, "run")
-    for large in (many(20, 2_000), many(15_000, 1)):
+    short: list[Change] = [(b"%06d" % at, b'{"n":%d}' % at) for at in range(25_000)]
+    for large in (many(20, 2_000), many(15_000, 1), short):
         assert size(large, "delta") == size(large, "run")
 
 
-@given(versions=st.lists(_changes, max_size=5), portion=st.sampled_from([1, 2, 2_000]))
+@given(versions=st.lists(_changes, max_size=5), portion=st.sampled_from([1, 6, 16_000]))
 def test_merged_runs_are_the_dict_updated_oldest_to_youngest(
     folder: Folder, versions: list[dict[bytes, bytes | None]], portion: int
 ) -> None:
