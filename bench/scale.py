@@ -164,15 +164,15 @@ class Point:
     def parts(self, empty: "Point") -> dict[str, Any]:
         """The CPU time of the driver and of executors, and the bytes sent over loopback."""
 
-        def us_each(by_kind: dict[str, float], of_empty: dict[str, float]) -> float:
-            spent = sum(by_kind.values()) - sum(of_empty.values())
+        def each(spent: float) -> float:
             return round(spent / self._records * 1e6, 1)
 
-        ours, theirs = dict(self._cost.cpu_by_kind), dict(empty._cost.cpu_by_kind)
-        executors = [{"": each.pop("executors", 0.0)} for each in (ours, theirs)]
+        ours, theirs = self._cost, empty._cost
+        executors = ours.cpu_by_kind.get("executors", 0.0)
+        executors -= theirs.cpu_by_kind.get("executors", 0.0)
         return {
-            "driver, CPU s / M": us_each(ours, theirs),
-            "executors, CPU s / M": us_each(*executors) if executors[0][""] else "in the driver",
+            "driver, CPU s / M": each(ours.cpu_s - theirs.cpu_s - executors),
+            "executors, CPU s / M": each(executors) if executors else "in the driver",
             "loopback, bytes a record": round((self._moved - empty._moved) / self._records),
         }
 
