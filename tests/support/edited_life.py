@@ -7,6 +7,7 @@ and which definition counts from then on too.  It shares no code with the operat
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -189,7 +190,10 @@ class Life:
         """Take down the batches that are logged now."""
         for folder in (self.pipeline.place, *self.pipeline.place.glob("epoch-*")):
             for path in (folder / "offsets").glob("*"):
-                if path.name.isdigit():
+                if not path.name.isdigit():
+                    continue
+                # A run removes the layout of before meanwhile, whose batches are known.
+                with suppress(FileNotFoundError):
                     batch = Batch(path)
                     self.batches[batch.number] = batch
 
