@@ -123,7 +123,7 @@ def merge(files: FileStore, names: Iterable[str]) -> Iterator[Change]:
         portion = max(1, _PORTION // len(left))
         # Up to here every run has been read, so what all of them have is in order.
         bound = min(run.next_bound(portion) for run in left)
-        yield from merged([run.take(bound, portion) for run in left])
+        yield from merged([run.take(bound) for run in left])
 
 
 def bounds(name: str) -> tuple[int, int] | None:
@@ -156,11 +156,10 @@ class _Opened:
         """The key up to which changes can be taken from this block, a portion at the most."""
         return self._block[min(self._at + portion, len(self._block)) - 1][0]
 
-    def take(self, bound: bytes, portion: int) -> list[Change]:
+    def take(self, bound: bytes) -> list[Change]:
         """Take the changes of the keys up to `bound`, which is no greater than `next_bound`."""
         start = self._at
-        end = min(start + portion, len(self._block))
-        self._at = bisect_right(self._block, bound, start, end, key=_key_of)
+        self._at = bisect_right(self._block, bound, start, key=_key_of)
         return self._block[start : self._at]
 
 
@@ -171,11 +170,11 @@ def _encode(
     yield _block(msgspec.msgpack.encode(head))
     blocks = _gathered(iter(changes))
     first = list(islice(blocks, 2))
-    is_small = len(first) == 1 and first[0][1] < _PASSING_BYTES
+    is_passing = is_passing and len(first) == 1 and first[0][1] < _PASSING_BYTES
     for gathered, size in chain(first, blocks):
         count.entries += len(gathered)
         count.plain += size
-        yield _block(contents.encode(gathered, is_passing=is_passing and is_small))
+        yield _block(contents.encode(gathered, is_passing=is_passing))
 
 
 def _gathered(changes: Iterator[Change]) -> Iterator[tuple[list[Change], int]]:

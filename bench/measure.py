@@ -28,18 +28,10 @@ def nothing_else() -> Iterable[psutil.Process]:
     return ()
 
 
-def _cpu_of(process: psutil.Process) -> float:
-    try:
-        times = process.cpu_times()
-    except psutil.Error:
-        return 0.0
-    return float(times.user + times.system)
-
-
 class Watched:
     """A command and all that it starts, sampled until it ends.
 
-    So are `others`, which work for it and are none of its own, as "executors".
+    So are `others`, which work for it alone and are none of its own, as "executors".
     """
 
     def __init__(
@@ -52,8 +44,6 @@ class Watched:
     ) -> None:
         self._every_s = every_s
         self._others = others
-        # What they have taken before is not for this command.
-        self._before = {each: _cpu_of(each) for each in others()}
         self._log = log.open("wb")
         self.process = subprocess.Popen(
             command,
@@ -114,8 +104,7 @@ class Watched:
                     kind = "workers"
                 if process in others:
                     kind = "executors"
-                spent = times.user + times.system - self._before.get(process, 0.0)
-                self._cpu[process] = kind, spent
+                self._cpu[process] = kind, times.user + times.system
             self._peak = max(self._peak, rss / 2**20)
             if last:
                 return

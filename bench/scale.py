@@ -220,6 +220,7 @@ def executors(runs: Runs, points: Sequence[int], args: argparse.Namespace) -> li
         )
         with place as master:
             empty = runs.costs(1_000, plain(few, master=master), executors_here)
+            # What is left of them would be taken for the next run's.
             wait_until(lambda: not any(executors_here()), _END_S, "the end of executors")
             point = runs.costs(records, plain(full, master=master), executors_here)
         row = point.row(empty) | point.parts(empty)

@@ -4,11 +4,11 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdlib cimport qsort
-from libc.string cimport memcmp
+
+from ikebana.compiled._entries cimport Datum, Text, compared
 
 cdef struct Place:
-    const char* text
-    Py_ssize_t size
+    Datum key
     Py_ssize_t at
 
 
@@ -25,8 +25,7 @@ def in_order(dict changes):
         raise MemoryError
     try:
         for at in range(count):
-            found[at].text = PyBytes_AS_STRING(<bytes?>keys[at])
-            found[at].size = PyBytes_GET_SIZE(<bytes>keys[at])
+            found[at].key = _datum_of(<bytes?>keys[at])
             found[at].at = at
         qsort(found, <size_t>count, sizeof(Place), _compared_places)
         return [(keys[found[at].at], values[found[at].at]) for at in range(count)]
@@ -53,9 +52,11 @@ def merged(list portions):
 cdef list _of_two(list older, list younger):
     cdef list found = []
     cdef Py_ssize_t old = 0, new = 0
+    cdef Datum one, other
     cdef int order
     while old < len(older) and new < len(younger):
-        order = _compared(_key_of(older[old]), _key_of(younger[new]))
+        one, other = _datum_of(_key_of(older[old])), _datum_of(_key_of(younger[new]))
+        order = compared(&one, &other)
         if order < 0:
             found.append(older[old])
             old += 1
@@ -74,24 +75,11 @@ cdef bytes _key_of(object change):
     return <bytes?>(<tuple>change)[0]
 
 
-cdef inline int _compared(bytes one, bytes other):
-    return _compared_texts(
-        PyBytes_AS_STRING(one), PyBytes_GET_SIZE(one),
-        PyBytes_AS_STRING(other), PyBytes_GET_SIZE(other),
-    )
+cdef inline Datum _datum_of(bytes key):
+    cdef Datum found
+    found.text, found.size, found.count = <Text>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), 1
+    return found
 
 
 cdef int _compared_places(const void* one, const void* other) noexcept nogil:
-    cdef const Place* first = <const Place*>one
-    cdef const Place* second = <const Place*>other
-    return _compared_texts(first.text, first.size, second.text, second.size)
-
-
-cdef inline int _compared_texts(
-    const char* one, Py_ssize_t first, const char* other, Py_ssize_t second
-) noexcept nogil:
-    """Whether one text comes before the other (below 0), behind it (above 0), or is equal."""
-    cdef int order = memcmp(one, other, <size_t>(first if first < second else second))
-    if order:
-        return order
-    return (first > second) - (first < second)
+    return compared(&(<const Place*>one).key, &(<const Place*>other).key)
