@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from ikebana.processor.kafka.broker import running
 from ikebana.processor.spark import class_archive
-from ikebana.processor.spark.session import DEFAULTS
+from ikebana.processor.spark.options import DEFAULTS
 from support.pipeline_processes import create, produce, upserts
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"

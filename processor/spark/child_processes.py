@@ -1,4 +1,4 @@
-"""Start and end child processes that each lead a session of their own."""
+"""Start and end child processes that each lead a session of their own, and what they are given."""
 
 import contextlib
 import os
@@ -54,3 +54,18 @@ def _session(pid: int) -> int | None:
     except (FileNotFoundError, ProcessLookupError):
         return None
     return None if state in "ZX" else int(session)
+
+
+@contextlib.contextmanager
+def environment(**variables: str) -> Iterator[None]:
+    """Set environment variables for the length of a `with` block."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -22,11 +22,10 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-import pyspark
-
 from ikebana.processor.ground.cache import cache_folder
+from ikebana.processor.spark.installed import HOME
 
-_JARS = Path(pyspark.__file__).parent / "jars"
+_JARS = HOME / "jars"
 CLASSES = Path(__file__).with_name("classes.txt.gz")
 # The reasons why an archive cannot be used do not help the users of a pipeline.
 _SILENT = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")

@@ -13,8 +13,9 @@ from pyspark.sql import SparkSession
 from ikebana.errors import ConfigError, SparkStartError
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.linear.modules import FOLDER_VARIABLE
+from ikebana.processor.spark.connection import is_stopped
+from ikebana.processor.spark.options import OWNED, spark_settings
 from ikebana.processor.spark.run_folder import RunFolder
-from ikebana.processor.spark.session import OWNED, is_stopped, spark_settings
 
 
 class GivenSpark:

@@ -14,25 +14,18 @@ import contextlib
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Mapping
 from pathlib import Path
-from threading import Thread
-from typing import TYPE_CHECKING, TypeVar
-
-from pyspark import SparkConf, SparkContext
-from pyspark.java_gateway import launch_gateway
-from pyspark.serializers import UTF8Deserializer, read_int
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from ikebana.errors import SparkStartError
 from ikebana.processor.spark import launching
 from ikebana.processor.spark.child_processes import kill_session, undisturbed
 
 if TYPE_CHECKING:
-    from py4j.java_gateway import JavaGateway
+    from pyspark import SparkContext
 
-Made = TypeVar("Made")
+    from ikebana.processor.spark.connection import Connection
 
 _LOOK_EVERY_S = 0.05
 # The time limit for Spark's own shutdown, which removes its folders.
@@ -50,30 +43,24 @@ class Jvm:
         """Start a JVM; with `log` it writes to that file instead of our standard error."""
         self.options = options
         self._address = folder / "gateway"
-        self._gateway: JavaGateway | None = None
-        self._context: SparkContext | None = None
+        self._connection: Connection | None = None
         self._process = _spawned(options, java, self._address, log)
 
-    def context(self) -> SparkContext:
+    def context(self) -> "SparkContext":
         """Wait until the JVM listens, and start Spark in it.
 
         Raises:
             SparkStartError: the JVM ended before that.
         """
+        # Not at the top: the JVM comes up while pyspark is imported.
+        from ikebana.processor.spark.connection import Connection
+
         while not self._address.exists():
             if (status := self._process.poll()) is not None:
                 raise SparkStartError(f"could not start Spark: its JVM ended with status {status}")
             time.sleep(_LOOK_EVERY_S)
-        with self._address.open("rb") as file:
-            port, secret = read_int(file), UTF8Deserializer().loads(file)
-        with environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret):
-            self._gateway = launch_gateway()
-        # In the main thread, pyspark would replace our handler of SIGINT by its own.
-        conf = SparkConf().setAll(list(self.options.items()))
-        self._context = _in_a_thread(lambda: SparkContext(conf=conf, gateway=self._gateway))
-        # Its connection breaks whenever the JVM ends, so the error is not reported.
-        self._context._accumulatorServer.handle_error = _ignored
-        return self._context
+        self._connection = Connection(self._address)
+        return self._connection.context(self.options)
 
     @property
     def alive(self) -> bool:
@@ -94,26 +81,14 @@ class Jvm:
             assert self._process.stdin is not None
             self._process.stdin.close()
             # Before it listens it cannot be asked to end, and has nothing to clean up.
-            if self._gateway is not None:
+            if self._connection is not None:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(within_s)
         finally:
             with undisturbed():
                 kill_session(self._process)
-                self._forget()
-
-    def _forget(self) -> None:
-        """Reset pyspark, so that it can start again in this process."""
-        if self._context is not None:
-            # The JVM in which pyspark would stop it is gone.
-            self._context._jsc = None
-            self._context.stop()
-        if self._gateway is not None:
-            with contextlib.suppress(Exception):
-                self._gateway.shutdown()
-        SparkContext._active_spark_context = None
-        SparkContext._gateway = SparkContext._jvm = None
-        SparkSession._instantiatedSession = SparkSession._activeSession = None
+                if self._connection is not None:
+                    self._connection.forget()
 
 
 def _spawned(
@@ -133,36 +108,3 @@ def _spawned(
                 env=environment,
                 start_new_session=True,
             )
-
-
-@contextlib.contextmanager
-def environment(**variables: str) -> Iterator[None]:
-    """Set environment variables for the length of a `with` block."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-def _ignored(request: object, client: object) -> None:
-    """Ignore an error in a connection."""
-
-
-def _in_a_thread(make: Callable[[], Made]) -> Made:
-    """Run a function in another thread, and wait for its result; a signal ends the wait."""
-    made: Future[Made] = Future()
-
-    def run() -> None:
-        try:
-            made.set_result(make())
-        except Exception as error:  # noqa: BLE001 -- passed to the waiting thread
-            made.set_exception(error)
-
-    Thread(target=run, name="starting Spark", daemon=True).start()
-    return made.result()

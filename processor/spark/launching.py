@@ -9,9 +9,8 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-import pyspark
-
 from ikebana.processor.spark import class_archive
+from ikebana.processor.spark.installed import HOME
 
 # The packages of the JDK that pyspark 4.3.0 opens (its JavaModuleOptions), except those for
 # vectors (jdk.incubator.vector), which only linear algebra uses.
@@ -53,8 +52,6 @@ _OWN_OPTIONS = ("spark.driver.extraClassPath", "spark.driver.extraLibraryPath")
 
 # Hundreds of short threads of Spark's would each leave their part of glibc's memory as it is.
 _ARENAS = "2"
-
-HOME = Path(pyspark.__file__).parent
 
 
 def command(

@@ -23,7 +23,7 @@ from ikebana.processor.planning import progress
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.spark import failures, keyed_operator, session, source
+from ikebana.processor.spark import connection, failures, keyed_operator, source
 from ikebana.processor.spark.given_session import GivenSpark
 from ikebana.processor.spark.keyed_operator import Groups
 from ikebana.processor.spark.left_markers import markers_folder
@@ -225,7 +225,7 @@ def _laid_out(running: SparkSession, birth: Birth) -> tuple[int, ...]:
     What is on its way is finished with the shards and tasks that there were.
     """
     running.conf.set("spark.sql.shuffle.partitions", birth.state_partitions)
-    return session.labels(running, birth.shards, birth.state_partitions)
+    return connection.labels(running, birth.shards, birth.state_partitions)
 
 
 def _source_config(

@@ -4,24 +4,25 @@ Each start takes over the pipeline like a new instance: it has an incarnation of
 fences the producers of the one before, and continues after the last committed batch.
 """
 
+import sys
 import time
 from collections.abc import Callable
-
-from pyspark import SparkContext
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from ikebana.errors import ConfigError, LateError, LostError
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.ground.restarts import Failed, Restarts, persistently
 from ikebana.processor.ground.stopping import Stopping
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.spark import query
-from ikebana.processor.spark.failures import is_transient, named
-from ikebana.processor.spark.given_session import GivenSpark
-from ikebana.processor.spark.query import Running
 from ikebana.processor.spark.session import Spark
-from ikebana.processor.spark.triggers import Told
 from ikebana.processor.watching.watchers import Watcher
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ikebana.processor.spark.given_session import GivenSpark
+    from ikebana.processor.spark.query import Running
+    from ikebana.processor.spark.triggers import Told
 
 
 def run(
@@ -31,9 +32,9 @@ def run(
     once: bool,
     stopping: Stopping,
     watcher: Watcher,
-    on_start: Callable[[Running], None] = lambda _: None,
-    on_trigger: Told | None = None,
-    spark: SparkSession | None = None,
+    on_start: "Callable[[Running], None]" = lambda _: None,
+    on_trigger: "Told | None" = None,
+    spark: "SparkSession | None" = None,
 ) -> None:
     """Run a plan until it is asked to stop, or with `once` until it has caught up.
 
@@ -45,17 +46,17 @@ def run(
         Stopped: it was asked to stop when there was nothing to finish.
         ConfigError: Spark runs in this process already, and `spark` is not given.
     """
-    if spark is None and SparkContext._active_spark_context is not None:
+    if spark is None and _is_running():
         raise ConfigError(
             f'cannot start Spark for pipeline "{plan.name}": it runs in this process already',
             hint="Give the session to run on: spark=session. Several pipelines can share one.",
         )
-    with (
-        Spark(settings, plan.name) if spark is None else GivenSpark(spark, settings, plan.name)
-    ) as ours:
+    with _spark(settings, plan.name, spark) as ours:
+        # Its processes come up while we import pyspark and pandas, and look at the topics.
+        ours.begin()
+        from ikebana.processor.spark import query
 
-        def start(on_begin: Callable[[], None], own: int) -> Running:
-            # Its processes come up while we look at the topics.
+        def start(on_begin: Callable[[], None], own: int) -> "Running":
             ours.begin()
             callbacks = query.Callbacks(
                 watcher.batch, watcher.step, on_begin, watcher.edit, on_trigger
@@ -70,6 +71,20 @@ def run(
         persistently(attempts.attempt, Restarts(settings.restarts), time, watcher.restart)
 
 
+def _is_running() -> bool:
+    """Whether Spark runs in this process."""
+    pyspark = sys.modules.get("pyspark")
+    return pyspark is not None and pyspark.SparkContext._active_spark_context is not None
+
+
+def _spark(settings: Settings, name: str, given: "SparkSession | None") -> "Spark | GivenSpark":
+    if given is None:
+        return Spark(settings, name)
+    from ikebana.processor.spark.given_session import GivenSpark
+
+    return GivenSpark(given, settings, name)
+
+
 class _Attempts:
     """Attempts to run a plan to its end; `start` starts a query, and calls what it is given then.
 
@@ -79,7 +94,7 @@ class _Attempts:
 
     def __init__(
         self,
-        start: Callable[[Callable[[], None], int], Running],
+        start: "Callable[[Callable[[], None], int], Running]",
         stopping: Stopping,
         survives: Callable[[Exception], bool],
     ) -> None:
@@ -103,6 +118,8 @@ class _Attempts:
                     return
                 self._stopping.at_once()
         except Exception as error:
+            from ikebana.processor.spark.failures import is_transient, named
+
             cause = named(error, alive=self._survives(error))
             # A mistake is likelier than bad luck when nothing has run yet, but for processes of
             # Spark's that are lost, and transactions that brokers have ended: a busy machine has

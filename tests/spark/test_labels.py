@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.java_gateway import launch_gateway
 
-from ikebana.processor.spark.session import labels
+from ikebana.processor.spark.connection import labels
 
 pytestmark = [pytest.mark.full, pytest.mark.spark]
 

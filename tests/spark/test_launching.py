@@ -7,6 +7,7 @@ import pytest
 
 from ikebana.processor.ground.java import find_java
 from ikebana.processor.spark import launching
+from ikebana.processor.spark.installed import HOME
 from support.waiting import patient
 
 pytestmark = [pytest.mark.full, pytest.mark.spark]
@@ -25,7 +26,7 @@ def test_the_command_is_that_of_spark_submit() -> None:
     java = find_java(os.environ)
     command, environment = launching.command(options, java, os.environ)
     submit = command[command.index("org.apache.spark.deploy.SparkSubmit") :]
-    jars = f"{launching.HOME}/jars/*"
+    jars = f"{HOME}/jars/*"
     printed = subprocess.run(
         [java, "-cp", jars, "org.apache.spark.launcher.Main", *submit],
         capture_output=True,

@@ -57,6 +57,23 @@ for arguments in ([], *([command] for command in {COMMANDS!r})):
     assert "Run a pipeline" in done.stdout
 
 
+def test_processes_of_spark_wait_for_no_import_of_spark() -> None:
+    """They take longest to come up, so what begins them is imported before pyspark."""
+    script = """
+import sys
+from ikebana.processor.spark import supervised
+from ikebana.processor.spark.session import Spark
+found = sorted({"pandas", "pyspark"} & sys.modules.keys())
+assert not found, found
+from ikebana.processor.spark import query
+assert "pyspark" in sys.modules
+"""
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize(
     ("output", "status", "said"),
     [

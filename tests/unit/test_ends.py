@@ -11,8 +11,8 @@ from pyspark.errors import StreamingQueryException
 
 from ikebana.errors import LostError, QueryError
 from ikebana.processor.spark import failures
+from ikebana.processor.spark.connection import is_stopped
 from ikebana.processor.spark.query import Going, Running
-from ikebana.processor.spark.session import is_stopped
 from ikebana.processor.spark.source_files import done_at, filled_at
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ikebana.processor.spark import class_archive, launching
+from ikebana.processor.spark.installed import HOME
 
 OPTIONS = {
     "spark.master": "local[2,4]",
@@ -36,7 +37,7 @@ def test_our_own_spark_is_started_by_java_itself() -> None:
     assert command[-1] == "pyspark-shell"
     assert environment == {
         "PATH": "/bin",
-        "SPARK_HOME": str(launching.HOME),
+        "SPARK_HOME": str(HOME),
         "SPARK_CONNECT_MODE": "0",
         "MALLOC_ARENA_MAX": "2",
         "SPARK_SCALA_VERSION": "2.13",
@@ -69,7 +70,7 @@ def test_anything_else_is_left_to_spark_submit(
     """It knows what to do with them."""
     command, _ = launching.command(OPTIONS | options, JAVA, environment)
 
-    assert command[0] == f"{environment.get('SPARK_HOME', launching.HOME)}/bin/spark-submit"
+    assert command[0] == f"{environment.get('SPARK_HOME', HOME)}/bin/spark-submit"
     assert command[-1] == "pyspark-shell"
     assert ("a.jar" in command) is ("PYSPARK_SUBMIT_ARGS" in environment)
 

@@ -14,7 +14,7 @@ from ikebana.processor.configuring import pipeline
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.linear.functions import FunctionError, found
 from ikebana.processor.linear.modules import FOLDER_VARIABLE
-from ikebana.processor.spark import session
+from ikebana.processor.spark import options as spark_options
 
 FILE = """\
 pipeline: p
@@ -98,7 +98,7 @@ def test_spark_hands_the_folder_on_to_its_workers(
     pipeline.read(file_in(tmp_path, "ours_sparkling"), environ={})
     settings = Settings(checkpoint="c", kafka={"bootstrap.servers": "b:1"})
 
-    options = session.spark_settings(settings, "p")
+    options = spark_options.spark_settings(settings, "p")
 
     assert options[f"spark.executorEnv.{FOLDER_VARIABLE}"] == str(tmp_path)
 

@@ -18,7 +18,7 @@ from ikebana import Input, Output, Plan, Upsert
 from ikebana.arrangements.files import file_system
 from ikebana.errors import CheckpointError, LostError
 from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.spark import batch_reader, left_rows, owner_messages, session
+from ikebana.processor.spark import batch_reader, left_rows, options, owner_messages
 from ikebana.processor.spark.failures import from_text
 from ikebana.processor.spark.owner_messages import Ask, Done, Raised
 from ikebana.processor.spark.owners import Owners
@@ -126,7 +126,7 @@ def test_there_are_owners_for_the_tasks_that_run_at_a_time(
     """Twice as many, so that two tasks seldom wait for one owner."""
     settings = Settings("here", {"bootstrap.servers": "b:1"}, shards=shards, master=master)
 
-    assert session.owners(settings) == expected
+    assert options.owners(settings) == expected
 
 
 def test_nobody_is_reached_where_there_are_no_owners(tmp_path: Path) -> None:
