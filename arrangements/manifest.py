@@ -18,8 +18,10 @@ READABLE = (1, 2, FORMAT)
 
 # The number of runs of one length that are merged into one.
 MERGE_WIDTH = 8
-# Beyond so many bytes of changes a new base is written as soon as they are as many as the base.
+# Beyond so many bytes of changes a new base is written, as soon as they are so many times as many
+# as the base.
 MANY_BYTES = 1 << 20
+GROWTH = 1.5
 # Beyond so many in all files, as soon as half of what they hold is known to be deleted.
 MANY_GONE = 1 << 17
 
@@ -55,16 +57,17 @@ class Manifest(msgspec.Struct, frozen=True):
 def to_merge(runs: Sequence[Run]) -> int:
     """Count the runs at the end of the list that are due to be merged into one; 0 for none.
 
-    When the runs after the first are together as large as it, all are merged into a new base, so
-    that files are at most twice what they hold; while these runs are small, they are first to be
-    eight.  They are merged sooner where they delete half of what there is, such as what has waited
-    for its time.  Otherwise runs of equally many versions are merged eight by eight, so that a
-    change is rewritten about log(versions) times before it reaches a base.
+    When the runs after the first are together half as large again as it, all are merged into a
+    new base, so that files are at most two and a half times what they hold; while these runs are
+    small, they are first to be eight.  All are merged sooner where half of what there is is
+    deleted, such as what has waited for its time.  Otherwise runs of equally many versions are
+    merged eight by eight, so that a change is rewritten about log(versions) times before it
+    reaches a base.
     """
     rest = runs[1:]
     size = sum(run.size for run in rest)
     is_many = size >= MANY_BYTES or len(rest) >= MERGE_WIDTH
-    if rest and is_many and size >= runs[0].size:
+    if rest and is_many and size >= GROWTH * runs[0].size:
         return len(runs)
     if rest and size + runs[0].size >= MANY_GONE and _mostly_gone(runs):
         return len(runs)

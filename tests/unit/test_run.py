@@ -295,12 +295,14 @@ def _runs(lengths: Iterable[int], sizes: Iterable[int]) -> list[Run]:
         pytest.param([], [], 0, id="no runs"),
         pytest.param([1], [10], 0, id="one run"),
         pytest.param([1] * 8, [10] * 8, 0, id="seven after the first"),
-        pytest.param([1] * 9, [10] * 9, 9, id="the rest outweighs the first"),
-        pytest.param([50] + [1] * 8, [80] + [10] * 8, 9, id="the rest weighs as much"),
-        pytest.param([50] + [1] * 8, [81] + [10] * 8, 8, id="eight of one length"),
-        pytest.param([8, 1], [MANY_BYTES] * 2, 2, id="few that are much, and as much"),
-        pytest.param([8, 1], [MANY_BYTES + 1, MANY_BYTES], 0, id="much, but not as much"),
-        pytest.param([8, 1], [MANY_BYTES - 1] * 2, 0, id="as much, but not much"),
+        pytest.param([1] * 9, [10] * 9, 9, id="the rest outweighs the first by far"),
+        pytest.param([50] + [1] * 8, [80] + [15] * 8, 9, id="the rest weighs half as much again"),
+        pytest.param([50] + [1] * 8, [81] + [15] * 8, 8, id="eight of one length"),
+        pytest.param(
+            [8, 1], [2 * MANY_BYTES, 3 * MANY_BYTES], 2, id="few that are much, and enough"
+        ),
+        pytest.param([8, 1], [2 * MANY_BYTES, 3 * MANY_BYTES - 1], 0, id="much, but not enough"),
+        pytest.param([8, 1], [MANY_BYTES // 2, MANY_BYTES - 1], 0, id="enough, but not much"),
         pytest.param([50, 8] + [1] * 7, [99] + [1] * 8, 0, id="seven of one length"),
         pytest.param([50, 8] + [1] * 8, [99] + [1] * 9, 8, id="eight after a longer one"),
         pytest.param(
