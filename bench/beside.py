@@ -17,7 +17,8 @@ come one after the other, so many records a second, whether those before are thr
 In each round every system runs once, in an order of its own, on a new output.  Ratios are those to
 the first of the systems in the same round.  `kafka-streams` writes what ikebana writes: values as
 they came, time and diff in headers; `kafka-streams/envelope` writes JSON objects with key, value,
-time and diff.
+time and diff.  `json/ingest/1s` begins a batch a second, which is as often as the others commit;
+by default that is every 450 ms.
 """
 
 import argparse
@@ -53,6 +54,8 @@ _SYSTEMS = (
     "bytes/ingest",
     "json/offset",
     "bytes/offset",
+    "json/ingest/1s",
+    "bytes/ingest/1s",
 )
 _RESTARTS = ("s of a restart, with a backlog", "s of a restart without local state")
 _QUIET_S = 2.0
@@ -214,8 +217,10 @@ def _worker(
         form = "envelope" if system.endswith("envelope") else "headers"
         command = kafka_streams.command(folder, servers, source, output, form)
         return Worker(command, log, ends, Committed(servers, output, [source]), _QUIET_S)
-    value_format, time_domain = system.split("/")
-    path = pipeline(folder, folder.name, source, value_format, time_domain, shards)
+    value_format, time_domain, *interval = system.split("/")
+    path = pipeline(
+        folder, folder.name, source, value_format, time_domain, shards, interval="".join(interval)
+    )
     checkpoint = folder / folder.name / "checkpoint"
     caught = Caught(servers, checkpoint, [source], [output])
     return Worker(

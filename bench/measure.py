@@ -45,12 +45,15 @@ class Watched:
         self._every_s = every_s
         self._others = others
         self._log = log.open("wb")
+        environment = {**os.environ, **(environ or {})}
+        # What is installed has its modules compiled, and so have those of a second run.
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         self.process = subprocess.Popen(
             command,
             stdout=self._log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            env={**os.environ, **(environ or {})},
+            env=environment,
         )
         self._begun = time.monotonic()
         # By process and not by number, of which a later process may have the same.

@@ -95,8 +95,9 @@ def pipeline(
     shards: int,
     limit: int = 0,
     heartbeat: float = 0,
+    interval: str = "",
 ) -> Path:
-    """Write a pipeline file for the job."""
+    """Write a pipeline file for the job; `interval` is that between batches."""
     path = folder / f"{name}.yaml"
     source = {"max_records_per_batch": limit} if limit else {}
     path.write_text(
@@ -113,6 +114,7 @@ def pipeline(
                     "checkpoint": str(folder / name / "checkpoint"),
                     "local_directory": str(folder / name / "local"),
                     "heartbeat": heartbeat,
+                    **({"trigger_interval": interval} if interval else {}),
                 },
             }
         )
