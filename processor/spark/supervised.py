@@ -73,8 +73,9 @@ def run(
 
 def _is_running() -> bool:
     """Whether Spark runs in this process."""
-    pyspark = sys.modules.get("pyspark")
-    return pyspark is not None and pyspark.SparkContext._active_spark_context is not None
+    # Another thread may be importing it now.
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    return context is not None and context._active_spark_context is not None
 
 
 def _spark(settings: Settings, name: str, given: "SparkSession | None") -> "Spark | GivenSpark":

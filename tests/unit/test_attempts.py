@@ -1,7 +1,9 @@
 """When a run of a plan is worth another attempt."""
 
+import sys
 from collections.abc import Callable
-from typing import Any
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -15,6 +17,7 @@ from ikebana.errors import (
 )
 from ikebana.processor.ground.restarts import Failed
 from ikebana.processor.ground.stopping import Stopping
+from ikebana.processor.spark import supervised
 from ikebana.processor.spark.supervised import _Attempts
 
 
@@ -89,3 +92,31 @@ def test_a_first_start_that_cannot_succeed_ends_at_once(error: IkebanaError) -> 
     """Whoever has made a mistake sees it."""
     with pytest.raises(type(error)):
         attempt(error, begins=False)
+
+
+@pytest.mark.parametrize(
+    ("pyspark", "expected"),
+    [
+        pytest.param(None, False, id="not imported"),
+        pytest.param(ModuleType("pyspark"), False, id="being imported by another thread"),
+        pytest.param(
+            SimpleNamespace(SparkContext=SimpleNamespace(_active_spark_context=None)),
+            False,
+            id="imported",
+        ),
+        pytest.param(
+            SimpleNamespace(SparkContext=SimpleNamespace(_active_spark_context="local-1")),
+            True,
+            id="running",
+        ),
+    ],
+)
+def test_spark_that_runs_here_is_known_without_importing_it(
+    pyspark: Any, monkeypatch: pytest.MonkeyPatch, *, expected: bool
+) -> None:
+    """A second one cannot be started in a process."""
+    if pyspark is None:
+        monkeypatch.delitem(sys.modules, "pyspark", raising=False)
+    else:
+        monkeypatch.setitem(sys.modules, "pyspark", cast(ModuleType, pyspark))
+    assert supervised._is_running() is expected
