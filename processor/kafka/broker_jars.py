@@ -4,7 +4,6 @@ Ivy, which pyspark bundles, fetches them; pyspark itself is not imported.
 """
 
 import fcntl
-import importlib.util
 import re
 import subprocess
 import tempfile
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from ikebana.errors import BrokerError
 from ikebana.processor.ground.cache import cache_folder
+from ikebana.processor.ground.packages import folder_of
 
 KAFKA_VERSION = "4.2.1"
 _FETCH_TIMEOUT_S = 900
@@ -123,10 +123,10 @@ def _fetch(java: Path, folder: Path, log_file: Path) -> None:
 
 def ivy() -> Path:
     """Return the path of Ivy's jar, which is bundled with pyspark."""
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or spec.origin is None:
+    pyspark = folder_of("pyspark")
+    if pyspark is None:
         raise BrokerError("cannot find Ivy: pyspark is not installed", hint="Install pyspark.")
-    folder = Path(spec.origin).parent / "jars"
+    folder = pyspark / "jars"
     found = sorted(folder.glob("ivy-*.jar"))
     if not found:
         raise BrokerError(f'cannot find Ivy: no ivy-*.jar in "{folder}"', hint="Install pyspark.")

@@ -1,15 +1,8 @@
-"""Where pyspark lies; to import it takes a quarter of a second."""
+"""Where the Spark that comes with pyspark lies."""
 
-from importlib.util import find_spec
-from pathlib import Path
+from ikebana.processor.ground.packages import folder_of
 
-
-def _home() -> Path:
-    spec = find_spec("pyspark")
-    assert spec is not None
-    assert spec.origin is not None
-    return Path(spec.origin).parent
-
-
-HOME = _home()
-"""The folder of pyspark, with the Spark that comes with it."""
+_found = folder_of("pyspark")
+assert _found is not None, "pyspark is installed with ikebana"
+HOME = _found
+"""The folder of pyspark."""
