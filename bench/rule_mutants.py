@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import edge_faults
 import edit_faults
 import pytest
 from rich.console import Console
@@ -640,7 +641,7 @@ def main() -> None:
     Arguments choose the faults whose names or tests have one of them.
     """
     os.chdir(_ROOT)
-    FAULTS.update(edit_faults.FAULTS)
+    FAULTS.update(edit_faults.FAULTS | edge_faults.FAULTS)
     for name, (tests, *_) in list(FAULTS.items()):
         if sys.argv[1:] and not any(part in name or part in tests for part in sys.argv[1:]):
             del FAULTS[name]

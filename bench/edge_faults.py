@@ -1,0 +1,16 @@
+"""Faults at the edges of types, formats, names and processes, as `rule_mutants.FAULTS` has them.
+
+python bench/rule_mutants.py "edge:"
+"""
+
+# By what they are called: the test, the file, a text, and what is put in its place.
+FAULTS: dict[str, tuple[str, str, str, str]] = {
+    # types: what SQL calls a type, and what an expression has.
+    # codecs: values as connectors write them.
+    # new: what is proposed for a topic.
+    # values: nested values, numbers that are not finite, columns that nothing reads.
+    # loud: what is said of inputs.
+    # names: names of columns, arguments of the Python API.
+    # kernels: negative counts, lost processes, recoveries.
+    # keys: unique keys, join plans, renamed columns.
+}
