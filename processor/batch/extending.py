@@ -2,8 +2,8 @@
 
 A row is *counted* at one candidate after the other and remembers the one with the fewest
 data, which *proposes* a row for each value; the others *validate* these in turn.  Counts only
-choose who proposes, so they need not be exact, and may be as of any time: every choice gives
-the same rows.
+choose who proposes, so they need not be exact: every choice gives the same rows.  But a row that
+is counted as none ends there, so this is said only of what no lookup meets.
 
 Between the stages of an extension a row begins with what has been counted: the fewest, and
 which candidate has them.

@@ -145,10 +145,14 @@ class Arrangement:
         return found.counted() if isinstance(found, Cell) else _rows(self._store, key, found.rows)
 
     def sizes(self, keys: Sequence[bytes]) -> list[int]:
-        """About how many data each key has; data of all times from `since` on are counted."""
+        """About how many data each key has, those of all times from `since` on.
+
+        It is 0 only where no lookup meets anything.
+        """
         touched, entries = self._touched, self._entries(keys)
         return [
-            _size_of(touched.get(key), entry) + sum(u.diff < 0 for u in self._recent.of(key))
+            # An update of either sign may have led to a count of 0, which has no entry.
+            _size_of(touched.get(key), entry) + len({u.value for u in self._recent.of(key)})
             for key, entry in zip(keys, entries, strict=True)
         ]
 

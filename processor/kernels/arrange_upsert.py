@@ -84,8 +84,8 @@ class UpsertArrangement:
                         yield key, datum, 1
 
     def sizes(self, keys: Sequence[bytes]) -> list[int]:
-        """How many data each key has: one at most."""
-        return [value is not None for value in upsert.read(self._store, keys)]
+        """How many data each key has, those of all times from `since` on."""
+        return [sum(1 for _ in group) for group in self.groups(keys)]
 
     def settle(self, since: int) -> None:
         """Write the old values that lookups at or after `since` need."""

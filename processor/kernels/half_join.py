@@ -132,7 +132,10 @@ class Arranged(Protocol):
         ...
 
     def sizes(self, keys: Sequence[bytes]) -> list[int]:
-        """About how many data each key has, at any time."""
+        """About how many data each key has, those of all times from `since` on.
+
+        It is 0 only where no lookup meets anything.
+        """
         ...
 
 

@@ -15,7 +15,16 @@ from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import LookupRow, half_join
 from ikebana.processor.rows.placing import shard_of
 from ikebana.processor.rows.rows import KeyedUpdate
-from support.relation_batches import DATA, Batch, accumulated, courses, in_order, matched, updates
+from support.relation_batches import (
+    DATA,
+    KEYS,
+    Batch,
+    accumulated,
+    courses,
+    in_order,
+    matched,
+    updates,
+)
 from support.stores import entries, reopened
 from support.strategies import cuts, unhurried
 
@@ -161,6 +170,22 @@ def test_contents_are_what_is_accumulated(course: list[Batch], portion: int, mos
             assert found == accumulated(past, before)
         settled(store, batch, most)
         past += batch.updates
+
+
+@unhurried
+@given(st.one_of(courses(SHORT[:1]), courses()), MOST_BATCHES)
+def test_a_key_of_size_0_answers_no_lookup(course: list[Batch], most: int) -> None:
+    """Whatever the signs of its counts: an extension asks no further for a row with none."""
+    store, past = MemoryStore(), list[KeyedUpdate]()
+    for batch in course:
+        arrangement = Arrangement(store, batch.interval, batch.since)
+        arrangement.update(batch.updates)
+        past += batch.updates
+        empty = {key for key, size in zip(KEYS, arrangement.sizes(KEYS), strict=True) if size == 0}
+        for before in range(batch.since, batch.upper + 1):
+            assert empty.isdisjoint(accumulated(past, before))
+        with patch.object(recent, "MOST_BATCHES", most):
+            arrangement.settle(batch.settled)
 
 
 def first_keys(

@@ -15,7 +15,7 @@ from ikebana.processor.kernels.half_join import LookupRow, half_join
 from ikebana.processor.rows.datum import datum_of
 from ikebana.processor.rows.placing import shard_of
 from ikebana.processor.rows.rows import KeyedUpdate, Upserts
-from support.relation_batches import KEYS, in_order, keys, lookups, matched
+from support.relation_batches import KEYS, accumulated, in_order, keys, lookups, matched
 from support.stores import CountingStore, entries, reopened
 from support.strategies import unhurried
 
@@ -81,6 +81,22 @@ def test_lookups_are_those_of_an_arrangement_of_the_output(
         own.settle(settled)
 
     assert [e for e in entries(store) if e[0][:1] in b"kw"] == entries(plain)
+
+
+@unhurried
+@given(courses())
+def test_a_key_of_size_0_answers_no_lookup(course: list[Batch]) -> None:
+    """A key that is gone by now has a size as long as lookups see what it was."""
+    store, past = MemoryStore(), list[KeyedUpdate]()
+    for interval, since, settled, upserts, _ in course:
+        fresh = upsert.step(store, [upserts], interval).updates
+        past += fresh
+        arrangement = UpsertArrangement(store, fresh, interval, since)
+        sizes = zip(KEYS, arrangement.sizes(KEYS), strict=True)
+        empty = {key for key, size in sizes if size == 0}
+        for before in range(since, interval.upper + 1):
+            assert empty.isdisjoint(accumulated(past, before))
+        arrangement.settle(settled)
 
 
 @unhurried

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 
 import msgspec
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from ikebana import Column, Input, Output, Plan
@@ -15,7 +15,8 @@ from ikebana.codecs import diff
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.batch import hydrating
 from ikebana.processor.checkpoint import parts
-from ikebana.processor.joins.query import AsOfJoin, At, JoinInput, Retract
+from ikebana.processor.evaluate import Evaluation
+from ikebana.processor.joins.query import AsOfJoin, At, DeltaJoin, JoinInput, Retract, Strategy
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.processor.timing.diff_input import Closed
@@ -117,6 +118,40 @@ def test_a_delta_join_is_the_nested_loop_join_at_every_time(
     assert run.frontiers["q"] == END
     for time in range(-1, END):
         assert shown(run.written.updates["q"], time) == nested_loops(drawn, history, time)
+
+
+@few
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.sampled_from([-2, -1, 1, 2])), min_size=2, max_size=5
+    ),
+    st.integers(2, 5),
+    st.sampled_from(["auto", "lookup", "intersect"]),
+    st.lists(st.integers(0, END), max_size=3),
+)
+@example([(0, -1), (1, 1)], 3, "auto", [1])
+@example([(0, -1), (1, 1)], 4, "intersect", [0, 1])
+def test_a_circle_of_one_datum_has_the_power_of_its_count(
+    changes: list[tuple[int, int]], inputs: int, strategy: Strategy, uppers: list[int]
+) -> None:
+    """Whatever the sign of the count, and when it passes through 0, in any batches."""
+    aliases = "abcde"[:inputs]
+    circle = tuple(
+        f"{one}.y = {other}.x" for one, other in zip(aliases, aliases[1:] + "a", strict=True)
+    )
+    shared = tuple(JoinInput(alias, "r") for alias in aliases)
+    join = DeltaJoin("q", shared, circle, (("x", "a.x"),), "a.x", strategy=strategy)
+    evaluation = Evaluation(Plan("p", INPUTS[:1], (join,), (Output("q", "q", "q"),)))
+    records = [(None, dict.fromkeys(COLUMNS, 0), time, change) for time, change in changes]
+    found: Counter[int] = Counter()
+    for upper in [*sorted(uppers), END]:
+        for update in evaluation.advance({"r": records}, upper)["q"]:
+            found[update.time] += update.diff
+        records = []
+
+    for before in range(END):
+        count = sum(change for time, change in changes if time < before)
+        assert sum(diff for time, diff in found.items() if time < before) == count**inputs
 
 
 def as_of(

@@ -159,15 +159,19 @@ def queries(draw: st.DrawFn) -> Drawn:
 
 
 whole = st.sampled_from([0, 1, 0, 1, 0, 1, 0, 1, 2, None])
-updates = st.lists(
-    st.builds(
-        Update,
-        st.tuples(whole, whole, whole),
-        st.integers(0, 3),
-        st.sampled_from([1, 1, 1, 2, -1, -2]),
-    ),
-    min_size=2,
-    max_size=6,
+
+
+def changes(data: st.SearchStrategy[Datum]) -> st.SearchStrategy[list[Update[Datum]]]:
+    """Updates of data, whose counts may be negative."""
+    diffs = st.sampled_from([1, 1, 1, 2, -1, -2])
+    made = st.builds(Update, data, st.integers(0, 3), diffs)
+    return st.lists(made, min_size=2, max_size=6)
+
+
+# Of one or two data, so that counts pass through 0.
+updates = st.one_of(
+    changes(st.tuples(whole, whole, whole)),
+    changes(st.sampled_from([(0, 0, 0), (0, 0, 0), (0, 0, 1)])),
 )
 
 
