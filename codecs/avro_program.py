@@ -15,7 +15,8 @@ from ikebana.codecs import canonical
 from ikebana.codecs.avro_compiler import ALL, Compiler, Fields
 from ikebana.codecs.avro_source import IRREGULAR, usual
 from ikebana.codecs.avro_values import after, meaning_of
-from ikebana.codecs.encodings import Convert, of_name
+from ikebana.codecs.encodings import Convert
+from ikebana.codecs.semantic_types import of_name
 
 try:
     from ikebana.compiled._avro_text import Program

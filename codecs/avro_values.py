@@ -14,8 +14,9 @@ from typing import Any
 from msgspec import UNSET
 
 from ikebana.codecs import canonical
-from ikebana.codecs.encodings import Convert, encoding, of_name
+from ikebana.codecs.encodings import Convert, encoding
 from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.semantic_types import of_name
 
 _LOGICAL = {
     "date": "date",

@@ -12,7 +12,8 @@ import msgspec
 from msgspec import Raw
 
 from ikebana.codecs import canonical
-from ikebana.codecs.encodings import Convert, Schema
+from ikebana.codecs.encodings import Convert
+from ikebana.codecs.semantic_types import Schema
 
 PayloadPlan = tuple[tuple[str, Convert], ...]
 """The conversions of columns, by name; other columns stay as they are."""

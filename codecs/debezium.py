@@ -39,8 +39,9 @@ from ikebana.codecs.debezium_compiled import Compiled
 from ikebana.codecs.debezium_quick import Quick
 from ikebana.codecs.debezium_rows import FAULTS, VALUE, DebeziumTables, Image, Keys, Row, Rows
 from ikebana.codecs.debezium_whole import Whole
-from ikebana.codecs.encodings import Schema, encoding, of_fields
+from ikebana.codecs.encodings import encoding
 from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.semantic_types import Schema, of_fields
 from ikebana.codecs.unavailable import PLACEHOLDER, Unavailable
 from ikebana.errors import ConfigError
 

@@ -22,8 +22,9 @@ from ikebana.codecs.change import Change, Headers, Ignored, Wanted
 from ikebana.codecs.connect_json import Opening, PayloadPlan
 from ikebana.codecs.debezium import unavailable_of
 from ikebana.codecs.debezium_rows import FAULTS, VALUE, DebeziumTables, Keys, Row, Rows
-from ikebana.codecs.encodings import Schema, encoding, of_fields
+from ikebana.codecs.encodings import encoding
 from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.semantic_types import Schema, of_fields
 from ikebana.errors import ConfigError
 
 # Debezium writes this field so, whatever the prefix of added fields is.

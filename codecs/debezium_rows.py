@@ -15,9 +15,10 @@ from msgspec import Raw
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Ignored, Wanted
 from ikebana.codecs.connect_json import Opening, PayloadPlan
-from ikebana.codecs.encodings import Convert, encoding, of_fields
+from ikebana.codecs.encodings import Convert, encoding
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.fields import is_exact, object_of, require_bounded
+from ikebana.codecs.semantic_types import of_fields
 from ikebana.codecs.shapes import Learned, Shape
 from ikebana.codecs.unavailable import PLACEHOLDER, Unavailable
 

@@ -7,8 +7,8 @@ the end; fractions without trailing zeros; decimals as exact numbers; bytes as b
 Postgres's "infinity" stays, and the numbers that Debezium writes for infinite timestamps, and
 Postgres itself for infinite dates, become it.
 
-The encoding of a column comes from the pipeline file (`encoding`), from a Kafka Connect schema
-(`of_connect`), or from the semantic name in another schema (`of_name`).
+The encoding of a column comes from the pipeline file (`encoding`), or from the semantic type in a
+schema (`codecs.semantic_types`).
 
 Years before 0 and after 9999 are written as in ISO 8601, "-0001-12-31" and "+10000-01-01": some
 of Postgres's infinite times arrive so.  A time may be negative or longer than a day, as MySQL's
@@ -23,14 +23,11 @@ nanoseconds), bits (bytes, least significant first), geometries and Debezium's s
 import binascii
 import re
 from base64 import b64decode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import date, datetime, timedelta
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
-from functools import partial
 from typing import Any
-
-import msgspec
 
 from ikebana.codecs import canonical
 from ikebana.codecs.errors import DecodeError
@@ -84,8 +81,8 @@ def encoding(name: str) -> Convert:
         return _time(_DIGITS[rest])
     if kind == "timestamp" and rest in _DIGITS:
         return _timestamp(_DIGITS[rest])
-    if name.startswith("decimal:") and (scale := _scale(name[8:])) is not None:
-        return _decimal(scale, from_base64)
+    if name.startswith("decimal:") and (scale := scale_of(name[8:])) is not None:
+        return decimal_of(scale, from_base64)
     raise ValueError(
         f'"{name}" is none of date, time-millis, time-micros, time-nanos, timestamp-millis, '
         "timestamp-micros, timestamp-nanos, decimal:SCALE"
@@ -95,103 +92,28 @@ def encoding(name: str) -> Convert:
 def from_base64(value: Any) -> bytes:
     """Decode bytes from a text of base64, as in JSON."""
     if value.__class__ is not str:
-        raise _expected("base64 text", value)
+        raise expected("base64 text", value)
     try:
         return b64decode(value, validate=True)
     except (binascii.Error, ValueError):
-        raise _expected("base64 text", value) from None
+        raise expected("base64 text", value) from None
 
 
 def from_bytes(value: Any) -> bytes:
     """Check that a value is bytes, as in Avro."""
     if isinstance(value, bytes):
         return value
-    raise _expected("bytes", value)
+    raise expected("bytes", value)
 
 
-def of_name(
-    name: str | None,
-    parameters: Mapping[str, str] | None = None,
-    binary: Callable[[Any], bytes] = from_bytes,
-) -> Convert | None:
-    """Find the conversion of a semantic type to the normal form; None if values have it.
-
-    `parameters` are those of the type's schema, such as a decimal's scale; `binary` decodes
-    bytes.
-
-    Raises:
-        DecodeError: a decimal's scale is no integer, or too large.
-    """
-    if name == "org.apache.kafka.connect.data.Decimal":
-        if (scale := _scale(str((parameters or {}).get("scale")))) is None:
-            raise DecodeError("schema", "the scale of a decimal is no integer, or too large")
-        return _decimal(scale, binary)
-    if name == "io.debezium.data.VariableScaleDecimal":
-        return _variable_decimal(binary)
-    return _SEMANTIC.get(name) if name else None
-
-
-def _scale(text: str) -> int | None:
+def scale_of(text: str) -> int | None:
+    """The scale that a text says; None if it is no integer, or too large."""
     number = int(text) if re.fullmatch(r"-?\d{1,5}", text, re.ASCII) else None
     return number if number in _SCALES else None
 
 
-class Schema(msgspec.Struct):
-    """A node of a Kafka Connect JSON schema."""
-
-    type: str
-    name: str | None = None
-    parameters: Mapping[str, str] | None = None
-    field: str | None = None
-    fields: "list[Schema] | None" = None
-    items: "Schema | None" = None
-    keys: "Schema | None" = None
-    values: "Schema | None" = None
-
-
-def of_connect(schema: Schema | Mapping[str, Any]) -> Convert | None:
-    """Find the conversion of a Kafka Connect JSON schema; None if values are normal.
-
-    Structs, arrays and maps are converted in place.
-
-    Raises:
-        DecodeError: it is no schema.
-    """
-    try:
-        node = schema if isinstance(schema, Schema) else msgspec.convert(schema, Schema)
-        return _of_node(node)
-    except canonical.REFUSALS as error:
-        raise canonical.refused("schema", error) from None
-
-
-def of_fields(schema: Schema) -> dict[str, Convert]:
-    """Find the conversions of the fields of a struct; normal fields are left out.
-
-    Raises:
-        DecodeError: it is no schema.
-    """
-    found = {}
-    for field in schema.fields or ():
-        if field.field is not None and (convert := of_connect(field)):
-            found[field.field] = convert
-    return found
-
-
-def _of_node(node: Schema) -> Convert | None:
-    if node.name and (known := of_name(node.name, node.parameters, from_base64)):
-        return known
-    if node.type == "struct":
-        return _struct(fields) if (fields := of_fields(node)) else None
-    if node.type == "array" and node.items:
-        return _array(items) if (items := _of_node(node.items)) else None
-    if node.type == "map" and node.values:
-        keys = _of_node(node.keys) if node.keys else None
-        values = _of_node(node.values)
-        return _map(keys or _as_it_is, values or _as_it_is) if keys or values else None
-    return None
-
-
-def _expected(what: str, found: Any) -> DecodeError:
+def expected(what: str, found: Any) -> DecodeError:
+    """The error of a value that is something else."""
     return DecodeError("value", f"expected {what}, found {_TYPES.get(type(found), 'bytes')}")
 
 
@@ -211,7 +133,7 @@ def _integer(value: Any, what: str) -> int:
     # isinstance would accept True as a number of days.
     if value.__class__ is int and value in INTEGERS:
         return value
-    raise _expected(what, value)
+    raise expected(what, value)
 
 
 def _day(days: int) -> str:
@@ -275,19 +197,23 @@ def _exact(digits: bytes, scale: int) -> int | float | Decimal:
     return canonical.exact(Decimal(unscaled).scaleb(-scale, _WIDE))
 
 
-def _decimal(scale: int, binary: Callable[[Any], bytes]) -> Convert:
+def decimal_of(scale: int, binary: Callable[[Any], bytes]) -> Convert:
+    """The conversion of the bytes of a decimal's digits, which `binary` decodes, to the number."""
+
     def convert(value: Any) -> int | float | Decimal | None:
         return None if value is None else _exact(binary(value), scale)
 
     return convert
 
 
-def _variable_decimal(binary: Callable[[Any], bytes]) -> Convert:
+def variable_decimal(binary: Callable[[Any], bytes]) -> Convert:
+    """The conversion of an object of a scale and digits to the number."""
+
     def convert(value: Any) -> int | float | Decimal | None:
         if value is None:
             return None
         if not isinstance(value, dict):
-            raise _expected("an object of scale and value", value)
+            raise expected("an object of scale and value", value)
         return _exact(binary(value.get("value")), _integer(value.get("scale"), "a scale"))
 
     return convert
@@ -296,7 +222,7 @@ def _variable_decimal(binary: Callable[[Any], bytes]) -> Convert:
 def _matched(pattern: re.Pattern[str], value: Any, what: str) -> re.Match[str]:
     if value.__class__ is str and (match := pattern.fullmatch(value)):
         return match
-    raise _expected(what, value)
+    raise expected(what, value)
 
 
 def _second(parts: Sequence[str]) -> tuple[int, str]:
@@ -307,14 +233,16 @@ def _second(parts: Sequence[str]) -> tuple[int, str]:
     return second - east[2], f".{fraction}".rstrip(".0") if fraction else ""
 
 
-def _zoned_time(value: Any, zone: str = "Z") -> str | None:
+def zoned_time(value: Any, zone: str = "Z") -> str | None:
+    """A time in ISO 8601 with its zone, as the time in UTC."""
     if value is None:
         return None
     second, fraction = _second(_matched(_ZONED_TIME, value, "a time with its zone").groups())
     return f"{clock(second % _DAY)}{fraction}{zone}"
 
 
-def _zoned_timestamp(value: Any, zone: str = "Z") -> str | None:
+def zoned_timestamp(value: Any, zone: str = "Z") -> str | None:
+    """A timestamp in ISO 8601 with its zone, as the timestamp in UTC."""
     if value is None or value in _INFINITE:
         return value  # type: ignore[no-any-return]
     what = "a timestamp with its zone"
@@ -328,72 +256,11 @@ def _zoned_timestamp(value: Any, zone: str = "Z") -> str | None:
     try:
         first = date(near + 1, int(month), int(day)).toordinal() + cycles * _CYCLE_DAYS
     except ValueError:
-        raise _expected(what, value) from None
+        raise expected(what, value) from None
     days, second = divmod(second, _DAY)
     return f"{_day(first + days - _EPOCH_DAY)}T{clock(second)}{fraction}{zone}"
 
 
-def _iso_date(value: Any) -> str | None:
+def iso_date(value: Any) -> str | None:
+    """A date in ISO 8601 without the zone that may follow it."""
     return None if value is None else _matched(_ZONED_DATE, value, "a date")[1]
-
-
-# The types io.debezium.time.Iso… have no zone, although Debezium writes "Z".
-_SEMANTIC: dict[str, Convert] = {
-    "io.debezium.time.Date": _date,
-    "io.debezium.time.Time": _time(3),
-    "io.debezium.time.MicroTime": _time(6),
-    "io.debezium.time.NanoTime": _time(9),
-    "io.debezium.time.ZonedTime": _zoned_time,
-    "io.debezium.time.Timestamp": _timestamp(3),
-    "io.debezium.time.MicroTimestamp": _timestamp(6),
-    "io.debezium.time.NanoTimestamp": _timestamp(9),
-    "io.debezium.time.ZonedTimestamp": _zoned_timestamp,
-    "io.debezium.time.IsoDate": _iso_date,
-    "io.debezium.time.IsoTime": partial(_zoned_time, zone=""),
-    "io.debezium.time.IsoTimestamp": partial(_zoned_timestamp, zone=""),
-    "org.apache.kafka.connect.data.Date": _date,
-    "org.apache.kafka.connect.data.Time": _time(3),
-    "org.apache.kafka.connect.data.Timestamp": _timestamp(3),
-}
-
-
-def _struct(fields: Mapping[str, Convert]) -> Convert:
-    def convert(value: Any) -> Any:
-        if value is None:
-            return None
-        if not isinstance(value, dict):
-            raise _expected("an object", value)
-        value.update({name: fields[name](value[name]) for name in fields if name in value})
-        return value
-
-    return convert
-
-
-def _array(items: Convert) -> Convert:
-    def convert(value: Any) -> Any:
-        if value is None:
-            return None
-        if not isinstance(value, list):
-            raise _expected("an array", value)
-        return [items(item) for item in value]
-
-    return convert
-
-
-def _map(keys: Convert, values: Convert) -> Convert:
-    """Convert a map: an object if its keys are texts, otherwise an array of pairs."""
-
-    def convert(value: Any) -> Any:
-        if value is None:
-            return None
-        if isinstance(value, dict):
-            return {name: values(item) for name, item in value.items()}
-        if isinstance(value, list) and all(isinstance(x, list) and len(x) == 2 for x in value):
-            return [[keys(key), values(item)] for key, item in value]
-        raise _expected("an object or an array of pairs", value)
-
-    return convert
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
