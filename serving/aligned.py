@@ -22,6 +22,7 @@ from ikebana.processor.ground.garbage import uncollected
 from ikebana.processor.ground.spelling import instead
 from ikebana.processor.kafka import following, reading_rights
 from ikebana.processor.kafka.following import ClosedTimes, Following, Resume, Since
+from ikebana.processor.linear.settled import Texts, texts
 from ikebana.processor.rows.rows import KeyedUpdate
 
 OpenTopic = Callable[[str, str, Resume | None], Following]
@@ -198,7 +199,7 @@ class Follower:
 
 
 def follow(
-    topics: str | Sequence[str],
+    topics: Texts,
     *,
     bootstrap_servers: str = "localhost:9092",
     format: str | Mapping[str, str] = "diff",  # noqa: A002 - as in the pipeline file
@@ -229,7 +230,7 @@ def follow(
         SourceError: a topic does not exist, is no output, or lacks records that are needed.
         AwayError: the brokers do not answer.
     """
-    names = [topics] if isinstance(topics, str) else list(topics)
+    names = texts(topics, "topics")
     formats = _formats(names, format, resumes=resume is not None)
     settings = {**(config or {}), "bootstrap.servers": bootstrap_servers}
     reading_rights.reach(settings, formats)

@@ -8,11 +8,12 @@ import msgspec
 
 from ikebana.codecs.formats import OutputFormat
 from ikebana.errors import ConfigError
+from ikebana.processor.building.identifiers import identifier
 from ikebana.processor.building.parts import Parts
 from ikebana.processor.building.places import CodePlace, here
-from ikebana.processor.building.texts import conditions, identifier
 from ikebana.processor.joins.query import AsOfJoin, At, DeltaJoin, JoinInput, Retract
 from ikebana.processor.linear import steps
+from ikebana.processor.linear.settled import Texts, pairs, texts, two
 from ikebana.processor.linear.steps import Sql, Step
 from ikebana.processor.planning.plan import Concat, Linear, OnChange, Operator, Output, Reduce
 
@@ -81,7 +82,7 @@ class Collection(Generic[Key, Value]):
         Python identifiers go into `columns_by`.  `key` is the SQL of a new key, over the
         columns before the step.
         """
-        named = {**(columns_by or {}), **expressions}
+        named = {**dict(pairs(columns_by or {}, "columns_by")), **expressions}
         as_they_are = steps.project(*columns).select or ()
         return self._then(Sql(select=(*as_they_are, *named.items()), key=key))
 
@@ -121,7 +122,7 @@ class Collection(Generic[Key, Value]):
     def sql(
         self,
         *,
-        where: str | Iterable[str] = (),
+        where: Texts = (),
         select: Mapping[str, str] | None = None,
         key: str | None = None,
         flat_map: tuple[str, str] | None = None,
@@ -135,9 +136,9 @@ class Collection(Generic[Key, Value]):
         `valid_until`, `diff`, then `select` and `key`.  `diff` is SQL for a whole number by
         which the count of each pair is multiplied.
         """
-        columns = None if select is None else tuple(select.items())
+        columns = None if select is None else pairs(select, "select")
         return self._then(
-            Sql(conditions(where), columns, key, flat_map, diff, valid_from, valid_until)
+            Sql(texts(where, "where"), columns, key, flat_map, diff, valid_from, valid_until)
         )
 
     def map(
@@ -253,7 +254,7 @@ class Collection(Generic[Key, Value]):
         source = self.built()
         of = identifier(by) if by else "key"
         own = name or (f"{source}_total" if total else f"{source}_by_{of}")
-        all_named = {**(aggregates or {}), **named}
+        all_named = {**dict(pairs(aggregates or {}, "aggregates")), **named}
         reduce = Reduce(own, source, tuple(all_named.items()), by, function, total)
         return made(self.parts, reduce)
 
@@ -261,13 +262,13 @@ class Collection(Generic[Key, Value]):
         self,
         right: "Collection[Any, Any]",
         *,
-        on: str | Iterable[str],
+        on: Texts,
         select: Mapping[str, str],
         key: str | None = None,
         at: At = "alt",
         outer: bool = False,
         retract: Retract = "current",
-        locked_by: Iterable[str] = (),
+        locked_by: Texts = (),
         aliases: tuple[str, str] = ("left", "right"),
         name: str | None = None,
     ) -> "Collection[Any, dict[str, Any]]":
@@ -300,11 +301,12 @@ class Collection(Generic[Key, Value]):
         """
         left, met = self.built(), right.built_in(self.parts)
         own = name or f"{left}_as_of_{met}"
-        inputs = JoinInput(aliases[0], left), JoinInput(aliases[1], met)
-        columns = tuple(select.items())
-        lock = tuple(locked_by)
+        first, second = two(aliases, "aliases")
+        inputs = JoinInput(first, left), JoinInput(second, met)
+        columns = pairs(select, "select")
+        lock = texts(locked_by, "locked_by")
         join = AsOfJoin(
-            own, *inputs, conditions(on), columns, key, at, outer, retract, locked_by=lock
+            own, *inputs, texts(on, "on"), columns, key, at, outer, retract, locked_by=lock
         )
         return made(self.parts, join)
 
@@ -346,7 +348,7 @@ class Collection(Generic[Key, Value]):
         self,
         right: "Collection[Any, Any]",
         *,
-        on: str | Iterable[str],
+        on: Texts,
         aliases: tuple[str, str] = ("l", "r"),
         name: str | None = None,
     ) -> "Collection[Key, Value]":
@@ -357,7 +359,7 @@ class Collection(Generic[Key, Value]):
         self,
         right: "Collection[Any, Any]",
         *,
-        on: str | Iterable[str],
+        on: Texts,
         aliases: tuple[str, str] = ("l", "r"),
         name: str | None = None,
     ) -> "Collection[Key, Value]":
@@ -368,7 +370,7 @@ class Collection(Generic[Key, Value]):
         self,
         right: "Collection[Any, Any]",
         *,
-        on: str | Iterable[str],
+        on: Texts,
         select: Mapping[str, str],
         kind: Literal["left", "right", "full"] = "left",
         aliases: tuple[str, str] = ("l", "r"),
@@ -379,22 +381,22 @@ class Collection(Generic[Key, Value]):
         `on` and `select` are SQL over columns with an alias in front: `l.product`, `r.price`.
         """
         left, met = self.built(), right.built_in(self.parts)
-        own, columns = name or f"{left}_{kind}_{met}", tuple(select.items())
-        inputs = tuple(zip(aliases, (left, met), strict=True))
-        return self._made(lambda s: s.outer(own, kind, inputs, conditions(on), columns))
+        own, columns = name or f"{left}_{kind}_{met}", pairs(select, "select")
+        inputs = tuple(zip(two(aliases, "aliases"), (left, met), strict=True))
+        return self._made(lambda s: s.outer(own, kind, inputs, texts(on, "on"), columns))
 
     def first(
         self,
         count: int = 1,
         *,
-        order: str | Iterable[str],
-        partition: Iterable[str] = (),
+        order: Texts,
+        partition: Texts = (),
         name: str | None = None,
     ) -> "Collection[Any, Any]":
         """Keep the first rows in an order, such as `amount DESC`, of each partition."""
-        source, by = self.built(), tuple(partition)
+        source, by = self.built(), texts(partition, "partition")
         own = name or f"{source}_first"
-        return self._made(lambda s: s.first(own, source, by, conditions(order), count))
+        return self._made(lambda s: s.first(own, source, by, texts(order, "order"), count))
 
     def to(
         self,
@@ -461,14 +463,14 @@ class Collection(Generic[Key, Value]):
         self,
         kind: str,
         right: "Collection[Any, Any]",
-        on: str | Iterable[str],
+        on: Texts,
         aliases: tuple[str, str],
         name: str | None,
     ) -> "Collection[Any, Any]":
         left, met = self.built(), right.built_in(self.parts)
-        inputs = tuple(zip(aliases, (left, met), strict=True))
+        inputs = tuple(zip(two(aliases, "aliases"), (left, met), strict=True))
         own = name or f"{left}_{kind}_{met}"
-        return self._made(lambda s: s.matching(own, kind, inputs, conditions(on)))
+        return self._made(lambda s: s.matching(own, kind, inputs, texts(on, "on")))
 
     def _made(self, section: "Callable[[Any], Derived]") -> "Collection[Any, Any]":
         """Add the operators that a section of `relational.sections` becomes."""
@@ -496,8 +498,8 @@ def made(parts: Parts, operator: Operator) -> Collection[Any, Any]:
 def made_outer(
     parts: Parts,
     join: DeltaJoin,
-    left: Mapping[str, str | Iterable[str]],
-    full: Mapping[str, str | Iterable[str]],
+    left: Mapping[str, Texts],
+    full: Mapping[str, Texts],
 ) -> Collection[Any, Any]:
     """Add a delta join, of which some inputs may be outer, and return its collection."""
     if not left and not full:
@@ -505,7 +507,10 @@ def made_outer(
     # DuckDB takes a while to import, and memory: only where there is SQL.
     from ikebana.processor.building.views import derived
 
-    told = [tuple((k, conditions(on)) for k, on in each.items()) for each in (left, full)]
+    told = [
+        tuple((k, texts(on, f"the conditions of {k!r}")) for k, on in each.items())
+        for each in (left, full)
+    ]
     return Collection(parts, derived(parts, lambda s: s.delta(join, *told)))
 
 

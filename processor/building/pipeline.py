@@ -1,7 +1,7 @@
 """A pipeline written in Python."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
@@ -14,11 +14,11 @@ from ikebana.processor.building.explained import Explained
 from ikebana.processor.building.parts import Parts
 from ikebana.processor.building.places import here, placed
 from ikebana.processor.building.rows import columns_of
-from ikebana.processor.building.texts import conditions
 from ikebana.processor.building.topic import Topic
 from ikebana.processor.ground.spelling import instead
 from ikebana.processor.joins.query import DeltaJoin, JoinInput, Strategy
 from ikebana.processor.linear.modules import look_beside_program
+from ikebana.processor.linear.settled import Texts, keys, pairs, texts
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import (
     EventTime,
@@ -44,7 +44,7 @@ class TopicOptions(TypedDict, total=False):
     name: str
     format: Format
     key_format: KeyFormat
-    key: Iterable[str]
+    key: Texts
     columns: Iterable[Column]
     start: Start
     tables: str
@@ -52,7 +52,7 @@ class TopicOptions(TypedDict, total=False):
     schema: str
     options: Mapping[str, str]
     event_time: EventTime
-    unique: Iterable[Iterable[str]]
+    unique: Texts | Sequence[Texts]
     size: int
 
 
@@ -149,7 +149,9 @@ class Pipeline:
                     f'cannot read an input of pipeline "{self.name}": topic() takes no '
                     f'"{option}"{instead(option, known)}'
                 )
-        columns = tuple(options.get("columns", ()))
+        columns: Any = options.get("columns", ())
+        # A text is refused by what has columns.
+        columns = columns if isinstance(columns, str) else tuple(columns)
         if row is not None:
             columns = (*columns_of(row), *columns)
         given = Input(
@@ -159,13 +161,13 @@ class Pipeline:
             options.get("key_format", "json"),
             options.get("start", "earliest"),
             columns=columns,
-            key=tuple(options.get("key", ())),
+            key=texts(options.get("key", ()), "key"),
             tables=options.get("tables"),
             drift=options.get("drift", True),
             schema=options.get("schema"),
             options=tuple(options.get("options", {}).items()),
             event_time=options.get("event_time"),
-            unique=tuple(map(tuple, options.get("unique", ()))),
+            unique=keys(options.get("unique", ()), "unique"),
             size=options.get("size"),
         )
         self._parts.places.setdefault(f"inputs.{given.name}", here())
@@ -175,12 +177,12 @@ class Pipeline:
         self,
         inputs: Mapping[str, Collection[Any, Any]],
         *,
-        where: str | Iterable[str] = (),
+        where: Texts = (),
         select: Mapping[str, str],
-        left: Mapping[str, str | Iterable[str]] | None = None,
-        full: Mapping[str, str | Iterable[str]] | None = None,
+        left: Mapping[str, Texts] | None = None,
+        full: Mapping[str, Texts] | None = None,
         key: str | None = None,
-        orders: Mapping[str, Iterable[str]] | None = None,
+        orders: Mapping[str, Texts] | None = None,
         cartesian: bool = False,
         strategy: Strategy = "auto",
         name: str | None = None,
@@ -215,11 +217,12 @@ class Pipeline:
         aliases = tuple(
             JoinInput(alias, each.built_in(self._parts)) for alias, each in inputs.items()
         )
-        paths = tuple((alias, tuple(path)) for alias, path in (orders or {}).items())
+        paths = tuple((alias, texts(path, "orders")) for alias, path in (orders or {}).items())
         own = name or "_".join(each.relation for each in aliases)
-        columns = tuple(select.items())
-        texts = conditions(where)
-        join = DeltaJoin(own, aliases, texts, columns, key, paths, cartesian, strategy)
+        columns = pairs(select, "select")
+        join = DeltaJoin(
+            own, aliases, texts(where, "where"), columns, key, paths, cartesian, strategy
+        )
         return made_outer(self._parts, join, left or {}, full or {})
 
     def sql(self, query: str, *, name: str, key: str | None = None) -> Collection[Any, Any]:

@@ -91,7 +91,7 @@ class DeltaJoin(msgspec.Struct, frozen=True, tag="delta_join"):
     revises: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        settle(self, "where")
+        settle(self)
 
     def with_relations(self, named: Callable[[str], str]) -> "DeltaJoin":
         """The join of relations under other names."""
@@ -150,7 +150,7 @@ class AsOfJoin(msgspec.Struct, frozen=True, tag="as_of_join"):
     locked_by: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        settle(self, "on")
+        settle(self)
 
     def with_relations(self, named: Callable[[str], str]) -> "AsOfJoin":
         """The join of relations under other names."""

@@ -40,7 +40,7 @@ class Sql(msgspec.Struct, frozen=True, tag="sql"):
     valid_until: str | None = None
 
     def __post_init__(self) -> None:
-        settle(self, "where")
+        settle(self)
 
 
 class Call(msgspec.Struct, frozen=True, tag="call"):
@@ -68,6 +68,9 @@ class Arrange(msgspec.Struct, frozen=True, tag="arrange"):
 
     keys: tuple[str, ...]
     nulls: bool = False
+
+    def __post_init__(self) -> None:
+        settle(self)
 
 
 Step = Sql | Call | Negate

@@ -29,7 +29,7 @@ from ikebana.errors import ConfigError, PlanError
 from ikebana.processor.ground.spelling import instead
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, Join
 from ikebana.processor.linear.functions import name_of, why_not_portable
-from ikebana.processor.linear.settled import settle, settle_fields, tuples
+from ikebana.processor.linear.settled import settle, settle_fields
 from ikebana.processor.linear.steps import AnyStep, Call, Step
 from ikebana.processor.planning.fingerprints import fingerprint
 
@@ -121,8 +121,8 @@ class Input:
     size: int | None = None
 
     def __post_init__(self) -> None:
-        what, several = f'input "{self.name}"', ("topics", "columns", "key", "unique")
-        settle_fields(what, self, self.__match_args__, several, object.__setattr__)
+        what = f'input "{self.name}"'
+        settle_fields(what, self, object.__setattr__)
         if self.value_format not in FORMATS:
             raise ConfigError(
                 f"{what} has the format {self.value_format!r}{instead(self.value_format, FORMATS)}"
@@ -185,7 +185,7 @@ class Concat(msgspec.Struct, frozen=True, tag="concat"):
     sources: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        settle(self, "sources")
+        settle(self)
 
 
 class StateMachine(msgspec.Struct, frozen=True, tag="state_machine"):
@@ -222,7 +222,7 @@ class Reduce(msgspec.Struct, frozen=True, tag="reduce"):
     total: bool = False
 
     def __post_init__(self) -> None:
-        settle(self, "aggregates")
+        settle(self)
 
     @property
     def key(self) -> str | None:
@@ -315,8 +315,7 @@ class Plan:
     def __post_init__(self) -> None:
         if not self.error_topic:
             object.__setattr__(self, "error_topic", self.name + ".errors")
-        for kind in ("inputs", "operators", "outputs"):
-            object.__setattr__(self, kind, tuples(getattr(self, kind)))
+        settle_fields(f'plan "{self.name}"', self, object.__setattr__)
         if problems := list(_unhashable(self)):
             raise PlanError(self.name, problems)
 

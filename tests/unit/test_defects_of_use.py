@@ -248,12 +248,11 @@ def test_a3_messages_of_outputs_and_of_cdcv2_are_there_in_process() -> None:
     assert told(plan_of(Input("t", ("t",), "cdcv2-json")), *messages) == ([(ROW, 3, 1)], [])
 
 
-def test_a4_a_text_is_not_several() -> None:
+def test_a4_a_text_is_one_name() -> None:
     """A4: `Input("a", "ab")` read the topics a and b."""
     text: Any = "ab"
 
-    with pytest.raises(ConfigError, match="topics is a tuple, and not the text"):
-        Input("a", text)
+    assert Input("a", text).topics == ("ab",)
 
 
 def test_a5_lists_are_tuples() -> None:

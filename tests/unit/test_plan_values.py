@@ -57,19 +57,27 @@ def test_lists_and_mappings_are_tuples() -> None:
 
 
 TEXTS = [
-    pytest.param(lambda: Input("a", AB), 'input "a": topics', id="topics"),
-    pytest.param(lambda: Input("a", ("ab",), key=AB), 'input "a": key', id="key"),
-    pytest.param(lambda: Concat("c", AB), 'Concat "c": sources', id="sources"),
-    pytest.param(lambda: steps.Sql(where=AB), "Sql: where", id="condition"),
-    pytest.param(lambda: DeltaJoin("j", INPUTS, AB, ()), 'DeltaJoin "j": where', id="join"),
+    pytest.param(lambda: Input("a", ("ab",), columns=AB), 'input "a": columns', id="columns"),
+    pytest.param(lambda: Linear("l", "u", AB), 'Linear "l": steps', id="steps"),
+    pytest.param(lambda: steps.Sql(select=AB), "Sql: select", id="select"),
+    pytest.param(lambda: steps.Sql(flat_map=AB), "Sql: flat_map", id="pair"),
+    pytest.param(lambda: DeltaJoin("j", AB, (), ()), 'DeltaJoin "j": inputs', id="inputs"),
 ]
 
 
 @pytest.mark.parametrize(("made", "named"), TEXTS)
-def test_a_text_in_place_of_several_is_refused(made: Any, named: str) -> None:
+def test_a_text_in_place_of_something_else_is_refused(made: Any, named: str) -> None:
     """It would be taken apart into letters."""
-    with pytest.raises(ConfigError, match=f"{named} is a tuple, and not the text .*\nHint: Give"):
+    with pytest.raises(ConfigError, match=f"{named} must be a tuple, not the text .*\nHint: Give"):
         made()
+
+
+def test_what_is_no_text_among_texts_is_refused() -> None:
+    """A list in a list, or a number, is no name."""
+    for strange in (["a", ["b"]], [1], (None,)):
+        several: Any = strange
+        with pytest.raises(ConfigError, match='input "a": key must be a text, or a list of texts'):
+            Input("a", ("t",), key=several)
 
 
 def test_what_is_no_value_is_refused_by_its_part() -> None:
