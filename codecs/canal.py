@@ -52,6 +52,7 @@ from ikebana.codecs.row_images import (
     moved,
     option,
 )
+from ikebana.codecs.sql_type import Decimal, parsed
 
 _NAME = "Canal"
 _ROWS = frozenset({"INSERT", "UPDATE", "DELETE"})
@@ -295,15 +296,16 @@ _BY_MYSQL_TYPE: dict[str, _Conversion | None] = {
     **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), None),
     **dict.fromkeys(("json", "bit", "set", "date"), None),
 }
-# The types of DuckDB, as `type_named` names them, that cannot read every text as it is.
+# The types of DuckDB that cannot read every text as it is.
 _BY_DECLARED_TYPE: dict[str, _Conversion | None] = {
-    **dict.fromkeys(("tinyint", "smallint", "integer", "bigint", "hugeint"), _integer),
-    **dict.fromkeys(("utinyint", "usmallint", "uinteger", "ubigint", "uhugeint"), _integer),
-    "boolean": _integer,
-    **dict.fromkeys(("decimal", "float", "double"), _number),
-    "timestamp": _timestamp,
-    "time": _time,
-    "blob": _binary,
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"), _integer),
+    **dict.fromkeys(("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"), _integer),
+    "BOOLEAN": _integer,
+    **dict.fromkeys(("FLOAT", "DOUBLE"), _number),
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"), _timestamp),
+    "TIMESTAMP WITH TIME ZONE": _timestamp,
+    **dict.fromkeys(("TIME", "TIME WITH TIME ZONE"), _time),
+    "BLOB": _binary,
 }
 _BY_SQL_TYPE: dict[int, _Conversion | None] = {
     # TINYINT, SMALLINT, INTEGER, BIGINT, BOOLEAN
@@ -325,8 +327,8 @@ def _conversion(mysql_type: str, declared: str | None, sql_type: int | None) -> 
     if name is not None and name[0] in _BY_MYSQL_TYPE:
         return _BY_MYSQL_TYPE[name[0]]
     if name is None and declared is not None:
-        type_name = _TYPE_NAME(declared.lower())
-        return _BY_DECLARED_TYPE.get(type_name[0]) if type_name else None
+        kind = parsed(declared)
+        return _number if isinstance(kind, Decimal) else _BY_DECLARED_TYPE.get(str(kind))
     if sql_type is None:
         # Other types of MySQL stay text.  Without any type, the meaning is not known.
         return None if name else _untold

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ikebana.codecs.sql_type import Decimal, type_of
 from ikebana.processor.joins import qualified
 from ikebana.processor.joins.problems import (
     Problem,
@@ -300,4 +301,5 @@ def _remedy(equality: Sides, left: str, right: str) -> str:
 def _kind(type_: str) -> str:
     """Types of one kind are equal as data where they are equal in SQL."""
     exact = (*WHOLE, "UBIGINT", "HUGEINT", "UHUGEINT")
-    return "exact number" if type_ in exact or type_.startswith("DECIMAL(") else type_
+    is_exact = type_ in exact or isinstance(type_of(type_), Decimal)
+    return "exact number" if is_exact else type_

@@ -19,6 +19,7 @@ from typing import Any
 
 import duckdb
 
+from ikebana.codecs.sql_type import NAMES, TypeTextError, parsed
 from ikebana.processor.ground.spelling import hint
 from ikebana.processor.linear import fitting
 from ikebana.processor.linear.allowed import refuse_bare, refuse_call
@@ -249,18 +250,12 @@ def _type_text(cast: Node) -> str:
     return str(found)
 
 
-@functools.lru_cache(maxsize=256)
 def type_named(text: str) -> str:
     """The full name of a SQL type.  Raises: ExpressionError."""
     try:
-        # On a line of its own, so that a comment hides nothing that is ours.
-        root = root_of(f"CAST(NULL AS {text}\n)")
-        if root.get("class") == "CAST":
-            return _type_text(root)
-    except (ExpressionError, RecursionError):
-        pass
-    meant = hint(text, fitting.type_names(), "{}")
-    raise ExpressionError(f'"{text}" is not a SQL type{meant}')
+        return str(parsed(text))
+    except TypeTextError as error:
+        raise ExpressionError(f"{error}{hint(text, NAMES, '{}')}") from None
 
 
 @functools.lru_cache(maxsize=256)

@@ -95,10 +95,3 @@ def _given_by(name: str) -> str | None:
     )
     kinds = {kind for (kind,) in rows}
     return next(iter(kinds)) if len(kinds) == 1 and kinds <= {*_LIKELY} else None
-
-
-@functools.cache
-def type_names() -> frozenset[str]:
-    """The names of types, as they are written."""
-    rows = asked("SELECT DISTINCT upper(type_name) FROM duckdb_types()")
-    return frozenset(name for (name,) in rows)

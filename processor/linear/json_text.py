@@ -5,11 +5,24 @@ would come out as another one; here a number is the text that it is.  The way ba
 `typed_json`.
 """
 
-import re
-from collections.abc import Sequence
-from typing import Any, Protocol
-
 import msgspec
+
+from ikebana.codecs.sql_type import (
+    NULL,
+    Array,
+    Decimal,
+    Enum,
+    List,
+    Map,
+    Scalar,
+    SqlType,
+    Struct,
+    Tuple,
+    Union,
+    parts,
+    type_of,
+    within,
+)
 
 JSON = "JSON"
 BLOB = "BLOB"
@@ -18,21 +31,8 @@ INSTANTS = ("DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", 
 TIME_OF_DAY = ("TIME", "TIME WITH TIME ZONE")
 _FROM_TEXT = (*INSTANTS, *TIME_OF_DAY, "UUID", "INTERVAL")
 WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
-_AS_IT_IS = ("boolean", "decimal", "double", "float", "hugeint", "uhugeint", "ubigint")
-
-
-class SqlType(Protocol):
-    """A type as DuckDB describes it; its text is its name."""
-
-    @property
-    def id(self) -> str:
-        """The kind of type, such as `decimal` or `list`."""
-        ...
-
-    @property
-    def children(self) -> Sequence[tuple[str, Any]]:
-        """What it is made of, if it is nested."""
-        ...
+_AS_IT_IS = ("BOOLEAN", "DOUBLE", "FLOAT", "HUGEINT", "UHUGEINT", "UBIGINT", *WHOLE, JSON)
+_IN_JSON = {"VARCHAR", BLOB, str(NULL), *_FROM_TEXT, *_AS_IT_IS}
 
 
 def quoted(name: str) -> str:
@@ -60,12 +60,14 @@ def milliseconds(column: str, kind: str) -> str:
 
 def has_json_form(kind: SqlType) -> bool:
     """Whether JSON carries values of a type there and back."""
-    name = str(kind)
-    if kind.id in ("list", "array", "struct", "map"):
-        parts = [child for label, child in kind.children if label != "size"]
-        return all(has_json_form(child) for child in parts if hasattr(child, "id"))
-    known = name in (JSON, "VARCHAR", BLOB, '"NULL"', *WHOLE, *_FROM_TEXT)
-    return known or kind.id in (*_AS_IT_IS, "enum")
+    match kind:
+        case Scalar(name):
+            return name in _IN_JSON
+        case Decimal() | Enum():
+            return True
+        case Tuple() | Union():
+            return False
+    return all(map(has_json_form, parts(kind)))
 
 
 def compares_as_data(kind: str) -> bool:
@@ -73,10 +75,7 @@ def compares_as_data(kind: str) -> bool:
 
     Of intervals they need not be: 1 month is 30 days.
     """
-    return _INTERVAL(kind) is None
-
-
-_INTERVAL = re.compile(r"\bINTERVAL\b").search
+    return Scalar("INTERVAL") not in within(type_of(kind))
 
 
 def to_text(column: str, kind: SqlType, depth: int = 0) -> str:
@@ -85,27 +84,25 @@ def to_text(column: str, kind: SqlType, depth: int = 0) -> str:
     Timestamps are written with a T, with zone in UTC; bytes in base64.
     """
     name = str(kind)
-    if name == JSON or kind.id in _AS_IT_IS or name in WHOLE:
+    each = f"e{depth}"
+    if name in _AS_IT_IS or isinstance(kind, Decimal):
         text = f"{column}::VARCHAR"
-    elif kind.id in ("list", "array"):
-        (element,) = (child for label, child in kind.children if label == "child")
-        each = f"e{depth}"
+    elif isinstance(kind, List | Array):
+        element = kind.of
         inner = to_text(each, element, depth + 1)
         parts = f"list_transform({column}::{element}[], lambda {each}: {inner})"
         text = f"'[' || array_to_string({parts}, ',') || ']'"
-    elif kind.id == "struct":
+    elif isinstance(kind, Struct):
         fields = [
             f"{literal(to_field(label))} || "
             + to_text(f"({column}).{quoted(label)}", child, depth + 1)
-            for label, child in kind.children
+            for label, child in kind.fields
         ]
         inside = " || ',' || ".join(fields) or "''"
         text = f"CASE WHEN {column} IS NOT NULL THEN '{{' || {inside} || '}}' END"
-    elif kind.id == "map":
-        value = dict(kind.children)["value"]
-        each = f"e{depth}"
+    elif isinstance(kind, Map):
         entry = f"to_json({each}.key::VARCHAR)::VARCHAR || ':' || " + to_text(
-            f"{each}.value", value, depth + 1
+            f"{each}.value", kind.value, depth + 1
         )
         parts = f"list_transform(map_entries({column}), lambda {each}: {entry})"
         text = f"'{{' || array_to_string({parts}, ',') || '}}'"
@@ -134,7 +131,7 @@ def _plain(column: str, name: str) -> str:
     if name == ZONED:
         text = f"replace({column}::VARCHAR, '+00', 'Z')"
         return f"CASE WHEN contains({text}, '(') THEN {text} ELSE replace({text}, ' ', 'T') END"
-    if name.startswith("TIMESTAMP"):
+    if name in INSTANTS and name != "DATE":
         # Years before Christ are written with a word in the middle.
         text = f"{column}::VARCHAR"
         return f"CASE WHEN contains({text}, '(') THEN {text} ELSE replace({text}, ' ', 'T') END"

@@ -11,11 +11,11 @@ from typing import NoReturn
 import duckdb
 import pyarrow as pa
 
+from ikebana.codecs.sql_type import SqlType, type_of
 from ikebana.processor.linear.database import described, first_line, source_of
 from ikebana.processor.linear.json_text import (
     BLOB,
     JSON,
-    SqlType,
     has_json_form,
     quoted,
     to_object,
@@ -201,7 +201,8 @@ class Layers:
         written = self.sql()
         if self._known[0] != written:
             relation = described(written, self.schema())
-            self._known = (written, dict(zip(relation.columns, relation.types, strict=True)))
+            types = [type_of(str(each)) for each in relation.types]
+            self._known = (written, dict(zip(relation.columns, types, strict=True)))
         return self._known[1]
 
     def type_of(self, column: str) -> str:

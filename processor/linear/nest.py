@@ -13,6 +13,7 @@ from typing import NamedTuple
 import duckdb
 import pyarrow as pa
 
+from ikebana.codecs import sql_type
 from ikebana.processor.linear.expressions import Expression, parse
 from ikebana.processor.linear.json_text import (
     INSTANTS,
@@ -192,12 +193,12 @@ class _Nest:
             return
         listed = call[1] if call is not None and call[0] == "unnest" else text
         column = self._computed("flat_map", listed)
-        kind = self._layers.type_of(column)
-        if kind == JSON:
+        kind = self._layers.described()[column]
+        if kind == sql_type.JSON:
             elements_of = from_json(f"{column}::VARCHAR", "JSON[]")
             column = self._layers.derived("flat_map", elements_of, listed)
-            kind = "JSON[]"
-        if not kind.endswith("[]"):
+            kind = sql_type.List(sql_type.JSON)
+        if not isinstance(kind, sql_type.List | sql_type.Array):
             self._layers.refuse("flat_map", f"is of type {kind}; must be a list")
         elements = column
         if self._layers.checked:
@@ -210,7 +211,7 @@ class _Nest:
         self._flat.add(name)
         self._names.note("flat_map", name)
         self._scope = Scope(
-            {**self._scope.types, name: kind.removesuffix("[]")},
+            {**self._scope.types, name: str(kind.of)},
             self._scope.open,
             self._scope.declare,
         )

@@ -1,9 +1,8 @@
 """How SQL orders the values of a type, as `kernels.typed_order` makes bytes of it."""
 
-import duckdb
-
+from ikebana.codecs.sql_type import Array, Enum, List, Map, SqlType, Struct, type_of
 from ikebana.processor.ground.typed_order import Order
-from ikebana.processor.linear.json_text import BLOB, INSTANTS, SqlType
+from ikebana.processor.linear.json_text import BLOB, INSTANTS
 
 
 class NoOrderError(Exception):
@@ -18,7 +17,7 @@ def order_of(kind: str) -> Order:
 
     Raises: NoOrderError.
     """
-    return "" if kind == '"NULL"' else _order(duckdb.sqltype(kind))
+    return _order(type_of(kind))
 
 
 def _order(kind: SqlType) -> Order:
@@ -29,15 +28,14 @@ def _order(kind: SqlType) -> Order:
         return "time"
     if name == BLOB:
         return "bytes"
-    match kind.id:
-        case "enum":
-            ((_, names),) = kind.children
-            return ("enum", tuple(names))
-        case "list" | "array":
-            return ("list", _order(dict(kind.children)["child"]))
-        case "struct":
-            return ("row", tuple((part, _order(of)) for part, of in kind.children))
-        case "map":
+    match kind:
+        case Enum(values):
+            return ("enum", values)
+        case List(of) | Array(of):
+            return ("list", _order(of))
+        case Struct(fields):
+            return ("row", tuple((part, _order(of)) for part, of in fields))
+        case Map():
             raise NoOrderError(
                 f"is of type {name}: SQL orders maps by the order in which their entries stand, "
                 "which JSON does not keep; take map_entries(…) of it, or a value of it"

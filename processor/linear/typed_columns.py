@@ -5,13 +5,13 @@ the usual form of their type are made values here, much faster, for a statement 
 column with any other text is left to the statement with casts, which decides what it means.
 """
 
-import re
 from collections.abc import Callable, Sequence
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ikebana.codecs.sql_type import Decimal, type_of
 from ikebana.processor.linear.json_text import BLOB, JSON
 
 # JSON texts of a column; None stands for null and for what is absent.
@@ -30,7 +30,6 @@ _NUMBERS = {
     "UBIGINT": pa.uint64(),
     "DOUBLE": pa.float64(),
 }
-_DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 # Of a decimal of 128 bits.
 _MOST_DIGITS = 38
 
@@ -44,8 +43,8 @@ def type_of_field(kind: str) -> pa.DataType:
     if kind == "VARCHAR":
         # Texts are told from JSON texts by their type in the table.
         return pa.large_string()
-    if decimal := _DECIMAL.fullmatch(kind):
-        return pa.decimal128(int(decimal[1]), int(decimal[2]))
+    if isinstance(decimal := type_of(kind), Decimal):
+        return pa.decimal128(decimal.width, decimal.scale)
     return _NUMBERS.get(kind, TEXT)
 
 

@@ -15,6 +15,19 @@ import functools
 
 import duckdb
 
+from ikebana.codecs.sql_type import (
+    Array,
+    Decimal,
+    Enum,
+    List,
+    Map,
+    Scalar,
+    SqlType,
+    Struct,
+    Tuple,
+    Union,
+    parsed,
+)
 from ikebana.processor.linear.json_text import (
     BLOB,
     INSTANTS,
@@ -22,7 +35,6 @@ from ikebana.processor.linear.json_text import (
     TIME_OF_DAY,
     WHOLE,
     ZONED,
-    SqlType,
     literal,
     quoted,
 )
@@ -51,9 +63,14 @@ def from_json(text: str, kind: str) -> str:
 
     Raises: ExpressionError, if JSON has no values of the type.
     """
-    if kind in _NOT_IN_JSON or kind.startswith("UNION("):
+    return _read(text, parsed(kind), 0)
+
+
+def _read(text: str, type_: SqlType, depth: int) -> str:
+    kind = str(type_)
+    if kind in _NOT_IN_JSON or isinstance(type_, Union | Tuple):
         remedy = f"read a text, and cast that, as in x::VARCHAR::{kind}"
-        if kind.startswith("UNION("):
+        if isinstance(type_, Union | Tuple):
             remedy = "read JSON, and take it apart, as in x->'field'"
         raise ExpressionError(f"{kind} is not read from JSON; {remedy}")
     if kind == JSON:
@@ -64,12 +81,8 @@ def from_json(text: str, kind: str) -> str:
             f"(CASE WHEN starts_with({text}, '\"') THEN {text} ->> '$' "
             f"WHEN {text} <> 'null' THEN {text} END)"
         )
-    made = None
-    if kind.endswith("]") or (kind.endswith(")") and not kind.startswith("DECIMAL(")):
-        made = _nested(text, duckdb.sqltype(kind), 0)
-    if made is None:
-        made = _scalar(text, kind)
-    usual = "".join(f"WHEN {form} THEN {cast} " for form, cast in _usual(text, kind))
+    made = _nested(text, type_, depth) or _scalar(text, type_)
+    usual = "".join(f"WHEN {form} THEN {cast} " for form, cast in _usual(text, type_))
     return f"(CASE {usual}ELSE {made} END)" if usual else made
 
 
@@ -78,26 +91,25 @@ _TIME = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
 _INSTANT = rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ]{_TIME}"
 
 
-def _usual(text: str, kind: str) -> list[tuple[str, str]]:
+def _usual(text: str, type_: SqlType) -> list[tuple[str, str]]:
     """Conditions for usual forms of a type, and SQL that casts such a text as it is."""
 
     def matches(pattern: str) -> str:
         return f"regexp_full_match({text}, {literal(pattern)})"
 
+    kind = str(type_)
     number, string = f"CAST({text} AS {kind})", f"CAST({text} ->> '$' AS {kind})"
-    if kind.endswith("]"):
-        if kind.removesuffix("[]") not in _INTEGERS:
-            return []
-        numbers = rf"\[({_WHOLE_NUMBER}(,{_WHOLE_NUMBER})*)?\]"
-        return [(matches(numbers), f"CAST({text}::JSON AS {kind})")]
+    match type_:
+        case List(Scalar(name)) if name in _INTEGERS:
+            numbers = rf"\[({_WHOLE_NUMBER}(,{_WHOLE_NUMBER})*)?\]"
+            return [(matches(numbers), f"CAST({text}::JSON AS {kind})")]
+        case Decimal(_, scale):
+            fraction = rf"(\.[0-9]{{1,{scale}}})?" if scale else ""
+            return [(matches(_WHOLE_NUMBER + fraction), number)]
     if kind in _INTEGERS:
         return [(matches(_WHOLE_NUMBER), number)]
     if kind in _FLOATS:
         return [(matches(r"-?[0-9]+(\.[0-9]+)?"), number)]
-    if kind.startswith("DECIMAL("):
-        scale = int(kind.partition(",")[2].rstrip(")"))
-        fraction = rf"(\.[0-9]{{1,{scale}}})?" if scale else ""
-        return [(matches(_WHOLE_NUMBER + fraction), number)]
     if kind == "BOOLEAN":
         return [(f"{text} IN ('true', 'false')", number)]
     if kind == "DATE":
@@ -112,8 +124,8 @@ def _usual(text: str, kind: str) -> list[tuple[str, str]]:
     return [(plain, string), (matches(f'"{_INSTANT}(Z|[+-][0-9]{{2}}:[0-9]{{2}})?"'), in_utc)]
 
 
-def _scalar(text: str, kind: str) -> str:
-    there = f"nullif({text}, 'null')"
+def _scalar(text: str, type_: SqlType) -> str:
+    kind, there = str(type_), f"nullif({text}, 'null')"
     if kind in _INTEGERS:
         # What DuckDB would take for another base becomes no number.
         whole = f"""translate({there}, '_ xXbBoO"', '!!!!!!!!')"""
@@ -121,9 +133,8 @@ def _scalar(text: str, kind: str) -> str:
     number = f"""translate({there}, '_ "', '!!')"""
     if kind in _FLOATS:
         return f"CAST({number} AS {kind})"
-    if kind.startswith("DECIMAL("):
-        scale = kind.partition(",")[2].rstrip(")")
-        return _unless(f"{_places(number)} > {scale}", number, kind)
+    if isinstance(type_, Decimal):
+        return _unless(f"{_places(number)} > {type_.scale}", number, kind)
     if kind == "BOOLEAN":
         word = f"""translate({there}, '"', '')"""
         return _unless(f"{word} NOT IN ('true', 'false', '0', '1', 't', 'f')", word, kind)
@@ -183,41 +194,35 @@ def _places(number: str) -> str:
 
 def _nested(text: str, kind: SqlType, depth: int) -> str | None:
     """The same for a type that is made of others, part by part; None if it is not."""
-    if kind.id == "enum":
-        return f"CAST({text} ->> '$' AS {kind})"
-    if kind.id not in ("list", "array", "struct", "map"):
-        return None
-    children, each = dict(kind.children), f"e{depth}"
-
-    def any_of(text: str, of: SqlType) -> str:
-        return _nested(text, of, depth + 1) or from_json(text, str(of))
+    each = f"e{depth}"
 
     def part(name: str, of: SqlType) -> str:
-        return any_of(f"struct_extract({each}, {literal(name)})::VARCHAR", of)
+        return _read(f"struct_extract({each}, {literal(name)})::VARCHAR", of, depth + 1)
 
-    match kind.id:
-        case "list" | "array":
-            inner = any_of(f"{each}::VARCHAR", children["child"])
+    match kind:
+        case Enum():
+            return f"CAST({text} ->> '$' AS {kind})"
+        case List(element) | Array(element):
+            inner = _read(f"{each}::VARCHAR", element, depth + 1)
             made = f"list_transform({_parts(text, 'JSON[]')}, lambda {each}: {inner})"
-            return made if kind.id == "list" else f"CAST({made} AS {kind})"
-        case "struct":
-            names = ", ".join(f"{quoted(name)} JSON" for name in children)
-            packed = ", ".join(
-                f"{quoted(name)} := {part(name, of)}" for name, of in children.items()
-            )
+            return made if isinstance(kind, List) else f"CAST({made} AS {kind})"
+        case Struct(fields):
+            names = ", ".join(f"{quoted(name)} JSON" for name, _ in fields)
+            packed = ", ".join(f"{quoted(name)} := {part(name, of)}" for name, of in fields)
             # In a list of one, so that the text is taken apart once.
             made = f"CASE WHEN {each} IS NOT NULL THEN struct_pack({packed}) END"
             listed = f"[{_parts(text, f'STRUCT({names})')}]"
             return f"list_transform({listed}, lambda {each}: {made})[1]"
-        case _:
+        case Map(of_key, of_value):
             key = f"to_json(struct_extract({each}, 'key'))::VARCHAR"
             entry = (
-                f"struct_pack(key := {any_of(key, children['key'])}, "
-                f"value := {part('value', children['value'])})"
+                f"struct_pack(key := {_read(key, of_key, depth + 1)}, "
+                f"value := {part('value', of_value)})"
             )
             entries = f"map_entries({_parts(text, 'MAP(VARCHAR, JSON)')})"
             made = f"map_from_entries(list_transform({entries}, lambda {each}: {entry}))"
             return f"CASE WHEN {text} <> 'null' THEN {made} END"
+    return None
 
 
 def _parts(text: str, kind: str) -> str:

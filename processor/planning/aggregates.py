@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from ikebana.codecs.sql_type import Decimal, type_of
 from ikebana.processor.ground.spelling import hint
 from ikebana.processor.kernels.aggregate_kinds import KINDS
 from ikebana.processor.kernels.reduce import Aggregate
@@ -124,7 +125,7 @@ _JSON_SORTED = {JSON, "VARCHAR", "BOOLEAN", "DOUBLE", "FLOAT", "HUGEINT", "TIME"
 
 
 def _sorts_as_json(kind: str) -> bool:
-    return kind in _JSON_SORTED or (kind.startswith("DECIMAL(") and kind.endswith(")"))
+    return kind in _JSON_SORTED or isinstance(type_of(kind), Decimal)
 
 
 def result_scope(reduction: Reduce, before: Scope) -> Scope:

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from ikebana.codecs.sql_type import parsed
 from ikebana.errors import PlanError
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.steps import Sql
@@ -118,10 +119,8 @@ def _bare(source: Input) -> Input:
 
 def _unread(was: Input, now: Input, decoded: Decoded, new: Plan) -> bool:
     """Whether all columns whose declarations differ are neither read nor decoded."""
-    from ikebana.processor.linear.expressions import type_named
-
     declared = [
-        {column.name: (type_named(column.type), column.encoding) for column in source.columns}
+        {column.name: (parsed(column.type), column.encoding) for column in source.columns}
         for source in (was, now)
     ]
     changed = {

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from ikebana.codecs.change import Declared, Wanted
+from ikebana.codecs.sql_type import Decimal, parsed
 from ikebana.errors import ConfigError
 from ikebana.processor.ground.spelling import instead
 from ikebana.processor.planning.operators.kind import Problem
@@ -43,7 +44,5 @@ def full_encoding(kind: str, encoding: str) -> str:
     """An encoding in full: that of a decimal takes its scale from the type."""
     if encoding != "decimal":
         return encoding
-    from ikebana.processor.linear.expressions import type_named
-
-    scale = type_named(kind).partition(",")[2].rstrip(")")
-    return f"decimal:{scale or 0}"
+    decimal = parsed(kind)
+    return f"decimal:{decimal.scale if isinstance(decimal, Decimal) else 0}"

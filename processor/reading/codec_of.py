@@ -6,6 +6,7 @@ import msgspec
 
 from ikebana.codecs.change import Codec, Declared, Wanted
 from ikebana.codecs.formats import EMPTY_VALUES
+from ikebana.codecs.sql_type import parsed
 from ikebana.processor.planning.input_options import full_encoding
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.planning.planner import Reading
@@ -65,9 +66,7 @@ def declared_by(source: Input) -> Declared:
     """List the columns that an input declares, with their types as DuckDB names them."""
     if not source.columns:
         return Declared()
-    from ikebana.processor.linear.expressions import type_named
-
-    return Declared({column.name: type_named(column.type) for column in source.columns})
+    return Declared({column.name: str(parsed(column.type)) for column in source.columns})
 
 
 def takes_empty_for_null(source: Input) -> bool:

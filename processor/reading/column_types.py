@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET
 
 from ikebana.codecs.fields import fit_a_struct
+from ikebana.codecs.sql_type import Decimal, parsed
 from ikebana.processor.linear.json_text import JSON, quoted
 from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
 from ikebana.processor.linear.steps import Sql
@@ -84,9 +85,9 @@ class Usual:
         """The type that a row is decoded as."""
         self._decode = msgspec.json.Decoder(list[row]).decode
         self._decimals = [
-            (attrgetter(field), _decimals(kinds[name]))
+            (attrgetter(field), _decimals(kind))
             for field, name in names.items()
-            if kinds[name].startswith("DECIMAL(")
+            if isinstance(kind := parsed(kinds[name]), Decimal)
         ]
 
     def takes(self, rows: Sequence[bytes]) -> bool:
@@ -113,11 +114,10 @@ def usual_of(source: Input) -> Usual | None:
     return None if encoded or not fit_a_struct(tuple(kinds)) else Usual(kinds)
 
 
-def _decimals(kind: str) -> Callable[[bytes], object]:
+def _decimals(kind: Decimal) -> Callable[[bytes], object]:
     """Make a test whether a DECIMAL takes each line of numbers without rounding."""
-    width, _, scale = kind.removeprefix("DECIMAL(").rstrip(")").partition(",")
-    fraction = rb"(?:\.\d{1,%d})?" % int(scale) if int(scale) else b""
-    whole = int(width) - int(scale)
+    fraction = rb"(?:\.\d{1,%d})?" % kind.scale if kind.scale else b""
+    whole = kind.width - kind.scale
     number = rb"-?%b%b" % (rb"\d{1,%d}" % whole if whole else b"0", fraction)
     return re.compile(rb"(?>(?:%b|null)\n)*+" % number).fullmatch
 
@@ -126,10 +126,7 @@ def _kinds(source: Input) -> dict[str, str]:
     """The types of the columns that refuse some JSON values."""
     if not source.columns:
         return {}
-    # Importing DuckDB costs time and memory, so it waits until there is SQL.
-    from ikebana.processor.linear.expressions import type_named
-
-    kinds = {column.name: type_named(column.type) for column in source.columns}
+    kinds = {column.name: str(parsed(column.type)) for column in source.columns}
     return {name: kind for name, kind in kinds.items() if kind not in _TAKES_ALL}
 
 
@@ -184,4 +181,4 @@ def _usual(kind: str) -> Any:
     if kind in _PATTERNS:
         return Annotated[str, msgspec.Meta(pattern=_PATTERNS[kind])] | None
     # A DECIMAL's text is checked by a pattern.  Of other types only null is usual.
-    return msgspec.Raw if kind.startswith("DECIMAL(") else None
+    return msgspec.Raw if isinstance(parsed(kind), Decimal) else None

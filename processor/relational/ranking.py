@@ -8,7 +8,8 @@ not depend on how they came.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ikebana.processor.linear.json_text import WHOLE, quoted
+from ikebana.codecs.sql_type import Decimal, type_of
+from ikebana.processor.linear.json_text import INSTANTS, WHOLE, quoted
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.relational.making import Making, MakingError, Relation, struct
 
@@ -74,11 +75,11 @@ def ordering(source: Relation, orders: Sequence[Order]) -> tuple[list[str], list
 def _turned(order: Order, name: str, kind: str) -> tuple[str, str]:
     if kind in WHOLE or kind == "HUGEINT":
         return f"-({name}::HUGEINT)", "HUGEINT"
-    if kind in ("DOUBLE", "FLOAT") or kind.startswith("DECIMAL("):
+    if kind in ("DOUBLE", "FLOAT") or isinstance(type_of(kind), Decimal):
         return f"-{name}", kind
     if kind == "DATE":
         return f"DATE '1970-01-01' - {name}", "BIGINT"
-    if kind.startswith("TIMESTAMP") and kind != "TIMESTAMP_NS":
+    if kind in INSTANTS and kind != "TIMESTAMP_NS":
         # Of infinity there are no microseconds; it lies beyond all that have some.
         infinite = f"CASE WHEN {name} > 'epoch'::{kind} THEN -{_INFINITE} ELSE {_INFINITE} END"
         ends = f"CASE WHEN {name} IS NOT NULL THEN {infinite} END"

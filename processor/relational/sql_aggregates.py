@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ikebana.codecs.sql_type import Array, List, type_of
 from ikebana.processor.linear.allowed import aggregates
 from ikebana.processor.linear.bound_query import QueryError
 from ikebana.processor.linear.json_text import quoted
@@ -266,7 +267,7 @@ def _quantile(name: str) -> Callable[[Call], Parts]:
 
 def _negated(fraction: str, call: Call) -> str:
     """SQL of a fraction, or of a list of fractions, below zero, which is one from the end."""
-    if call.type_of(fraction).endswith("]"):
+    if isinstance(type_of(call.type_of(fraction)), List | Array):
         return f"list_transform({fraction}, lambda each_: -each_)"
     return f"-({fraction})"
 

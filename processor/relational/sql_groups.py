@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ikebana.codecs.sql_type import Decimal, type_of
 from ikebana.processor.linear.bound_query import QueryError, types_of
+from ikebana.processor.linear.json_text import WHOLE
 from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.linear.trees import bare, changed, column, nodes, text_of, tree
@@ -109,7 +111,7 @@ def grouped(
     return Grouped(Item(alias, relation), tuple(known))
 
 
-_NUMBERS = ("INTEGER", "DOUBLE", "FLOAT", "DECIMAL", "INT")
+_NUMBERS = {*WHOLE, "UBIGINT", "HUGEINT", "UHUGEINT", "FLOAT", "DOUBLE"}
 
 
 def _refuse_other_types(call: Node, own: Node, kind: str, columns: dict[str, str]) -> None:
@@ -118,7 +120,7 @@ def _refuse_other_types(call: Node, own: Node, kind: str, columns: dict[str, str
     if name not in ("sum", "avg", "mean") and not name.startswith(("var", "stddev")):
         return
     (of,) = types_of([text_of(own["arguments"][0]["expression"])], columns)
-    if not any(word in of for word in _NUMBERS) or of.endswith("]") or of == "INTERVAL":
+    if of not in _NUMBERS and not isinstance(type_of(of), Decimal):
         raise QueryError(
             f"{call['function_name']}() of {of} is not supported; cast it to a number",
             call.get("query_location"),

@@ -1,0 +1,417 @@
+"""DuckDB's types as values: one parser and one printer of their texts.
+
+`parsed` reads a type as SQL may write it: in any case, by any of its names, nested, with
+modifiers.  The text of a value is the type's full name as DuckDB itself writes it, so equal
+types have equal texts, and a text that has been printed may stand for the type wherever a text
+has to, such as in SQL, in messages and as a key.  Whoever wants to know what a type is made of
+parses it, and takes the value apart.
+
+>>> parsed("struct(a int, \\"B c\\" numeric(10,2)[])")
+Struct(fields=(('a', Scalar(name='INTEGER')), ('B c', List(of=Decimal(width=10, scale=2)))))
+>>> str(parsed("struct(a int, \\"B c\\" numeric(10,2)[3])[]"))
+'STRUCT(a INTEGER, "B c" DECIMAL(10,2)[3])[]'
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NoReturn, TypeVar
+
+from ikebana.codecs.sql_keywords import KEYWORDS
+
+_Item = TypeVar("_Item")
+
+
+class TypeTextError(ValueError):
+    """A text is not a type of SQL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A type that is made of no others, and of which the name tells all."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Decimal:
+    """Numbers of at most `width` digits, `scale` of them behind the point."""
+
+    width: int
+    scale: int
+
+    def __str__(self) -> str:
+        return f"DECIMAL({self.width},{self.scale})"
+
+
+@dataclass(frozen=True, slots=True)
+class Enum:
+    """Texts, each one of these."""
+
+    values: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"ENUM({', '.join(map(_literal, self.values))})"
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    """Lists of any length."""
+
+    of: "SqlType"
+
+    def __str__(self) -> str:
+        return f"{self.of}[]"
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """Lists of one length."""
+
+    of: "SqlType"
+    size: int
+
+    def __str__(self) -> str:
+        return f"{self.of}[{self.size}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """Maps from keys to values."""
+
+    key: "SqlType"
+    value: "SqlType"
+
+    def __str__(self) -> str:
+        return f"MAP({self.key}, {self.value})"
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    """Rows with named fields."""
+
+    fields: tuple[tuple[str, "SqlType"], ...]
+
+    def __str__(self) -> str:
+        return f"STRUCT({_listed(self.fields)})" if self.fields else "STRUCT"
+
+
+@dataclass(frozen=True, slots=True)
+class Tuple:
+    """Rows with fields that have no names."""
+
+    parts: tuple["SqlType", ...]
+
+    def __str__(self) -> str:
+        return f"TUPLE({', '.join(map(str, self.parts))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """Values each of which is of one of these types."""
+
+    members: tuple[tuple[str, "SqlType"], ...]
+
+    def __str__(self) -> str:
+        return f"UNION({_listed(self.members)})"
+
+
+SqlType = Scalar | Decimal | Enum | List | Array | Map | Struct | Tuple | Union
+
+NULL = Scalar('"NULL"')
+"""The type of a null of which nothing else is known."""
+JSON = Scalar("JSON")
+VARCHAR = Scalar("VARCHAR")
+
+
+def parts(kind: SqlType) -> tuple[SqlType, ...]:
+    """The types that a type is made of, themselves made of others or not."""
+    match kind:
+        case List(of) | Array(of):
+            return (of,)
+        case Map(key, value):
+            return (key, value)
+        case Struct(fields) | Union(fields):
+            return tuple(of for _, of in fields)
+        case Tuple(of_fields):
+            return of_fields
+    return ()
+
+
+def within(kind: SqlType) -> Iterator[SqlType]:
+    """A type, and all types in it at any depth."""
+    yield kind
+    for part in parts(kind):
+        yield from within(part)
+
+
+def quoted(name: str) -> str:
+    """The name of a field as DuckDB writes it: in quotes if SQL would misread it."""
+    if _PLAIN(name) and name.lower() not in KEYWORDS:
+        return name
+    return '"' + name.replace('"', '""') + '"'
+
+
+_PLAIN = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*").fullmatch
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _listed(fields: tuple[tuple[str, SqlType], ...]) -> str:
+    return ", ".join(f"{quoted(name)} {kind}" for name, kind in fields)
+
+
+@lru_cache(maxsize=4096)
+def parsed(text: str) -> SqlType:
+    """The type that a text of SQL names.  Raises: TypeTextError."""
+    reader = _Reader(text)
+    try:
+        kind = reader.type()
+    except RecursionError:
+        reader.refuse()
+    if reader.now:
+        reader.refuse()
+    return kind
+
+
+def type_of(name: str) -> SqlType:
+    """The type that has this full name in DuckDB, or in the scope of an expression.
+
+    There are names that no text of SQL may have: what is unknown because of another mistake.
+    """
+    try:
+        return parsed(name)
+    except TypeTextError:
+        return Scalar(name)
+
+
+# The names of a type that are not its full name, as `duckdb_types()` has them.
+_ALIASES = {
+    "BOOLEAN": "BOOL LOGICAL",
+    "TINYINT": "INT1",
+    "SMALLINT": "INT2 INT16 SHORT",
+    "INTEGER": "INT INT4 INT32 INTEGRAL SIGNED",
+    "BIGINT": "INT8 INT64 LONG OID",
+    "HUGEINT": "INT128",
+    "UTINYINT": "UINT8",
+    "USMALLINT": "UINT16",
+    "UINTEGER": "UINT32",
+    "UBIGINT": "UINT64",
+    "UHUGEINT": "UINT128",
+    "BIGNUM": "VARINT",
+    "FLOAT": "FLOAT4 REAL",
+    "DOUBLE": "FLOAT8",
+    "VARCHAR": "CHAR BPCHAR TEXT STRING NVARCHAR CHARACTER NCHAR",
+    "BLOB": "BYTEA BINARY VARBINARY",
+    "BIT": "BITSTRING",
+    "UUID": "GUID",
+    "DATE": "",
+    "TIME": "",
+    "TIME_NS": "",
+    "TIME WITH TIME ZONE": "TIMETZ",
+    "TIMESTAMP": "DATETIME TIMESTAMP_US",
+    "TIMESTAMP_S": "",
+    "TIMESTAMP_MS": "",
+    "TIMESTAMP_NS": "",
+    "TIMESTAMP WITH TIME ZONE": "TIMESTAMPTZ",
+    "TIMESTAMPTZ_NS": "",
+    "INTERVAL": "",
+    "JSON": "",
+    "GEOMETRY": "",
+    "VARIANT": "",
+    "TYPE": "",
+    '"NULL"': "NULL",
+    "DECIMAL": "DEC NUMERIC",
+}
+_NAMES = {name: full for full, others in _ALIASES.items() for name in (full, *others.split())}
+NAMES = frozenset({*_NAMES, "STRUCT", "MAP", "UNION", "ENUM"} - {"NULL", '"NULL"'})
+"""The names that a type may begin with."""
+_UNITS = frozenset(
+    f"{unit}{plural}"
+    for unit in (
+        *("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND"),
+        *("WEEK", "QUARTER", "DECADE"),
+    )
+    for plural in ("", "S")
+) | {"CENTURY", "CENTURIES", "MILLENNIUM", "MILLENNIA"}
+_MOST_DIGITS = 38
+_MOST_ELEMENTS = 100_000
+_TOKEN = re.compile(
+    r"""(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*
+    (?:(?P<word>[^\W\d][\w$]*)|"(?P<name>(?:[^"]|"")+)"|'(?P<text>(?:[^']|'')*)'
+    |(?P<number>\d+)|(?P<sign>[][(),])|(?P<end>$))""",
+    re.VERBOSE | re.DOTALL,
+).match
+
+
+class _Reader:
+    """Reads the text of a type token by token; `now` is the one that it has come to."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._kind, self.now = "", ""
+        self._next()
+
+    def refuse(self) -> NoReturn:
+        """Refuse the text.  Raises: TypeTextError."""
+        raise TypeTextError(f'"{self._text}" is not a SQL type') from None
+
+    def type(self) -> SqlType:
+        """Read a type, with the brackets behind it."""
+        kind = self._base()
+        while (is_word := self._word("ARRAY") is not None) or self._is_at("["):
+            if is_word and not self._is_at("["):
+                kind = List(kind)
+                continue
+            self._sign("[")
+            size = self._number(1, _MOST_ELEMENTS) if self._kind == "number" else None
+            self._sign("]")
+            kind = List(kind) if size is None else Array(kind, size)
+        return kind
+
+    def _base(self) -> SqlType:
+        if self._kind not in ("word", "name"):
+            self.refuse()
+        is_word, name = self._kind == "word", self.now.upper()
+        self._next()
+        if is_word and name == "NATIONAL":
+            name = self._word("CHARACTER", "CHAR") or self.refuse()
+        if name in ("STRUCT", "ROW", "MAP", "UNION", "ENUM", "TUPLE"):
+            return self._made_of_others(name)
+        full = _NAMES.get(name)
+        if full is None or (is_word and name == "NULL"):
+            self.refuse()
+        if is_word:
+            if name in ("CHARACTER", "CHAR", "NCHAR", "BIT"):
+                self._word("VARYING")
+            elif name == "DOUBLE":
+                self._word("PRECISION")
+            elif name == "INTERVAL" and self._word(*_UNITS) and self._word("TO"):
+                self._word(*_UNITS) or self.refuse()
+        return self._modified(name, full)
+
+    def _made_of_others(self, name: str) -> SqlType:
+        if not self._is_at("(") and name in ("STRUCT", "ROW"):
+            return Struct(())
+        self._sign("(")
+        match name:
+            case "ENUM":
+                values = self._list(self._literal)
+                return Enum(values) if len({*values}) == len(values) else self.refuse()
+            case "TUPLE":
+                return Tuple(self._list(self.type))
+            case "MAP":
+                key = self.type()
+                self._sign(",")
+                value = self.type()
+                self._sign(")")
+                return Map(key, value)
+        fields = self._list(self._field)
+        if len({field.lower() for field, _ in fields}) < len(fields):
+            self.refuse()
+        return Union(fields) if name == "UNION" else Struct(fields)
+
+    def _field(self) -> tuple[str, SqlType]:
+        if self._kind not in ("word", "name"):
+            self.refuse()
+        name = self.now
+        self._next()
+        return name, self.type()
+
+    def _literal(self) -> str:
+        if self._kind != "text":
+            self.refuse()
+        text = self.now
+        self._next()
+        return text
+
+    def _modified(self, name: str, full: str) -> SqlType:
+        """A type of this name with the numbers in brackets behind it."""
+        numbers: tuple[int, ...] = ()
+        if self._is_at("("):
+            self._next()
+            if full == "GEOMETRY":
+                systems = self._list(self._literal)
+                return Scalar(f"GEOMETRY({', '.join(map(_literal, systems))})")
+            numbers = self._list(lambda: self._number(0, 2**31))
+        match full, numbers:
+            case "DECIMAL", ():
+                return Decimal(18, 3)
+            case "DECIMAL", (width, *rest) if 0 < width <= _MOST_DIGITS and len(rest) < 2:
+                scale = rest[0] if rest else 0
+                return Decimal(width, scale) if scale <= width else self.refuse()
+            case (("TIME" | "TIMESTAMP"), _) if name in ("TIME", "TIMESTAMP", "DATETIME"):
+                return self._of_time(full, numbers)
+            case _, ():
+                return Scalar(full)
+            case "FLOAT", (digits,) if name == "FLOAT" and 0 < digits <= 53:
+                return Scalar("FLOAT" if digits < 25 else "DOUBLE")
+            case (("VARCHAR" | "BIT"), (_,)):
+                return Scalar(full)
+        self.refuse()
+
+    def _of_time(self, full: str, numbers: tuple[int, ...]) -> SqlType:
+        zone = self._word("WITH", "WITHOUT")
+        if zone and not (self._word("TIME") and self._word("ZONE")):
+            self.refuse()
+        if zone == "WITH" and not numbers:
+            return Scalar(f"{full} WITH TIME ZONE")
+        match full, numbers:
+            case _, ():
+                return Scalar(full)
+            case "TIMESTAMP", (digits,) if digits <= 9 and zone != "WITH":
+                return Scalar(_BY_DIGITS[(digits + 2) // 3])
+        self.refuse()
+
+    def _list(self, item: Callable[[], _Item]) -> tuple[_Item, ...]:
+        """Items behind an opening bracket, up to the closing one."""
+        items = [item()]
+        while self._is_at(","):
+            self._next()
+            items.append(item())
+        self._sign(")")
+        return tuple(items)
+
+    def _number(self, least: int, most: int) -> int:
+        if self._kind != "number" or len(self.now) > 10 or not least <= int(self.now) <= most:
+            self.refuse()
+        number = int(self.now)
+        self._next()
+        return number
+
+    def _word(self, *words: str) -> str | None:
+        """Read one of these words, if it stands here."""
+        if self._kind != "word" or self.now.upper() not in words:
+            return None
+        word = self.now.upper()
+        self._next()
+        return word
+
+    def _sign(self, sign: str) -> None:
+        if not self._is_at(sign):
+            self.refuse()
+        self._next()
+
+    def _is_at(self, sign: str) -> bool:
+        return self._kind == "sign" and self.now == sign
+
+    def _next(self) -> None:
+        match = _TOKEN(self._text, self._at)
+        if match is None:
+            self.refuse()
+        self._kind = match.lastgroup or ""
+        self.now, self._at = match[self._kind], match.end()
+        if self._kind == "name":
+            self.now = self.now.replace('""', '"')
+        elif self._kind == "text":
+            self.now = self.now.replace("''", "'")
+
+
+_BY_DIGITS = ("TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP", "TIMESTAMP_NS")
