@@ -43,6 +43,7 @@ from ikebana.codecs.encodings import encoding
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.semantic_types import Schema, of_fields
 from ikebana.codecs.unavailable import PLACEHOLDER, Unavailable
+from ikebana.codecs.unread import require_readable
 from ikebana.errors import ConfigError
 
 _NOTHING = Raw()
@@ -120,7 +121,10 @@ class Debezium:
             if value:
                 for quicker in self._quicker:
                     if found := quicker.changes(key, value):
+                        if not isinstance(quicker, Compiled):
+                            require_readable(value)
                         return found
+                require_readable(value)
             return self._changes(key, value)
         except FAULTS as error:
             fault = canonical.refused(VALUE, error)

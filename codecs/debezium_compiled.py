@@ -2,7 +2,7 @@
 
 This takes creates, updates and rows of snapshots, without schema, whose old image has the
 columns of the new one, if no value is unavailable and the key does not change.  All other
-messages, and damaged ones, are left to `codecs.debezium`.  Both return the same changes.
+messages, and those damaged anywhere, are left to `codecs.debezium`.  Both return the same changes.
 """
 
 from collections.abc import Callable

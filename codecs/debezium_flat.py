@@ -25,6 +25,7 @@ from ikebana.codecs.debezium_rows import FAULTS, VALUE, DebeziumTables, Keys, Ro
 from ikebana.codecs.encodings import encoding
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.semantic_types import Schema, of_fields
+from ikebana.codecs.unread import require_readable
 from ikebana.errors import ConfigError
 
 # Debezium writes this field so, whatever the prefix of added fields is.
@@ -68,6 +69,8 @@ class DebeziumFlat:
         self, key: bytes | None, value: bytes | None, headers: Headers
     ) -> Sequence[Change] | Ignored:
         try:
+            if value is not None:
+                require_readable(value)
             return self._changes(key, value)
         except FAULTS as error:
             fault = canonical.refused(VALUE, error)

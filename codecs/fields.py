@@ -12,6 +12,7 @@ import msgspec
 
 from ikebana.codecs import canonical
 from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.unread import require_readable
 
 try:
     from ikebana.compiled._row_images import Rows
@@ -66,6 +67,7 @@ def projection(columns: Sequence[str]) -> Callable[[bytes], bytes]:
         if (found := row(message)) is not None:
             return found
         try:
+            require_readable(message)
             return pick(message)
         except canonical.REFUSALS as error:
             # This raises if the message is no JSON at all.

@@ -19,6 +19,7 @@ from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Declared, Ignored, Wanted
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.fields import is_exact, object_of, require_bounded
+from ikebana.codecs.unread import require_readable
 from ikebana.errors import ConfigError
 
 Image = dict[str, Any]
@@ -218,6 +219,7 @@ def changes_or_refusal(
     if value is None:
         return _TOMBSTONE
     try:
+        require_readable(value)
         return decode(value)
     except _ALL_THAT_FAILS as error:
         reason = canonical.refused(codec, error).reason

@@ -27,6 +27,8 @@ cdef enum:
     # Digits that fit into 64 bits, and those that a double carries with sign and point.
     _WHOLE_DIGITS = 18
     _FRACTION_SIZE = 15
+    # With an exponent of two digits a number of so many is no greater than 1e308.
+    _MOST_DIGITS = 200
 
 # What a byte within a text is.
 cdef enum Kind:
@@ -238,15 +240,22 @@ cdef class Canonical:
         return True
 
     cdef bint number_as_is(self, Text begin, Text at) noexcept:
-        """Write a number whose exponent, if it has one, begins at `at`, as it stands."""
+        """Write a number whose exponent, if it has one, begins at `at`, as it stands.
+
+        False if it may be out of range.
+        """
+        cdef Text exponent
+        if at - begin > _MOST_DIGITS:
+            return False
         if at[0] == c'e' or at[0] == c'E':
             at += 1
             if at[0] == c'+' or at[0] == c'-':
                 at += 1
-            if not DIGIT[at[0]]:
-                return False
+            exponent = at
             while DIGIT[at[0]]:
                 at += 1
+            if not 0 < at - exponent <= 2:
+                return False
         memcpy(self.put, begin, <size_t>(at - begin))
         self.put += at - begin
         self.read = at

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ikebana.codecs import canonical, fields
+from ikebana.codecs import canonical, fields, unread
 from ikebana.codecs.errors import DecodeError
 from support.strategies import json_data, unhurried, written
 
@@ -122,6 +122,41 @@ def test_brackets_are_counted_wherever_they_stand(bracket: bytes, size: int) -> 
 
     assert nesting.any_opens_more([None, b"", text], 3)
     assert not nesting.any_opens_more([None, b"", text], 4)
+
+
+@unhurried
+@given(st.lists(st.sampled_from([*PARTS, b"9" * 150, b"e99", b"E+100", b"1e-", b"7"]), max_size=9))
+def test_texts_that_python_refuses_as_they_are_no_utf_8_or_out_of_range_are_doubtful(
+    parts: list[bytes],
+) -> None:
+    """In any field; and what the compiled code doubts, the form in Python does."""
+    for text in (b"".join(parts), b'["a",' + b"".join(parts) + b"]"):
+        found = nesting.doubtful(text)
+
+        assert found <= unread.doubtful_in_python(text)
+        reason = str(in_python(text))
+        assert found or not ("UTF-8" in reason or "too many digits" in reason)
+
+
+@pytest.mark.parametrize("before", range(18))
+@pytest.mark.parametrize(
+    ("text", "doubts"),
+    [
+        (b"\xc3\xa9", False),
+        (b"\xc3", True),
+        (b'"', False),
+        (b"1e400", False),
+        (b'",1e400', True),
+        (b'\\"1e400', False),
+        (b'\\\\",1E+400', True),
+        (b'",1e-40', False),
+        (b'",' + b"9" * 100, False),
+        (b'",' + b"9" * 320, True),
+    ],
+)
+def test_doubts_do_not_depend_on_the_place(before: int, text: bytes, doubts: bool) -> None:  # noqa: FBT001
+    """Texts are looked through by eights and sixteens; strings are passed over."""
+    assert nesting.doubtful(b'{"' + b"x" * before + text) == doubts
 
 
 def test_an_array_of_texts_keeps_its_tombstones() -> None:

@@ -314,13 +314,13 @@ def test_a_bad_message_of_who_knows_which_table_has_no_key() -> None:
     assert (error.reason, error.key) == ("field `table` is missing", None)
 
 
-def test_of_a_deleted_row_nobody_needs_more_than_the_key() -> None:
-    """Whatever its other columns are like, if its old row is not wanted."""
+@pytest.mark.parametrize("before", [False, True])
+def test_a_deleted_row_that_cannot_be_read_is_refused_under_its_key(before: bool) -> None:  # noqa: FBT001
+    """Whether its old row is wanted or not."""
     message = MESSAGES["delete"].replace(b'"hunter2 Ann"', b"1e400")
-    codec = Maxwell(declaring(COLUMNS, key=("id",)))
+    codec = Maxwell(declaring(COLUMNS, key=("id",), before=before))
 
-    assert codec.changes(None, message, None) == [deleted(b'{"id":7}')]
-    assert refusal(message).key == b'{"id":7}'
+    assert refusal_of(codec, "Maxwell", message).key == b'{"id":7}'
 
 
 def test_names_that_are_not_ascii_are_found() -> None:
