@@ -157,8 +157,9 @@ def test_an_edit_that_reads_one_more_column_changes_no_other_output(damaged: byt
     def plan(*more: Linear) -> Plan:
         columns = (Column("b", "BIGINT"), Column("x", "VARCHAR"))
         outputs = (Output("o", "sums", "o"), *(Output(each.name, each.name, "w") for each in more))
-        operators = (Upsert("u", "t"), Reduce("sums", "u", (("n", "count(*)"),), by="b"), *more)
-        return Plan("p", (Input("t", ("t",), columns=columns),), operators, outputs)
+        sums = Reduce("sums", "u", (("n", "count(*)"),), by="b")
+        source = Input("t", ("t",), columns=columns)
+        return Plan("p", (source,), (Upsert("u", "t"), sums, *more), outputs)
 
     run = Run(plan())
     run.send("t", 1, {"b": 1, "x": "a"})
