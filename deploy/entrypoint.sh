@@ -15,9 +15,11 @@ executor)
   while IFS= read -r name; do
     options+=("${!name}")
   done < <(compgen -A variable SPARK_JAVA_OPT_ | sort -t_ -k4 -n)
-  exec tini -s -- "$JAVA_HOME/bin/java" "${options[@]}" \
+  # An archive of classes needs Spark's jars first and in its own order.
+  mapfile -t jvm < <(python -m ikebana.processor.spark.class_archive "$JAVA_HOME/bin/java")
+  exec tini -s -- "$JAVA_HOME/bin/java" "${jvm[@]:1}" "${options[@]}" \
     "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" \
-    -cp "${SPARK_CONF_DIR:-}:${SPARK_CLASSPATH:+$SPARK_CLASSPATH:}$SPARK_HOME/jars/*:${SPARK_DIST_CLASSPATH:-}" \
+    -cp "${jvm[0]}:${SPARK_CONF_DIR:-}:${SPARK_CLASSPATH:-}:${SPARK_DIST_CLASSPATH:-}" \
     org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \
     --driver-url "$SPARK_DRIVER_URL" \
     --executor-id "$SPARK_EXECUTOR_ID" \

@@ -110,7 +110,7 @@ def _run(
 
 def _started(display: "BatchDisplay", monitor: "Monitor | None") -> "Callable[[Running], None]":
     def tell(running: "Running") -> None:
-        display.watch(running.standing, running.waiting)
+        display.watch(running.standing, running.waiting, running.fast_paths)
         if monitor is not None:
             monitor.started(
                 running.checkpoint_id,
@@ -119,6 +119,7 @@ def _started(display: "BatchDisplay", monitor: "Monitor | None") -> "Callable[[R
                 running.standing,
                 running.waiting,
                 precedes=running.precedes,
+                fast_paths=running.fast_paths,
             )
 
     return tell

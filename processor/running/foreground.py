@@ -28,7 +28,7 @@ def run_in_foreground(
     with BatchDisplay(plan, once=once) as display:
 
         def started(running: "Running") -> None:
-            display.watch(running.standing, running.waiting)
+            display.watch(running.standing, running.waiting, running.fast_paths)
 
         run = PipelineRun(
             plan, settings, once=once, spark=spark, watchers=[display], on_start=started

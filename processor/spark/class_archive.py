@@ -2,12 +2,18 @@
 
 Java calls this class data sharing: classes that are parsed and verified already are mapped into
 memory.  An archive belongs to one Java and one set of jars, so its name has both.  It lies in
-the cache folder.  A JVM that cannot use it starts without it.
+the cache folder of a user, or in that of the installation.  A JVM that cannot use it starts
+without it.
 
 The first run on a machine makes it when Spark has ended, in a process of the lowest priority
-that outlives the run by about a minute; `ikebana prepare` makes it at once.
+that outlives the run by about a minute; `ikebana prepare` makes it at once, and with `--shared`
+for all users of the installation, as when an image is built.
 
 `classes.txt.gz` lists the classes that a run loads; `bench/class_list.py` makes it.
+
+    python -m ikebana.processor.spark.class_archive JAVA
+
+prints the class path, and then a line for each flag, with which an executor's JVM uses it.
 """
 
 import contextlib
@@ -17,6 +23,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -26,6 +33,8 @@ from ikebana.processor.ground.cache import cache_folder
 from ikebana.processor.spark.installed import HOME
 
 _JARS = HOME / "jars"
+SHARED = Path(sys.prefix) / "share" / "ikebana"
+"""The folder of the installation, for all its users; it may not exist."""
 CLASSES = Path(__file__).with_name("classes.txt.gz")
 # The reasons why an archive cannot be used do not help the users of a pipeline.
 _SILENT = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
@@ -44,8 +53,8 @@ def class_path() -> str:
 
 def flags(java: Path) -> list[str]:
     """Return the flags with which a JVM uses the archive; none if there is no archive."""
-    archive = path_for(java)
-    if not archive.exists():
+    archive = existing(java)
+    if archive is None:
         return []
     with contextlib.suppress(OSError):
         # Those that nobody uses any more are removed by their time.
@@ -53,15 +62,30 @@ def flags(java: Path) -> list[str]:
     return [f"-XX:SharedArchiveFile={archive}", *_SILENT]
 
 
-def path_for(java: Path) -> Path:
-    """Return the path of the archive for this Java and these jars; it may not exist."""
+def existing(java: Path) -> Path | None:
+    """Return the archive for this Java and these jars, if there is one."""
+    paths = (path_for(java, SHARED), path_for(java))
+    return next((path for path in paths if path.exists()), None)
+
+
+def why_not(java: Path) -> str:
+    """Return why a run starts without an archive; an empty text if it has one."""
+    return "" if existing(java) else "there is none yet: `ikebana prepare` makes it"
+
+
+def path_for(java: Path, folder: Path | None = None) -> Path:
+    """Return the path of the archive for this Java and these jars; it may not exist.
+
+    It is one in `folder`, by default the user's cache folder.
+    """
     real = java.resolve()
     known = hashlib.sha256(CLASSES.read_bytes())
     for file in (real, real.parent.parent / "lib" / "modules", *_jars()):
         with contextlib.suppress(FileNotFoundError):
             found = file.stat()
-            known.update(f"{file}:{found.st_size}:{found.st_mtime_ns}\n".encode())
-    return cache_folder() / f"spark-{known.hexdigest()[:16]}.jsa"
+            # Java compares whole seconds too: an image's layers have no others.
+            known.update(f"{file}:{found.st_size}:{int(found.st_mtime)}\n".encode())
+    return (folder or cache_folder()) / f"spark-{known.hexdigest()[:16]}.jsa"
 
 
 def make_later(java: Path, environ: Mapping[str, str]) -> "subprocess.Popen[bytes] | None":
@@ -75,7 +99,7 @@ def make_later(java: Path, environ: Mapping[str, str]) -> "subprocess.Popen[byte
     archive = path_for(java)
     claimed = archive.with_suffix(".making")
     try:
-        if archive.exists() or not _claimed(claimed):
+        if existing(java) or not _claimed(claimed):
             return None
         _remove_forgotten(archive.parent)
         if shutil.disk_usage(archive.parent).free < _ROOM:
@@ -85,12 +109,11 @@ def make_later(java: Path, environ: Mapping[str, str]) -> "subprocess.Popen[byte
         return None
 
 
-def making(java: Path) -> "subprocess.Popen[bytes]":
-    """Start a process that makes the archive; the archive exists if the process succeeds.
+def making(java: Path, archive: Path) -> "subprocess.Popen[bytes]":
+    """Start a process that makes an archive; the archive exists if the process succeeds.
 
     It leads a session of its own, and takes half a minute of CPU time and 180 MB of disk.
     """
-    archive = path_for(java)
     archive.parent.mkdir(parents=True, exist_ok=True)
     _remove_forgotten(archive.parent)
     folder = tempfile.mkdtemp(prefix="making-", dir=archive.parent)
@@ -157,3 +180,7 @@ def _making(
 @functools.cache
 def _jars() -> tuple[Path, ...]:
     return tuple(sorted(_JARS.glob("*.jar")))
+
+
+if __name__ == "__main__":
+    print(class_path(), *flags(Path(sys.argv[1])), sep="\n")

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from ikebana.errors import ConfigError, SparkStartError
 from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.ground.fast_paths import FastPath, compiled_code
 from ikebana.processor.linear.modules import FOLDER_VARIABLE
 from ikebana.processor.spark.connection import is_stopped
 from ikebana.processor.spark.options import OWNED, spark_settings
@@ -27,6 +28,11 @@ class GivenSpark:
 
     # The session's Python workers are the user's, and open the shards themselves.
     owners: None = None
+    fast_paths = (
+        FastPath("owners", "the Spark session was given"),
+        FastPath("class archive", "the Spark session was given"),
+        compiled_code(),
+    )
 
     def __init__(self, given: SparkSession, settings: Settings, name: str) -> None:
         """Check a session and keep it.

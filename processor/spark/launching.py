@@ -1,10 +1,13 @@
 """Build the command that starts Spark's JVM.
 
 `spark-submit` runs two shell scripts, and a JVM that prints this command.  For pyspark's own
-Spark with a local master we know the command, and start the JVM ourselves, with an archive of
-its classes if there is one.  With another Spark or a configuration folder, we run `spark-submit`.
+Spark as a client we know the command, and start the JVM ourselves, with an archive of its
+classes if there is one.  With another Spark, or a configuration that changes the command, we run
+`spark-submit`.
 """
 
+import os
+import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,7 +42,7 @@ _JAVA_OPTIONS = (
 _MAIN = "org.apache.spark.deploy.SparkSubmit"
 # Environment variables that change the JVM's command in ways that only spark-submit knows.
 _OWN_SPARK = (
-    "SPARK_CONF_DIR",
+    "PYSPARK_SUBMIT_ARGS",
     "SPARK_SUBMIT_OPTS",
     "SPARK_DRIVER_MEMORY",
     "SPARK_PREPEND_CLASSES",
@@ -48,7 +51,13 @@ _OWN_SPARK = (
     "HADOOP_CONF_DIR",
     "YARN_CONF_DIR",
 )
-_OWN_OPTIONS = ("spark.driver.extraClassPath", "spark.driver.extraLibraryPath")
+_OWN_OPTIONS = (
+    "spark.driver.extraClassPath",
+    "spark.driver.extraLibraryPath",
+    "spark.driver.defaultJavaOptions",
+)
+# Files of a configuration folder that change the command too.
+_OWN_FILES = ("spark-env.sh", "java-opts")
 
 # Hundreds of short threads of Spark's would each leave their part of glibc's memory as it is.
 _ARENAS = "2"
@@ -63,34 +72,61 @@ def command(
     submit += shlex.split(environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     environment = {**environ, "SPARK_HOME": str(home), "SPARK_CONNECT_MODE": "0"}
     environment.setdefault("MALLOC_ARENA_MAX", _ARENAS)
-    if not is_direct(options, environ):
+    if why_indirect(options, environ) is not None:
         return [str(home / "bin" / "spark-submit"), *submit], environment
     environment |= {"SPARK_SCALA_VERSION": "2.13", "PYTHONHASHSEED": "0"}
+    # An archive needs the jars first and in its own order.
+    configuration = _configuration(environ)
+    places = [class_archive.class_path(), *([str(configuration)] if configuration else [])]
     started = [
         str(java),
         *class_archive.flags(java),
         "-cp",
-        class_archive.class_path(),
+        os.pathsep.join(places),
         f"-Xmx{options['spark.driver.memory']}",
         *shlex.split(options.get("spark.driver.extraJavaOptions", "")),
-        *shlex.split(options.get("spark.driver.defaultJavaOptions", "")),
         *_JAVA_OPTIONS,
         _MAIN,
     ]
     return [*started, *submit], environment
 
 
-def is_direct(options: Mapping[str, str], environ: Mapping[str, str]) -> bool:
-    """Whether the JVM is started without `spark-submit`, and from an archive if there is one."""
-    home = _home(environ)
-    return (
-        options["spark.master"].startswith("local")
-        and home.resolve() == HOME.resolve()
-        and not (home / "conf").exists()
-        and "PYSPARK_SUBMIT_ARGS" not in environ
-        and not any(name in environ for name in _OWN_SPARK)
-        and not any(name in options for name in _OWN_OPTIONS)
-    )
+def why_indirect(options: Mapping[str, str], environ: Mapping[str, str]) -> str | None:
+    """Return why the JVM is started by `spark-submit`, so without an archive; None if it is not.
+
+    Memory and Java options of the driver in `spark-defaults.conf` do not matter: those of
+    `options` win over them.
+    """
+    if options["spark.master"].startswith("yarn"):
+        return "the master is YARN"
+    if options.get("spark.submit.deployMode", "client") != "client":
+        return "spark.submit.deployMode is not client"
+    if _home(environ).resolve() != HOME.resolve():
+        return "SPARK_HOME is another Spark than pyspark's"
+    for name in _OWN_SPARK:
+        if name in environ:
+            return f"{name} is set"
+    for name in _OWN_OPTIONS:
+        if name in options:
+            return f"{name} is set"
+    folder = _configuration(environ)
+    if folder is None:
+        return None
+    for name in _OWN_FILES:
+        if (folder / name).exists():
+            return f"{folder} has {name}"
+    defaults = folder / "spark-defaults.conf"
+    text = defaults.read_text() if defaults.exists() else ""
+    for name in _OWN_OPTIONS:
+        if re.search(rf"^\s*{re.escape(name)}(?=[\s=:])", text, re.MULTILINE):
+            return f"{defaults} sets {name}"
+    return None
+
+
+def _configuration(environ: Mapping[str, str]) -> Path | None:
+    """Return Spark's configuration folder, if it exists."""
+    folder = Path(environ.get("SPARK_CONF_DIR") or _home(environ) / "conf")
+    return folder if folder.is_dir() else None
 
 
 def _home(environ: Mapping[str, str]) -> Path:

@@ -17,6 +17,7 @@ from ikebana.processor.checkpoint.edit_plan import EditPlan
 from ikebana.processor.checkpoint.evolution import edit_under_way
 from ikebana.processor.checkpoint.layout import Layout
 from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.ground.fast_paths import FastPath
 from ikebana.processor.ground.garbage import collect_at_times
 from ikebana.processor.opening import Opened, opened
 from ikebana.processor.planning import progress
@@ -72,12 +73,14 @@ class Running:
         waiting: int,
         *,
         precedes: bool,
+        fast_paths: tuple[FastPath, ...] = (),
     ) -> None:
         self.precedes = precedes
         self.checkpoint_id = job.checkpoint
         self.incarnation = job.incarnation
         self.spark_ui = ui
         self.waiting = waiting
+        self.fast_paths = fast_paths
         self._query, self._stop, self._told, self._has_ended = going
         self._layout = layout
 
@@ -216,7 +219,10 @@ def start(
     sink = Sink(job, taken, settings, callbacks.on_batch, begin=birth.begin, config=config)
     query = _query(running, config, job, spark.owners, settings, sink, once=ends)
     going, ui = Going(query, stop, told, spark.has_ended), context.uiWebUrl
-    return Running(going, found.layout, job, ui, taken.waiting, precedes=found.precedes)
+    paths = tuple(spark.fast_paths)
+    return Running(
+        going, found.layout, job, ui, taken.waiting, precedes=found.precedes, fast_paths=paths
+    )
 
 
 def _laid_out(running: SparkSession, birth: Birth) -> tuple[int, ...]:

@@ -18,10 +18,12 @@ from ikebana.arrangements.files import is_local
 from ikebana.errors import SparkStartError
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.ground import log_lines
+from ikebana.processor.ground.fast_paths import FastPath, compiled_code
 from ikebana.processor.ground.java import find_java
 from ikebana.processor.ground.stopping import Stopped
 from ikebana.processor.spark import class_archive, launching, left_rows
 from ikebana.processor.spark.child_processes import environment
+from ikebana.processor.spark.installed import is_this_python
 from ikebana.processor.spark.jvm import END_WITHIN_S, Jvm
 from ikebana.processor.spark.options import logs_itself, owners, slots, spark_settings
 from ikebana.processor.spark.owners import Owners
@@ -56,6 +58,8 @@ class Spark:
         self._log: Path | None = None
         # The Java that starts from an archive of classes, if it can.
         self._archived_for: Path | None = None
+        self.fast_paths: list[FastPath] = []
+        """Which of the ways that make a run cheap are on; empty before `begin`."""
         self._rows: left_rows.Folder | None = None
         self._folder = RunFolder()
 
@@ -125,7 +129,8 @@ class Spark:
         java = find_java(os.environ)
         settings = self._settings
         options = spark_settings(settings, self._name)
-        self._archived_for = java if launching.is_direct(options, os.environ) else None
+        why_indirect = launching.why_indirect(options, os.environ)
+        self._archived_for = java if why_indirect is None else None
         # A user who configures the JVM's log wants to see it.
         if not log_lines.wanted() and not logs_itself(settings):
             self._log = self.folder / "spark.log"
@@ -134,25 +139,44 @@ class Spark:
                 options.setdefault("spark.local.dir", str(self.folder / "spark"))
             for name, value in self.sockets().items():
                 options.setdefault(name, value)
-            if os.environ.get("PYSPARK_PYTHON", sys.executable) == sys.executable:
-                folder = Path(tempfile.mkdtemp(dir=self.folder))
-                self._rows = left_rows.Folder(
-                    os.environ.get("SPARK_LOCAL_DIRS")
-                    or settings.spark.get("spark.local.dir", tempfile.gettempdir())
-                )
-                self._workers = Workers(
-                    folder,
-                    self._log,
-                    owners=owners(settings),
-                    readers=slots(settings),
-                    rows=str(self._rows.path),
-                    max_batch_s=settings.max_batch_s,
-                )
-                # The folder may be mounted noexec; then Spark runs Python itself.
-                if not os.access(self._workers.python, os.X_OK):
-                    self._end(within_s=0.0)
+        no_owners = self._fork_server()
+        no_archive = why_indirect or class_archive.why_not(java)
+        self.fast_paths = [
+            FastPath("owners", no_owners),
+            FastPath("class archive", no_archive),
+            compiled_code(),
+        ]
         with self._environment():
             self._jvm = Jvm(options, java, Path(tempfile.mkdtemp(dir=self.folder)), self._log)
+
+    def _fork_server(self) -> str:
+        """Start the process that forks Spark's Pythons and owns the shards, if there can be one.
+
+        Return why there is none; an empty text if there is one.
+        """
+        settings = self._settings
+        if not settings.master.startswith("local"):
+            return "executors open their shards in each batch"
+        chosen = os.environ.get("PYSPARK_PYTHON", sys.executable)
+        if not is_this_python(chosen):
+            return f"PYSPARK_PYTHON {chosen} is another Python than {sys.executable}"
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        self._rows = left_rows.Folder(
+            os.environ.get("SPARK_LOCAL_DIRS")
+            or settings.spark.get("spark.local.dir", tempfile.gettempdir())
+        )
+        self._workers = Workers(
+            folder,
+            self._log,
+            owners=owners(settings),
+            readers=slots(settings),
+            rows=str(self._rows.path),
+            max_batch_s=settings.max_batch_s,
+        )
+        if os.access(self._workers.python, os.X_OK):
+            return ""
+        self._end(within_s=0.0)
+        return f"{folder} is mounted without the right to execute: TMPDIR names another"
 
     def sockets(self) -> dict[str, str]:
         """Settings by which the JVM and Python talk over socket files of this run.

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -14,6 +14,7 @@ from rich.text import Text
 from ikebana.errors import IkebanaError
 from ikebana.processor.ground import log_lines
 from ikebana.processor.ground.counting import counted
+from ikebana.processor.ground.fast_paths import FastPath, in_words
 from ikebana.processor.ground.moments import moment
 from ikebana.processor.planning.plan import ERRORS, Plan
 from ikebana.processor.timing.reach import Standing
@@ -68,6 +69,7 @@ class BatchDisplay:
         self._upper = 0
         self._waiting = 0
         self._filled_keys = 0
+        self._fast_paths = ""
         self._hot = HotWarnings()
         self._standing: Callable[[], Standing | None] = nowhere
 
@@ -98,10 +100,21 @@ class BatchDisplay:
         for line in plan.gist():
             self._line(f"{self._plan.name}: {line}")
 
-    def watch(self, standing: "Callable[[], Standing | None]", waiting: int) -> None:
-        """Show the frontiers of inputs from `standing`; `waiting` records waited before."""
+    def watch(
+        self,
+        standing: "Callable[[], Standing | None]",
+        waiting: int,
+        fast_paths: Sequence[FastPath] = (),
+    ) -> None:
+        """Show the frontiers of inputs from `standing`; `waiting` records waited before.
+
+        Say which of the `fast_paths` are on, if they are not those of the start before.
+        """
         self._standing = standing
         self._waiting = waiting
+        if fast_paths and (words := in_words(fast_paths)) != self._fast_paths:
+            self._fast_paths = words
+            self._line(f"{self._plan.name}: {words}")
 
     def batch(self, report: "BatchReport") -> None:
         """Show a committed batch."""

@@ -10,9 +10,10 @@ base and once in each later file that changed it.  The number of updates that ca
 they were written is unknown.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from ikebana.processor.ground.fast_paths import FastPath
 from ikebana.processor.ground.generations import shown
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Plan
@@ -61,6 +62,9 @@ def _metric(name: str, kind: Kind, told: str, *labels: str) -> Metric:
 
 INFO = _metric(
     "info", "gauge", "Which pipeline this is; always 1", "version", "checkpoint", "time"
+)
+FAST_PATH = _metric(
+    "fast_path", "gauge", "Whether a way that makes a run cheap is on: 1 or 0", "path"
 )
 INCARNATION = _metric("incarnation", "gauge", "How often the pipeline has been started so far")
 RESTARTS = _metric(
@@ -194,10 +198,18 @@ def of_plan(plan: Plan) -> Iterator[Sample]:
         yield Sample(ARRANGEMENT_INFO, (name, str(each.arrangement)), 1)
 
 
-def of_start(plan: Plan, version: str, checkpoint: str, incarnation: int) -> Iterator[Sample]:
+def of_start(
+    plan: Plan,
+    version: str,
+    checkpoint: str,
+    incarnation: int,
+    fast_paths: Sequence[FastPath],
+) -> Iterator[Sample]:
     """Make the samples of a take-over."""
     yield Sample(INFO, (version, checkpoint, plan.time), 1)
     yield Sample(INCARNATION, (), incarnation)
+    for path in fast_paths:
+        yield Sample(FAST_PATH, (path.name,), not path.why_not)
 
 
 def of_restart() -> Iterator[Sample]:

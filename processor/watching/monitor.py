@@ -13,7 +13,7 @@ import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -29,6 +29,7 @@ from prometheus_client.exposition import choose_encoder
 
 from ikebana import __version__
 from ikebana.processor.console import plan_view
+from ikebana.processor.ground.fast_paths import FastPath
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.timing.reach import Standing
 from ikebana.processor.watching import metrics
@@ -90,6 +91,7 @@ class Monitor:
         self._outputs: Mapping[str, int] = {}
         self._spark_ui: str | None = None
         self._waiting = 0
+        self._fast_paths: tuple[FastPath, ...] = ()
         self._filling: Filling | None = None
         self._filled_keys = 0
         self._greatest = -1
@@ -127,6 +129,7 @@ class Monitor:
         waiting: int = 0,
         *,
         precedes: bool = False,
+        fast_paths: Sequence[FastPath] = (),
     ) -> None:
         """Record that the pipeline has been taken over and its query started.
 
@@ -139,7 +142,8 @@ class Monitor:
         self._spark_ui = spark_ui
         self._standing = standing
         self._waiting = waiting
-        self._take(metrics.of_start(self._plan, __version__, checkpoint, incarnation))
+        self._fast_paths = tuple(fast_paths)
+        self._take(metrics.of_start(self._plan, __version__, checkpoint, incarnation, fast_paths))
 
     def batch(self, report: "BatchReport") -> None:
         """Record a committed batch."""
@@ -189,6 +193,8 @@ class Monitor:
         verdict, lag_s, standing = self.ready(), self._health.lag_s, self._standing()
         told: dict[str, object] = {"ready": verdict.good, "reason": verdict.reason}
         told["lag_seconds"] = None if lag_s is None else round(lag_s, 1)
+        if self._fast_paths:
+            told["fast_paths"] = {name: why_not or "yes" for name, why_not in self._fast_paths}
         if self._plan.is_dated:
             told["waiting_records"] = self._waiting
             if not verdict.good and (words := held_words(standing, self._waiting)):

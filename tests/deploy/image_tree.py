@@ -6,9 +6,7 @@ where the Dockerfile puts it.
 """
 
 import os
-import re
 import shutil
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -18,6 +16,7 @@ import pyspark
 from deploy.charts import ROOT
 from deploy.container import Image
 from ikebana.processor.ground.java import find_java
+from support.shipped import variables_of_image, wheel
 
 _HOME = "/opt/ikebana"
 _ENTRYPOINT = [f"{_HOME}/entrypoint.sh"]
@@ -34,7 +33,7 @@ def made(folder: Path) -> Image:
     there is nothing to lay out.
     """
     if root := os.environ.get("IKEBANA_TEST_ROOT"):
-        return Image(root, str(folder), {}, _environment(), _ENTRYPOINT, _WORKDIR)
+        return Image(root, str(folder), {}, variables_of_image(), _ENTRYPOINT, _WORKDIR)
     home = folder / _HOME.lstrip("/")
     (home / "bin").mkdir(parents=True)
     (home / "conf").mkdir()
@@ -42,8 +41,7 @@ def made(folder: Path) -> Image:
         shutil.copy(ROOT / "deploy" / name, home / name)
         (home / name).chmod(0o555)
     shutil.copy(ROOT / "deploy" / "spark-defaults.conf", home / "conf")
-    wheel = _wheel(folder / "wheel")
-    with zipfile.ZipFile(wheel) as packed:
+    with zipfile.ZipFile(wheel(folder / "wheel")) as packed:
         packed.extractall(home / "lib")
     layout = home / "lib" / "ikebana" / "processor" / "spark" / "log4j2-json.properties"
     shutil.copy(layout, home / "conf" / "log4j2.properties")
@@ -69,7 +67,7 @@ def made(folder: Path) -> Image:
         files=str(folder),
         mounts=mounts,
         environment={
-            **_environment(),
+            **variables_of_image(),
             "JAVA_HOME": "/opt/java",
             "LD_LIBRARY_PATH": "/opt/python/lib",
             "SPARK_HOME": f"/opt/packages/{at}/pyspark",
@@ -80,20 +78,6 @@ def made(folder: Path) -> Image:
         entrypoint=_ENTRYPOINT,
         workdir=_WORKDIR,
     )
-
-
-def _environment() -> dict[str, str]:
-    """What the Dockerfile sets."""
-    text = (ROOT / "deploy" / "Dockerfile").read_text()
-    (block,) = re.findall(r"^ENV ((?:.*\\\n)*.*)$", text, re.MULTILINE)
-    return dict(part.split("=", 1) for part in block.replace("\\\n", " ").split())
-
-
-def _wheel(folder: Path) -> Path:
-    built = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps")
-    subprocess.run([*built, "-w", str(folder), str(ROOT)], check=True, timeout=240)
-    (wheel,) = folder.glob("*.whl")
-    return wheel
 
 
 def _accounts(folder: Path) -> None:

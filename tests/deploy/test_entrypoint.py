@@ -15,6 +15,7 @@ import pytest
 
 from deploy.charts import ROOT
 from ikebana.processor.ground.listening import Tls, tls_context
+from ikebana.processor.spark import class_archive
 from support.certificates import Authority
 
 DEPLOY = ROOT / "deploy"
@@ -31,6 +32,9 @@ def started(
     """The command line that the entry point ends in, and its environment."""
     (folder / "tini").write_text(TINI.format(python=sys.executable))
     (folder / "tini").chmod(0o755)
+    # Python finds its packages beside the link by which it is called.
+    (folder / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (folder / "python").chmod(0o755)
     done = subprocess.run(
         ["bash", DEPLOY / "entrypoint.sh", *arguments],
         env={"PATH": f"{folder}:/usr/bin:/bin", "SPARK_HOME": "/spark", **environment},
@@ -44,12 +48,20 @@ def started(
 
 
 def test_an_executor_is_started_as_spark_asks(tmp_path: Path) -> None:
-    """Java's options come in their order, and everything by the name that Spark gives it."""
+    """Java's options come in their order, and everything by the name that Spark gives it.
+
+    Spark's jars come first and in the order of the archive of their classes, which is used.
+    """
+    java = Path("/java/bin/java")
+    archive = class_archive.path_for(java, tmp_path / "ikebana")
+    archive.parent.mkdir()
+    archive.touch()
     command, _ = started(
         tmp_path,
         ["executor"],
         {
             "JAVA_HOME": "/java",
+            "XDG_CACHE_HOME": str(tmp_path),
             "SPARK_CONF_DIR": "/opt/spark/conf",
             "SPARK_JAVA_OPT_10": "-Dlast=1",
             "SPARK_JAVA_OPT_9": "-Dspaced=a b",
@@ -63,9 +75,12 @@ def test_an_executor_is_started_as_spark_asks(tmp_path: Path) -> None:
             "SPARK_EXECUTOR_POD_NAME": "exec-3",
         },
     )
-    assert command[:5] == ["/java/bin/java", "-Dspaced=a b", "-Dlast=1", "-Xms512m", "-Xmx512m"]
-    assert command[6] == "/opt/spark/conf:/spark/jars/*:"
-    told = dict(zip(command[8::2], command[9::2], strict=True))
+    assert command[:2] == ["/java/bin/java", f"-XX:SharedArchiveFile={archive}"]
+    options = command.index("-Dspaced=a b")
+    assert command[options + 1 : options + 4] == ["-Dlast=1", "-Xms512m", "-Xmx512m"]
+    places = command.index("-cp") + 1
+    assert command[places] == f"{class_archive.class_path()}:/opt/spark/conf::"
+    told = dict(zip(command[places + 2 :: 2], command[places + 3 :: 2], strict=True))
     assert told == {
         "--driver-url": "spark://d",
         "--executor-id": "3",

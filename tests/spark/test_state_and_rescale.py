@@ -85,7 +85,10 @@ def test_without_owners_of_shards_each_shard_gets_a_task_of_its_own(
     servers, source = broker.bootstrap_servers, topic_name("owned")
     create(servers, source, 2)
     pipeline = Pipeline(tmp_path, servers, topic_name("tasks"), source, limit=400).but(shards=3)
-    alone = {"PYSPARK_PYTHON": f"{Path(sys.executable).parent}/./{Path(sys.executable).name}"}
+    other = tmp_path / "python"
+    other.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    other.chmod(0o755)
+    alone = {"PYSPARK_PYTHON": str(other)}
 
     def tasks(environment: dict[str, str]) -> tuple[int, int]:
         produce(servers, source, upserts(700, 100, Random(1)))

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -121,6 +121,7 @@ class Pipeline:
         *options: str,
         fault: str | None = None,
         environment: Mapping[str, str] | None = None,
+        command: Sequence[str] = (sys.executable, "-m", "ikebana"),
     ) -> "Run":
         """Start `ikebana run`; `fault` is a point of death without its once-file."""
         environment = {**os.environ, **(environment or {})}
@@ -139,8 +140,7 @@ class Pipeline:
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         log = self.folder / f"{len(list(self.folder.glob('run-*.log')))}"
         log = log.with_name(f"run-{log.name}.log")
-        command = [sys.executable, "-m", "ikebana", "run", str(self.file())]
-        return Run([*command, *options], environment, log, once)
+        return Run([*command, "run", str(self.file()), *options], environment, log, once)
 
     def drained(self, *options: str, timeout_s: float = 120.0) -> "Run":
         """Run until everything is done; fail if that does not end well."""

@@ -56,11 +56,11 @@ def test_what_the_environment_says_of_memory_stays() -> None:
     ("options", "environment"),
     [
         pytest.param({}, {"SPARK_HOME": "/opt/spark"}, id="another Spark"),
-        pytest.param({}, {"SPARK_CONF_DIR": "/etc/spark"}, id="a configuration folder"),
         pytest.param({}, {"SPARK_DIST_CLASSPATH": "/opt/object-store/*"}, id="more jars"),
         pytest.param({}, {"HADOOP_CONF_DIR": "/etc/hadoop"}, id="settings of Hadoop's"),
         pytest.param({}, {"PYSPARK_SUBMIT_ARGS": "--jars a.jar pyspark-shell"}, id="arguments"),
-        pytest.param({"spark.master": "k8s://here"}, {}, id="a cluster"),
+        pytest.param({"spark.master": "yarn"}, {}, id="a cluster that configures clients"),
+        pytest.param({"spark.submit.deployMode": "cluster"}, {}, id="no client"),
         pytest.param({"spark.driver.extraClassPath": "/a.jar"}, {}, id="a class path"),
     ],
 )
@@ -73,6 +73,49 @@ def test_anything_else_is_left_to_spark_submit(
     assert command[0] == f"{environment.get('SPARK_HOME', HOME)}/bin/spark-submit"
     assert command[-1] == "pyspark-shell"
     assert ("a.jar" in command) is ("PYSPARK_SUBMIT_ARGS" in environment)
+    assert launching.why_indirect(OPTIONS | options, environment)
+
+
+@pytest.mark.parametrize("master", ["k8s://https://here", "spark://here:7077", "local"])
+def test_a_client_of_a_cluster_is_started_by_java_too(master: str) -> None:
+    """The class and its arguments are the same."""
+    command, _ = launching.command(OPTIONS | {"spark.master": master}, JAVA, {})
+
+    assert command[0] == "/usr/bin/java"
+    assert f"spark.master={master}" in command
+
+
+def test_a_configuration_folder_stands_behind_the_jars(tmp_path: Path) -> None:
+    """As in the image: an archive needs the jars first."""
+    (tmp_path / "spark-defaults.conf").write_text("spark.executor.extraJavaOptions -Xint\n")
+
+    command, environment = launching.command(OPTIONS, JAVA, {"SPARK_CONF_DIR": str(tmp_path)})
+
+    places = command[command.index("-cp") + 1]
+    assert places == f"{class_archive.class_path()}:{tmp_path}"
+    assert environment["SPARK_CONF_DIR"] == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("spark-env.sh", "export SPARK_DRIVER_MEMORY=9g"),
+        ("java-opts", "-Xint"),
+        ("spark-defaults.conf", "spark.driver.extraClassPath=/a.jar"),
+        ("spark-defaults.conf", "a b\n spark.driver.defaultJavaOptions  -Xint"),
+    ],
+)
+def test_a_configuration_of_the_drivers_command_is_left_to_spark_submit(
+    tmp_path: Path, file: str, text: str
+) -> None:
+    """Spark's scripts read it."""
+    (tmp_path / file).write_text(text)
+    environ = {"SPARK_CONF_DIR": str(tmp_path)}
+
+    command, _ = launching.command(OPTIONS, JAVA, environ)
+
+    assert command[0].endswith("spark-submit")
+    assert str(tmp_path) in (launching.why_indirect(OPTIONS, environ) or "")
 
 
 def test_an_archive_is_used_when_it_is_there(cache: Path) -> None:
@@ -88,6 +131,33 @@ def test_an_archive_is_used_when_it_is_there(cache: Path) -> None:
     assert class_archive.path_for(Path("/usr/bin/env")) != archive
     command, _ = launching.command(OPTIONS, JAVA, {})
     assert command[1] == f"-XX:SharedArchiveFile={archive}"
+    assert class_archive.why_not(JAVA) == ""
+    assert class_archive.why_not(Path("/usr/bin/env"))
+
+
+def test_an_archive_of_the_installation_comes_first(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was made with an image serves all of its users, whatever they may write."""
+    shared = tmp_path / "shared"
+    monkeypatch.setattr(class_archive, "SHARED", shared)
+    for archive in (class_archive.path_for(JAVA), class_archive.path_for(JAVA, shared)):
+        archive.parent.mkdir()
+        archive.touch()
+
+    assert class_archive.existing(JAVA) == class_archive.path_for(JAVA, shared)
+    assert class_archive.make_later(JAVA, {}) is None
+
+
+def test_fractions_of_seconds_make_no_other_archive(tmp_path: Path) -> None:
+    """The layers of an image have whole seconds, and Java compares these."""
+    java = java_that("exit 0", tmp_path)
+    os.utime(java, ns=(0, 7_000_000_001))
+    path = class_archive.path_for(java)
+
+    os.utime(java, ns=(0, 7_000_000_000))
+
+    assert class_archive.path_for(java) == path
 
 
 def test_the_first_run_makes_it_once_for_all_that_end_at_a_time(

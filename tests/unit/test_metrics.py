@@ -20,6 +20,7 @@ from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.run import Run
 from ikebana.errors import ConfigError
 from ikebana.processor.deciding.commits import FillProgress, Marker
+from ikebana.processor.ground.fast_paths import FastPath
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import Input, Output, Plan, TimeDomain, Upsert
 from ikebana.processor.rows.rows import Seen
@@ -222,9 +223,12 @@ def test_a_trigger_is_read_from_what_spark_says() -> None:
     assert replayed.progress.offered is None
 
 
+PATHS = (FastPath("owners", "executors open their shards"), FastPath("compiled code"))
+
+
 def told(monitor: Monitor) -> None:
     """Tell a monitor of everything that there is."""
-    monitor.started("c", 2, None)
+    monitor.started("c", 2, None, fast_paths=PATHS)
     hot = [Hot("records", "changes", 30_000, 9_000, "a"), Hot("matches", "pairs", 9, 9, "b")]
     batch = report(marker(0, BASE, DELTA, took={"catch_up": 0.1}))
     monitor.batch(batch._replace(hot=hot))
@@ -345,6 +349,18 @@ def test_every_metric_has_series_once_all_is_told(health: Health) -> None:
     names = {m.name + ("_count" if m.kind == "histogram" else "") for m in METRICS}
     assert names - series.keys() == set()
     assert all(labels["pipeline"] == "shop" for name in names for labels in series[name])
+
+
+def test_ways_that_make_a_run_cheap_are_told(health: Health) -> None:
+    """A metric says which are on, and the body of /ready says why others are not."""
+    monitor = Monitor(plan_of(), health)
+    told(monitor)
+
+    found = scrape(monitor)
+    assert 'ikebana_fast_path{path="owners",pipeline="shop"} 0.0' in found
+    assert 'ikebana_fast_path{path="compiled code",pipeline="shop"} 1.0' in found
+    body = json.loads(monitor.readiness()[1])
+    assert body["fast_paths"] == {"owners": "executors open their shards", "compiled code": "yes"}
 
 
 def test_counters_are_there_before_the_first_batch(health: Health) -> None:
