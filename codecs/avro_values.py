@@ -16,15 +16,27 @@ from msgspec import UNSET
 from ikebana.codecs import canonical
 from ikebana.codecs.encodings import Convert, encoding
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.semantic_types import of_name
+from ikebana.codecs.semantic_types import DECIMAL, PRECISION, Meaning, meaning_of_name
+
+
+def _in_utc(name: str) -> Convert:
+    convert = encoding(name)
+    return lambda value: f"{convert(value)}Z"
+
+
+def _timestamp(unit: str, utc: str, local: str) -> dict[str, Meaning]:
+    name = f"timestamp-{unit}"
+    return {name: Meaning(utc, _in_utc(name)), f"local-{name}": Meaning(local, encoding(name))}
+
 
 _LOGICAL = {
-    "date": "date",
-    "time-millis": "time-millis",
-    "time-micros": "time-micros",
-    **{f"{zone}timestamp-{unit}": f"timestamp-{unit}"
-       for zone in ("", "local-") for unit in ("millis", "micros", "nanos")},
-}  # fmt: skip
+    "date": Meaning("DATE", encoding("date")),
+    "time-millis": Meaning("TIME", encoding("time-millis")),
+    "time-micros": Meaning("TIME", encoding("time-micros")),
+    **_timestamp("millis", "TIMESTAMPTZ", "TIMESTAMP"),
+    **_timestamp("micros", "TIMESTAMPTZ", "TIMESTAMP"),
+    **_timestamp("nanos", "TIMESTAMP_NS", "TIMESTAMP_NS"),
+}
 
 
 class Unfit(Exception):
@@ -37,23 +49,25 @@ class Unfit(Exception):
 
 def meaning_of(schema: Mapping[str, Any]) -> Convert | None:
     """The conversion that a schema's semantic or logical type asks for, if it has one."""
+    meaning = semantics_of(schema)
+    return None if meaning is None else meaning.convert
+
+
+def semantics_of(schema: Mapping[str, Any]) -> Meaning | None:
+    """What a schema's semantic or logical type says of its values; None if it has none."""
     name, logical = schema.get("connect.name"), schema.get("logicalType")
-    if known := of_name(name, schema.get("connect.parameters")):
+    if known := meaning_of_name(name, schema.get("connect.parameters")):
         return known
     kind = schema["type"]
     if logical == "decimal" and kind in ("bytes", "fixed"):
-        return of_name(_DECIMAL, {"scale": str(schema.get("scale", 0))})
-    if logical == "uuid" and kind == "fixed" and schema["size"] == 16:
-        return _uuid
+        parts = {"scale": schema.get("scale", 0), PRECISION: schema.get("precision")}
+        return meaning_of_name(DECIMAL, {name: str(part) for name, part in parts.items()})
+    if logical == "uuid":
+        fixed = kind == "fixed" and schema["size"] == 16
+        return Meaning("UUID", _uuid if fixed else None) if fixed or kind == "string" else None
     if logical in _LOGICAL and kind in ("int", "long"):
-        convert = encoding(_LOGICAL[logical])
-        if logical.startswith("timestamp-"):
-            return lambda value: f"{convert(value)}Z"
-        return convert
+        return _LOGICAL[logical]
     return None
-
-
-_DECIMAL = "org.apache.kafka.connect.data.Decimal"
 
 
 def applied(convert: Convert | None, value: Any) -> Any:

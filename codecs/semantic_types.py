@@ -28,6 +28,8 @@ from ikebana.codecs.encodings import (
 from ikebana.codecs.errors import DecodeError
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
+PRECISION = "connect.decimal.precision"
+"""The parameter in which Debezium says how many digits a decimal has."""
 WIDEST_DECIMAL = 38
 """How many digits SQL's decimals have at most."""
 
@@ -73,7 +75,7 @@ _MEANINGS: dict[str, Meaning] = {
 }
 
 
-def meaning_of(
+def meaning_of_name(
     name: str | None,
     parameters: Mapping[str, str] | None = None,
     binary: Callable[[Any], bytes] = from_bytes,
@@ -90,7 +92,7 @@ def meaning_of(
         told = parameters or {}
         if (scale := scale_of(str(told.get("scale")))) is None:
             raise DecodeError("schema", "the scale of a decimal is no integer, or too large")
-        precision = scale_of(str(told.get("connect.decimal.precision")))
+        precision = scale_of(str(told.get(PRECISION)))
         kind = decimal_type(precision, scale)
         # By itself "decimal" takes the scale of the column's type.
         needed = "decimal" if scale >= 0 and kind != "VARCHAR" else f"decimal:{scale}"
@@ -120,8 +122,8 @@ def of_name(
     parameters: Mapping[str, str] | None = None,
     binary: Callable[[Any], bytes] = from_bytes,
 ) -> Convert | None:
-    """Find the conversion of a semantic type to the normal form, as `meaning_of` finds it."""
-    meaning = meaning_of(name, parameters, binary)
+    """Find the conversion of a semantic type to the normal form, as `meaning_of_name` finds it."""
+    meaning = meaning_of_name(name, parameters, binary)
     return None if meaning is None else meaning.convert
 
 

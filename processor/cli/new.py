@@ -1,6 +1,6 @@
 """`ikebana new`: write a first pipeline file with comments."""
 
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import click
@@ -8,6 +8,8 @@ import click
 from ikebana.errors import ConfigError
 
 _DEFAULT = "localhost:9092"
+# What a pipeline may also be written in.
+_OTHERS = {".sql": "SQL", ".py": "Python"}
 
 
 @click.command("new")
@@ -46,9 +48,15 @@ def new_command(
     """Write FILE, a first pipeline file with comments.
 
     With --topic, the earliest and the newest messages of the topic are read, and FILE
-    proposes their format, key and columns; comments say what the messages did not show.
+    proposes their format, key and columns, by the schemas that messages have, or that are in
+    the registry, else by their values; comments say what the messages did not show.
     Without --topic, FILE is a sample that runs as it is.
     """
+    if file.suffix in _OTHERS:
+        raise ConfigError(
+            f"cannot write {file}: new writes YAML, not {_OTHERS[file.suffix]}",
+            hint="Name a .yaml file.",
+        )
     if file.exists() and not force:
         raise ConfigError(f"{file} exists already", hint="--force overwrites it.")
     # Imported here, so that `--help` does not wait for Kafka's client.
@@ -56,25 +64,22 @@ def new_command(
     from ikebana.processor.configuring.pipeline import parse
     from ikebana.processor.proposing import writing
     from ikebana.processor.proposing.proposal import propose
+    from ikebana.processor.proposing.trial import tried
 
     if topic is None:
         text = writing.sample(brokers)
     else:
         from ikebana.processor.kafka import client
+        from ikebana.processor.kafka.registry import Registry
         from ikebana.processor.kafka.sampling import sampled
 
         settings = {**(read_config(config) if config else {}), "bootstrap.servers": brokers}
         client.reach(settings)
-        proposal = propose(topic, sampled(settings, topic))
-        text = writing.written(proposal, brokers, registry)
-        try:
-            parse(text, str(file), environ={})
-        except ConfigError:
-            # SQL does not tell names apart that differ in case alone, for instance.
-            note = "The columns could not be declared: `ikebana explain` would refuse them."
-            bare = replace(proposal, columns=(), notes=(*proposal.notes, note))
-            text = writing.written(bare, brokers, registry)
-            proposal = bare
+        schemas = None if registry is None else Registry({"url": registry})
+        samples = sampled(settings, topic)
+        write = partial(writing.written, brokers=brokers, registry=registry)
+        proposal = tried(propose(topic, samples, schemas), samples, schemas, write)
+        text = write(proposal)
         for note in proposal.notes:
             click.echo(note, err=True)
     parse(text, str(file), environ={})

@@ -47,7 +47,7 @@ def _sampled(settings: Mapping[str, str], topic: str, first: int) -> list[Sample
             ranges.append(Range(topic, partition, max(middle, high - _EACH_END), high))
         # A reader can read only one range of a partition at a time.
         return [
-            Sample(m.key(), m.value(), tuple(name for name, _ in m.headers() or ()))
+            Sample(m.key(), m.value(), tuple(m.headers() or ()))
             for some in (ranges[::2], ranges[1::2])
             for _, messages in reader.read([r for r in some if r.start < r.end], _PATIENCE_S)
             for m in messages

@@ -12,7 +12,7 @@ import msgspec
 
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.proposing.formats import LOOKS, Sample, told
-from ikebana.processor.proposing.proposal import typed
+from ikebana.processor.proposing.proposal import columns_of
 
 
 class UndeclaredColumn(msgspec.Struct):
@@ -57,12 +57,12 @@ def columns_seen(source: Input, samples: Sequence[Sample]) -> ColumnsSeen:
     if not rows:
         return ColumnsSeen(source.name, why="there is no row among the newest messages")
     declared = {column.name for column in source.columns}
-    counts = Counter(name for row in rows for name in row)
-    columns, _ = typed(rows)
+    counts = Counter(name for row in rows for name in row.values)
+    columns, _ = columns_of(rows)
     undeclared = [
-        UndeclaredColumn(name, kind, counts[name])
-        for name, kind in columns
-        if name not in declared and name not in source.key
+        UndeclaredColumn(column.name, column.type, counts[column.name])
+        for column in columns
+        if column.name not in declared and column.name not in source.key
     ]
     absent = sorted(declared - counts.keys())
     return ColumnsSeen(source.name, len(rows), undeclared, absent)

@@ -1,15 +1,25 @@
 """Propose an input for a topic: its format, key, and columns with types."""
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
-from ikebana.codecs.formats import FORMATS, Format, KeyFormat
-from ikebana.processor.proposing.formats import Sample, key_format, told, value_format
+from ikebana.codecs.avro_schema import Schemas
+from ikebana.codecs.formats import FORMATS, Format, InputTraits, KeyFormat
+from ikebana.processor.planning.plan import Mode
+from ikebana.processor.proposing.avro_samples import framing_of, told_of_avro
+from ikebana.processor.proposing.formats import Row, Sample, Told, key_format, told, value_format
+from ikebana.processor.proposing.kinds import JSON, Kind, common, hint, of_values
 
-# Whole numbers from here on do not fit into a BIGINT.
-_BIGINT = 1 << 63
+
+class ProposedColumn(NamedTuple):
+    """A column to declare, and what its values leave open."""
+
+    name: str
+    type: str
+    encoding: str | None = None
+    comment: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,106 +30,202 @@ class Proposal:
     value: Format = "json"
     key: KeyFormat = "json"
     key_columns: tuple[str, ...] = ()
-    columns: tuple[tuple[str, str], ...] = ()
+    columns: tuple[ProposedColumn, ...] = ()
     tables: str | None = None
-    is_appended: bool = False
-    """Messages have no keys, so each message is a row of its own."""
+    mode: Mode = "upsert"
+    options: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property
     def is_collection(self) -> bool:
         """Whether the input is a collection without an operator."""
-        return self.is_appended or FORMATS[self.value].is_updates
+        return self.mode != "upsert" or FORMATS[self.value].is_updates
 
     @property
     def needs_registry(self) -> bool:
         """Whether decoding the input needs a schema registry."""
-        return "avro" in (self.value, self.key)
+        return FORMATS[self.value].in_registry or self.key == "avro"
+
+    def noting(self, *notes: str) -> "Proposal":
+        """The same with more notes."""
+        return replace(self, notes=(*self.notes, *notes))
 
 
-def propose(topic: str, samples: Sequence[Sample]) -> Proposal:
-    """Propose an input from some messages of a topic."""
+def propose(topic: str, samples: Sequence[Sample], schemas: Schemas | None = None) -> Proposal:
+    """Propose an input from some messages of a topic; `schemas` are those of a registry.
+
+    Raises:
+        SourceError: the registry does not answer.
+    """
     if not samples:
         note = "The topic has no messages that could be read: format and key are guesses."
         return Proposal(topic, notes=(note,))
-    form, key = value_format(samples), key_format(samples)
-    traits = FORMATS[form]
-    names_its_key = traits.kind == "changes" and traits.key_from == "message"
+    form = value_format(samples)
+    there = sum(sample.value is not None for sample in samples)
+    proposal = Proposal(topic, form, key_format(samples)).noting(
+        f"Seen: {len(samples)} messages, of which {there} have a value."
+    )
+    if form == "avro":
+        return _of_avro(proposal, samples, schemas)
     found = told(form, samples)
-    notes = [f"Seen: {len(samples)} messages, of which {_count(samples)} have a value."]
-    keyless = sum(sample.key is None for sample in samples)
-    tables = None
     if len(found.tables) > 1:
         ((first, _),) = found.tables.most_common(1)
-        tables = re.escape(first)
         others = ", ".join(sorted(found.tables.keys() - {first}))
-        notes.append(f"The topic has several tables: this input reads one, others are {others}.")
+        proposal = replace(proposal, tables=re.escape(first)).noting(
+            f"The topic has several tables: this input reads one, others are {others}."
+        )
         found = told(form, [s for s in samples if _is_of(form, s, first)])
-    columns, unknown = typed(found.rows)
-    key_columns: tuple[str, ...] = ()
-    if names_its_key and not found.keys:
-        notes.append("No message names the columns of the primary key: name them with key.")
-    if traits.key_from == "columns":
-        # This is a guess: messages do not name the key, and an input must have one.
-        key_columns = tuple(name for name, _ in columns if name.lower() == "id")
-        key_columns = key_columns or tuple(name for name, _ in columns[:1])
-        notes.append(f"Messages of {form} do not name the key: check that key has its columns.")
-    appended = form in ("json", "bytes") and keyless == len(samples)
-    if appended:
-        notes.append("No message has a key: each is a row that stays (mode: append).")
-    elif keyless and form in ("json", "bytes", "avro"):
-        notes.append(f"{keyless} messages have no key: they will be error records.")
-    if form == "avro":
-        notes.append("Values are in Avro, whose schemas are in a registry and were not read.")
-        notes.append("If they are changes of Debezium, the format is debezium-avro.")
-    if form == "bytes":
-        notes.append("Values are no JSON: expressions have them as `value`, of type BLOB.")
-    if unknown:
-        notes.append(f"Of {', '.join(unknown)} only nulls were seen: JSON stands for any type.")
-    if columns:
-        notes.append("Types are those of the messages seen: what does not fit is an error record.")
-    if key == "bytes" and not names_its_key and traits.key_from != "columns":
-        notes.append("Keys are no JSON: they are taken as bytes.")
-    return Proposal(topic, form, key, key_columns, columns, tables, appended, tuple(notes))
-
-
-def _count(samples: Iterable[Sample]) -> int:
-    return sum(sample.value is not None for sample in samples)
+    if form == "debezium-flat-json" and found.keyless and not _identity(found):
+        return _as_rows_that_stay(proposal, samples)
+    return _declared(proposal, found, samples)
 
 
 def _is_of(form: Format, sample: Sample, table: str) -> bool:
     return table in told(form, [sample]).tables
 
 
-def typed(rows: Sequence[dict[str, Any]]) -> tuple[tuple[tuple[str, str], ...], list[str]]:
-    """Infer the columns of rows, in order, with types; also list those that are always null."""
-    kinds: dict[str, set[str]] = {}
+def _of_avro(proposal: Proposal, samples: Sequence[Sample], schemas: Schemas | None) -> Proposal:
+    framing = framing_of(samples)
+    options = {} if framing == "confluent" else {"framing": framing}
+    proposal = replace(proposal, options=options)
+    if schemas is None:
+        return _declared(proposal, told("json", []), samples).noting(
+            "Values are in Avro, whose schemas are in a registry and were not read.",
+            "Name it with --registry: then format, key and columns are those of the schemas.",
+        )
+    form, found, unread = told_of_avro(samples, schemas, framing)
+    if unread:
+        proposal = proposal.noting(f"Not all values could be read: {unread}.")
+    return _declared(replace(proposal, value=form), found, samples)
+
+
+def _as_rows_that_stay(proposal: Proposal, samples: Sequence[Sample]) -> Proposal:
+    """Rows in messages of Connect without keys: none replaces another one."""
+    found = told("json", samples)
+    rows = [Row({n: of for n, of in row.values.items() if n != "schema"}) for row in found.rows]
+    proposal = replace(proposal, value="json").noting(
+        "Rows are in the field payload, and their schema is not used: with a key in the "
+        "messages, the format is debezium-flat-json."
+    )
+    return _declared(proposal, found._replace(rows=rows), samples)
+
+
+def _declared(proposal: Proposal, found: Told, samples: Sequence[Sample]) -> Proposal:
+    """Add the columns and the key of rows."""
+    form, traits = proposal.value, FORMATS[proposal.value]
+    bare = any(row.kinds is None for row in found.rows)
+    columns, unknown = columns_of(found.rows, hints=bare and traits.kind == "changes")
+    proposal = _keyed(replace(proposal, columns=columns), traits, found, samples)
+    if form == "bytes":
+        proposal = proposal.noting(
+            "Values are no JSON: expressions have them as `value`, of type BLOB."
+        )
+    if unknown:
+        names = ", ".join(unknown)
+        proposal = proposal.noting(f"Of {names} only nulls were seen: JSON stands for any type.")
+    if not columns:
+        return proposal
+    if not bare:
+        return proposal.noting("Types are those of the schemas in the messages seen.")
+    if traits.kind == "changes" and traits.source_clocks:
+        proposal = proposal.noting(
+            "Messages have no schema: they do not show what is a date, a time or a decimal. Where "
+            "a column has a comment, look at the table, and declare its encoding."
+        )
+    return proposal.noting(
+        "Types are those of the messages seen: what does not fit is an error record."
+    )
+
+
+def columns_of(
+    rows: Sequence[Row], *, hints: bool = False
+) -> tuple[tuple[ProposedColumn, ...], list[str]]:
+    """Infer the columns of rows, in order; also list those that are always null.
+
+    A column has the type that schemas give it, else one that takes its values.
+    """
+    kinds: dict[str, dict[Kind, None]] = {}
+    values: dict[str, list[Any]] = {}
     for row in rows:
-        for name, value in row.items():
-            kinds.setdefault(name, set()).update([] if value is None else [_type_of(value)])
-    unknown = [name for name, seen in kinds.items() if not seen]
-    return tuple((name, _common(seen)) for name, seen in kinds.items()), unknown
+        for name in row.values if row.kinds is None else {**row.kinds, **row.values}:
+            kinds.setdefault(name, {})
+            values.setdefault(name, [])
+            if row.kinds is None:
+                values[name].append(row.values.get(name))
+            elif name in row.kinds:
+                # The newest kind is the last.
+                kinds[name].pop(row.kinds[name], None)
+                kinds[name][row.kinds[name]] = None
+    bare = any(row.kinds is None for row in rows)
+    columns, unknown = [], []
+    for name, of_schema in kinds.items():
+        if of_schema:
+            kind = common(tuple(of_schema))
+            columns.append(ProposedColumn(name, kind.type, kind.encoding if bare else None))
+            continue
+        seen = of_values(values[name])
+        if seen is None:
+            unknown.append(name)
+        comment = hint(values[name]) if hints else ""
+        columns.append(ProposedColumn(name, (seen or Kind(JSON)).type, None, comment))
+    return tuple(columns), unknown
 
 
-def _type_of(value: object) -> str:
-    match value:
-        case bool():
-            return "BOOLEAN"
-        case int():
-            return "BIGINT" if -_BIGINT <= value < _BIGINT else "HUGEINT"
-        case float():
-            return "DOUBLE"
-        case str():
-            return "VARCHAR"
-        case _:
-            return "JSON"
+def _keyed(
+    proposal: Proposal, traits: InputTraits, found: Told, samples: Sequence[Sample]
+) -> Proposal:
+    """Add what the key of a row is, and how rows without one are read."""
+    form = proposal.value
+    if traits.is_updates:
+        return proposal
+    if traits.kind == "rows":
+        keyless = sum(sample.key is None for sample in samples)
+        if keyless == len(samples):
+            return replace(proposal, mode="append").noting(
+                "No message has a key: each is a row that stays (mode: append)."
+            )
+        if keyless:
+            note = f"{keyless} messages have no key: they will be error records."
+            proposal = proposal.noting(note)
+        if proposal.key == "bytes":
+            proposal = proposal.noting("Keys are no JSON: they are taken as bytes.")
+        return proposal
+    if traits.key_from == "either":
+        named = not found.keyless
+    elif traits.key_from == "message":
+        named = bool(found.keys) and not found.unnamed
+    else:
+        named = False
+    if named or not found.rows:
+        return proposal
+    if of_messages := _key_columns(proposal, found):
+        note = "The key's columns are those that keys of messages name."
+        return replace(proposal, key_columns=of_messages).noting(note)
+    if traits.old_images and not found.imageless and traits.key_from != "columns":
+        return replace(proposal, mode="diffs").noting(
+            "Messages name no key: rows are told apart by their old images (mode: diffs), so the "
+            "source must write whole ones and repeat nothing. If the table has a key, name it "
+            "with key, and take mode away."
+        )
+    # This is a guess: messages do not name the key, and an input must have one.
+    guess = _identity(found) or tuple(column.name for column in proposal.columns[:1])
+    note = f"Messages of {form} do not name the key: check that key has its columns."
+    return replace(proposal, key_columns=guess).noting(note)
 
 
-def _common(kinds: set[str]) -> str:
-    """Choose a type for values of several types: the wider of numbers, else JSON."""
-    if len(kinds) == 1:
-        return next(iter(kinds))
-    for wider in ("HUGEINT", "DOUBLE"):
-        if kinds and kinds <= {"BIGINT", wider}:
-            return wider
-    return "JSON"
+def _key_columns(proposal: Proposal, found: Told) -> tuple[str, ...]:
+    """The columns that most keys name, if all of them are columns of the row."""
+    by_name = {column.name.lower(): column.name for column in proposal.columns}
+    for names, _ in (found.keys + found.kafka_keys).most_common():
+        # Maxwell writes the names in lower case.
+        if all(name.lower() in by_name for name in names):
+            return tuple(by_name[name.lower()] for name in names)
+    return ()
+
+
+def _identity(found: Told) -> tuple[str, ...]:
+    """The column that is called `id`, if every row has a value of it."""
+    for name in found.rows[0].values if found.rows else ():
+        if name.lower() == "id" and all(r.values.get(name) is not None for r in found.rows):
+            return (name,)
+    return ()

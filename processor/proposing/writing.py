@@ -1,11 +1,13 @@
 """Write a proposal as the text of a pipeline file, with comments."""
 
-import json
 import re
+from textwrap import wrap
 
-from ikebana.processor.proposing.proposal import Proposal
+from ikebana.processor.proposing.proposal import Proposal, ProposedColumn
 
+_WIDTH = 96
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
+_TYPE = re.compile(r"[A-Z][A-Z0-9_ ,()\[\]]*")
 # Words that YAML does not read as text.
 _WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
@@ -65,7 +67,7 @@ def written(proposal: Proposal, brokers: str, registry: str | None = None) -> st
         "# Every key that can stand here is in docs/pipeline-file.md; `ikebana schema` is for "
         "editors.",
         "#",
-        *(f"# {note}" for note in proposal.notes),
+        *(f"# {line}" for note in proposal.notes for line in wrap(note, _WIDTH)),
         "",
         "# Names the pipeline and its state: keep this name, and those below.",
         f"pipeline: {name}-first",
@@ -107,8 +109,13 @@ def _input(proposal: Proposal, name: str) -> list[str]:
         f"    topic: {quoted(proposal.topic)}",
         *_format(proposal),
     ]
-    if proposal.is_appended:
-        lines += ["    # No message replaces another one.", "    mode: append"]
+    if proposal.mode == "append":
+        lines.append("    # No message replaces another one.")
+    if proposal.mode != "upsert":
+        lines.append(f"    mode: {proposal.mode}")
+    if proposal.options:
+        options = ", ".join(f"{name}: {of}" for name, of in proposal.options.items())
+        lines.append(f"    options: {{{options}}}")
     if proposal.tables is not None:
         lines += [
             "    # Other tables of the topic are not read.",
@@ -120,8 +127,19 @@ def _input(proposal: Proposal, name: str) -> list[str]:
     if proposal.columns:
         lines.append("    # Take away what you do not want to be checked.")
         lines.append("    columns:")
-        lines += [f"      {quoted(column)}: {kind}" for column, kind in proposal.columns]
+        for column in proposal.columns:
+            if column.comment:
+                lines.append(f"      # {column.comment}")
+            lines.append(f"      {quoted_name(column.name)}: {_declared(column)}")
     return lines
+
+
+def _declared(column: ProposedColumn) -> str:
+    kind = column.type if _TYPE.fullmatch(column.type) else quoted(column.type)
+    if column.encoding is None:
+        return kind
+    # Within braces a comma ends the type.
+    return f"{{type: {quoted(column.type)}, encoding: {quoted(column.encoding)}}}"
 
 
 def _name(topic: str) -> str:
@@ -138,5 +156,25 @@ def _format(proposal: Proposal) -> list[str]:
 
 def quoted(text: str) -> str:
     """Quote a text for YAML, if it needs quotes."""
-    plain = _PLAIN.fullmatch(text) and text.lower() not in _WORDS
-    return text if plain else json.dumps(text.replace("${", "$${"))
+    if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
+        return text
+    # A file's values may name variables; its names are taken as they are.
+    return _in_quotes(text.replace("${", "$${"))
+
+
+def quoted_name(text: str) -> str:
+    """Quote a name of the file, which stands before a colon, if it needs quotes."""
+    return text if quoted(text) == text else _in_quotes(text)
+
+
+def _in_quotes(told: str) -> str:
+    if '"' in told and "'" not in told and told.isprintable():
+        return f"'{told}'"
+    return f'"{"".join(map(_escaped, told))}"'
+
+
+def _escaped(character: str) -> str:
+    if character in '"\\':
+        return f"\\{character}"
+    # JSON's pairs of surrogates are two characters in YAML.
+    return character if character.isprintable() else f"\\U{ord(character):08x}"

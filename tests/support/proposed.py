@@ -1,0 +1,50 @@
+"""What `ikebana new` would write for some messages, run over these messages."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import ikebana.testing
+from ikebana.codecs.avro_schema import Schemas
+from ikebana.processor.configuring.pipeline import parse
+from ikebana.processor.planning.plan import Input
+from ikebana.processor.proposing.formats import Sample
+from ikebana.processor.proposing.proposal import Proposal, propose
+from ikebana.processor.proposing.trial import tried
+from ikebana.processor.proposing.writing import written
+
+
+class Run(NamedTuple):
+    """A proposal, the input that its text declares, and what running that comes to.
+
+    `rows` are the values in the end, `errors` the reasons of the error records.
+    """
+
+    proposal: Proposal
+    text: str
+    source: Input
+    rows: list[Any]
+    errors: list[str]
+
+
+def run_of(
+    samples: Sequence[Sample], schemas: Schemas | None = None, topic: str = "shop.orders"
+) -> Run:
+    """Propose, write, read and run, as `ikebana new` and `ikebana run` do.
+
+    Without `schemas` for messages in Avro, nothing is run.
+    """
+    write = partial(written, brokers="b:1", registry="http://r:1")
+    proposal = tried(propose(topic, samples, schemas), samples, schemas, write)
+    text = write(proposal)
+    plan = parse(text, "new.yaml", environ={}).plan
+    (source,) = plan.inputs
+    if proposal.needs_registry and schemas is None:
+        return Run(proposal, text, source, [], [])
+    run = ikebana.testing.Run(plan, schemas=schemas)
+    for sample in samples:
+        headers: Any = list(sample.headers or ()) or None
+        run.topics.send(topic, sample.key, sample.value, headers=headers)
+    run.read()
+    rows = [value for _, value in run.collection("changes")]
+    return Run(proposal, text, source, rows, [record["reason"] for record in run.errors()])

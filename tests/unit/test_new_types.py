@@ -1,0 +1,328 @@
+"""`ikebana new`: types, keys and modes by the schemas that messages have, and what is tried."""
+
+import json
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from ikebana.codecs.avro_schema import Schemas
+from ikebana.errors import ConfigError
+from ikebana.processor.cli.main import cli
+from ikebana.processor.proposing.formats import Sample
+from support import recorded_mariadb
+from support.doc_blocks import ROOT
+from support.proposed import Run, run_of
+from support.recorded_mariadb import FOLDER, Recorded
+
+CAPTURED = ROOT / "tests" / "golden" / "debezium_captured"
+POSTGRES = [path.stem for path in sorted(CAPTURED.glob("*.json"))]
+
+
+def of_postgres(kind: str, server: str) -> list[Sample]:
+    """What a connector, with schemas (`typed`) or without (`plain`), said of a real PostgreSQL."""
+    told = json.loads((CAPTURED / f"{kind}.json").read_text())[server]
+    return [Sample(written(each["key"]), written(each["value"])) for each in told]
+
+
+def of_mariadb(producer: str, table: str = "samples") -> tuple[list[Sample], Schemas | None]:
+    """What a producer said of a table of a real MariaDB, and the registry's schemas."""
+    avro = producer in recorded_mariadb.AVRO
+    lines = (FOLDER / f"{producer}.jsonl").read_bytes().splitlines()
+    records = [msgspec.json.decode(line, type=Recorded) for line in lines]
+    samples = [
+        Sample(*each.parts(avro=avro))
+        for each in records
+        if each.topic.endswith(table) or producer not in recorded_mariadb.CONNECTORS
+    ]
+    return samples, recorded_mariadb.schemas() if avro else None
+
+
+def written(data: Any) -> bytes | None:
+    """JSON, as a message has it."""
+    return None if data is None else json.dumps(data).encode()
+
+
+def types_of(run: Run) -> dict[str, str]:
+    """The columns that the written file declares."""
+    return {column.name: column.type for column in run.source.columns}
+
+
+def connect(schema: dict[str, Any], value: Any, key: Any = 1) -> Sample:
+    """A row of one column `x`, in a message of Kafka Connect with its schema."""
+    struct = {"type": "struct", "optional": False, "fields": [{**schema, "field": "x"}]}
+    return Sample(written(key), written({"schema": struct, "payload": {"x": value}}))
+
+
+def bare(row: Any, op: str = "c", before: Any = None, key: Any = 1) -> Sample:
+    """An event of Debezium without its schema."""
+    event = {"op": op, "before": before, "after": row, "source": {"db": "d", "table": "t"}}
+    return Sample(written(key), written(event))
+
+
+def test_types_are_those_of_the_schema_beside_the_payload() -> None:
+    """A count of microseconds is a timestamp, and base64 a decimal, if the schema says so."""
+    run = run_of(of_postgres("snapshot", "typed"))
+
+    assert run.errors == []
+    assert types_of(run) == {
+        **{"id": "INTEGER", "name": "VARCHAR", "email": "VARCHAR", "points": "BIGINT"},
+        **{"balance": "DECIMAL(12,3)", "score": "VARCHAR", "ratio": "DOUBLE"},
+        **{"active": "BOOLEAN", "born": "DATE", "wakes": "TIME", "seen": "TIMESTAMP"},
+        **{"changed": "TIMESTAMP", "created": "TIMESTAMPTZ", "settings": "JSON"},
+        **{"photo": "BLOB", "tags": "VARCHAR[]", "sizes": "INTEGER[]", "reference": "UUID"},
+        "note": "VARCHAR",
+    }
+    full = next(row for row in run.rows if row["id"] == 1)
+    assert full["changed"] == "1901-02-03T04:05:06.000007"
+
+
+@pytest.mark.parametrize("server", ["typed", "plain"])
+@pytest.mark.parametrize("kind", POSTGRES)
+def test_what_is_proposed_reads_all_of_a_postgres(kind: str, server: str) -> None:
+    """Whatever it has recorded, with schemas and without."""
+    run = run_of(of_postgres(kind, server))
+
+    assert run.source.value_format == "debezium-json"
+    # A sample begins anywhere: only what came before it has the row that a message completes.
+    completing = "the message leaves columns as they are, of a row that is not there"
+    assert set(run.errors) <= {completing}
+
+
+@pytest.mark.parametrize("producer", recorded_mariadb.PRODUCERS)
+def test_what_is_proposed_reads_all_of_a_mariadb(producer: str) -> None:
+    """By the schemas of messages or of the registry, MySQL's types, or the values."""
+    run = run_of(*of_mariadb(producer))
+
+    assert run.errors == []
+    assert len(run.rows) == 6
+    types = types_of(run)
+    assert types["amount"] == ("DOUBLE" if producer == "maxwell" else "DECIMAL(12,2)")
+    assert run.source.options == ((("framing", "headers"),) if producer == "headers" else ())
+
+
+def test_in_avro_a_registry_says_what_is_debezium() -> None:
+    """Without one neither format nor columns are known, and a note says so."""
+    samples, schemas = of_mariadb("confluent")
+
+    assert run_of(samples, schemas).source.value_format == "debezium-avro"
+    told = run_of(samples)
+    assert (told.source.value_format, told.source.columns) == ("avro", ())
+    assert any("--registry" in note for note in told.proposal.notes)
+
+
+_BYTES = b64encode((12345).to_bytes(2)).decode()
+SEMANTIC = [
+    ({"type": "int32", "name": "io.debezium.time.Date"}, 19753, "DATE", "2024-01-31"),
+    ({"type": "int32", "name": "io.debezium.time.Time"}, 1500, "TIME", "00:00:01.5"),
+    ({"type": "int64", "name": "io.debezium.time.MicroTime"}, 5, "TIME", "00:00:00.000005"),
+    ({"type": "int64", "name": "io.debezium.time.NanoTime"}, 7, "VARCHAR", "00:00:00.000000007"),
+    (
+        {"type": "int64", "name": "io.debezium.time.Timestamp"},
+        *(0, "TIMESTAMP", "1970-01-01T00:00:00"),
+    ),
+    (
+        {"type": "int64", "name": "io.debezium.time.NanoTimestamp"},
+        *(7, "TIMESTAMP_NS", "1970-01-01T00:00:00.000000007"),
+    ),
+    (
+        {"type": "string", "name": "io.debezium.time.ZonedTimestamp"},
+        *("2024-01-31T10:00:00+02:00", "TIMESTAMPTZ", "2024-01-31T08:00:00Z"),
+    ),
+    ({"type": "int32", "name": "org.apache.kafka.connect.data.Date"}, 0, "DATE", "1970-01-01"),
+    (
+        {
+            "type": "bytes",
+            "name": "org.apache.kafka.connect.data.Decimal",
+            "parameters": {"scale": "2", "connect.decimal.precision": "5"},
+        },
+        *(_BYTES, "DECIMAL(5,2)", 123.45),
+    ),
+    (
+        {
+            "type": "bytes",
+            "name": "org.apache.kafka.connect.data.Decimal",
+            "parameters": {"scale": "30", "connect.decimal.precision": "65"},
+        },
+        *("AQ==", "VARCHAR", 1e-30),
+    ),
+    (
+        {"type": "struct", "fields": [], "name": "io.debezium.data.VariableScaleDecimal"},
+        *({"scale": 2, "value": _BYTES}, "VARCHAR", 123.45),
+    ),
+    ({"type": "string", "name": "io.debezium.data.Uuid"}, "0" * 8 + "-0000-0000-0000-" + "0" * 12,
+     "UUID", "0" * 8 + "-0000-0000-0000-" + "0" * 12),
+    ({"type": "string", "name": "io.debezium.data.Enum"}, "sad", "VARCHAR", "sad"),
+    ({"type": "string", "name": "io.debezium.data.Xml"}, "<a/>", "VARCHAR", "<a/>"),
+    ({"type": "bytes", "name": "io.debezium.data.Bits"}, "Cg==", "BLOB", "Cg=="),
+    ({"type": "int32", "name": "io.debezium.time.Year"}, 1999, "INTEGER", 1999),
+    ({"type": "int16"}, -1, "SMALLINT", -1),
+    ({"type": "double"}, 1e300, "DOUBLE", 10**300),
+    ({"type": "array", "items": {"type": "int32", "name": "io.debezium.time.Date"}}, [0, None],
+     "DATE[]", ["1970-01-01", None]),
+    ({"type": "map", "keys": {"type": "string"}, "values": {"type": "int64"}}, {"a b": 1},
+     "MAP(VARCHAR, BIGINT)", {"a b": 1}),
+    ({"type": "map", "keys": {"type": "int32"}, "values": {"type": "int64"}}, [[1, 2]],
+     "JSON", [[1, 2]]),
+    (
+        {"type": "struct", "fields": [
+            {"type": "double", "field": "x"}, {"type": "bytes", "field": "the \"wkb\""},
+        ]},
+        *({"x": 1.5, 'the "wkb"': "AA=="}, 'STRUCT("x" DOUBLE, "the ""wkb""" BLOB)'),
+        {"x": 1.5, 'the "wkb"': "AA=="},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("schema", "value", "kind", "row"), SEMANTIC)
+def test_semantic_types_become_types_of_sql(
+    schema: dict[str, Any], value: Any, kind: str, row: Any
+) -> None:
+    """Each with the type that takes its values as they are decoded, without loss."""
+    run = run_of([connect(schema, value), connect(schema, None, key=2)])
+
+    assert run.errors == []
+    assert types_of(run) == {"x": kind}
+    assert {"x": row} in run.rows
+
+
+def test_rows_of_connect_with_their_schema_are_read_by_it() -> None:
+    """They are no plain JSON, where all of their columns would be null."""
+    micros = {"type": "int64", "name": "io.debezium.time.MicroTimestamp"}
+    run = run_of([connect(micros, 0, key={"id": 1})])
+
+    assert run.source.value_format == "debezium-flat-json"
+    assert run.rows == [{"x": "1970-01-01T00:00:00"}]
+
+
+def test_rows_of_connect_without_keys_stay() -> None:
+    """Nothing says which row replaces another, unless there is a column `id`."""
+    run = run_of([connect({"type": "int32"}, 1, key=None)])
+    assert (run.source.value_format, run.source.mode) == ("json", "append")
+    assert types_of(run) == {"payload": "JSON"}
+    assert [row["payload"] for row in run.rows] == [{"x": 1}]
+
+    struct = {"type": "struct", "fields": [{"type": "int32", "field": "id"}]}
+    value = written({"schema": struct, "payload": {"id": 1}})
+    named = run_of([Sample(None, value), Sample(None, value)])
+    assert named.source.key == ("id",)
+    assert any("check that key" in note for note in named.proposal.notes)
+    assert (named.rows, named.errors) == ([{"id": 1}], [])
+
+
+def test_a_schema_that_changes_gives_the_wider_type() -> None:
+    """All messages are read, those from before the change too."""
+    whole = [connect({"type": "int32"}, 1), connect({"type": "int64"}, 1 << 40)]
+    assert types_of(run_of(whole)) == {"x": "BIGINT"}
+
+    def decimal(precision: str, scale: str) -> Sample:
+        told = {"scale": scale, "connect.decimal.precision": precision}
+        name = "org.apache.kafka.connect.data.Decimal"
+        return connect({"type": "bytes", "name": name, "parameters": told}, _BYTES)
+
+    assert types_of(run_of([decimal("6", "4"), decimal("5", "2")])) == {"x": "DECIMAL(7,4)"}
+
+
+def test_messages_without_the_schema_that_others_have_get_the_encoding() -> None:
+    """The same column is read alike in both."""
+    date = {"type": "int32", "name": "io.debezium.time.Date"}
+    run = run_of([connect(date, 0), Sample(b"2", b'{"x": 1, "__deleted": "false"}')])
+
+    (column,) = run.source.columns
+    assert (column.type, column.encoding) == ("DATE", "date")
+    assert sorted(row["x"] for row in run.rows) == ["1970-01-01", "1970-01-02"]
+
+
+def test_what_values_without_a_schema_do_not_show_is_a_comment() -> None:
+    """With the encoding to declare, if the column is what it looks like."""
+    run = run_of([bare({"id": 1, "at": 1706704496789000, "price": "MDk=", "n": 5, "name": "tea"})])
+
+    comments = {c.name: c.comment for c in run.proposal.columns if c.comment}
+    assert comments.keys() == {"at", "price"}
+    assert "encoding: timestamp-micros" in comments["at"]
+    assert "encoding: decimal" in comments["price"]
+    assert f"      # {comments['at']}\n      at: BIGINT\n" in run.text
+    assert run.errors == []
+
+
+def test_tables_without_a_key_are_read_by_their_old_images() -> None:
+    """If messages have these; rows that are equal stay two."""
+    row = {"a": 1}
+    events = [bare(row, key=None), bare(row, key=None), bare(None, "d", row, key=None)]
+    run = run_of(events)
+    assert (run.source.mode, run.errors, run.rows) == ("diffs", [], [row])
+
+    lacking = run_of([bare({"id": 1, "a": 1}, key=None), bare({"id": 1, "a": 2}, "u", key=None)])
+    assert (lacking.source.mode, lacking.source.key) == ("upsert", ("id",))
+    assert (lacking.errors, lacking.rows) == ([], [{"id": 1, "a": 2}])
+
+
+def test_maxwells_kafka_key_names_the_key() -> None:
+    """By default nothing else does, and it has the columns in lower case."""
+    value = {"database": "d", "table": "t", "type": "insert", "data": {"Id": 7, "n": 1}}
+    key = {"database": "d", "table": "t", "pk.id": 7}
+    run = run_of([Sample(written(key), written(value))])
+
+    assert run.source.key == ("Id",)
+    assert (run.errors, run.rows) == ([], [{"Id": 7, "n": 1}])
+
+
+def test_a_type_that_does_not_take_what_was_seen_is_widened() -> None:
+    """The proposal is tried on the messages, and a note says what did not fit."""
+    date = {"type": "int32", "name": "io.debezium.time.Date"}
+    run = run_of([connect(date, 2**31 + 5), connect(date, 0, key=2)])
+
+    assert types_of(run) == {"x": "VARCHAR"}
+    assert run.errors == []
+    assert any('"x" is VARCHAR: DATE does not take 1 of 2' in n for n in run.proposal.notes)
+
+
+def test_what_no_proposal_can_read_is_counted() -> None:
+    """A message that is damaged will be an error record, and a note says so."""
+    date = {"type": "int32", "name": "io.debezium.time.Date"}
+    run = run_of([connect(date, "x"), connect(date, 0, key=2)])
+
+    assert len(run.errors) == 1
+    assert any(note.startswith("1 message of those seen") for note in run.proposal.notes)
+
+
+NAMES = [
+    *("a.b", 'a "quoted" name', "größe", "🌷", "select", "on", "${x}", "a: b # c", "'", " ", "1"),
+    *("x\ty", "\u2028", "order", "full"),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_columns_are_written_so_that_they_load(name: str) -> None:
+    """Whatever a name has in it, YAML reads the same one."""
+    run = run_of([Sample(b"1", written({name: 1, "other": 2}))])
+
+    if "is not declared" not in " ".join(run.proposal.notes):
+        assert types_of(run) == {name: "BIGINT", "other": "BIGINT"}
+    else:
+        assert types_of(run) == {"other": "BIGINT"}
+    assert (run.errors, run.rows) == ([], [{name: 1, "other": 2}])
+
+
+def test_names_that_cannot_be_declared_are_noted_alone() -> None:
+    """All other columns stay declared; names in two cases are one name to SQL."""
+    run = run_of([Sample(b"1", written({"id": 1, "ID": 2, "__x": 3, "n": 4}))])
+
+    assert {"id", "n"} <= types_of(run).keys()
+    lost = {"id", "ID", "__x", "n"} - types_of(run).keys()
+    assert all(any(f'"{name}" is not declared' in n for n in run.proposal.notes) for name in lost)
+    assert run.errors == []
+
+
+@pytest.mark.parametrize(("name", "language"), [("shop.sql", "SQL"), ("p.py", "Python")])
+def test_only_yaml_is_written(tmp_path: Path, name: str, language: str) -> None:
+    """A file of another language is refused by its name, and nothing is written."""
+    told = CliRunner().invoke(cli, ["new", str(tmp_path / name)])
+
+    assert isinstance(told.exception, ConfigError)
+    assert f"new writes YAML, not {language}" in str(told.exception)
+    assert "Name a .yaml file." in str(told.exception)
+    assert not (tmp_path / name).exists()
