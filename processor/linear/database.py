@@ -7,7 +7,7 @@ import os
 import resource
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -202,7 +202,7 @@ def described(sql: str, schema: pa.Schema) -> duckdb.DuckDBPyRelation:
     return connection().sql(sql)
 
 
-def asked(sql: str, *parameters: str) -> list[tuple[Any, ...]]:
+def asked(sql: str, *parameters: str | Sequence[str | None]) -> list[tuple[Any, ...]]:
     """All rows of a statement's answer."""
     rows: list[tuple[Any, ...]] = connection().execute(sql, list(parameters)).fetchall()
     return rows

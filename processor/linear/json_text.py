@@ -45,6 +45,12 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def misfit_of(column: str, type_: SqlType | str, field: str = "") -> str:
+    """The reason why a row is wrong: a column, or a field in it, is not of its type."""
+    part = f": field {field}" if field else ""
+    return f'column "{column}"{part} is not of type {type_}'
+
+
 def milliseconds(column: str, kind: str) -> str:
     """SQL for the first whole millisecond since 1970 that is not before an instant.
 

@@ -17,6 +17,7 @@ from ikebana.processor.linear.json_text import (
     BLOB,
     JSON,
     has_json_form,
+    misfit_of,
     quoted,
     to_object,
     to_text,
@@ -177,8 +178,7 @@ class Layers:
         elif field not in self.base:
             self._columns[field] = own
             self.base[field] = field
-            reason = f'column "{column}" is not of type {kind}'
-            self._column(column, from_json(field, kind), reason)
+            self._column(column, from_json(field, kind), misfit_of(column, kind))
 
     def finite(self, part: str, column: str) -> str:
         """The column, refused where it holds a number that JSON has no form for."""

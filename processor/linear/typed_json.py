@@ -11,9 +11,10 @@ cast to its type as text, and spoilt first if that would lose anything.  A text 
 usual form, which loses nothing, is told by a pattern: that is as quick as DuckDB's own cast.
 """
 
-import functools
+from collections.abc import Iterator, Sequence
 
 import duckdb
+import msgspec
 
 from ikebana.codecs.sql_type import (
     Array,
@@ -28,6 +29,7 @@ from ikebana.codecs.sql_type import (
     Union,
     parsed,
 )
+from ikebana.codecs.sql_type import quoted as field_name
 from ikebana.processor.linear.json_text import (
     BLOB,
     INSTANTS,
@@ -207,11 +209,10 @@ def _nested(text: str, kind: SqlType, depth: int) -> str | None:
             made = f"list_transform({_parts(text, 'JSON[]')}, lambda {each}: {inner})"
             return made if isinstance(kind, List) else f"CAST({made} AS {kind})"
         case Struct(fields):
-            names = ", ".join(f"{quoted(name)} JSON" for name, _ in fields)
             packed = ", ".join(f"{quoted(name)} := {part(name, of)}" for name, of in fields)
             # In a list of one, so that the text is taken apart once.
             made = f"CASE WHEN {each} IS NOT NULL THEN struct_pack({packed}) END"
-            listed = f"[{_parts(text, f'STRUCT({names})')}]"
+            listed = f"[{_fields_of(text, [name for name, _ in fields])}]"
             return f"list_transform({listed}, lambda {each}: {made})[1]"
         case Map(of_key, of_value):
             key = f"to_json(struct_extract({each}, 'key'))::VARCHAR"
@@ -228,22 +229,91 @@ def _nested(text: str, kind: SqlType, depth: int) -> str | None:
 def _parts(text: str, kind: str) -> str:
     """SQL that takes JSON apart into JSON, with every digit of the numbers in it."""
     # DuckDB reads numbers inside as doubles, unless a decimal is wanted as well.
-    wrapped = f"('{{\"v\":' || {text} || ',\"d\":0}}')::JSON"
-    return f"(CAST({wrapped} AS STRUCT(v {kind}, d DECIMAL(38,0)))).v"
+    return f"(CAST(({_wrapped(text)})::JSON AS STRUCT(v {kind}, d DECIMAL(38,0)))).v"
 
 
-@functools.lru_cache(maxsize=1024)
-def reads(text: str, kind: str) -> bool:
-    """Whether the text of canonical JSON, which is not null, fits a type."""
+def _wrapped(text: str) -> str:
+    return f"'{{\"v\":' || {text} || ',\"d\":0}}'"
+
+
+def _fields_of(text: str, names: Sequence[str]) -> str:
+    """SQL that takes these fields out of an object, as `_parts` does.
+
+    A field that it lacks is null, and any others are ignored, as those of a whole row are.
+    """
+    # A cast would fail at both; this takes anything, and makes nulls of it.
+    other = f"{text} <> 'null' AND NOT starts_with({text}, '{{')"
+    an_object = f"CASE WHEN {other} THEN '!' ELSE {text} END"
+    form = msgspec.json.encode({"v": dict.fromkeys(names, JSON), "d": "DECIMAL(38,0)"}).decode()
+    return f"from_json(({_wrapped(an_object)})::JSON, {literal(form)}).v"
+
+
+def misfits(texts: Sequence[bytes], type_: SqlType) -> list[tuple[str, SqlType]]:
+    """Say where values in canonical JSON do not fit a type, as none of them does.
+
+    Each has a path and the type there.  The path is empty if the value itself does not fit.  Keys
+    of maps are data, and not in it.
+    """
+    found = [("", type_)] * len(texts)
+    parts: dict[SqlType, list[tuple[int, str, bytes]]] = {}
+    for row, text in enumerate(texts):
+        for path, part, of in _parts_of(text, type_):
+            parts.setdefault(of, []).append((row, path, part))
+    for of, places in parts.items():
+        fitting = fit([part for _, _, part in places], of)
+        wrong = [place for place, fits in zip(places, fitting, strict=True) if not fits]
+        # The first one of each row.
+        first = {row: (path, part) for row, path, part in reversed(wrong)}
+        inner = misfits([part for _, part in first.values()], of) if first else []
+        for (row, (path, _)), (rest, kind) in zip(first.items(), inner, strict=True):
+            if not found[row][0]:
+                found[row] = path + rest, kind
+    return found
+
+
+def _parts_of(text: bytes, type_: SqlType) -> Iterator[tuple[str, bytes, SqlType]]:
+    """The parts of a value, as far as it has the form of its type: paths, texts, and types."""
+    try:
+        match type_:
+            case Struct(fields):
+                known = _object(text)
+                for name, of in fields:
+                    if name in known:
+                        yield f".{field_name(name)}", bytes(known[name]), of
+            case List(element) | Array(element):
+                for number, each in enumerate(_list(text), 1):
+                    yield f"[{number}]", bytes(each), element
+            case Map(_, value):
+                for each in _object(text).values():
+                    yield "[…]", bytes(each), value
+    except msgspec.MsgspecError:
+        return
+
+
+_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+def fit(texts: Sequence[bytes], kind: SqlType) -> list[bool]:
+    """Which texts of canonical JSON fit a type; null does."""
     from ikebana.processor.linear.database import asked
 
+    given = [None if text == b"null" else text.decode() for text in texts]
     try:
-        ((found,),) = asked(
-            f"SELECT TRY(struct_pack(v := {from_json('t', kind)})) IS NOT NULL "
-            "FROM (SELECT ? AS t)",
-            text,
+        rows = asked(
+            f"SELECT TRY(struct_pack(v := {_read('t', kind, 0)})) IS NOT NULL "
+            "FROM (SELECT unnest(?::VARCHAR[]) AS t)",
+            given,
         )
     except duckdb.Error:
         # What TRY does not catch.
-        return False
-    return bool(found)
+        if len(texts) == 1:
+            return [False]
+        half = len(texts) // 2
+        return [*fit(texts[:half], kind), *fit(texts[half:], kind)]
+    return [fits for (fits,) in rows]
+
+
+def reads(text: str, kind: str) -> bool:
+    """Whether the text of canonical JSON, which is not null, fits a type."""
+    return fit([text.encode()], parsed(kind)) == [True]

@@ -7,7 +7,8 @@ forms goes over the rows first, and only the rows that it refuses are given to S
 
 import functools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Annotated, Any
 
@@ -15,8 +16,8 @@ import msgspec
 from msgspec import UNSET
 
 from ikebana.codecs.fields import fit_a_struct
-from ikebana.codecs.sql_type import Decimal, parsed
-from ikebana.processor.linear.json_text import JSON, quoted
+from ikebana.codecs.sql_type import VARCHAR, Decimal, List, Map, SqlType, Struct, parsed, parts
+from ikebana.processor.linear.json_text import JSON, misfit_of, quoted
 from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning.plan import Input
@@ -60,7 +61,11 @@ class ColumnTypes:
         _, failed = _query(tuple(self._kinds.items())).run(
             [b"null"] * len(asked), [rows[at] or b"" for at in asked]
         )
-        return {asked[row]: reason for row, _, reason in failed}
+        wrong = {asked[row]: reason for row, _, reason in failed}
+        for name, kind in self._kinds.items():
+            if parts(type_ := parsed(kind)):
+                _name_parts(wrong, rows, name, type_)
+        return wrong
 
     def _unusual(self, rows: list[bytes]) -> Sequence[int]:
         """Give the indexes of the rows that the decoder refuses: they may fit or not."""
@@ -69,6 +74,22 @@ class ColumnTypes:
         if self._usual.takes(rows):
             return ()
         return [at for at, row in enumerate(rows) if not self._usual.takes([row])]
+
+
+def _name_parts(
+    wrong: dict[int, str], rows: Sequence[bytes | None], name: str, type_: SqlType
+) -> None:
+    """Say of values that do not fit a nested type which part of them does not."""
+    from ikebana.processor.linear.typed_json import misfits
+
+    reason = misfit_of(name, type_)
+    which = [at for at, why in wrong.items() if why == reason]
+    texts = [bytes(_columns(rows[at] or b"")[name]) for at in which]
+    for at, (path, inner) in zip(which, misfits(texts, type_) if which else (), strict=True):
+        wrong[at] = misfit_of(name, inner, path.lstrip("."))
+
+
+_columns = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class Usual:
@@ -85,9 +106,9 @@ class Usual:
         """The type that a row is decoded as."""
         self._decode = msgspec.json.Decoder(list[row]).decode
         self._decimals = [
-            (attrgetter(field), _decimals(kind))
+            (attrgetter(field), numbers, _decimals(kind))
             for field, name in names.items()
-            if isinstance(kind := parsed(kinds[name]), Decimal)
+            for numbers, kind in _numbers_in(parsed(kinds[name]))
         ]
 
     def takes(self, rows: Sequence[bytes]) -> bool:
@@ -102,8 +123,8 @@ class Usual:
         """Whether the decimals, which the decoder leaves as text, have the usual form too."""
         # The numbers stand as text, one a line, so that one pattern matches all of them.
         return all(
-            fits(b"".join([b"%b\n" % n for row in decoded if (n := number(row)) is not UNSET]))
-            for number, fits in self._decimals
+            fits(b"".join([b"%b\n" % n for n in numbers(map(column, decoded)) if n is not UNSET]))
+            for column, numbers, fits in self._decimals
         )
 
 
@@ -112,6 +133,46 @@ def usual_of(source: Input) -> Usual | None:
     kinds = _kinds(source)
     encoded = any(column.encoding is not None for column in source.columns)
     return None if encoded or not fit_a_struct(tuple(kinds)) else Usual(kinds)
+
+
+def _numbers_in(
+    kind: SqlType,
+) -> Iterator[tuple[Callable[[Iterable[Any]], Iterable[Any]], Decimal]]:
+    """Functions from decoded values of a type to the texts of numbers in them that are decimals.
+
+    There is one for each decimal type that it is made of; what is not there may be UNSET.
+    """
+    match kind:
+        case Decimal():
+            yield _as_they_are, kind
+        case List(of):
+            for numbers, decimal in _numbers_in(of):
+                yield partial(_of_lists, numbers), decimal
+        case Map(_, of):
+            for numbers, decimal in _numbers_in(of):
+                yield partial(_of_maps, numbers), decimal
+        case Struct(fields):
+            for at, (_, of) in enumerate(fields):
+                for numbers, decimal in _numbers_in(of):
+                    yield partial(_of_structs, attrgetter(f"f{at}"), numbers), decimal
+
+
+def _as_they_are(values: Iterable[Any]) -> Iterable[Any]:
+    return values
+
+
+def _of_lists(numbers: Callable[..., Iterable[Any]], values: Iterable[Any]) -> Iterable[Any]:
+    return numbers(item for value in values if value for item in value)
+
+
+def _of_maps(numbers: Callable[..., Iterable[Any]], values: Iterable[Any]) -> Iterable[Any]:
+    return numbers(item for value in values if value for item in value.values())
+
+
+def _of_structs(
+    field: Callable[[Any], Any], numbers: Callable[..., Iterable[Any]], values: Iterable[Any]
+) -> Iterable[Any]:
+    return numbers(field(value) for value in values if value is not None and value is not UNSET)
 
 
 def _decimals(kind: Decimal) -> Callable[[bytes], object]:
@@ -178,7 +239,24 @@ def _usual(kind: str) -> Any:
         return Annotated[float, msgspec.Meta(ge=-1e38, le=1e38)] | None
     if kind == "BOOLEAN":
         return bool | None
+    if kind in _TAKES_ALL:
+        return msgspec.Raw
     if kind in _PATTERNS:
         return Annotated[str, msgspec.Meta(pattern=_PATTERNS[kind])] | None
-    # A DECIMAL's text is checked by a pattern.  Of other types only null is usual.
-    return msgspec.Raw if isinstance(parsed(kind), Decimal) else None
+    match parsed(kind):
+        case Decimal():
+            # Its text is checked by a pattern.
+            return msgspec.Raw
+        case Struct(fields) if fit_a_struct([name for name, _ in fields]):
+            names = {f"f{at}": name for at, (name, _) in enumerate(fields)}
+            members = [
+                (at, _usual(str(of)), msgspec.UNSET)
+                for at, (_, of) in zip(names, fields, strict=True)
+            ]
+            return msgspec.defstruct("Fields", members, rename=names) | None
+        case List(of):
+            return list[_usual(str(of))] | None  # type: ignore[misc]
+        case Map(key, of) if key == VARCHAR:
+            return dict[str, _usual(str(of))] | None  # type: ignore[misc]
+    # Of other types only null is usual.
+    return None

@@ -14,7 +14,10 @@ from support.strategies import numbers, unhurried
 KINDS = [
     *("TINYINT", "BIGINT", "HUGEINT", "UBIGINT", "DOUBLE", "FLOAT", "BOOLEAN", "UUID"),
     *("DECIMAL(12,2)", "DECIMAL(38,0)", "DECIMAL(3,3)", "DATE", "TIME", "TIMESTAMP"),
-    *("TIMESTAMP WITH TIME ZONE", "INTEGER[]"),
+    *("TIMESTAMP WITH TIME ZONE", "INTEGER[]", "DECIMAL(12,2)[]", "MAP(VARCHAR, DECIMAL(3,3))"),
+    *("STRUCT(a BIGINT, b VARCHAR, c DECIMAL(12,2), d DATE, e BIGINT[])", "JSON[]"),
+    *("STRUCT(a STRUCT(b DECIMAL(12,2))[], c MAP(VARCHAR, DECIMAL(4,1)[]))", "MAP(DATE, DATE)"),
+    *('STRUCT("a""b" BIGINT, c BIGINT)', "STRUCT(a JSON)[2]"),
 ]
 digits = st.sampled_from(
     [
@@ -52,6 +55,18 @@ texts = st.one_of(
     st.one_of(days, times, st.builds("{}T{}".format, days, times)).map('"{}"'.format),
     st.sampled_from([f'"{"0" * 8}-0000-0000-0000-{"f" * 12}"', f'"{"0" * 32}"']),
 )
+_names = st.sampled_from(['"a"', '"b"', '"c"', '"d"', '"e"', '"a\\"b"', '"2024-01-01"'])
+
+
+def _nested(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    fields = st.dictionaries(_names, inner, max_size=3)
+    return st.one_of(
+        st.lists(inner, max_size=2).map(lambda items: f"[{','.join(items)}]"),
+        fields.map(lambda all_: "{" + ",".join(f"{n}:{v}" for n, v in all_.items()) + "}"),
+    )
+
+
+texts = st.one_of(texts, _nested(texts), st.recursive(texts, _nested, max_leaves=6))
 
 
 def canonical_of(text: str) -> str | None:

@@ -97,6 +97,37 @@ def test_a_value_that_is_not_of_its_type_leaves_the_key_as_it_was(
     ]
 
 
+NESTED = (Column("id", "BIGINT"), Column("n", "STRUCT(id BIGINT, tags STRUCT(a DATE)[])"))
+
+
+@FORMATS
+@pytest.mark.parametrize("steps", [(), (project("n"),), (project("id"),)])
+def test_fields_of_structs_may_come_and_go(
+    value_format: Format, write: Any, steps: tuple[Step, ...]
+) -> None:
+    """As columns of rows do; a field that is of another type is named by its path."""
+    values = [
+        write({"id": 1, "n": n})
+        for n in (
+            {"id": 7, "tags": []},
+            {"id": 8, "tags": [{"a": "2024-01-01", "b": 1}], "zip": "00100"},
+            {"tags": [None, {}, {"a": "soon"}]},
+            {"zip": 5},
+        )
+    ]
+
+    updates, errors, _ = found(value_format, values, *steps, columns=NESTED)
+
+    reason = 'column "n": field tags[3].a is not of type DATE'
+    assert errors == [(reason, 2, 1), (reason, 3, -1)]
+    if steps == (project("n"),):
+        assert [row["n"] for row, _, diff in updates if diff > 0] == [
+            {"id": 7, "tags": []},
+            {"id": 8, "tags": [{"a": "2024-01-01"}]},
+            {"id": None, "tags": None},
+        ]
+
+
 @READERS
 def test_by_old_images_an_error_comes_and_goes_with_its_row(steps: tuple[Step, ...]) -> None:
     """No state is needed: an image that is wrong is an error as often as the row is there."""

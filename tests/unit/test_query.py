@@ -120,7 +120,8 @@ def made(expression: str, value: str, scope: Scope = OPEN) -> str:
             '{"a":12345678901234567890.5,"b":[12345678901234567890.0123456789]}',
         ),
         ("STRUCT(a JSON, b VARCHAR)", "null", "null"),
-        ("STRUCT(a JSON, b VARCHAR)", "{}", 'column "x" is not of type STRUCT(a JSON, b VARCHAR)'),
+        ("STRUCT(a JSON, b VARCHAR)", '{"c":1}', '{"a":null,"b":null}'),
+        ("STRUCT(a JSON, b VARCHAR)", "[]", 'column "x" is not of type STRUCT(a JSON, b VARCHAR)'),
         (
             "MAP(VARCHAR, JSON)",
             '{"q\\"":12345678901234567890.5,"é":null}',

@@ -1,9 +1,12 @@
 """What a JSON text is as a type, and what no type takes since it would be another value."""
 
+from decimal import Decimal as D
+
 import pytest
 
+from ikebana.codecs.sql_type import parsed
 from ikebana.processor.linear.database import asked
-from ikebana.processor.linear.typed_json import from_json, reads
+from ikebana.processor.linear.typed_json import from_json, misfits, reads
 
 # By type: texts that fit it, and texts that do not.
 FITTING: dict[str, tuple[list[str], list[str]]] = {
@@ -88,8 +91,20 @@ FITTING: dict[str, tuple[list[str], list[str]]] = {
     "TIMESTAMP[]": (['["2024-01-31T10:00:00+02:00"]'], ["[5]"]),
     "BIGINT[2]": (["[1,2]"], ["[1]", "[1,2.5]"]),
     "STRUCT(a BIGINT, b VARCHAR[])": (
-        ['{"a":1,"b":["x"]}', '{"a":null,"b":null}'],
-        ['{"a":1.5,"b":null}', '{"c":1}', "[1]", '{"a":1}'],
+        ['{"a":1,"b":["x"]}', '{"a":null,"b":null}', '{"c":1}', '{"a":1}', "{}", '{"A":"x"}'],
+        ['{"a":1.5,"b":null}', "[1]", "1", '"a"', "true", '{"b":{}}', '"{}"'],
+    ),
+    "STRUCT(a STRUCT(b BIGINT, c STRUCT(d BIGINT)))[]": (
+        ["[]", "[null]", '[{"a":{"b":1,"x":1}},{"z":1},{"a":null}]', '[{"a":{"c":{"e":1}}}]'],
+        ["[1]", '[{"a":{"b":1}},{"a":[]}]', '[{"a":{"c":{"d":"x"}}}]', '[{},{"a":{"c":5}}]'],
+    ),
+    "MAP(VARCHAR, STRUCT(a DECIMAL(4,2), b STRUCT(c DATE)[]))": (
+        ['{"k":{"a":1.5}}', '{"k":{"z":1},"l":null}', '{"k":{"b":[{"x":1},null]}}'],
+        ['{"k":{"a":1.555}}', '{"k":1}', '{"k":{"b":[{"c":"x"}]}}', '{"k":{"b":{"c":null}}}'],
+    ),
+    'STRUCT("a\'b" BIGINT, "c""d" BIGINT, "é" BIGINT)': (
+        ['{"a\'b":1,"c\\"d":2,"é":3}', '{"x":1}'],
+        ['{"a\'b":"x"}', '{"c\\"d":"x"}', '{"é":"x"}'],
     ),
     'STRUCT(a BIGINT[], "b c" STRUCT(d DATE))': (
         ['{"a":[1],"b c":{"d":"2024-01-01"}}'],
@@ -109,6 +124,42 @@ def test_a_type_takes_what_it_holds_without_loss(kind: str) -> None:
 
     assert [text for text in fitting if not reads(text, kind)] == []
     assert [text for text in others if reads(text, kind)] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "path", "inner"),
+    [
+        ("BIGINT", '"x"', "", "BIGINT"),
+        ("STRUCT(a BIGINT)", "[1]", "", "STRUCT(a BIGINT)"),
+        ("STRUCT(id BIGINT, city VARCHAR)", '{"city":"x","id":"x"}', ".id", "BIGINT"),
+        ('STRUCT("B c" STRUCT(d DATE))', '{"B c":{"d":5}}', '."B c".d', "DATE"),
+        ("STRUCT(a BIGINT)[]", '[{"a":1},{"a":"x"},7]', "[2].a", "BIGINT"),
+        ("STRUCT(a BIGINT)[]", "[null,7]", "[2]", "STRUCT(a BIGINT)"),
+        ("BIGINT[2]", "[1]", "", "BIGINT[2]"),
+        ("MAP(VARCHAR, STRUCT(a TIME))", '{"secret":{"a":"x"}}', "[…].a", "TIME"),
+        ("STRUCT(a BIGINT, b DATE, c BIGINT)", '{"a":1,"b":"x","c":"x"}', ".c", "BIGINT"),
+    ],
+)
+def test_what_does_not_fit_is_named_by_its_path(
+    kind: str, text: str, path: str, inner: str
+) -> None:
+    """The innermost value that does not; keys of maps are data, and stay out of it."""
+    found = misfits([text.encode(), text.encode()], parsed(kind))
+
+    assert [(where, str(type_)) for where, type_ in found] == [(path, inner)] * 2
+
+
+def test_a_field_that_is_not_there_is_null() -> None:
+    """At any depth; numbers beside it keep all of their digits."""
+    sql = from_json("t", "STRUCT(a BIGINT, b STRUCT(c DECIMAL(30,20), d JSON))[]")
+    text = '[{"x":1,"b":{"c":1.00000000000000000001,"d":1.00000000000000000002,"e":1}},{}]'
+
+    ((found,),) = asked(f"SELECT {sql} FROM (SELECT ? AS t)", text)
+
+    assert found == [
+        {"a": None, "b": {"c": D("1.00000000000000000001"), "d": "1.00000000000000000002"}},
+        {"a": None, "b": None},
+    ]
 
 
 @pytest.mark.parametrize("kind", FITTING)
