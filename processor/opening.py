@@ -121,6 +121,12 @@ def opened(
     return Opened(found.plan, found.birth, layout, taken, found.finishes, found.backfills)
 
 
+def read_before(settings: Settings) -> Collection[str]:
+    """List the topics that the checkpoint of a run has begun to read."""
+    checkpoint = Checkpoint(settings.checkpoint)
+    return _read_before(checkpoint, checkpoint.birth()) or ()
+
+
 def _read_before(checkpoint: Checkpoint, birth: Birth | None) -> Collection[str] | None:
     """List the topics that a checkpoint has begun to read; None without a checkpoint."""
     if birth is None:

@@ -320,6 +320,7 @@ class Pipeline:
         once: bool = False,
         settings: Mapping[str, Any] | None = None,
         spark: Any = None,
+        wait: bool | None = None,
     ) -> "PipelineRun":
         """Run over Kafka until a signal ends the run, or with `once` until it has caught up.
 
@@ -328,6 +329,9 @@ class Pipeline:
         without one Spark is started for the run, and stopped after it.  Workers import your
         functions by name, so call this below `if __name__ == "__main__":`.
 
+        Input topics that are not there yet are waited for, unless `wait` is False, or `once` is
+        True and `wait` is not; then they are an error.
+
         Raises:
             ConfigError: the plan or a setting is refused; it lists every problem.
             IkebanaError: the run has failed; the message says why and what to do.
@@ -335,7 +339,7 @@ class Pipeline:
         from ikebana.processor.running.foreground import run_in_foreground
 
         plan, found = self._ready(bootstrap_servers, checkpoint, settings)
-        return run_in_foreground(plan, found, once=once, spark=spark)
+        return run_in_foreground(plan, found, once=once, spark=spark, wait=wait)
 
     def start(
         self,
@@ -345,6 +349,7 @@ class Pipeline:
         once: bool = False,
         settings: Mapping[str, Any] | None = None,
         spark: Any = None,
+        wait: bool | None = None,
     ) -> "PipelineRun":
         """Start a run in the background, and return its handle at once; see `run`.
 
@@ -354,7 +359,7 @@ class Pipeline:
         from ikebana.processor.running.handle import PipelineRun
 
         plan, found = self._ready(bootstrap_servers, checkpoint, settings)
-        return PipelineRun(plan, found, once=once, spark=spark)
+        return PipelineRun(plan, found, once=once, spark=spark, wait=wait)
 
     def _ready(
         self,

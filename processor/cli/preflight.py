@@ -34,7 +34,8 @@ def preflight_command(
     rights it leaves a transactional id without a transaction.
 
     Exit status 0: no check has failed.  1: a check has failed; its remedy is printed below
-    it.  "unknown" marks a check that could not be made, which is no failure by itself.
+    it.  "unknown" marks a check that could not be made, which is no failure by itself, and
+    "warning" what a run goes on with, such as an input topic that it waits for.
     """
     found: list[Check] = []
     for check in checks(file, bootstrap_servers, checkpoint):

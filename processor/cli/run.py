@@ -32,6 +32,13 @@ if TYPE_CHECKING:
     help="End with status 1, before anything is started, if the plan is not the checkpoint's. "
     "[env: IKEBANA_REFUSE_CHANGES]",
 )
+@click.option(
+    "--wait/--no-wait",
+    default=None,
+    envvar="IKEBANA_WAIT",
+    help="Wait for input topics that are not there yet, or end with status 1. "
+    "[env: IKEBANA_WAIT; default: --wait, with --once --no-wait]",
+)
 @watchable
 @private_files()
 def run_command(
@@ -41,6 +48,7 @@ def run_command(
     bootstrap_servers: str | None,
     checkpoint: str | None,
     refuse_changes: bool,
+    wait: bool | None,
     **watching: Any,
 ) -> None:
     """Run PIPELINE, a YAML file or module:name, with exactly-once output.
@@ -49,6 +57,7 @@ def run_command(
     lines what that changes, as `ikebana plan` does in full, and goes on with it.  SIGTERM or
     Ctrl-C stops it between two micro-batches, a second one at once.  After a failure that may
     pass, such as a lost worker, the query is restarted, up to run.restarts times an hour.
+    An input topic that is not there yet is waited for, and said.
 
     Exit status 0: stopped or caught up.  1: failed; the message says why and what to do.
     3: a newer instance of the pipeline has taken over.
@@ -70,7 +79,7 @@ def run_command(
         return nullcontext() if where is None else watched(plan, settings, given, where, say)
 
     with finding.placed_in(file):
-        _run(plan, settings, once=once, watch=watch)
+        _run(plan, settings, once=once, wait=wait, watch=watch)
 
 
 def _run(
@@ -78,6 +87,7 @@ def _run(
     settings: "Settings",
     *,
     once: bool,
+    wait: bool | None,
     watch: "Callable[[Callable[[str], None]], AbstractContextManager[Monitor | None]]",
 ) -> None:
     """Run a plan with a display; `watch` opens what else watches it, and says where."""
@@ -101,6 +111,7 @@ def _run(
                 watcher=display if monitor is None else Watchers([display, monitor]),
                 on_start=_started(display, monitor),
                 on_trigger=None if monitor is None else monitor.trigger,
+                wait=wait,
             )
         except Stopped:
             display.stopped_early()

@@ -180,6 +180,7 @@ def _looking(
 ) -> Iterator["Looking"]:
     """Let, within a `with` block, tokens that may see everything look at records."""
     from ikebana.processor.kafka import sampling
+    from ikebana.processor.kafka.first_messages import looked_at
     from ikebana.processor.kafka.records import Records
     from ikebana.processor.proposing.columns_seen import ColumnsSeen, columns_seen
     from ikebana.processor.watching.console_answers import Looking
@@ -189,7 +190,8 @@ def _looking(
         found = next((each for each in plan.inputs if each.name == name), None)
         if found is None:
             return None
-        return columns_seen(found, [s for t in found.topics for s in sampling.newest(kafka, t)])
+        _, seen = looked_at(found, kafka, settings.registry, sampling.newest)
+        return columns_seen(found, seen)
 
     kafka = {**settings.kafka, **settings.source_kafka}
     with closing(Records(kafka)) as records:

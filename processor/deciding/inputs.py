@@ -1,6 +1,6 @@
 """Check that input topics are the same as when they were last read."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ikebana.errors import SourceError
 from ikebana.processor.deciding.refusal import Reason, Refusal
@@ -14,11 +14,17 @@ _ANEW = "Start with a new checkpoint and new output topics."
 
 
 def topics_refusal(
-    names: Sequence[str], found: Mapping[str, Topic], ids: Mapping[str, str]
+    names: Sequence[str],
+    found: Mapping[str, Topic],
+    ids: Mapping[str, str],
+    near: Callable[[str], str | None] = lambda _: None,
 ) -> Refusal | None:
-    """Refuse topics that do not exist, or whose ids differ from the earlier `ids`."""
+    """Refuse topics that do not exist, or whose ids differ from the earlier `ids`.
+
+    `near` finds the topic there is with a name like another one.
+    """
     if missing := [name for name in names if name not in found]:
-        return _missing(missing, known=any(name in ids for name in missing))
+        return _missing(missing, near, known=any(name in ids for name in missing))
     for name in names:
         if ids.get(name, found[name].id) != found[name].id:
             return Refusal(
@@ -163,7 +169,7 @@ def writer_of(topic: str, known: str, closed: Sequence[Closed]) -> str | Refusal
     return known
 
 
-def _missing(names: list[str], *, known: bool) -> Refusal:
+def _missing(names: list[str], near: Callable[[str], str | None], *, known: bool) -> Refusal:
     """Refuse input topics that do not exist; if `known`, some of them have been read before."""
     listed = ", ".join(f'"{name}"' for name in names)
     one = len(names) == 1
@@ -173,4 +179,6 @@ def _missing(names: list[str], *, known: bool) -> Refusal:
     else:
         them, name = ("it", "its name") if one else ("them", "their names")
         hint = f"Create {them}, or correct {name} in the pipeline file."
+        if meant := [f'"{topic}"' for each in names if (topic := near(each)) is not None]:
+            hint += f" Did you mean {' and '.join(meant)}?"
     return Refusal(Reason.MISSING_INPUT, fact, hint, SourceError)

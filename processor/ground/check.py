@@ -7,7 +7,8 @@ import msgspec
 
 from ikebana.errors import IkebanaError
 
-Status = Literal["ok", "failed", "unknown"]
+Status = Literal["ok", "failed", "unknown", "warning"]
+"""A warning is of what a start goes on with, though it is probably not meant."""
 
 
 class Check(msgspec.Struct, frozen=True):

@@ -4,8 +4,8 @@ from collections.abc import Collection
 from difflib import get_close_matches
 
 
-def did_you_mean(word: object, choices: Collection[str]) -> str | None:
-    """Return the choice of which `word` is probably a misspelling.
+def did_you_mean(word: object, choices: Collection[str], cutoff: float = 0.6) -> str | None:
+    """Return the choice of which `word` is probably a misspelling, by at least this likeness.
 
     >>> did_you_mean("pasword", ["user", "password"])
     'password'
@@ -14,7 +14,7 @@ def did_you_mean(word: object, choices: Collection[str]) -> str | None:
         return None
     # Names that differ only in case are the closest.
     by_lower = {choice.lower(): choice for choice in choices}
-    close = get_close_matches(word.lower(), by_lower, n=1)
+    close = get_close_matches(word.lower(), by_lower, n=1, cutoff=cutoff)
     return by_lower[close[0]] if close else None
 
 

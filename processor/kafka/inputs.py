@@ -15,7 +15,7 @@ from ikebana.codecs.snapshot_record import SnapshotRecord
 from ikebana.processor.deciding.inputs import again_refusal, lost_end, topics_refusal
 from ikebana.processor.deciding.refusal import Refusal
 from ikebana.processor.deciding.topic import Topic
-from ikebana.processor.kafka import client, loopback, topics
+from ikebana.processor.kafka import client, loopback, missing_topics, topics
 from ikebana.processor.kafka.client import patiently
 from ikebana.processor.kafka.dated_inputs import DatedInputs, check_beginnings
 from ikebana.processor.kafka.reader import Reader
@@ -220,7 +220,8 @@ class Inputs:
     def _describe(self, ids: Mapping[str, str]) -> bool:
         """Ask for the topics and their partitions; return whether any of it has changed."""
         found = topics.describe(self._admin, self._topics)
-        if (refusal := topics_refusal(self._topics, found, ids)) is not None:
+        near = functools.partial(missing_topics.near, self._admin)
+        if (refusal := topics_refusal(self._topics, found, ids, near)) is not None:
             raise refusal.error()
         changed = found != self._known
         self._known = found

@@ -25,7 +25,7 @@ from ikebana.processor.deciding.starting import History, judge, lease_refusal
 from ikebana.processor.deciding.topic import Topic
 from ikebana.processor.ground.check import Check, checked, refused
 from ikebana.processor.ground.counting import counted
-from ikebana.processor.kafka import client, markers, own_reading, topics
+from ikebana.processor.kafka import client, markers, missing_topics, own_reading, topics
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.rights import (
     AUTHORIZER,
@@ -159,8 +159,8 @@ def _of_inputs(plan: Plan, settings: Settings, held: Kept | None, ours: Rights) 
         if (lacking := ours.refused(name)) is not None:
             yield lacking
         elif not isinstance(state, Found):
-            remedy = "Create it, or correct its name in the pipeline file."
-            yield Check(what, "failed", "does not exist", remedy)
+            gone = read is not None and name in read.positions
+            yield _missing(what, missing_topics.near(admin, name), gone=gone)
         elif read is not None and read.topic_ids.get(name, state.topic.id) != state.topic.id:
             yield Check(
                 what,
@@ -171,6 +171,16 @@ def _of_inputs(plan: Plan, settings: Settings, held: Kept | None, ours: Rights) 
         else:
             positions = {} if read is None else read.positions.get(name, {})
             yield _of_positions(what, admin, name, state, positions)
+
+
+def _missing(what: str, near: str | None, *, gone: bool) -> Check:
+    """Make the check of an input topic that is not there; `gone` if it has been read before."""
+    meant = f'; did you mean "{near}"?' if near else ""
+    remedy = "Create it, or correct its name in the pipeline file."
+    if gone:
+        return Check(what, "failed", f"does not exist{meant}", remedy)
+    told = f"does not exist: a run waits for it, unless it is told --no-wait{meant}"
+    return Check(what, "warning", told, remedy)
 
 
 def _read_so_far(settings: Settings, held: Kept) -> SourceOffset | None:

@@ -2,13 +2,18 @@
 
 from collections.abc import Mapping
 
+from confluent_kafka import Message as KafkaMessage
+
 from ikebana.errors import SourceError
 from ikebana.processor.kafka import client, topics
-from ikebana.processor.kafka.reader import Range, Reader
+from ikebana.processor.kafka.reader import Range, Reader, timestamp_of
 from ikebana.processor.proposing.formats import Sample
+from ikebana.processor.reading.messages import Message
 
 _PARTITIONS = 8
 _EACH_END = 50
+# Messages may be large, and a run that looks at a few keeps its memory for other things.
+_FEW = 10
 _PATIENCE_S = 10.0
 
 
@@ -18,19 +23,38 @@ def sampled(settings: Mapping[str, str], topic: str) -> list[Sample]:
     Raises:
         SourceError: there is no such topic, or its messages did not come in time.
     """
-    return _sampled(settings, topic, _EACH_END)
+    return [
+        Sample(m.key(), m.value(), tuple(m.headers() or ()))
+        for m in _read(settings, topic, _EACH_END, _EACH_END)
+    ]
 
 
-def newest(settings: Mapping[str, str], topic: str) -> list[Sample]:
+def newest(settings: Mapping[str, str], topic: str) -> list[Message]:
     """Read the last messages of the first partitions of a topic.
 
     Raises:
         SourceError: there is no such topic, or its messages did not come in time.
     """
-    return _sampled(settings, topic, 0)
+    return _messages(settings, topic, 0, _EACH_END)
 
 
-def _sampled(settings: Mapping[str, str], topic: str, first: int) -> list[Sample]:
+def some(settings: Mapping[str, str], topic: str) -> list[Message]:
+    """Read a few of the first and of the last messages of the first partitions of a topic.
+
+    Raises:
+        SourceError: there is no such topic, or its messages did not come in time.
+    """
+    return _messages(settings, topic, _FEW, _FEW)
+
+
+def _messages(settings: Mapping[str, str], topic: str, first: int, last: int) -> list[Message]:
+    return [
+        Message(m.offset(), m.key(), m.value(), m.headers(), timestamp_of(m))
+        for m in _read(settings, topic, first, last)
+    ]
+
+
+def _read(settings: Mapping[str, str], topic: str, first: int, last: int) -> list[KafkaMessage]:
     described = topics.describe(client.admin(settings), [topic]).get(topic)
     if described is None:
         raise SourceError(
@@ -44,13 +68,13 @@ def _sampled(settings: Mapping[str, str], topic: str, first: int) -> list[Sample
             low, high = reader.watermarks(topic, partition)
             middle = min(low + first, high)
             ranges.append(Range(topic, partition, low, middle))
-            ranges.append(Range(topic, partition, max(middle, high - _EACH_END), high))
+            ranges.append(Range(topic, partition, max(middle, high - last), high))
         # A reader can read only one range of a partition at a time.
         return [
-            Sample(m.key(), m.value(), tuple(m.headers() or ()))
+            message
             for some in (ranges[::2], ranges[1::2])
             for _, messages in reader.read([r for r in some if r.start < r.end], _PATIENCE_S)
-            for m in messages
+            for message in messages
         ]
     finally:
         reader.close()

@@ -16,11 +16,11 @@ _LOOK_EVERY_S = 0.1
 
 
 def run_in_foreground(
-    plan: Plan, settings: Settings, *, once: bool, spark: Any = None
+    plan: Plan, settings: Settings, *, once: bool, spark: Any = None, wait: bool | None = None
 ) -> PipelineRun:
     """Run a plan until it ends by itself, or by SIGINT or SIGTERM.
 
-    Outside of the main thread no signal handler is installed.
+    Outside of the main thread no signal handler is installed.  For `wait` see `supervised.run`.
 
     Raises:
         IkebanaError: the error that ended the run.
@@ -31,7 +31,13 @@ def run_in_foreground(
             display.watch(running.standing, running.waiting, running.fast_paths)
 
         run = PipelineRun(
-            plan, settings, once=once, spark=spark, watchers=[display], on_start=started
+            plan,
+            settings,
+            once=once,
+            spark=spark,
+            wait=wait,
+            watchers=[display],
+            on_start=started,
         )
         if threading.current_thread() is not threading.main_thread():
             run.wait()

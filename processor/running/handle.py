@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from ikebana.errors import ConfigError
 from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.ground.notice import Notice
 from ikebana.processor.ground.stopping import Stopping
 from ikebana.processor.linear import modules
 from ikebana.processor.planning.checking import checked
@@ -54,10 +55,13 @@ class PipelineRun:
         *,
         once: bool,
         spark: Any = None,
+        wait: bool | None = None,
         watchers: Sequence[Watcher] = (),
         on_start: "Callable[[Running], None]" = lambda _: None,
     ) -> None:
         """Start a plan; with `once` it ends when it has caught up.
+
+        For `wait` see `supervised.run`.
 
         Raises:
             ConfigError: a module that is imported for its functions starts it.
@@ -75,6 +79,8 @@ class PipelineRun:
         self.status: Status = "starting"
         self.step = "starting"
         """What a start has come to, in words."""
+        self.notices: tuple[Notice, ...] = ()
+        """What is probably not meant, as far as it still holds, such as a column that is null."""
         self.error: BaseException | None = None
         """What ended the run, if it has failed."""
         self._watchers = watchers
@@ -88,7 +94,7 @@ class PipelineRun:
         self._thread = threading.Thread(
             target=self._run,
             args=(settings, spark),
-            kwargs={"once": once},
+            kwargs={"once": once, "wait": wait},
             name=f"ikebana {plan.name}",
             daemon=True,
         )
@@ -164,11 +170,12 @@ class PipelineRun:
             ("frontier", self.frontier),
             ("batches", self._batches),
             ("records", self._records),
+            *(("notice", notice.line) for notice in self.notices),
             *((f"updates of {name}", count) for name, count in self._updates.items()),
         ]
         return [*facts, ("error", self.error)] if self.error is not None else facts
 
-    def _run(self, settings: Settings, spark: Any, *, once: bool) -> None:
+    def _run(self, settings: Settings, spark: Any, *, once: bool, wait: bool | None) -> None:
         try:
             # Importing Spark takes a second, for which the caller need not wait.
             from ikebana.processor.spark import supervised
@@ -182,6 +189,7 @@ class PipelineRun:
                 watcher=watcher,
                 on_start=self._started,
                 spark=spark,
+                wait=wait,
             )
         except BaseException as error:  # noqa: BLE001 -- passed to the thread that waits
             self.error, self.status = error, "failed"
@@ -219,3 +227,6 @@ class _Counting:
     def restart(self, cause: Exception, pause_s: float) -> None:
         self._run._restarts += 1
         self._run.status = "restarting"
+
+    def notice(self, notices: Sequence[Notice]) -> None:
+        self._run.notices = tuple(notices)

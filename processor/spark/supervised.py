@@ -4,6 +4,7 @@ Each start takes over the pipeline like a new instance: it has an incarnation of
 fences the producers of the one before, and continues after the last committed batch.
 """
 
+import functools
 import sys
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ikebana.errors import ConfigError, LateError, LostError
 from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.ground.notice import Board
 from ikebana.processor.ground.restarts import Failed, Restarts, persistently
 from ikebana.processor.ground.stopping import Stopping
 from ikebana.processor.planning.plan import Plan
@@ -35,11 +37,13 @@ def run(
     on_start: "Callable[[Running], None]" = lambda _: None,
     on_trigger: "Told | None" = None,
     spark: "SparkSession | None" = None,
+    wait: bool | None = None,
 ) -> None:
     """Run a plan until it is asked to stop, or with `once` until it has caught up.
 
-    Nothing that was started is left when this returns.  A session of the user's, `spark`, is
-    used in place of one of our own, and stays.
+    With `wait` it waits for input topics that are not there yet; None stands for yes, but for no
+    with `once`, which reads what is there.  Nothing that was started is left when this returns.
+    A session of the user's, `spark`, is used in place of one of our own, and stays.
 
     Raises:
         IkebanaError: what ended it, by its name.
@@ -54,7 +58,20 @@ def run(
     with _spark(settings, plan.name, spark) as ours:
         # Its processes come up while we import pyspark and pandas, and look at the topics.
         ours.begin()
+        from ikebana.processor.kafka.first_messages import FirstMessages
         from ikebana.processor.spark import query
+
+        board = Board(watcher.notice)
+        if (not once if wait is None else wait) and not _topics_are_there(
+            plan, settings, watcher, board, stopping
+        ):
+            return
+        messages = FirstMessages(
+            plan,
+            {**settings.kafka, **settings.source_kafka},
+            settings.registry,
+            functools.partial(board.put, "messages"),
+        )
 
         def start(on_begin: Callable[[], None], own: int) -> "Running":
             ours.begin()
@@ -65,10 +82,31 @@ def run(
             on_start(running)
             if not running.precedes:
                 watcher.step("waiting for records")
+                messages.begin()
             return running
 
         attempts = _Attempts(start, stopping, ours.survives)
-        persistently(attempts.attempt, Restarts(settings.restarts), time, watcher.restart)
+        try:
+            persistently(attempts.attempt, Restarts(settings.restarts), time, watcher.restart)
+        finally:
+            messages.end()
+
+
+def _topics_are_there(
+    plan: Plan, settings: Settings, watcher: Watcher, board: Board, stopping: Stopping
+) -> bool:
+    """Wait for input topics that no checkpoint has begun to read; False if stopped before."""
+    from ikebana.processor.kafka.missing_topics import waited_for
+    from ikebana.processor.opening import read_before
+
+    return waited_for(
+        plan,
+        {**settings.kafka, **settings.source_kafka},
+        lambda: read_before(settings),
+        functools.partial(board.put, "topics"),
+        watcher.step,
+        lambda: stopping.asked,
+    )
 
 
 def _is_running() -> bool:

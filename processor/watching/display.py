@@ -3,7 +3,7 @@
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -16,6 +16,7 @@ from ikebana.processor.ground import log_lines
 from ikebana.processor.ground.counting import counted
 from ikebana.processor.ground.fast_paths import FastPath, in_words
 from ikebana.processor.ground.moments import moment
+from ikebana.processor.ground.notice import Notice
 from ikebana.processor.planning.plan import ERRORS, Plan
 from ikebana.processor.timing.reach import Standing
 from ikebana.processor.watching.hot_keys import HotWarnings
@@ -71,6 +72,7 @@ class BatchDisplay:
         self._filled_keys = 0
         self._fast_paths = ""
         self._hot = HotWarnings()
+        self._said: set[tuple[str, str, str]] = set()
         self._standing: Callable[[], Standing | None] = nowhere
 
     def __enter__(self) -> Self:
@@ -146,10 +148,20 @@ class BatchDisplay:
         elif self._batches <= _FIRST_LINES or self._due(report):
             self._line(told)
         for words, fields in self._hot.of(report.batch, report.hot):
-            if log_lines.wanted():
-                log_lines.warning(words, pipeline=self._plan.name, **fields)
-            else:
-                self._line(f"{self._plan.name}: warning: {words}")
+            self._warn(words, fields)
+
+    def notice(self, notices: Sequence[Notice]) -> None:
+        """Say each notice once."""
+        for each in notices:
+            if each.name not in self._said:
+                self._said.add(each.name)
+                self._warn(each.line, {"kind": each.kind, "input": each.input, "of": each.of})
+
+    def _warn(self, words: str, fields: Mapping[str, object]) -> None:
+        if log_lines.wanted():
+            log_lines.warning(words, pipeline=self._plan.name, **fields)
+        else:
+            self._line(f"{self._plan.name}: warning: {words}")
 
     def _advance(self, task: TaskID, report: "BatchReport") -> None:
         """Move the bar: by the edit while it fills, because nothing is read then."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ikebana.processor.ground.fast_paths import FastPath
 from ikebana.processor.ground.generations import shown
+from ikebana.processor.ground.notice import Notice, counts
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.timing.reach import Standing
@@ -116,6 +117,13 @@ UPDATES = _metric(
 COUNTED_KINDS = _metric(
     "counted_total", "counter", "What else is counted: drift, messages ignored, ...", "kind"
 )
+NOTICES = _metric(
+    "notices",
+    "gauge",
+    "What is probably not meant now: columns, errors, json text, envelopes, topics",
+    "kind",
+    "input",
+)
 ARRANGEMENT_INFO = _metric(
     "arrangement_info",
     "gauge",
@@ -194,8 +202,15 @@ def of_plan(plan: Plan) -> Iterator[Sample]:
         yield Sample(UPDATES, (output.name,), 0)
     for kind in COUNTED:
         yield Sample(COUNTED_KINDS, (kind,), 0)
+    yield from of_notices(plan, ())
     for name, each in joined(plan).kept.items():
         yield Sample(ARRANGEMENT_INFO, (name, str(each.arrangement)), 1)
+
+
+def of_notices(plan: Plan, notices: Sequence[Notice]) -> Iterator[Sample]:
+    """Make the samples of the notices that hold now."""
+    for labels, count in counts([source.name for source in plan.inputs], notices).items():
+        yield Sample(NOTICES, labels, count)
 
 
 def of_start(

@@ -30,6 +30,7 @@ from prometheus_client.exposition import choose_encoder
 from ikebana import __version__
 from ikebana.processor.console import plan_view
 from ikebana.processor.ground.fast_paths import FastPath
+from ikebana.processor.ground.notice import Notice
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.timing.reach import Standing
 from ikebana.processor.watching import metrics
@@ -39,7 +40,7 @@ from ikebana.processor.watching.health import Health, Verdict
 from ikebana.processor.watching.history import History
 from ikebana.processor.watching.hot_keys import HotSeries
 from ikebana.processor.watching.metrics import WHOLE, Metric, Sample, Trigger
-from ikebana.processor.watching.notes import NotedFigures, Notes
+from ikebana.processor.watching.notes import NotedFigures, Notes, Notices
 from ikebana.processor.watching.run_figures import (
     RunFigures,
     Series,
@@ -97,6 +98,7 @@ class Monitor:
         self._greatest = -1
         self._standing: Callable[[], Standing | None] = nowhere
         self._notes, self._history, self._hot = Notes(), History(), HotSeries()
+        self._notices = Notices()
         self._last_edit = functools.cache(last_edit)
         self._to_come: EditPlan | None = None
         reads = {
@@ -104,7 +106,9 @@ class Monitor:
             "/v1/run": self.figures,
             "/v1/history": self._history.past,
             "/v1/noted": lambda: NotedAnswer(
-                looking is not None, [each.name for each in plan.inputs], self._notes.figures()
+                looking is not None,
+                [each.name for each in plan.inputs],
+                self._notes.figures(),
             ),
             "/v1/edit": self.edited,
         }
@@ -163,6 +167,11 @@ class Monitor:
         self._health.step(f"starting again after: {cause}"[:200].splitlines()[0])
         self._take(metrics.of_restart())
 
+    def notice(self, notices: Sequence[Notice]) -> None:
+        """Record the notices that hold now."""
+        self._notices.take(notices, _now_ms())
+        self._take(metrics.of_notices(self._plan, notices))
+
     def trigger(self, trigger: Trigger | None) -> None:
         """Record a finished batch of Spark, or None if there was nothing to do."""
         self._history.take(_now_ms(), lambda: samples(self.figures()))
@@ -188,13 +197,14 @@ class Monitor:
     def readiness(self) -> tuple[bool, bytes]:
         """Return whether it is ready, and JSON: reason, lag, waiting records, their inputs.
 
-        While an edit fills, the JSON also has its progress.
+        The JSON also has the notices, and while an edit fills, its progress.
         """
         verdict, lag_s, standing = self.ready(), self._health.lag_s, self._standing()
         told: dict[str, object] = {"ready": verdict.good, "reason": verdict.reason}
         told["lag_seconds"] = None if lag_s is None else round(lag_s, 1)
         if self._fast_paths:
             told["fast_paths"] = {name: why_not or "yes" for name, why_not in self._fast_paths}
+        told["notices"] = msgspec.to_builtins(self._notices.figures())
         if self._plan.is_dated:
             told["waiting_records"] = self._waiting
             if not verdict.good and (words := held_words(standing, self._waiting)):
@@ -246,7 +256,7 @@ class Monitor:
             for family in metric.collect()
             for sample in family.samples
         )
-        return run_figures(self._plan.name, self.ready(), found)
+        return run_figures(self._plan.name, self.ready(), self._notices.figures(), found)
 
     def spark(self) -> tuple[int, bytes]:
         """Fetch the executors' metrics from Spark's UI; return the status and the text."""

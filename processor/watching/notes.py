@@ -1,14 +1,16 @@
 """What a run has noted since it began: how many records were late, have drifted or made errors.
 
 Of each kind and input the last records are kept by their places, so the plan bounds the memory.
+Beside these are the notices that hold now.
 """
 
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from ikebana.processor.ground import notice
 from ikebana.processor.rows.noted import Kind, Noted, NotedRecord, Place
 
 _KEPT = 20
@@ -79,6 +81,35 @@ class Notes:
             return any(
                 record.place == place for kept in self._kept.values() for record, _ in kept.records
             )
+
+
+class NoticeFigures(msgspec.Struct):
+    """A notice that holds, and since when it does."""
+
+    kind: notice.Kind
+    input: str
+    of: str
+    words: str
+    since_ms: int
+
+
+class Notices:
+    """The notices that hold now, each since when; every method is thread-safe."""
+
+    def __init__(self) -> None:
+        self._kept: list[NoticeFigures] = []
+
+    def take(self, notices: Sequence[notice.Notice], now_ms: int) -> None:
+        """Take the notices that hold now."""
+        since = {(each.kind, each.input, each.of): each.since_ms for each in self._kept}
+        # Replaced as a whole, so that nobody reads half of it.
+        self._kept = [
+            NoticeFigures(*each.name, each.words, since.get(each.name, now_ms)) for each in notices
+        ]
+
+    def figures(self) -> list[NoticeFigures]:
+        """Return all of them."""
+        return self._kept
 
 
 def _figures(record: NotedRecord, at_ms: int) -> RecordFigures:

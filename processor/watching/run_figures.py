@@ -8,6 +8,7 @@ import msgspec
 from ikebana.processor.watching import metrics
 from ikebana.processor.watching.history import Sample
 from ikebana.processor.watching.metrics import Metric
+from ikebana.processor.watching.notes import NoticeFigures
 
 
 class Series(NamedTuple):
@@ -50,11 +51,15 @@ class State(msgspec.Struct):
 
 
 class RunFigures(msgspec.Struct):
-    """A run at a moment; `counted` has errors, late and drifted records by kind."""
+    """A run at a moment; `counted` has errors, late and drifted records by kind.
+
+    `notices` are what is probably not meant.
+    """
 
     pipeline: str
     ready: bool
     reason: str
+    notices: list[NoticeFigures]
     lag_s: float | None
     batch: int | None
     records: int
@@ -66,7 +71,12 @@ class RunFigures(msgspec.Struct):
     state: State
 
 
-def run_figures(pipeline: str, verdict: tuple[bool, str], series: Iterable[Series]) -> RunFigures:
+def run_figures(
+    pipeline: str,
+    verdict: tuple[bool, str],
+    notices: list[NoticeFigures],
+    series: Iterable[Series],
+) -> RunFigures:
     """Take the figures of a pipeline from the series of its metrics."""
     by_metric: dict[str, dict[tuple[str, ...], float]] = {}
     for name, labels, value in series:
@@ -87,6 +97,7 @@ def run_figures(pipeline: str, verdict: tuple[bool, str], series: Iterable[Serie
         pipeline=pipeline,
         ready=ready,
         reason=reason,
+        notices=notices,
         lag_s=one(metrics.LAG),
         batch=_whole(batch),
         records=int(one(metrics.RECORDS) or 0),

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from ikebana.processor.ground.notice import Notice
+
 if TYPE_CHECKING:
     from ikebana.processor.checkpoint.edit_plan import EditPlan
 
@@ -24,6 +26,9 @@ class Watcher(Protocol):
 
     def restart(self, cause: Exception, pause_s: float) -> None:
         """Handle a failure of the query, which is restarted after a pause."""
+
+    def notice(self, notices: Sequence[Notice]) -> None:
+        """Handle another list of the notices that hold now; it may come from any thread."""
 
 
 class Watchers:
@@ -47,3 +52,7 @@ class Watchers:
     def restart(self, cause: Exception, pause_s: float) -> None:
         for each in self._watchers:
             each.restart(cause, pause_s)
+
+    def notice(self, notices: Sequence[Notice]) -> None:
+        for each in self._watchers:
+            each.notice(notices)

@@ -167,6 +167,14 @@ SCENARIOS = [
         {**LABELS, "join": "priced", "hash": "02d2"},
     ),
     Scenario(
+        "IkebanaNotice",
+        25,
+        {f'ikebana_notices{{{ONE},kind="column",input="i"}}': "1x30"},
+        {f'ikebana_notices{{{ONE},kind="column",input="i"}}': "0x30"},
+        "1 of input i of pipeline p is probably not meant: column",
+        {**LABELS, "kind": "column", "input": "i"},
+    ),
+    Scenario(
         "IkebanaErrors",
         10,
         {f'ikebana_updates_total{{{ONE},output="errors"}}': "0x5 5x20"},

@@ -125,9 +125,6 @@ class SinkOf3(Pipeline):
     ("changed", "what", "why"),
     [
         pytest.param(
-            no_input, 'input topic "missing-{0.source}"', "does not exist", id="no input"
-        ),
-        pytest.param(
             too_many_replicas,
             'topic "{0.name}-3.markers"',
             "does not exist and cannot be made",
@@ -146,6 +143,17 @@ def test_what_a_first_start_would_fail_at_is_told(
 ) -> None:
     """Each by the name of what is to be mended."""
     assert why in failed(changed(fresh))[what.format(fresh)]
+
+
+def test_an_input_topic_that_is_not_there_yet_is_a_warning(fresh: Pipeline) -> None:
+    """A run waits for it; the topic that is probably meant is named."""
+    pipe = no_input(fresh)
+
+    assert told(pipe)[f'input topic "{pipe.source}"'] == (
+        "warning: does not exist: a run waits for it, unless it is told --no-wait; "
+        f'did you mean "{fresh.source}"?'
+    )
+    assert failed(pipe) == {}
 
 
 @pytest.mark.parametrize(

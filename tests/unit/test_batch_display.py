@@ -8,6 +8,7 @@ from rich.console import Console
 from ikebana import Input, Output, Plan, Upsert
 from ikebana.errors import LostError
 from ikebana.processor.checkpoint.edit_plan import EditPlan, Origin, PartPlan
+from ikebana.processor.ground.notice import Notice
 from ikebana.processor.timing.reach import Standing
 from ikebana.processor.watching.batch_report import BatchReport, Filling
 from ikebana.processor.watching.display import BatchDisplay, _Bar
@@ -123,3 +124,18 @@ def test_a_run_ends_with_what_waits_and_why(capsys: pytest.CaptureFixture[str]) 
             "(customers is at 40, orders is at 90)"
         )
         assert all(line.endswith("wait for customers to come past 40") for line in lines[:batches])
+
+
+def test_a_notice_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """With all that there is to say; again only when it is another one."""
+    first = Notice("column", "i", "nom", "i: no message of 2 has nom", "; they have name")
+    again = Notice("column", "i", "nom", "i: no message of 9 has nom", "; they have name")
+    with BatchDisplay(PLAN, once=False) as display:
+        display.notice([first])
+        display.notice([again])
+        display.notice([again, Notice("errors", "i", "i", "i: all are errors")])
+
+    assert capsys.readouterr().err.splitlines() == [
+        "p: warning: i: no message of 2 has nom; they have name",
+        "p: warning: i: all are errors",
+    ]

@@ -21,6 +21,7 @@ from ikebana.arrangements.run import Run
 from ikebana.errors import ConfigError
 from ikebana.processor.deciding.commits import FillProgress, Marker
 from ikebana.processor.ground.fast_paths import FastPath
+from ikebana.processor.ground.notice import Notice
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import Input, Output, Plan, TimeDomain, Upsert
 from ikebana.processor.rows.rows import Seen
@@ -303,6 +304,35 @@ def test_what_is_read_and_waits_is_not_published(health: Health, clock: Clock) -
     assert 'ikebana_waiting_records{pipeline="shop"} 22.0' in metrics_told
 
 
+def test_a_notice_is_shown_while_it_holds(health: Health, clock: Clock) -> None:
+    """By probe, console and metric: its words, but not the names that messages have."""
+    monitor = Monitor(plan_of(), health)
+    health.idle()
+    nom = Notice("column", "orders", "nom", "orders: nothing has nom", "; they have SECRET")
+    other = Notice("errors", "orders", "orders", "orders: all are errors")
+
+    monitor.notice([nom])
+    ((first,),) = (json.loads(monitor.readiness()[1])["notices"],)
+    monitor.notice([nom, other])
+    good, text = monitor.readiness()
+
+    told = json.loads(text)["notices"]
+    assert good
+    assert told[0] == first
+    assert [(each["kind"], each["input"], each["of"], each["words"]) for each in told] == [
+        ("column", "orders", "nom", "orders: nothing has nom"),
+        ("errors", "orders", "orders", "orders: all are errors"),
+    ]
+    assert "SECRET" not in text.decode()
+    assert [each.words for each in monitor.figures().notices] == [nom.words, other.words]
+    assert 'ikebana_notices{input="orders",kind="column",pipeline="shop"} 1.0' in scrape(monitor)
+
+    monitor.notice([other])
+
+    assert [each["of"] for each in json.loads(monitor.readiness()[1])["notices"]] == ["orders"]
+    assert 'ikebana_notices{input="orders",kind="column",pipeline="shop"} 0.0' in scrape(monitor)
+
+
 def filled(shard: int, done: int, name: str, keys: int) -> Marker:
     return replace(marker(shard), filling=FillProgress(done, 3, name, keys))
 
@@ -483,6 +513,7 @@ def test_probes_are_answered_with_a_status_and_a_reason(health: Health, clock: C
         health.idle()
         status, text = get(url + "/ready?verbose")
         told = {"ready": True, "reason": "ready: lag 0 s, limit 60 s", "lag_seconds": 0}
+        told |= {"notices": []}
         assert (status, json.loads(text)) == (200, told)
         clock.now += 901
         assert get(url + "/live")[0] == 503

@@ -1,5 +1,6 @@
 """How `ikebana run` is asked to be watched, and that each of several watchers is told all."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from click.testing import CliRunner
 from ikebana.processor.checkpoint.edit_plan import EditPlan
 from ikebana.processor.cli.listening import address
 from ikebana.processor.cli.main import cli
+from ikebana.processor.ground.notice import Notice
 from ikebana.processor.watching.batch_report import BatchReport
 from ikebana.processor.watching.watchers import Watchers
 from support.pipeline_processes import Pipeline
@@ -78,18 +80,23 @@ class _Notes:
     def restart(self, cause: Exception, pause_s: float) -> None:
         self._notes.append((self._name, "restart", cause, pause_s))
 
+    def notice(self, notices: Sequence[Notice]) -> None:
+        self._notes.append((self._name, "notice", *notices))
+
 
 def test_each_of_several_watchers_is_told_everything_in_order() -> None:
-    """Steps, edits, batches and restarts."""
+    """Steps, edits, batches, restarts and notices."""
     notes: list[tuple[object, ...]] = []
     watchers = Watchers([_Notes("person", notes), _Notes("machines", notes)])
     batch = BatchReport(1, 0, 5, 2, 0, {}, {}, 0, 0.1, [])
+    notice = Notice("column", "orders", "nom", "orders: nothing has it")
     cause, edit = OSError(), EditPlan("p", "c", edited=True, parts=())
 
     watchers.step("begins")
     watchers.edit(edit)
     watchers.batch(batch)
     watchers.restart(cause, 2.0)
+    watchers.notice([notice])
 
     assert notes == [
         ("person", "step", "begins"),
@@ -100,4 +107,6 @@ def test_each_of_several_watchers_is_told_everything_in_order() -> None:
         ("machines", "batch", batch),
         ("person", "restart", cause, 2.0),
         ("machines", "restart", cause, 2.0),
+        ("person", "notice", notice),
+        ("machines", "notice", notice),
     ]

@@ -15,6 +15,7 @@ export const sampled = ({ outputs, records, lag_s }) => [
 
 export function run(place, { poller }) {
   const facts = h("dl", { class: "tiles" });
+  const notices = h("div", { role: "status" });
   const outputs = h("div");
   const counted = h("div");
   const charts = lagAndRates(poller, { [WHOLE]: "pipeline" });
@@ -22,6 +23,7 @@ export function run(place, { poller }) {
     place,
     h("h2", {}, "Run"),
     facts,
+    notices,
     h("h3", {}, "Outputs"),
     outputs,
     charts.element,
@@ -30,6 +32,10 @@ export function run(place, { poller }) {
   );
   return poller.listen((answer) => {
     show(facts, tiles(answer));
+    // Not again as long as they are the same: readers of screens would say them each time.
+    if (notices.dataset.of !== (notices.dataset.of = JSON.stringify(answer.notices))) {
+      show(notices, answer.notices.length ? noticed(answer.notices) : null);
+    }
     const rows = Object.entries(answer.outputs).map(([name, each]) => [
       name,
       time(each.frontier),
@@ -57,6 +63,12 @@ function tiles({ ready, reason, lag_s, batch, records, restarts, state }) {
     tile("Restarts", number(restarts), restarts > 0),
     tile("State", `${bytes(state.bytes)}, ${number(state.entries)} entries, ${number(state.shards)} shards`),
   ];
+}
+
+/** What is probably not meant, though it goes on. */
+function noticed(notices) {
+  const items = notices.map(({ words, since_ms }) => h("li", {}, words, " ", h("span", { class: "faint" }, `since ${time(since_ms)}`)));
+  return [h("h3", {}, "Probably not meant"), h("ul", { class: "notices" }, items)];
 }
 
 /** The figures of a box of the plan. */

@@ -1,0 +1,95 @@
+"""Look at some messages of each input while a pipeline runs, for what is probably not meant.
+
+The driver reads them beside the run, which does no work for this.  An input is looked at again,
+at pauses that double, until it has had enough messages and nothing is to be said of them.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from confluent_kafka import KafkaException
+
+from ikebana.errors import IkebanaError
+from ikebana.processor.ground.notice import Notice
+from ikebana.processor.kafka import sampling
+from ikebana.processor.planning.plan import Input, Plan
+from ikebana.processor.proposing.look import Look, look
+from ikebana.processor.proposing.notices import notices
+from ikebana.processor.reading.codec_of import needs_registry
+from ikebana.processor.reading.messages import Message
+
+# An input without anything to be said of so many messages is not looked at again.
+_ENOUGH = 20
+_AGAIN_S = 5.0
+_LATEST_S = 60.0
+_REGISTRY_S = 5.0
+# How long the end of a run waits for a look that is under way.
+_END_WITHIN_S = 10.0
+
+
+class FirstMessages:
+    """A thread that looks at the messages of a plan's inputs; `tell` gets what it notices."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        kafka: Mapping[str, str],
+        registry: Mapping[str, str],
+        tell: Callable[[Sequence[Notice]], None],
+    ) -> None:
+        self._plan = plan
+        self._kafka = kafka
+        self._registry = registry
+        self._tell = tell
+        self._found: dict[str, list[Notice]] = {}
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="ikebana-look", daemon=True)
+
+    def begin(self) -> None:
+        """Look from now on, if it does not do so already."""
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def end(self, within_s: float = _END_WITHIN_S) -> None:
+        """Look no more; a look that is under way, such as the first one, is finished."""
+        self._ends.set()
+        if self._thread.ident is not None:
+            self._thread.join(within_s)
+
+    def _run(self) -> None:
+        left, pause_s = list(self._plan.inputs), _AGAIN_S
+        while left:
+            left = [source for source in left if not self._is_done(source)]
+            self._tell([notice for each in self._found.values() for notice in each])
+            if self._ends.wait(pause_s):
+                return
+            pause_s = min(2 * pause_s, _LATEST_S)
+
+    def _is_done(self, source: Input) -> bool:
+        """Look at an input; whether that need not be done again."""
+        try:
+            messages, seen = looked_at(source, self._kafka, self._registry)
+        except (IkebanaError, KafkaException):
+            return False  # the run itself says what is wrong with the topic, if it lasts
+        self._found[source.name] = notices(self._plan, source, messages, seen)
+        return seen.read >= _ENOUGH and not self._found[source.name]
+
+
+def looked_at(
+    source: Input,
+    kafka: Mapping[str, str],
+    registry: Mapping[str, str],
+    read: Callable[[Mapping[str, str], str], list[Message]] = sampling.some,
+) -> tuple[list[Message], Look]:
+    """Read messages of an input's topics, and look at them.
+
+    Raises: IkebanaError, KafkaException: they cannot be read.
+    """
+    messages = [message for topic in source.topics for message in read(kafka, topic)]
+    schemas = None
+    if needs_registry(source) and registry:
+        # Its client takes a while to import, and few need it.
+        from ikebana.processor.kafka.registry import Registry
+
+        schemas = Registry(dict(registry), _REGISTRY_S)
+    return messages, look(source, messages, schemas)

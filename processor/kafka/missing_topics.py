@@ -1,0 +1,114 @@
+"""Input topics that are not there yet: wait for them, and say which others have names like theirs.
+
+A topic that a checkpoint has begun to read is not waited for: if it is gone, records are.
+"""
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from ikebana.processor.deciding.inputs import read_whole
+from ikebana.processor.ground import spelling
+from ikebana.processor.ground.notice import Notice
+from ikebana.processor.kafka import client, topics
+from ikebana.processor.kafka.client import patiently
+from ikebana.processor.planning.plan import Plan
+
+# Topics are looked for this often; what is missing is said at pauses that double.
+_LOOK_EVERY_S = 1.0
+_SAY_AFTER_S = 10.0
+_SAY_EVERY_S = 300.0
+# Between two looks whether the run is to stop.
+_SLICE_S = 0.1
+
+
+class Missing(NamedTuple):
+    """A topic of an input that is not there, and the topic there is with a name like its."""
+
+    input: str
+    topic: str
+    near: str | None
+
+    def words(self) -> str:
+        """Name it, and the topic that may be meant.
+
+        >>> Missing("people", "custmers", "customers").words()
+        'topic "custmers" of input people; did you mean "customers"?'
+        """
+        meant = f'; did you mean "{self.near}"?' if self.near else ""
+        return f'topic "{self.topic}" of input {self.input}{meant}'
+
+
+def near(admin: AdminClient, topic: str) -> str | None:
+    """The topic that there is with a name like this one; None if brokers tell of none."""
+
+    def ask() -> Collection[str]:
+        listed: Mapping[str, object] = admin.list_topics(timeout=topics.REQUEST_S).topics
+        return listed.keys()
+
+    return spelling.did_you_mean(topic, patiently(ask, "the brokers"))
+
+
+def missing(plan: Plan, settings: Mapping[str, str]) -> list[Missing]:
+    """List the topics of inputs that are not there; none if the brokers do not tell."""
+    admin = client.admin(settings)
+    beside = read_whole(plan)
+    readers: dict[str, str] = {}
+    for source in plan.inputs:
+        for topic in (*source.topics, *filter(None, [source.transaction_topic])):
+            for name in (topic, *beside.get(topic, ())):
+                readers.setdefault(name, source.name)
+    try:
+        there = topics.describe(admin, readers)
+        return [
+            Missing(readers[name], name, near(admin, name))
+            for name in readers
+            if name not in there
+        ]
+    except KafkaException:
+        return []  # what comes next asks the same, and says what is wrong
+
+
+def waited_for(
+    plan: Plan,
+    settings: Mapping[str, str],
+    known: Callable[[], Collection[str]],
+    tell: Callable[[Sequence[Notice]], None],
+    say: Callable[[str], None],
+    stopped: Callable[[], bool],
+) -> bool:
+    """Wait until every topic is there that is not `known` to a checkpoint; False if `stopped`.
+
+    `tell` gets a notice for each that is missing, and `say` the same in words, now and then.
+
+    Raises:
+        AwayError: the brokers do not answer.
+    """
+    client.reach(settings)
+    pause_s, due = _SAY_AFTER_S, 0.0
+    names: list[str] = []
+    while lacking := missing(plan, settings):
+        if not {each.topic for each in lacking}.isdisjoint(known()):
+            break
+        tell([_notice(each) for each in lacking])
+        now = time.monotonic()
+        if now >= due or names != [each.topic for each in lacking]:
+            say(f"waiting for {' and '.join(each.words() for each in lacking)}")
+            names = [each.topic for each in lacking]
+            due, pause_s = now + pause_s, min(2 * pause_s, _SAY_EVERY_S)
+        until = now + _LOOK_EVERY_S
+        while time.monotonic() < until:
+            if stopped():
+                return False
+            time.sleep(_SLICE_S)
+    tell([])
+    return True
+
+
+def _notice(lacking: Missing) -> Notice:
+    remedy = "" if lacking.near else "; it is read as soon as it is there"
+    words = f"waiting for {lacking.words()}{remedy}"
+    return Notice("topic", lacking.input, lacking.topic, words)

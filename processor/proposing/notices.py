@@ -1,0 +1,157 @@
+"""What is probably not meant, told from a look at some messages of an input.
+
+All of it goes on without an error, and gives nulls or nothing.
+"""
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ikebana.processor.ground.counting import counted
+from ikebana.processor.ground.notice import Notice
+from ikebana.processor.ground.spelling import did_you_mean
+from ikebana.processor.linear.json_text import JSON
+from ikebana.processor.linear.typed_json import fields_of
+from ikebana.processor.planning.plan import Input, Plan
+from ikebana.processor.proposing.columns_seen import columns_seen
+from ikebana.processor.proposing.formats import Sample, value_format
+from ikebana.processor.proposing.look import Look
+from ikebana.processor.reading.codec_of import declared_by
+from ikebana.processor.reading.messages import Message
+
+# As many names are listed.
+_MOST_NAMES = 12
+# What nothing else is like may be as unlike as this.
+_LIKE = 0.5
+_ENVELOPE = {"schema", "payload"}
+
+
+def notices(plan: Plan, source: Input, messages: Sequence[Message], seen: Look) -> list[Notice]:
+    """List what is probably not meant; `seen` is what the messages show."""
+    found = [*_errors(source, seen)]
+    if (envelope := _envelope(source, messages, seen)) is not None:
+        return [*found, envelope]
+    return [*found, *_columns(source, seen), *_texts(plan, source, seen)]
+
+
+def _errors(source: Input, seen: Look) -> Iterator[Notice]:
+    if not seen.read or seen.reasons.total() < seen.read:
+        return
+    ((reason, most),) = seen.reasons.most_common(1)
+    mostly = "" if most == seen.read else f" ({most:,} of them)"
+    words = (
+        f"{source.name}: {_each(seen.read)} is an error: {reason}{mostly}; `ikebana errors` "
+        "shows the messages: mend the input, or what sends them"
+    )
+    yield Notice("errors", source.name, source.name, words)
+
+
+def _each(count: int) -> str:
+    return "its only message" if count == 1 else f"each of {counted(count, 'message')}"
+
+
+def _envelope(source: Input, messages: Sequence[Message], seen: Look) -> Notice | None:
+    declared = {column.name for column in source.columns}
+    if source.value_format != "json" or not seen.rows or not declared or declared & _ENVELOPE:
+        return None
+    if not all(row.keys() == _ENVELOPE for row in seen.rows):
+        return None
+    form = value_format([Sample(each.key, each.value) for each in messages])
+    form = "debezium-flat-json" if form == "json" else form
+    words = (
+        f'{source.name}: {_each(seen.with_rows)} is {{"schema", "payload"}} of Kafka Connect, '
+        "which format json reads as it is, so every declared column is null; "
+        f"format {form} reads the payload"
+    )
+    return Notice("envelope", source.name, source.name, words)
+
+
+def _columns(source: Input, seen: Look) -> Iterator[Notice]:
+    compared = columns_seen(source, seen)
+    names = {name for row in seen.rows for name in row}
+    others = [each.name for each in compared.undeclared]
+    for name in compared.absent:
+        yield _absent(source, seen.with_rows, name, "column", names, others)
+    if not seen.rows:
+        return
+    for column in source.columns:
+        if not (fields := fields_of(_type(source, column.name))):
+            continue
+        inner = [row[column.name] for row in seen.rows if isinstance(row.get(column.name), dict)]
+        there = {name for each in inner for name in each}
+        for field in fields:
+            if inner and field not in there:
+                others = [name for name in there if name not in fields]
+                name = f"{column.name}.{field}"
+                words = [f"{column.name}.{each}" for each in others]
+                held = {f"{column.name}.{each}" for each in there}
+                yield _absent(source, len(inner), name, "field", held, words)
+
+
+def _absent(
+    source: Input, count: int, name: str, what: str, names: Collection[str], others: Sequence[str]
+) -> Notice:
+    listed = ", ".join(
+        [*sorted(names)[:_MOST_NAMES], *(["…"] if len(names) > _MOST_NAMES else [])]
+    )
+    meant = did_you_mean(name, others, _LIKE)
+    words = (
+        f'{source.name}: no message of {count:,} has the {what} "{name}", so it is null: correct '
+        "its name, or leave it out"
+    )
+    shown = f"; they have {listed or 'none'}" + (f'; did you mean "{meant}"?' if meant else "")
+    return Notice("column", source.name, name, words, shown)
+
+
+def _texts(plan: Plan, source: Input, seen: Look) -> Iterator[Notice]:
+    for column in source.columns:
+        if _type(source, column.name) != JSON or not _has_path(plan, column.name):
+            continue
+        values = [each for row in seen.rows if (each := row.get(column.name)) is not None]
+        if values and all(map(_holds_json, values)):
+            words = (
+                f'{source.name}: the JSON column "{column.name}" has texts that hold JSON in '
+                f"{counted(len(values), 'row')}, so a path into it is null; declare it VARCHAR, "
+                "and ->> looks into the text"
+            )
+            yield Notice("json text", source.name, column.name, words)
+
+
+def _type(source: Input, name: str) -> str:
+    return declared_by(source).type_of(name) or JSON
+
+
+def _holds_json(value: Any) -> bool:
+    """Whether it is a text of a JSON object or list."""
+    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
+        return False
+    try:
+        json.loads(value)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _has_path(plan: Plan, name: str) -> bool:
+    """Whether an expression of the plan goes into a column of this name."""
+    path = re.compile(rf'(?<!\w)"?{re.escape(name)}"?\s*(?:->|\[|\.\s*["\w]|,\s*\'[$/])')
+    return any(path.search(text) for text in _texts_in(msgspec.to_builtins(_operators(plan))))
+
+
+def _operators(plan: Plan) -> Any:
+    return [msgspec.to_builtins(each, enc_hook=str) for each in plan.operators]
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case Mapping():
+            for each in value.values():
+                yield from _texts_in(each)
+        case list() | tuple():
+            for each in value:
+                yield from _texts_in(each)

@@ -1,0 +1,145 @@
+"""What a run notices beside its work: topics that are not there, messages unlike the plan."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from ikebana import Column, Input, Output, Plan, Upsert
+from ikebana.processor.ground.notice import Notice
+from ikebana.processor.kafka.broker import Broker
+from ikebana.processor.kafka.first_messages import FirstMessages
+from ikebana.processor.kafka.missing_topics import waited_for
+from support.pipeline_processes import create, produce
+from support.waiting import patient
+
+pytestmark = pytest.mark.kafka
+
+
+def plan_of(*topics: str) -> Plan:
+    columns = (Column("id", "BIGINT"), Column("nom", "VARCHAR"))
+    inputs = tuple(Input(f"i{at}", (topic,), columns=columns) for at, topic in enumerate(topics))
+    upserts = tuple(Upsert(f"u{at}", each.name) for at, each in enumerate(inputs))
+    return Plan("p", inputs, upserts, (Output("o", "u0", "o"),))
+
+
+class Waiting:
+    """A start that waits for topics, and what it tells; each thing said is a look at a clock."""
+
+    def __init__(self, broker: Broker, *topics: str, known: Sequence[str] = ()) -> None:
+        self.told: list[list[str]] = []
+        self.said: list[str] = []
+        self.stopped = False
+        self.when_said: Callable[[], None] = lambda: None
+        self._broker, self._topics, self._known = broker, topics, known
+
+    def run(self) -> bool:
+        settings = {"bootstrap.servers": self._broker.bootstrap_servers}
+        return waited_for(
+            plan_of(*self._topics),
+            settings,
+            lambda: self._known,
+            self._tell,
+            self._say,
+            lambda: self.stopped,
+        )
+
+    def _tell(self, notices: Sequence[Notice]) -> None:
+        self.told.append([each.words for each in notices])
+
+    def _say(self, text: str) -> None:
+        self.said.append(text)
+        self.when_said()
+
+
+def test_a_start_waits_for_a_topic_and_says_which_is_named_like_it(
+    broker: Broker, topic_name: Callable[[str], str]
+) -> None:
+    """It is said once, holds as a notice meanwhile, and is no more when the topic is there."""
+    here, there = topic_name("customers-of-waiting"), topic_name("orders")
+    mistyped = here.replace("customers", "custmers")
+    create(broker.bootstrap_servers, here, 1)
+    waiting = Waiting(broker, here, mistyped, there)
+
+    def make() -> None:
+        for topic in (mistyped, there):
+            create(broker.bootstrap_servers, topic, 1)
+
+    waiting.when_said = make
+
+    assert waiting.run()
+    (said,) = waiting.said
+    assert said.startswith(
+        f'waiting for topic "{mistyped}" of input i1; did you mean "{here}"? and topic "{there}" '
+        "of input i2"
+    )
+    first, *_, last = waiting.told
+    assert first[0] == f'waiting for topic "{mistyped}" of input i1; did you mean "{here}"?'
+    assert last == []
+
+
+def test_a_start_that_is_stopped_while_it_waits_ends(
+    broker: Broker, topic_name: Callable[[str], str]
+) -> None:
+    """So that a program that has started it can go on."""
+    waiting = Waiting(broker, topic_name("never"))
+
+    def stop() -> None:
+        waiting.stopped = True
+
+    waiting.when_said = stop
+
+    assert not waiting.run()
+
+
+def test_a_topic_that_was_read_before_is_not_waited_for(
+    broker: Broker, topic_name: Callable[[str], str]
+) -> None:
+    """What was in it is gone, which is for the start to refuse."""
+    topic = topic_name("gone")
+    waiting = Waiting(broker, topic, known=[topic])
+
+    assert waiting.run()
+    assert waiting.said == []
+    assert waiting.told == [[]]
+
+
+def test_messages_are_looked_at_beside_a_run(
+    broker: Broker, topic_name: Callable[[str], str]
+) -> None:
+    """Those of each input, once before the end at least; an empty topic says nothing."""
+    full, empty = topic_name("full"), topic_name("empty")
+    for topic in (full, empty):
+        create(broker.bootstrap_servers, topic, 2)
+    rows = [(b"%d" % at, json.dumps({"id": at, "name": "x"}).encode()) for at in range(3)]
+    produce(broker.bootstrap_servers, full, rows)
+    told: list[Sequence[Notice]] = []
+    settings = {"bootstrap.servers": broker.bootstrap_servers}
+    messages = FirstMessages(plan_of(full, empty), settings, {}, told.append)
+
+    messages.begin()
+    messages.begin()
+    begun = time.monotonic()
+    messages.end(patient(60))
+
+    assert time.monotonic() - begun < patient(30)
+    ((found,),) = told
+    assert found.line == (
+        'i0: no message of 3 has the column "nom", so it is null: correct its name, or leave it '
+        'out; they have id, name; did you mean "name"?'
+    )
+
+
+def test_a_run_whose_topics_cannot_be_read_is_not_ended_by_the_look(
+    broker: Broker, topic_name: Callable[[str], str]
+) -> None:
+    """The run says what is wrong, if it lasts."""
+    told: list[Sequence[Notice]] = []
+    settings = {"bootstrap.servers": broker.bootstrap_servers}
+    messages = FirstMessages(plan_of(topic_name("missing")), settings, {}, told.append)
+
+    messages.begin()
+    messages.end(patient(60))
+
+    assert told == [[]]
