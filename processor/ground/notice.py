@@ -70,5 +70,6 @@ def counts(inputs: Sequence[str], notices: Sequence[Notice]) -> Mapping[tuple[Ki
     """Count the notices of each kind and input, those without any among them."""
     found = {(kind, name): 0 for kind in KINDS for name in inputs}
     for notice in notices:
-        found[notice.kind, notice.input] += 1
+        name = notice.kind, notice.input
+        found[name] = found.get(name, 0) + 1
     return found

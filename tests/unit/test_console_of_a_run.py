@@ -18,6 +18,7 @@ from ikebana.arrangements.run import Run
 from ikebana.errors import AwayError
 from ikebana.processor.checkpoint.edit_plan import EditPlan, Origin, PartPlan
 from ikebana.processor.deciding.commits import Marker
+from ikebana.processor.ground.notice import Notice
 from ikebana.processor.kafka.records import Record
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.proposing.columns_seen import ColumnsSeen, UndeclaredColumn
@@ -156,6 +157,21 @@ def _asked(url: str, path: str, token: str | None = None) -> tuple[int, Any]:
             return found.status, json.load(found)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
+
+
+def test_notices_stand_on_the_first_page_while_they_hold(browser: Browser) -> None:
+    """Their words, and since when; what messages have is not shown."""
+    monitor = Monitor(PLAN, Health(Limits(60, 900, 3600), time.monotonic))
+    _batch(monitor, 7, 1)
+    monitor.notice([Notice("column", "orders", "nom", "orders: nothing has nom", "; SECRET")])
+    with serving(monitor, "127.0.0.1", 0) as url, looking(browser) as page:
+        page.goto(url)
+        expect(page.locator(".notices li")).to_have_text(
+            re.compile("orders: nothing has nom since")
+        )
+        assert "SECRET" not in page.content()
+        monitor.notice([])
+        expect(page.locator(".notices")).to_have_count(0)
 
 
 def test_noted_records_are_told_by_their_places() -> None:

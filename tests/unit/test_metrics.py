@@ -291,6 +291,7 @@ def test_what_is_read_and_waits_is_not_published(health: Health, clock: Clock) -
     assert found.pop("lag_seconds") > 60
     assert found == {
         "ready": False,
+        "notices": [],
         "waiting_records": 22,
         "frontier": 40,
         "held_by": ["customers"],
@@ -308,8 +309,8 @@ def test_a_notice_is_shown_while_it_holds(health: Health, clock: Clock) -> None:
     """By probe, console and metric: its words, but not the names that messages have."""
     monitor = Monitor(plan_of(), health)
     health.idle()
-    nom = Notice("column", "orders", "nom", "orders: nothing has nom", "; they have SECRET")
-    other = Notice("errors", "orders", "orders", "orders: all are errors")
+    nom = Notice("column", "changes", "nom", "changes: nothing has nom", "; they have SECRET")
+    other = Notice("errors", "changes", "changes", "changes: all are errors")
 
     monitor.notice([nom])
     ((first,),) = (json.loads(monitor.readiness()[1])["notices"],)
@@ -320,17 +321,17 @@ def test_a_notice_is_shown_while_it_holds(health: Health, clock: Clock) -> None:
     assert good
     assert told[0] == first
     assert [(each["kind"], each["input"], each["of"], each["words"]) for each in told] == [
-        ("column", "orders", "nom", "orders: nothing has nom"),
-        ("errors", "orders", "orders", "orders: all are errors"),
+        ("column", "changes", "nom", "changes: nothing has nom"),
+        ("errors", "changes", "changes", "changes: all are errors"),
     ]
     assert "SECRET" not in text.decode()
     assert [each.words for each in monitor.figures().notices] == [nom.words, other.words]
-    assert 'ikebana_notices{input="orders",kind="column",pipeline="shop"} 1.0' in scrape(monitor)
+    assert 'ikebana_notices{input="changes",kind="column",pipeline="shop"} 1.0' in scrape(monitor)
 
     monitor.notice([other])
 
-    assert [each["of"] for each in json.loads(monitor.readiness()[1])["notices"]] == ["orders"]
-    assert 'ikebana_notices{input="orders",kind="column",pipeline="shop"} 0.0' in scrape(monitor)
+    assert [each["of"] for each in json.loads(monitor.readiness()[1])["notices"]] == ["changes"]
+    assert 'ikebana_notices{input="changes",kind="column",pipeline="shop"} 0.0' in scrape(monitor)
 
 
 def filled(shard: int, done: int, name: str, keys: int) -> Marker:
