@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ikebana.codecs.change import Change, Declared
+from ikebana.codecs.errors import DecodeError
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.planning.planner import Reading
 from ikebana.processor.planning.ways import dating_query
-from ikebana.processor.reading.codec_of import codec_of, wanted_of
+from ikebana.processor.reading.codec_of import codec_of, takes_empty_for_null, wanted_of
 from ikebana.processor.reading.column_types import ColumnTypes
+from ikebana.processor.reading.images import untold
 from ikebana.processor.reading.messages import Bad, Message, MessageReader, Origin
 from ikebana.processor.timing.event_time import Bounds, EventTimes
 
@@ -66,6 +68,8 @@ def look(source: Input, messages: Sequence[Message], schemas: "Schemas | None" =
     if kind == "updates":
         rows = [_object(message.value) for message in messages if message.value is not None]
         return Look(len(rows), Counter(), *_of_objects([[row] for row in rows]))
+    if takes_empty_for_null(source):
+        messages = [each if each.value else each._replace(value=None) for each in messages]
     found = _found(source, messages, schemas)
     bad = {at: _reason(each.record) for at, each in found if isinstance(each, Bad)}
     good = [
@@ -73,6 +77,10 @@ def look(source: Input, messages: Sequence[Message], schemas: "Schemas | None" =
     ]
     kept = [(at, change) for at, change in good if change.after is not None]
     images = [change.after for _, change in kept]
+    if source.mode == "diffs":
+        for at, change in good:
+            if (lacking := untold(change)) is not None:
+                bad.setdefault(at, str(DecodeError(*lacking)))
     for index, reason in ColumnTypes(source).wrong(images).items():
         bad.setdefault(kept[index][0], reason)
     if source.event_time is not None:

@@ -122,6 +122,17 @@ def test_an_input_whose_messages_are_all_errors_is_noticed_with_the_commonest_re
     assert "its only message is an error: could not decode key: it is null; " in single.words
 
 
+def test_changes_without_old_images_are_errors_where_these_are_needed() -> None:
+    """In `mode: diffs`; an empty value is a tombstone, as it is when the pipeline reads it."""
+    change = {"op": "u", "before": None, "after": {"id": 1}, "source": {}}
+
+    (found,) = noticed(sent(change, change, b""), ID, value_format="debezium-json", mode="diffs")
+
+    assert found.kind == "errors"
+    assert "each of 2 messages is an error" in found.words
+    assert noticed(sent(change, b""), ID, value_format="debezium-json") == []
+
+
 def test_a_row_without_its_event_time_is_an_error_too() -> None:
     """As it is when the pipeline reads it."""
     at = Column("moment", "TIMESTAMP")
