@@ -46,7 +46,7 @@ class _AsTheyAre(Declared):
 class Look(NamedTuple):
     """What messages show.
 
-    `read` is the number of those that say something of a row, or are errors; `reasons` has the
+    `read` is the number of those that have something of a row, or are errors; `reasons` has the
     number of errors by reason.  `rows` are the rows, new and old, in `with_rows` messages, with
     the columns that they have there.
     """
@@ -90,7 +90,9 @@ def look(source: Input, messages: Sequence[Message], schemas: "Schemas | None" =
         for (at, _), time in zip(kept, dated.times, strict=True):
             if isinstance(time, str):
                 bad.setdefault(at, time)
-    return Look(len(found), Counter(bad.values()), *_rows(source, messages, schemas))
+    # A delete by its key alone says nothing of a row that could be wrong.
+    read = {*bad, *(at for at, each in good if (each.after or each.before) is not None)}
+    return Look(len(read), Counter(bad.values()), *_rows(source, messages, schemas))
 
 
 def _found(

@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
+from ikebana.codecs.sql_type import Array, List, SqlType, Struct, parsed
 from ikebana.processor.ground.counting import counted
 from ikebana.processor.ground.notice import Notice
 from ikebana.processor.ground.spelling import did_you_mean
 from ikebana.processor.linear.json_text import JSON
-from ikebana.processor.linear.typed_json import fields_of
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.proposing.columns_seen import columns_seen
 from ikebana.processor.proposing.formats import Sample, value_format
@@ -75,20 +75,30 @@ def _columns(source: Input, seen: Look) -> Iterator[Notice]:
     others = [each.name for each in compared.undeclared]
     for name in compared.absent:
         yield _absent(source, seen.with_rows, name, "column", names, others)
-    if not seen.rows:
-        return
     for column in source.columns:
-        if not (fields := fields_of(_type(source, column.name))):
-            continue
-        inner = [row[column.name] for row in seen.rows if isinstance(row.get(column.name), dict)]
-        there = {name for each in inner for name in each}
-        for field in fields:
-            if inner and field not in there:
-                others = [name for name in there if name not in fields]
-                name = f"{column.name}.{field}"
-                words = [f"{column.name}.{each}" for each in others]
-                held = {f"{column.name}.{each}" for each in there}
-                yield _absent(source, len(inner), name, "field", held, words)
+        values = [row.get(column.name) for row in seen.rows]
+        for count, path, there in _absent_fields(parsed(column.type), values, column.name):
+            yield _absent(source, count, path, "field", there, there)
+
+
+def _absent_fields(
+    kind: SqlType, values: Sequence[Any], path: str
+) -> Iterator[tuple[int, str, list[str]]]:
+    """Find the fields within a type that no value has; also of how many, and which there are."""
+    match kind:
+        case List(of) | Array(of):
+            inner = [each for value in values if isinstance(value, list) for each in value]
+            yield from _absent_fields(of, inner, f"{path}[]")
+        case Struct(fields):
+            rows = [value for value in values if isinstance(value, dict)]
+            there = {name for row in rows for name in row}
+            held = [f"{path}.{name}" for name in sorted(there)]
+            for name, of in fields:
+                if name in there:
+                    each = [row.get(name) for row in rows]
+                    yield from _absent_fields(of, each, f"{path}.{name}")
+                elif rows:
+                    yield len(rows), f"{path}.{name}", held
 
 
 def _absent(

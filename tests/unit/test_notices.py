@@ -76,6 +76,17 @@ def test_a_field_of_a_struct_that_no_message_has_is_named_by_its_path() -> None:
     ]
 
 
+def test_fields_are_looked_for_at_every_depth() -> None:
+    """In structs within structs, and in lists of them."""
+    lines = Column("lines", "STRUCT(sku VARCHAR, of STRUCT(x BIGINT, z BIGINT))[]")
+    rows = {"id": 1, "lines": []}, {"id": 2, "lines": [{"sku": "a", "of": {"x": 1, "y": 2}}]}
+
+    (found,) = noticed(sent(*rows), ID, lines)
+
+    assert (found.kind, found.of) == ("column", "lines[].of.z")
+    assert "they have lines[].of.x, lines[].of.y" in found.line
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_every_format_of_changes_tells_which_columns_its_messages_have(form: str) -> None:
     """Those that are declared rightly are not noticed, in JSON as in Avro."""
