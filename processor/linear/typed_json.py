@@ -11,7 +11,7 @@ cast to its type as text, and spoilt first if that would lose anything.  A text 
 usual form, which loses nothing, is told by a pattern: that is as quick as DuckDB's own cast.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import duckdb
 import msgspec
@@ -29,7 +29,6 @@ from ikebana.codecs.sql_type import (
     Union,
     parsed,
 )
-from ikebana.codecs.sql_type import quoted as field_name
 from ikebana.processor.linear.json_text import (
     BLOB,
     INSTANTS,
@@ -248,56 +247,12 @@ def _fields_of(text: str, names: Sequence[str]) -> str:
     return f"from_json(({_wrapped(an_object)})::JSON, {literal(form)}).v"
 
 
-def misfits(texts: Sequence[bytes], type_: SqlType) -> list[tuple[str, SqlType]]:
-    """Say where values in canonical JSON do not fit a type, as none of them does.
-
-    Each has a path and the type there.  The path is empty if the value itself does not fit.  Keys
-    of maps are data, and not in it.
-    """
-    found = [("", type_)] * len(texts)
-    parts: dict[SqlType, list[tuple[int, str, bytes]]] = {}
-    for row, text in enumerate(texts):
-        for path, part, of in _parts_of(text, type_):
-            parts.setdefault(of, []).append((row, path, part))
-    for of, places in parts.items():
-        fitting = fit([part for _, _, part in places], of)
-        wrong = [place for place, fits in zip(places, fitting, strict=True) if not fits]
-        # The first one of each row.
-        first = {row: (path, part) for row, path, part in reversed(wrong)}
-        inner = misfits([part for _, part in first.values()], of) if first else []
-        for (row, (path, _)), (rest, kind) in zip(first.items(), inner, strict=True):
-            if not found[row][0]:
-                found[row] = path + rest, kind
-    return found
-
-
-def _parts_of(text: bytes, type_: SqlType) -> Iterator[tuple[str, bytes, SqlType]]:
-    """The parts of a value, as far as it has the form of its type: paths, texts, and types."""
-    try:
-        match type_:
-            case Struct(fields):
-                known = _object(text)
-                for name, of in fields:
-                    if name in known:
-                        yield f".{field_name(name)}", bytes(known[name]), of
-            case List(element) | Array(element):
-                for number, each in enumerate(_list(text), 1):
-                    yield f"[{number}]", bytes(each), element
-            case Map(_, value):
-                for each in _object(text).values():
-                    yield "[…]", bytes(each), value
-    except msgspec.MsgspecError:
-        return
-
-
-_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
-
-
 def fit(texts: Sequence[bytes], kind: SqlType) -> list[bool]:
     """Which texts of canonical JSON fit a type; null does."""
     from ikebana.processor.linear.database import asked
 
+    if not texts:
+        return []
     given = [None if text == b"null" else text.decode() for text in texts]
     try:
         rows = asked(

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from ikebana.codecs.change import Change, Codec, Headers, Ignored
-from ikebana.processor.reading.column_types import Usual
+from ikebana.processor.reading.usual_forms import Usual
 
 
 class Wide(Change):
