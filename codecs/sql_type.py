@@ -149,6 +149,15 @@ def within(kind: SqlType) -> Iterator[SqlType]:
         yield from within(part)
 
 
+def depth(kind: SqlType) -> int:
+    """How many types a type has around the innermost of its types.
+
+    >>> depth(parsed("STRUCT(a INTEGER[])")), depth(parsed("DECIMAL(9,2)"))
+    (2, 0)
+    """
+    return max((1 + depth(part) for part in parts(kind)), default=0)
+
+
 def quoted(name: str) -> str:
     """The name of a field as DuckDB writes it: in quotes if SQL would misread it."""
     if _PLAIN(name) and name.lower() not in KEYWORDS:

@@ -4,6 +4,7 @@ Nothing else asks for a kind by its name.  What is kept of a key for an aggregat
 total, and perhaps the values in an order; a kind says which of them, and what they come to.
 """
 
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
@@ -56,6 +57,25 @@ def _number(argument: Any) -> Decimal | None:
     number = decimal_of(argument)
     lowest = number.adjusted() - len(number.as_tuple().digits) + 1
     return number if lowest >= -_SUMMED_DIGITS and number.adjusted() < _SUMMED_DIGITS else None
+
+
+def as_double(argument: Any) -> Any:
+    """The double that a number of single precision is; anything else as it is.
+
+    Its text has only the digits that tell it from others of single precision.
+
+    >>> as_double(0.1)
+    0.10000000149011612
+    """
+    if isinstance(argument, bool) or not isinstance(argument, int | float | Decimal):
+        return argument
+    try:
+        return _SINGLE.unpack(_SINGLE.pack(argument))[0]
+    except OverflowError:
+        return argument
+
+
+_SINGLE = struct.Struct("<f")
 
 
 def _boolean(argument: Any) -> Decimal | None:

@@ -35,7 +35,7 @@ from ikebana.codecs.error_record import error_record
 from ikebana.errors import TooMuchError
 from ikebana.processor.ground.generations import shown
 from ikebana.processor.ground.typed_order import Order
-from ikebana.processor.kernels.aggregate_kinds import KINDS, AggregateKind
+from ikebana.processor.kernels.aggregate_kinds import KINDS, AggregateKind, as_double
 from ikebana.processor.kernels.order import ordered
 from ikebana.processor.kernels.reduce_values import TooLongError, Values
 from ikebana.processor.rows.rows import KeyedUpdate
@@ -46,7 +46,8 @@ class Aggregate(msgspec.Struct, frozen=True, array_like=True):
     """One result: a kind of the arguments in `field`; of a count without one, of the rows.
 
     `limit` is how many of the greatest values `top` lists, each as often as it is there;
-    `order` is how the values' type orders them.
+    `order` is how the values' type orders them.  If it `is_single`, they are numbers of single
+    precision, and what is added of each is the double that it is.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Aggregate(msgspec.Struct, frozen=True, array_like=True):
     field: str = ""
     limit: int = 0
     order: Order = ""
+    is_single: bool = False
 
     @property
     def traits(self) -> AggregateKind:
@@ -214,6 +216,8 @@ class _Change:
             if traits.keeps or (argument is None and aggregate.field):
                 continue
             if traits.term is not None:
+                if aggregate.is_single:
+                    argument = as_double(argument)
                 if (term := traits.term(argument)) is None:
                     wrong.append(aggregate)
                     continue

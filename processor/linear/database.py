@@ -137,6 +137,9 @@ def answer(
     try:
         with _limited():
             rows: list[tuple[Any, ...]] = database.connection.execute(planned).fetchall()
+    except UnicodeDecodeError as error:
+        # Of a long text its messages have a part, which may end within a character.
+        raise duckdb.Error(error.object.decode(errors="replace")) from None
     except duckdb.InterruptException:
         if not calls.was_stopped():
             raise

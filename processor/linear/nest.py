@@ -296,7 +296,6 @@ class _Nest:
         of_key = JSON if self._made_key else self._layers.given.types[KEY]
         self._from_input = False
         self._made_value = tuple(made)
-        types = {name: JSON if kind == '"NULL"' else kind for name, kind in types.items()}
         self._value_types = types
         self._scope = Scope({**types, KEY: of_key, VALUE: JSON})
         self._flat = set()

@@ -6,6 +6,8 @@ A tree is a value: what changes it returns another one.
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
+from ikebana.codecs.sql_type import TypeTextError, parsed
+from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.syntax import Node, select_of, written
 
 _PLACES = ("query_location", "query_location_length", "alias")
@@ -154,12 +156,33 @@ def renamed(value: Any, names: Mapping[tuple[str, str], tuple[str, ...]]) -> Any
 
 
 def bare(value: Any) -> Any:
-    """The tree without places and aliases, so that equal expressions are equal."""
+    """The tree without places and aliases, so that equal expressions are equal.
+
+    A type has its full name, however it is spelt.
+    """
     if isinstance(value, list):
         return [bare(item) for item in value]
     if isinstance(value, dict):
+        if value.get("class") == "TYPE":
+            value = _in_full(value)
         return {name: bare(item) for name, item in value.items() if name not in _PLACES}
     return value
+
+
+def with_full_types(value: Any) -> Any:
+    """The tree with each type by its full name, however it is spelt."""
+    return changed(value, lambda node: _in_full(node) if node["class"] == "TYPE" else None)
+
+
+def _in_full(node: Node) -> Node:
+    try:
+        cast = text_of({**tree("CAST(NULL AS BIGINT)"), "type_expr": node})
+        kind = parsed(cast.removeprefix("CAST(NULL AS ").removesuffix(")"))
+    except (ExpressionError, TypeTextError):
+        # It is none; whoever binds it says so.
+        return node
+    named: Node = tree(f"CAST(NULL AS {kind})")["type_expr"]
+    return named
 
 
 def conjuncts(node: Node | None) -> Iterator[Node]:

@@ -17,6 +17,7 @@ import duckdb
 import msgspec
 
 from ikebana.codecs.sql_type import (
+    NULL,
     Array,
     Decimal,
     Enum,
@@ -27,7 +28,9 @@ from ikebana.codecs.sql_type import (
     Struct,
     Tuple,
     Union,
+    depth,
     parsed,
+    within,
 )
 from ikebana.processor.linear.json_text import (
     BLOB,
@@ -44,6 +47,8 @@ from ikebana.processor.linear.scope import ExpressionError
 _NOT_IN_JSON = {"BIT", "BIGNUM", "TYPE"}
 _INTEGERS = {*WHOLE, "UBIGINT", "HUGEINT", "UHUGEINT"}
 _FLOATS = {"DOUBLE", "FLOAT"}
+# The time that DuckDB takes to bind what is written here doubles with each level.
+_DEEPEST = 10
 # How many digits of a second a type keeps.
 _SECOND_DIGITS = {
     "TIMESTAMP": 6,
@@ -64,10 +69,18 @@ def from_json(text: str, kind: str) -> str:
 
     Raises: ExpressionError, if JSON has no values of the type.
     """
-    return _read(text, parsed(kind), 0)
+    type_ = parsed(kind)
+    if depth(type_) > _DEEPEST:
+        raise ExpressionError(
+            f"a type that nests deeper than {_DEEPEST} is not read from JSON; "
+            "read JSON, and take it apart, as in x->'field'"
+        )
+    if Struct(()) in within(type_):
+        raise ExpressionError("a STRUCT without fields is not read from JSON; read JSON")
+    return _read(text, type_, 0)
 
 
-def _read(text: str, type_: SqlType, depth: int) -> str:
+def _read(text: str, type_: SqlType, level: int) -> str:
     kind = str(type_)
     if kind in _NOT_IN_JSON or isinstance(type_, Union | Tuple):
         remedy = f"read a text, and cast that, as in x::VARCHAR::{kind}"
@@ -82,7 +95,7 @@ def _read(text: str, type_: SqlType, depth: int) -> str:
             f"(CASE WHEN starts_with({text}, '\"') THEN {text} ->> '$' "
             f"WHEN {text} <> 'null' THEN {text} END)"
         )
-    made = _nested(text, type_, depth) or _scalar(text, type_)
+    made = _nested(text, type_, level) or _scalar(text, type_)
     usual = "".join(f"WHEN {form} THEN {cast} " for form, cast in _usual(text, type_))
     return f"(CASE {usual}ELSE {made} END)" if usual else made
 
@@ -135,7 +148,9 @@ def _scalar(text: str, type_: SqlType) -> str:
     if kind in _FLOATS:
         return f"CAST({number} AS {kind})"
     if isinstance(type_, Decimal):
-        return _unless(f"{_places(number)} > {type_.scale}", number, kind)
+        # A cast to fewer digits would refuse 1e-6, of which one stands before the point.
+        wide = str(Decimal(38, type_.scale))
+        return f"CAST({_unless(f'{_places(number)} > {type_.scale}', number, wide)} AS {kind})"
     if kind == "BOOLEAN":
         word = f"""translate({there}, '"', '')"""
         return _unless(f"{word} NOT IN ('true', 'false', '0', '1', 't', 'f')", word, kind)
@@ -146,6 +161,8 @@ def _scalar(text: str, type_: SqlType) -> str:
         return _of_string(f"regexp_replace({_string(text)}, '^[+]', '')", kind)
     if kind in ("UUID", *_SECOND_DIGITS):
         return _of_string(_string(text), kind)
+    if type_ == NULL:
+        return f"CAST({there} AS {kind})"
     return f"CAST({text}::JSON AS {kind})"
 
 
@@ -193,18 +210,18 @@ def _places(number: str) -> str:
     return f"({fraction} - coalesce(CAST({exponent} AS INTEGER), 0))"
 
 
-def _nested(text: str, kind: SqlType, depth: int) -> str | None:
+def _nested(text: str, kind: SqlType, level: int) -> str | None:
     """The same for a type that is made of others, part by part; None if it is not."""
-    each = f"e{depth}"
+    each = f"e{level}"
 
     def part(name: str, of: SqlType) -> str:
-        return _read(f"struct_extract({each}, {literal(name)})::VARCHAR", of, depth + 1)
+        return _read(f"struct_extract({each}, {literal(name)})::VARCHAR", of, level + 1)
 
     match kind:
         case Enum():
             return f"CAST({text} ->> '$' AS {kind})"
         case List(element) | Array(element):
-            inner = _read(f"{each}::VARCHAR", element, depth + 1)
+            inner = _read(f"{each}::VARCHAR", element, level + 1)
             made = f"list_transform({_parts(text, 'JSON[]')}, lambda {each}: {inner})"
             return made if isinstance(kind, List) else f"CAST({made} AS {kind})"
         case Struct(fields):
@@ -216,7 +233,7 @@ def _nested(text: str, kind: SqlType, depth: int) -> str | None:
         case Map(of_key, of_value):
             key = f"to_json(struct_extract({each}, 'key'))::VARCHAR"
             entry = (
-                f"struct_pack(key := {_read(key, of_key, depth + 1)}, "
+                f"struct_pack(key := {_read(key, of_key, level + 1)}, "
                 f"value := {part('value', of_value)})"
             )
             entries = f"map_entries({_parts(text, 'MAP(VARCHAR, JSON)')})"

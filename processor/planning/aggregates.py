@@ -90,7 +90,8 @@ def in_order_of_types(
 def _in_order(aggregate: Aggregate, kinds: Sequence[str]) -> Aggregate:
     traits = aggregate.traits
     if traits.keeps is None:
-        return aggregate
+        is_single = traits.takes == "number" and "FLOAT" in kinds
+        return msgspec.structs.replace(aggregate, is_single=is_single) if is_single else aggregate
     if not all(map(compares_as_data, kinds)):
         raise AggregateError(
             (

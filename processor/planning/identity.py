@@ -171,13 +171,14 @@ def _spelt_value(name: str, value: Any) -> Any:
 def spelt(text: str) -> str:
     """An expression in a normal spelling; a text that is not an expression is unchanged.
 
-    >>> spelt("orders>=2"), spelt("(orders  >= 2) -- enough")
-    ('(orders >= 2)', '(orders >= 2)')
+    >>> spelt("orders>=2"), spelt("(orders  >= 2) -- enough"), spelt("orders::Numeric(5)")
+    ('(orders >= 2)', '(orders >= 2)', 'CAST(orders AS DECIMAL(5, 0))')
     """
     # DuckDB takes a while to import, and memory: only where there is SQL.
     from ikebana.processor.linear.syntax import select_of, written
+    from ikebana.processor.linear.trees import with_full_types
 
     try:
-        return written(select_of(text))
+        return written(with_full_types(select_of(text)))
     except (ExpressionError, RecursionError):
         return text

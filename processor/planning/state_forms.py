@@ -5,16 +5,19 @@ another form of an operator's state than the checkpoint has, the operator is ref
 Operators whose layout has never changed have no form, so their checkpoints continue.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.planning import planner, ways
 from ikebana.processor.planning.plan import Plan
 
 ORDERED, WATCHED, REACHED = "ordered by type", "watched", "looked up by unique keys"
+SINGLE = "added as doubles"
 # What a version that knows nothing of a form has done in its place.
 _BEFORE = {
     ORDERED: "has the values of min, max or top in the order of their JSON, which is not that of "
     "their type",
+    SINGLE: "has added numbers of FLOAT as they are written, and not as the doubles that they are",
     REACHED: "looks its inputs up in another order, or by other keys",
     WATCHED: "knows nothing of the rows that each key has",
 }
@@ -23,10 +26,10 @@ _BEFORE = {
 def state_forms(plan: Plan) -> dict[str, str]:
     """The forms by the path of the operator; most plans have none."""
     found = {
-        f"operators.{reduction.name}": ORDERED
+        f"operators.{reduction.name}": form
         for reduction in plan.reductions
         if reduction.function is None
-        and any(aggregate.order for aggregate in ways.aggregates_of(plan, reduction))
+        and (form := _of_aggregates(ways.aggregates_of(plan, reduction)))
     }
     shown = {
         f"outputs.{output.name}": WATCHED
@@ -39,6 +42,12 @@ def state_forms(plan: Plan) -> dict[str, str]:
         if ways.join_of(plan, join.name).by_unique_keys
     }
     return {**found, **shown, **joined}
+
+
+def _of_aggregates(aggregates: Sequence[Aggregate]) -> str:
+    if any(each.is_single for each in aggregates):
+        return SINGLE
+    return ORDERED if any(each.order for each in aggregates) else ""
 
 
 def differing(before: Mapping[str, str], plan: Plan) -> dict[str, str]:

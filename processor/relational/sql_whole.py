@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ikebana.codecs.sql_type import JSON, VARCHAR, SqlType, parts, type_of
 from ikebana.processor.linear.bound_query import QueryError, bound, common_type
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import KEY
@@ -197,6 +198,12 @@ class Query:
         kinds = [common_type(each) for each in columns]
         found = []
         for source in sources:
+            for (name, own), kind in zip(source.types.items(), kinds, strict=True):
+                if _parses(type_of(own), type_of(kind)):
+                    raise QueryError(
+                        f'"{name}" is {own}, and in its place stands {kind}: its texts would be '
+                        f"read as JSON; write to_json({name}) here, or cast the other to {own}"
+                    )
             if list(source.types.values()) == kinds:
                 found.append(source)
                 continue
@@ -248,6 +255,13 @@ class Query:
             return self.making.rows_of(actual)
         except MakingError as error:
             raise QueryError(str(error), place) from None
+
+
+def _parses(own: SqlType, kind: SqlType) -> bool:
+    """Whether a cast from one type to another reads texts as JSON."""
+    if kind == JSON:
+        return own == VARCHAR
+    return any(map(_parses, parts(own), parts(kind)))
 
 
 def with_views(node: Node, views: Views) -> Views:

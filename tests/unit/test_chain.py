@@ -464,7 +464,7 @@ def test_the_relation_that_comes_out() -> None:
     called = Chain(steps_of(map_(user_functions.as_it_is)), declared).scope
 
     assert chosen == Scope(
-        {"a": "BIGINT", "b": "VARCHAR", "c": "JSON", "key": "JSON", "value": "JSON"}
+        {"a": "BIGINT", "b": "VARCHAR", "c": '"NULL"', "key": "JSON", "value": "JSON"}
     )
     assert unnested == declared
     assert called == OPEN

@@ -58,11 +58,11 @@ class JoinKind(OperatorKind[Join]):
         made = {name: UNKNOWN for name, _ in operator.select}
         for name, each in told.select:
             if results.types.get(name) != UNKNOWN:
-                made[name] = _shown(each.type)
+                made[name] = each.type
         return [Scope({**made, KEY: JSON, VALUE: JSON})]
 
     def scope(self, operator: Join, compiled: Compiled) -> Scope:
-        types = {name: _shown(made.type) for name, made in compiled.join(operator.name).select}
+        types = {name: made.type for name, made in compiled.join(operator.name).select}
         return Scope({**types, KEY: JSON, VALUE: JSON})
 
     def compile(self, operator: Join, compiled: Compiled) -> None:
@@ -71,8 +71,3 @@ class JoinKind(OperatorKind[Join]):
         select = tuple((name, each.sql) for name, each in made.select)
         scope = Scope({**made.types(), KEY: JSON, VALUE: JSON})
         chain(((operator.name, Sql(select=select, key=made.key.sql)),), frozen(scope))
-
-
-def _shown(kind: str) -> str:
-    """The type of a field of the results: what is null everywhere has none."""
-    return JSON if kind == '"NULL"' else kind
