@@ -5,15 +5,15 @@ here is on its syntax tree:
 
 * An expression depends on one row alone.  Functions of the clock, of chance or of settings
   are refused, and so are aggregates, windows and subqueries.
-* A field that is not declared has the type JSON.  It may be cast, tested for null, taken
-  apart with `->` and `->>`, or handed on as it is.  Anything else is refused: SQL would
-  compare the *text* of JSON with a number.
+* A field that is not declared has the type JSON.  It may be cast, tested for null, taken apart
+  with `->`, `->>`, dots and brackets, or handed on as it is.  Anything else is refused: SQL
+  would compare the *text* of JSON with a number.
 * `AND` and `OR` of a condition become `CASE`, so that a condition guards those behind it.
   Otherwise their order would follow statistics of the batch, and with it the errors.
 """
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,7 +41,8 @@ from ikebana.processor.linear.typed_json import from_json
 # JSON given to one of these is taken apart or carried along, not compared.
 _JSON_FUNCTIONS = {"->", "->>", "from_json", "from_json_strict", "to_json"}
 _CARRIERS = {"struct_pack", "list_value", "row"}
-_NULL_TESTS = ("OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL")
+# So are what `j['a']`, `j[0]` and `(j).a` are of it, as `j.a` is.
+_OVER_JSON = ("OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL", "ARRAY_EXTRACT", "STRUCT_EXTRACT")
 _KINDS = {
     *("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON", "CONJUNCTION"),
     *("CONSTANT", "FUNCTION", "LAMBDA", "OPERATOR", "TYPE"),
@@ -149,7 +150,7 @@ class _Checked:
         except ExpressionError as error:
             self.note(str(error))
             return node
-        return self._children(node, takes_json=node.get("type") in _NULL_TESTS)
+        return self._children(node, takes_json=node.get("type") in _OVER_JSON)
 
     def _children(self, node: Node, *, takes_json: bool = False) -> Node:
         def walked(value: Any) -> Any:
@@ -178,10 +179,14 @@ class _Checked:
         if declared == UNKNOWN:
             raise UnknownError
         if declared == JSON and not takes_json:
-            raise ExpressionError(
-                f'the type of "{name}" is not known here{self._declare(name)}'
-                f"cast it, as in {shown(name)}::{fits() or 'BIGINT'}"
-            )
+            names, kind = node["column_names"], fits() or "BIGINT"
+            remedy = f"cast it, as in {'.'.join(map(shown, names))}::{kind}"
+            if len(names) > 1 and kind == "VARCHAR":
+                # A cast would leave its quotes.
+                *way, last = map(literal, names[1:])
+                path = "".join(f"->{field}" for field in way)
+                remedy = f"read its text, as in {shown(name)}{path}->>{last}"
+            raise ExpressionError(self._untyped(names) + remedy)
         for other in self.reads:
             if other == name or other.lower() != name.lower():
                 continue
@@ -191,10 +196,17 @@ class _Checked:
         self.reads[name] = declared
         return node
 
-    def _declare(self, name: str) -> str:
+    def _untyped(self, names: Sequence[str]) -> str:
+        """Say that a column, or a field of it, is JSON, and where its type could be declared."""
+        name = names[0]
+        if len(names) > 1 or (name in self._scope.types and name not in (KEY, VALUE)):
+            return f'"{".".join(names)}" is JSON; '
         if not self._scope.declare or name in (KEY, VALUE):
-            return "; "
-        return f"; declare it under {self._scope.declare}.{name}, or "
+            return f'the type of "{name}" is not known here; '
+        return (
+            f'the type of "{name}" is not known here; '
+            f"declare it under {self._scope.declare}.{name}, or "
+        )
 
     def _function(self, node: Node) -> Node:
         refuse_call(node)

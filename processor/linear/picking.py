@@ -119,10 +119,9 @@ def _column(sql: str, scope: Scope) -> str:
 
 
 def _name(node: Any) -> str:
-    if node["class"] != "COLUMN_REF":
+    if node["class"] != "COLUMN_REF" or len(node["column_names"]) > 1:
         raise KeyError(node["class"])
-    (name,) = node["column_names"]
-    return str(name)
+    return str(node["column_names"][0])
 
 
 def _object(parts: Mapping[str, int]) -> _Written:

@@ -60,7 +60,7 @@ CONNECTED = "c.custkey = o.custkey AND l.orderkey = o.orderkey"
         ),
         pytest.param(
             {"where": (f"{CONNECTED} AND o.value > l.orderkey",)},
-            [("where", 'the type of "o.value" is not known here')],
+            [("where", '"o.value" is JSON; cast it')],
             id="JSON that is compared",
         ),
         pytest.param(
