@@ -196,7 +196,7 @@ def compare(server: Server, servers: str, number: int, chosen: random.Random) ->
         infos = {each.name: each for each in served.collections()}
         for _ in range(number):
             topic = chosen.choice(TOPICS)
-            at = chosen.randrange(max(0, infos[topic].since), infos[topic].upper)
+            at = chosen.randrange(max(0, infos[topic].since or 0), infos[topic].upper or 1)
             here = Counter(
                 {
                     (json.loads(key or b"null"), json.loads(value)["amount"]): count

@@ -17,11 +17,13 @@ VERSION = 1
 # The changelog mode of a topic.  upserts: every key has at most one value, with count 1.
 # collection: no count is negative.  changes: sums may be negative by design.
 Promise = Literal["upserts", "collection", "changes"]
+# The kind of times: milliseconds of a clock, or numbers of records and positions in logs.
+Times = Literal["clock", "offset"]
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
 class ProgressRecord(msgspec.Struct, frozen=True):
-    """A closed batch of an output."""
+    """A closed batch of an output; `times` is None where the pipeline cannot tell their kind."""
 
     checkpoint: str
     pipeline: str
@@ -33,6 +35,7 @@ class ProgressRecord(msgspec.Struct, frozen=True):
     ends: dict[int, int]
     promise: Promise
     version: int = VERSION
+    times: Times | None = None
 
     def key(self) -> bytes:
         """Encode the Kafka key: the batch's number."""

@@ -17,6 +17,7 @@ from typing import NamedTuple, Self
 import msgspec
 
 from ikebana.codecs.formats import OUTPUT_FORMATS
+from ikebana.codecs.progress import Times
 from ikebana.errors import ConfigError
 from ikebana.processor.ground.garbage import uncollected
 from ikebana.processor.ground.spelling import instead
@@ -24,6 +25,7 @@ from ikebana.processor.kafka import following, reading_rights
 from ikebana.processor.kafka.following import ClosedTimes, Following, Resume, Since
 from ikebana.processor.linear.settled import Texts, texts
 from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.processor.timing.kinds_of_time import kind_of, refuse_mixed
 
 OpenTopic = Callable[[str, str, Resume | None], Following]
 _ASK_EVERY_S = 0.1
@@ -66,6 +68,7 @@ class _Ahead:
         self.form = form
         self.upper: int | None = None if resume is None else resume.upper
         self.lower: int | None = self.upper
+        self.times: Times | None = None
         # Where to read again what is held; the place after a batch counts when it is given out.
         self.place = None if resume is None else resume.place
         self._batches: Iterator[ClosedTimes] | None = None
@@ -82,7 +85,7 @@ class _Ahead:
         self._held.append(batch)
         if self.lower is None:
             self.lower = batch.lower
-        self.upper = batch.upper
+        self.upper, self.times = batch.upper, batch.times or self.times
         return True
 
     def take(self, upper: int) -> list[KeyedUpdate]:
@@ -103,6 +106,8 @@ class _Ahead:
 
 class Follower:
     """Yields aligned batches, and waits for more; use it as a context manager.
+
+    An iteration raises MixedTimesError if the times of the topics are of different kinds.
 
     `formats` names the topics; `open_topic` opens one of them.
     """
@@ -160,6 +165,8 @@ class Follower:
                     return
                 self._stopping.wait(_ASK_EVERY_S)
                 continue
+            begun = {e.following.topic: (e.times, e.upper) for e in self._topics if e.upper}
+            refuse_mixed({topic: kind_of(*each) for topic, each in begun.items()})
             uppers = [each.upper for each in self._topics if each.upper is not None]
             if len(uppers) == len(self._topics) and min(uppers) > self._lower():
                 with uncollected():

@@ -22,6 +22,7 @@ import msgspec
 from ikebana.arrangements.rocks import LocalDamageError
 from ikebana.arrangements.shared_rocks import SharedDatabase
 from ikebana.arrangements.update import pieces
+from ikebana.codecs.progress import Times
 from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.serving import layout
 from ikebana.serving.layout import Meta, State, StoredTotals, TimePart, Totals, Update
@@ -52,6 +53,7 @@ class Closed(NamedTuple):
     upper: int
     updates: list[KeyedUpdate]
     position: bytes
+    times: Times | None = None
 
 
 class ServedArrangement:
@@ -119,6 +121,7 @@ class ServedArrangement:
             totals=StoredTotals.of(work.totals),
             position=batch.position,
             shape=Shape(self._keys.side, self._values.side),
+            times=batch.times or meta.times,
         )
         changes.append((layout.META, layout.encode_meta(self._meta)))
         self._database.write(changes)

@@ -41,6 +41,7 @@ _PATIENCE_S = 60.0
 _MOST_WAIT_S = 30.0
 # What a server answers, or a proxy in front of it, that may answer later.
 _AWAY = (502, 503, 504)
+_NOT_CLOSED, _PAST = 409, 410
 
 
 def connect(
@@ -239,9 +240,9 @@ def _refuse(status: int, body: bytes) -> NoReturn:
         kind = AwayError if status in _AWAY else ConfigError
         raise kind(f"the server answers with status {status}") from None
     told = problem.error
-    if problem.since is not None and problem.upper is not None:
+    if status in (_NOT_CLOSED, _PAST):
         bounds = problem.since, problem.upper
-        raise UnreadableTimeError(told, problem.hint, *bounds, is_past=status == 410)
+        raise UnreadableTimeError(told, problem.hint, *bounds, is_past=status == _PAST)
     match status:
         case 401 | 403:
             raise AccessError(told, hint=problem.hint)

@@ -24,6 +24,7 @@ from typing import NamedTuple, Self
 
 import msgspec
 
+from ikebana.codecs.progress import Times
 from ikebana.serving.shape import Shape
 
 META = b"m"
@@ -111,6 +112,13 @@ class Meta(msgspec.Struct, array_like=True, frozen=True):
     version: int = VERSION
     shape: Shape = Shape()
     """What its keys and values are, ever since it was built."""
+    times: Times | None = None
+    """The kind of its times, if the topic tells it."""
+
+    @property
+    def bounds(self) -> tuple[int, int] | tuple[None, None]:
+        """`since` and `upper`, or nothing before the first closed batch."""
+        return (None, None) if self.upper == LEAST_TIME else (self.since, self.upper)
 
 
 class Update(NamedTuple):

@@ -62,9 +62,10 @@ class Probes:
                 reason = f"{name if name in seen else 'a collection'} is catching up"
             if name not in seen:
                 continue
+            since, upper = meta.bounds
             found[name] = {
-                "since": meta.since,
-                "upper": meta.upper,
+                "since": since,
+                "upper": upper,
                 "caught_up_seconds": None if age is None else round(age, 1),
             }
         return good, {"ready": good, "reason": reason, "collections": found}
@@ -87,11 +88,12 @@ class Probes:
         for name in views.names():
             view, standing = views.view(name), views.standing(name)
             meta = view.meta
+            since, upper = meta.bounds
             values: dict[str, float | None] = {
                 "updates": standing.updates,
                 "batches": standing.batches,
-                "since": meta.since,
-                "frontier": meta.upper,
+                "since": since,
+                "frontier": upper,
                 "keys": meta.totals.keys,
                 "bytes": meta.totals.bytes,
                 "disk_bytes": standing.size,

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 import msgspec
 
+from ikebana.codecs.progress import Times
 from ikebana.errors import IkebanaError
 from ikebana.processor.ground.spelling import instead
 from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.serving import page_tokens
-from ikebana.serving.common_times import frontier, newest
+from ikebana.serving.common_times import frontier, kind, newest
 from ikebana.serving.layout import State, Totals
 from ikebana.serving.view import (
     MOST_PAGE_BYTES,
@@ -41,19 +42,22 @@ class WaitedError(IkebanaError):
 class CollectionInfo(msgspec.Struct, frozen=True):
     """A collection and its size at its newest time.
 
-    It can be read as of `since <= time < upper`.  `keys` have a value, `data` (key, value) pairs
-    have a count, `total` is the sum of the counts, and `bytes` the length of all keys and values.
-    The last three are None for readers who see some columns only.
+    It can be read as of `since <= time < upper`; both are None before the first closed time.
+    `keys` have a value, `data` (key, value) pairs have a count, `total` is the sum of the counts,
+    and `bytes` the length of all keys and values.  The last three are None for readers who see
+    some columns only.
     """
 
     name: str
     format: str
-    since: int
-    upper: int
+    since: int | None
+    upper: int | None
     keys: int
     data: int | None
     total: int | None
     bytes: int | None
+    times: Times | None = None
+    """`clock`: milliseconds; `offset`: numbers of records, or positions; None: not known yet."""
 
 
 class Page(NamedTuple):
@@ -315,10 +319,13 @@ def info(view: CollectionView) -> CollectionInfo:
     """Describe a collection at its newest time."""
     meta = view.meta
     total = meta.totals.read()
-    size: tuple[int | None, ...] = total.data, total.total, total.bytes
-    if view.columns is not None:
-        size = None, None, None
-    return CollectionInfo(meta.topic, meta.form, meta.since, meta.upper, total.keys, *size)
+    data, sums, size = (
+        (total.data, total.total, total.bytes) if view.columns is None else (None, None, None)
+    )
+    since, upper = meta.bounds
+    return CollectionInfo(
+        meta.topic, meta.form, since, upper, total.keys, data, sums, size, kind(view)
+    )
 
 
 def waited(time: int, timeout: float, upper: int) -> WaitedError:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -20,9 +21,11 @@ from ikebana.arrangements.folders import has_space
 from ikebana.arrangements.rocks import LocalDamageError
 from ikebana.arrangements.shared_rocks import ClosedError, HeldError, SharedDatabase
 from ikebana.errors import AwayError, IkebanaError, SpaceError
+from ikebana.processor.ground.moments import moment
 from ikebana.processor.kafka import following
 from ikebana.processor.kafka.diff_topic import PassedError
 from ikebana.processor.kafka.following import ClosedTimes, Following, Resume
+from ikebana.serving import layout
 from ikebana.serving.arrangement import Closed, ServedArrangement
 from ikebana.serving.reads import unknown
 from ikebana.serving.retention import Retention
@@ -194,7 +197,17 @@ class _Followed:
         self._arrangement = self._opened()
 
     def view(self) -> ArrangementView:
-        return self._arrangement.view()
+        found = self._arrangement.view()
+        if found.meta.upper > layout.LEAST_TIME:
+            return found
+        return replace(found, standing=self._words())
+
+    def _words(self) -> str:
+        """How far it is with its topic before the first closed time."""
+        if self._caught_up is not None:
+            return "all of its topic was read, and none is closed there: does its pipeline run?"
+        upto = "" if self._horizon is None else f", up to time {moment(self._horizon)}"
+        return f"catching up: it is being read from its topic{upto}"
 
     @property
     def damage(self) -> str | None:
@@ -268,7 +281,7 @@ class _Followed:
 
     def _apply(self, batch: ClosedTimes) -> None:
         place = batch.place.encode()
-        closed = Closed(batch.lower, batch.upper, batch.updates, place)
+        closed = Closed(batch.lower, batch.upper, batch.updates, place, batch.times)
         self._arrangement.apply(closed, self._horizon)
         self._updates += len(batch.updates)
         self._batches += 1

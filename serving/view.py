@@ -42,11 +42,18 @@ class UnknownCollectionError(IkebanaError):
 class UnreadableTimeError(IkebanaError):
     """A collection cannot be read as of a time; `since` and `upper` bound those that it has.
 
-    `is_past` tells a time whose history is gone from one that is not closed yet.
+    They are None as long as it has none.  `is_past` tells a time whose history is gone from one
+    that is not closed yet.
     """
 
     def __init__(
-        self, message: str, hint: str | None, since: int, upper: int, *, is_past: bool
+        self,
+        message: str,
+        hint: str | None,
+        since: int | None,
+        upper: int | None,
+        *,
+        is_past: bool,
     ) -> None:
         super().__init__(message, hint=hint)
         self.since = since
@@ -54,14 +61,21 @@ class UnreadableTimeError(IkebanaError):
         self.is_past = is_past
 
 
-def unreadable(collection: str, time: int, since: int, upper: int) -> UnreadableTimeError:
-    """Make the error for a time that a collection does not have."""
+def unreadable(
+    collection: str, time: int, since: int, upper: int, standing: str = ""
+) -> UnreadableTimeError:
+    """Make the error for a time that a collection does not have.
+
+    `standing` says how far it is with its topic, if no time is closed yet.
+    """
     asked = f" as of {moment(time)}"
     if upper == since:
         # Who asks for the newest time has named none.
-        asked, has = "", "no time of it is closed yet"
+        message = f'cannot read "{collection}": no time of it is closed yet'
         hint = "Wait until the collection has caught up with its topic."
-    elif upper < since:
+        message += f"; {standing}" if standing else ""
+        return UnreadableTimeError(message, hint, None, None, is_past=False)
+    if upper < since:
         has = f"it can be read from time {moment(since)} on, and only times before "
         has += f"{moment(upper)} are closed yet"
         hint = "Wait until the collection has caught up with its topic."
@@ -212,6 +226,8 @@ class ArrangementView:
 
     database: View
     meta: Meta
+    standing: str = ""
+    """How far it is with its topic, as long as no time is closed."""
 
     @property
     def columns(self) -> frozenset[str] | None:
@@ -225,7 +241,8 @@ class ArrangementView:
             UnreadableTimeError: it lies before `since`, or is not closed.
         """
         if not self.meta.since <= time < self.meta.upper:
-            raise unreadable(self.meta.topic, time, self.meta.since, self.meta.upper)
+            meta = self.meta
+            raise unreadable(meta.topic, time, meta.since, meta.upper, self.standing)
 
     def newest(self) -> int:
         """Return the greatest time that can be read.

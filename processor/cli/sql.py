@@ -3,7 +3,8 @@
 import functools
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 _DEFAULT = "localhost:9092"
 # So many local copies of topics are made, if they are damaged.
 _COPIES = 2
+# A server that has just been started is given so long to have its first closed times.
+_FIRST_S = 20.0
+_AGAIN_S = 0.25
 
 
 @click.command("sql")
@@ -112,7 +116,7 @@ def _served(
     from ikebana.serving.service import CopyError
 
     with _reads(url, credentials, data) as reads:
-        found = _answer(reads, query, as_of)
+        found = _first_closed(lambda: _answer(reads, query, as_of))
     if isinstance(found, str):
         raise CopyError(
             f"cannot run the query: a local copy in {data} cannot be read: {found}",
@@ -120,6 +124,24 @@ def _served(
             "builds all that it serves.",
         )
     return found
+
+
+def _first_closed(answer: "Callable[[], pa.Table | str]") -> "pa.Table | str":
+    """Answer when something is closed, which a server that has just been started lacks; say so."""
+    from ikebana.processor.ground.log_lines import note
+    from ikebana.serving.view import UnreadableTimeError
+
+    deadline, said = time.monotonic() + _FIRST_S, False
+    while True:
+        try:
+            return answer()
+        except UnreadableTimeError as error:
+            if error.upper is not None or time.monotonic() > deadline:
+                raise
+            if not said:
+                note(f"{error.message}; waiting for {_FIRST_S:.0f} s at most")
+            said = True
+        time.sleep(_AGAIN_S)
 
 
 @contextmanager

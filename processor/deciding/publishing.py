@@ -8,6 +8,7 @@ from ikebana.codecs.progress import ProgressRecord, add_times
 from ikebana.processor.deciding.commits import Marker
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import Output, Plan
+from ikebana.processor.timing import kinds_of_time
 
 
 class Closing(NamedTuple):
@@ -53,6 +54,7 @@ def closings(
             if output.name in first.writes
             else ends[output.topic],
             promise=planner.promise(plan, output),
+            times=kinds_of_time.of_plan(plan),
         )
         times: dict[int, int] = {}
         for marker in batch:

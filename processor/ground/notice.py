@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-Kind = Literal["column", "errors", "json text", "envelope", "topic"]
+Kind = Literal["column", "errors", "json text", "envelope", "topic", "times"]
 """What a notice is about.
 
 * `column`: no message has a declared column, or a field of one.
@@ -18,6 +18,7 @@ Kind = Literal["column", "errors", "json text", "envelope", "topic"]
 * `json text`: a path goes into a text that holds JSON, and is null.
 * `envelope`: messages are Kafka Connect's `{"schema", "payload"}`, and are read as plain JSON.
 * `topic`: an input topic is not there yet.
+* `times`: inputs have times of different kinds, so no time of all of them is closed.
 """
 KINDS: tuple[Kind, ...] = get_args(Kind)
 

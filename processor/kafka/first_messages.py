@@ -6,17 +6,21 @@ at pauses that double, until it has had enough messages and nothing is to be sai
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 
 from confluent_kafka import KafkaException
 
 from ikebana.errors import IkebanaError
 from ikebana.processor.ground.notice import Notice
 from ikebana.processor.kafka import sampling
+from ikebana.processor.kafka.progress_topic import last_progress
+from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.proposing.look import Look, look
 from ikebana.processor.proposing.notices import notices
 from ikebana.processor.reading.codec_of import needs_registry
 from ikebana.processor.reading.messages import Message
+from ikebana.processor.timing.kinds_of_time import kind_of, mixed, of_input
 
 # An input without anything to be said of so many messages is not looked at again.
 _ENOUGH = 20
@@ -60,7 +64,8 @@ class FirstMessages:
         left, pause_s = list(self._plan.inputs), _AGAIN_S
         while left:
             left = [source for source in left if not self._is_done(source)]
-            self._tell([notice for each in self._found.values() for notice in each])
+            noticed = [notice for each in self._found.values() for notice in each]
+            self._tell([*noticed, *_of_times(self._plan, self._kafka)])
             if self._ends.wait(pause_s):
                 return
             pause_s = min(2 * pause_s, _LATEST_S)
@@ -73,6 +78,29 @@ class FirstMessages:
             return False  # the run itself says what is wrong with the topic, if it lasts
         self._found[source.name] = notices(self._plan, source, messages, seen)
         return seen.read >= _ENOUGH and not self._found[source.name]
+
+
+def _of_times(plan: Plan, kafka: Mapping[str, str]) -> list[Notice]:
+    """Notice that inputs with times of their own have them of different kinds.
+
+    The kinds of those that the plan tells are the same (`planning.plan_problems`).
+    """
+    dated = [source for source in plan.inputs if source.is_dated]
+    diffs = [source for source in dated if source.traits.kind == "updates"]
+    if not diffs or len(dated) == 1:
+        return []
+    kinds = {source.name: of_input(source) for source in dated}
+    try:
+        with closing(Reader(kafka)) as reader:
+            for source in diffs:
+                last = last_progress(reader, source.topics[0] + ".progress")
+                kinds[source.name] = None if last is None else kind_of(last.times, last.upper)
+    except (IkebanaError, KafkaException):
+        return []
+    if (words := mixed(kinds)) is None:
+        return []
+    remedy = "no time of both is ever closed: join topics of pipelines with the same `time`"
+    return [Notice("times", diffs[0].name, diffs[0].name, f"{words}; {remedy}")]
 
 
 def looked_at(

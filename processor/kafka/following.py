@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from ikebana.codecs.formats import FACT_FORMATS, OUTPUT_FORMATS
-from ikebana.codecs.progress import ProgressRecord
+from ikebana.codecs.progress import ProgressRecord, Times
 from ikebana.errors import SourceError
 from ikebana.processor.ground.named_tuples import maker
 from ikebana.processor.kafka.cdcv2_topic import Cdcv2Topic, FactPlace
@@ -45,6 +45,8 @@ class ClosedTimes(NamedTuple):
     upper: int
     updates: list[KeyedUpdate]
     place: str
+    times: Times | None = None
+    """Their kind, if the topic tells it."""
 
 
 class Resume(NamedTuple):
@@ -207,7 +209,11 @@ class _Batches:
                 history.clear()
                 place = _BatchPlace(self._reading.topic_id, progress, self._reading.progress_at)
                 told = ClosedTimes(
-                    progress.lower, progress.upper, found, msgspec.json.encode(place).decode()
+                    progress.lower,
+                    progress.upper,
+                    found,
+                    msgspec.json.encode(place).decode(),
+                    progress.times,
                 )
                 if (later := _later(told, self._from)) is not None:
                     yield later

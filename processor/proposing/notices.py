@@ -104,16 +104,29 @@ def _absent_fields(
 def _absent(
     source: Input, count: int, name: str, what: str, names: Collection[str], others: Sequence[str]
 ) -> Notice:
+    words, shown = absent_words(count, name, what, names, others)
+    return Notice("column", source.name, name, f"{source.name}: {words}", shown)
+
+
+def absent_words(
+    count: int, name: str, what: str, names: Collection[str], others: Collection[str]
+) -> tuple[str, str]:
+    """Say that so many messages lack a column, then which they have, of which others are meant.
+
+    >>> print(*absent_words(2, "nom", "column", ["id", "name"], ["name"]), sep="")
+    no message of 2 has the column "nom", so it is null: ...; did you mean "name"?
+    """
     listed = ", ".join(
         [*sorted(names)[:_MOST_NAMES], *(["…"] if len(names) > _MOST_NAMES else [])]
     )
     meant = did_you_mean(name, others, _LIKE)
     words = (
-        f'{source.name}: no message of {count:,} has the {what} "{name}", so it is null: correct '
-        "its name, or leave it out"
+        f'no message of {count:,} has the {what} "{name}", so it is null: correct its name, or '
+        "leave it out"
     )
-    shown = f"; they have {listed or 'none'}" + (f'; did you mean "{meant}"?' if meant else "")
-    return Notice("column", source.name, name, words, shown)
+    return words, f"; they have {listed or 'none'}" + (
+        f'; did you mean "{meant}"?' if meant else ""
+    )
 
 
 def _texts(plan: Plan, source: Input, seen: Look) -> Iterator[Notice]:

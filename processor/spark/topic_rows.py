@@ -7,7 +7,7 @@ or else of the value.
 
 import datetime
 import decimal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -33,6 +33,7 @@ from pyspark.sql.types import (
 
 from ikebana.codecs.encodings import INTEGERS
 from ikebana.errors import ConfigError, SourceError
+from ikebana.processor.proposing.notices import absent_words
 from ikebana.processor.rows.rows import KeyedUpdate
 
 SCHEMA = "key BINARY, value BINARY, time BIGINT, diff BIGINT"
@@ -66,6 +67,21 @@ class RowMaker:
                 if not isinstance(field.dataType, (BinaryType, StringType)):
                     raise _wrong(field.name, field.dataType, "BINARY or STRING")
                 self._texts[field.name] = isinstance(field.dataType, StringType)
+
+    def absent(self, messages: Sequence[tuple[bytes | None, bytes | None]]) -> list[str]:
+        """Say which columns none of these keys and values has, and which they have."""
+        found = [
+            set().union(*(part for part in map(_object, message)))
+            for message in messages
+            if message[1] is not None
+        ]
+        there = set().union(*found)
+        others = there - self._fields.keys()
+        return [
+            "".join(absent_words(len(found), name, "column", there, others))
+            for name in self._fields
+            if found and name not in there
+        ]
 
     def batches(self, updates: Iterable[KeyedUpdate]) -> Iterator[pa.RecordBatch]:
         """Make batches of rows.
@@ -134,6 +150,15 @@ class RowMaker:
                 f'cannot read column {name} of "{self._topic}" as {kind}: a value is not one',
                 hint="Give the column the type STRING, which takes everything.",
             ) from None
+
+
+def _object(data: bytes | None) -> dict[str, Any]:
+    """The fields of a JSON object; none of anything else."""
+    try:
+        decoded = None if data is None else msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+    return decoded if isinstance(decoded, dict) else {}
 
 
 def _field(name: str, kind: DataType) -> Column:

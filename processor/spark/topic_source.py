@@ -9,6 +9,7 @@ read gives each datum once, with its count.  A stream gives each update once; a 
 whole closed batches, so all updates of its times.
 """
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -33,7 +34,7 @@ from ikebana.codecs.formats import FACT_FORMATS, OUTPUT_FORMATS, SINGLE_VALUE_FO
 from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.ground import moments
 from ikebana.processor.ground.spelling import instead
-from ikebana.processor.kafka import client
+from ikebana.processor.kafka import client, sampling
 from ikebana.processor.kafka.partitioner import partition_of
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.topic_ranges import Piece, Place, TopicRanges
@@ -45,6 +46,8 @@ from ikebana.processor.verifying.output_reader import OutputReader
 NAME = "ikebana"
 _KAFKA = "kafka."
 _OPTIONS = ("topic", "format", "as_of", "since", "tasks", "max_offsets")
+# Formats whose values are rows.
+_OF_ROWS = ("diff", "upsert")
 # What Spark adds itself.
 _OF_SPARK = ("path",)
 
@@ -181,6 +184,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
             ranges.close()
         if not plan.pieces:
             return []
+        _warn(options, self._rows)
         if not plan.by_key or options.tasks == "1":
             return [Task(plan.pieces, plan.time)]
         return [Task([piece], plan.time, plan.partitions) for piece in plan.pieces]
@@ -221,6 +225,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._options = options
         self._rows = RowMaker(options.topic, schema)
         self._made: TopicRanges | None = None
+        self._has_looked = False
         self._target: Place | None = None
 
     def initialOffset(self) -> dict[str, Any]:
@@ -252,6 +257,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         before, after = _place(start), _place(end)
         if after is None:
             return []
+        if not self._has_looked:
+            self._has_looked = True
+            _warn(self._options, self._rows)
         return [Task([piece], after.upper) for piece in self._ranges.between(before, after)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -274,6 +282,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_made": None}
+
+
+def _warn(options: TopicOptions, rows: RowMaker) -> None:
+    """Say on standard error, which Spark passes on, which columns of the schema are all null."""
+    if options.form not in _OF_ROWS:
+        return
+    try:
+        messages = [(each.key, each.value) for each in sampling.some(options.kafka, options.topic)]
+    except SourceError:
+        return  # the read itself says what is wrong, if it lasts
+    for words in rows.absent(messages):
+        print(f'ikebana: warning: topic "{options.topic}": {words}', file=sys.stderr, flush=True)
 
 
 def _place(offset: dict[str, Any]) -> Place | None:

@@ -120,7 +120,7 @@ COUNTED_KINDS = _metric(
 NOTICES = _metric(
     "notices",
     "gauge",
-    "What is probably not meant now: columns, errors, json text, envelopes, topics",
+    "What is probably not meant now: a column, errors, json text, envelope, topic, times",
     "kind",
     "input",
 )

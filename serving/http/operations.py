@@ -15,6 +15,7 @@ from ikebana.errors import ConfigError
 from ikebana.processor.console.plan_view import NoPlanError, PlanView
 from ikebana.processor.ground.moments import EPOCH_MS
 from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.processor.timing.kinds_of_time import MixedTimesError
 from ikebana.processor.watching.history import History, Past
 from ikebana.serving import plain, reads
 from ikebana.serving.access import Permitted
@@ -26,7 +27,12 @@ from ikebana.serving.http.queries import Queries
 from ikebana.serving.http.refusing import NotPermittedError, TooLargeError
 from ikebana.serving.layout import State
 from ikebana.serving.reads import LocalReads
-from ikebana.serving.view import MOST_PAGE_BYTES, CollectionView, Row, UnreadableTimeError
+from ikebana.serving.view import (
+    MOST_PAGE_BYTES,
+    CollectionView,
+    Row,
+    UnreadableTimeError,
+)
 
 Result = TypeVar("Result")
 
@@ -68,11 +74,13 @@ class Api:
     async def collections(self, _: str, __: msgspec.Struct) -> Answer:
         """List the collections."""
         views = [self.views.view(name) for name in self.views.names()]
+        common, why = None, None
         try:
             common = newest(views)
-        except UnreadableTimeError:
-            common = None
-        return Answer(parameters.CollectionsAnswer(common, [self._served(view) for view in views]))
+        except (UnreadableTimeError, MixedTimesError) as error:
+            why = error.message
+        served = [self._served(view) for view in views]
+        return Answer(parameters.CollectionsAnswer(common, served, why))
 
     async def collection(self, name: str, _: msgspec.Struct) -> Answer:
         """Describe a collection: its times, its size, how it is followed."""

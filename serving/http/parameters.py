@@ -139,10 +139,14 @@ class Served(msgspec.Struct):
 
 
 class CollectionsAnswer(msgspec.Struct):
-    """The collections; `newest` is the greatest time that all of them can be read at."""
+    """The collections; `newest` is the greatest time that all of them can be read at.
+
+    `why` says why there is none.
+    """
 
     newest: int | None
     collections: list[Served]
+    why: str | None = None
 
 
 class GetAnswer(msgspec.Struct):

@@ -22,7 +22,7 @@ import msgspec
 from ikebana.errors import ConfigError, IkebanaError
 from ikebana.serving import page_tokens
 from ikebana.serving.access import Permitted
-from ikebana.serving.common_times import frontier, newest
+from ikebana.serving.common_times import check_kinds, frontier, newest
 from ikebana.serving.http import parameters, wire
 from ikebana.serving.http.bell import Bell
 from ikebana.serving.http.parameters import time_of
@@ -94,6 +94,7 @@ class Subscriptions:
 
         Raises:
             UnreadableTimeError: the time, or that of the token, cannot be read.
+            MixedTimesError: the times of the collections are of different kinds.
         """
         if given.resume is not None:
             position = position_of(given.resume)
@@ -107,6 +108,7 @@ class Subscriptions:
         names = given.collection or self._permitted.names()
         views = [self._permitted.view(name) for name in names]
         as_of = time_of(given.as_of, "as_of")
+        check_kinds(views)
         if as_of is None or not views:
             as_of = newest(views)
         for view in views:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import duckdb
 import pyarrow as pa
 
-from ikebana.serving.common_times import newest
+from ikebana.serving.common_times import check_kinds, newest
 from ikebana.serving.sql.parsed import SqlError, parsed
 from ikebana.serving.sql.tables import LoadLimits, load
 from ikebana.serving.view import CollectionView
@@ -63,12 +63,14 @@ def run(
 
     Raises:
         SqlError: it is refused, fails, or exceeds a limit.
+        MixedTimesError: the times of its collections are of different kinds.
         UnknownCollectionError: it names a collection that is not there.
         UnreadableTimeError: a collection cannot be read as of the time.
     """
     begun = monotonic()
     query = parsed(text)
     views = [view_of(name) for name in query.tables]
+    check_kinds(views)
     if views and as_of is None:
         as_of = newest(views)
     config = {**_CONFIG, "memory_limit": f"{limits.memory_bytes // (1 << 20)}MiB"}

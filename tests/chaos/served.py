@@ -133,7 +133,7 @@ class Served:
 
     def _compared(self, served: Reads) -> None:
         infos = {each.name: each for each in served.collections()}
-        since = max(infos[topic].since for topic in TOPICS)
+        since = max(infos[topic].since or 0 for topic in TOPICS)
         newest = served.newest(*TOPICS)
         times = [newest, *(self.choice.randrange(since, newest + 1) for _ in range(_LOOKS))]
         for at in times:

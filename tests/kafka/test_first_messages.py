@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from ikebana import Column, Input, Output, Plan, Upsert
+from ikebana.codecs.progress import ProgressRecord, Times
 from ikebana.processor.ground.notice import Notice
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.first_messages import FirstMessages
@@ -128,6 +129,33 @@ def test_messages_are_looked_at_beside_a_run(
     assert found.line == (
         'i0: no message of 3 has the column "nom", so it is null: correct its name, or leave it '
         'out; they have id, name; did you mean "name"?'
+    )
+
+
+def test_inputs_with_times_of_different_kinds_are_told(
+    broker: Broker, topic_name: Callable[[str], str]
+) -> None:
+    """Their progress tells the kinds; nothing that reads both would ever be closed."""
+    names: dict[Times, str] = {"clock": topic_name("cities"), "offset": topic_name("places")}
+    for times, topic in names.items():
+        create(broker.bootstrap_servers, topic, 1)
+        create(broker.bootstrap_servers, topic + ".progress", 1)
+        record = ProgressRecord("c", "p", topic, 0, 0, 9, 0, {0: 0}, "upserts", times=times)
+        produce(broker.bootstrap_servers, topic + ".progress", [(record.key(), record.encode())])
+    inputs = tuple(Input(times, (topic,), "diff") for times, topic in names.items())
+    plan = Plan("p", inputs, (), (Output("o", "clock", "o"), Output("q", "offset", "q")))
+    told: list[Sequence[Notice]] = []
+    messages = FirstMessages(
+        plan, {"bootstrap.servers": broker.bootstrap_servers}, {}, told.append
+    )
+
+    messages.begin()
+    messages.end(patient(60))
+
+    ((found,),) = told
+    assert found.words == (
+        'times of offset and of clock cannot be read together: offset of "offset", clock of '
+        '"clock"; no time of both is ever closed: join topics of pipelines with the same `time`'
     )
 
 

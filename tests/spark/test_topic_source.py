@@ -166,6 +166,34 @@ def test_columns_are_fields_of_keys_and_values(spark: "SparkSession", written: W
         reader.schema("name ARRAY<INT>").load().collect()
 
 
+def test_a_column_that_no_message_has_is_said(
+    written: Written, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On standard error, once for a read and once for a stream; one that is there is not."""
+    from pyspark.sql.types import IntegerType, StringType, StructType
+
+    from ikebana.processor.spark.topic_source import IkebanaTopic
+
+    _life(written)
+    options = {"topic": written.name, "kafka.bootstrap.servers": written.servers}
+    source, schema = IkebanaTopic(options), StructType()
+    schema.add("id", IntegerType()).add("nam", StringType())
+
+    source.reader(schema).partitions()
+
+    warning = f'ikebana: warning: topic "{written.name}": no message of '
+    words = capsys.readouterr().err
+    assert words.startswith(warning)
+    assert words.count("warning") == 1
+    assert words.endswith('they have id, n, name; did you mean "name"?\n')
+    stream = source.streamReader(schema)
+    end = stream.latestOffset({}, None)
+    for _ in range(2):
+        stream.partitions({}, end)
+    stream.stop()
+    assert capsys.readouterr().err.count(warning) == 1
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from ikebana.codecs.progress import Times
 from ikebana.processor.console.plan_view import PlanView
 from ikebana.processor.ground.listening import Address, Listening, Tls
 from ikebana.processor.kafka.following import AnotherTopicError, ClosedTimes, Resume
@@ -36,6 +37,8 @@ class MemoryTopics:
         self._batches: dict[str, list[Batch]] = {}
         self._lock = threading.Lock()
         self.ids: dict[str, str] = {}
+        self.times: dict[str, Times] = {}
+        """The kinds of the times of topics that tell it."""
         self.failure: Exception | None = None
 
     def close(
@@ -70,7 +73,7 @@ class MemoryTopics:
         with self._lock:
             found = self._batches.get(topic, [])[place:]
         for number, batch in enumerate(found, place + 1):
-            yield ClosedTimes(*batch, self._place(topic, number))
+            yield ClosedTimes(*batch, self._place(topic, number), self.times.get(topic))
 
     def _place(self, topic: str, number: int) -> str:
         if topic not in self.ids:

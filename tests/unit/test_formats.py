@@ -85,7 +85,7 @@ def test_headers_that_cannot_be_read_are_named(
     assert (caught.value.codec, caught.value.reason) == ("diff record", reason)
 
 
-RECORD = ProgressRecord("c", "p", "t", 7, 10, 20, 3, {0: 5, 12: 9}, "upserts")
+RECORD = ProgressRecord("c", "p", "t", 7, 10, 20, 3, {0: 5, 12: 9}, "upserts", times="clock")
 MESSAGE = {
     "checkpoint": "c",
     "pipeline": "p",
@@ -97,6 +97,7 @@ MESSAGE = {
     "ends": {"0": 5, "12": 9},
     "promise": "upserts",
     "version": 1,
+    "times": "clock",
 }
 
 

@@ -95,6 +95,7 @@ def test_the_collections_have_their_times_and_sizes(client: TestClient) -> None:
         "data": 2,
         "total": 2,
         "bytes": 30,
+        "times": "offset",
     }
     assert (where["keys"], where["data"], where["total"]) == (2, 2, 3)
     assert _get(client, f"collections/{PLANES}")["collection"] == planes

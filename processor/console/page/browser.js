@@ -73,7 +73,8 @@ class Browser {
       `${rate(perSecond)} updates/s`,
       caught_up_s === null ? "catching up" : `lag ${seconds(lag_s ?? caught_up_s)}`,
     ].join(" · ");
-    this.asOf.bounds(collection.since, collection.upper);
+    // Before the first closed time there is none to choose.
+    if (collection.upper !== null) this.asOf.bounds(collection.since, collection.upper);
   }
 
   #searching() {

@@ -30,7 +30,7 @@ export function overview(place, { poller }) {
   const charts = lagAndRates(poller);
   show(place, h("h2", {}, "Collections"), newest, list, charts.element);
   return poller.listen((answer) => {
-    newest.textContent = `Newest time of all: ${time(answer.newest)}`;
+    newest.textContent = answer.why ?? `Newest time of all: ${time(answer.newest)}`;
     keepFocus(list, table(HEADS, answer.collections.map((each) => rowOf(each, poller)), { class: "cards" }));
     charts.update(answer.collections.map((each) => each.collection.name));
   });
