@@ -523,9 +523,9 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "results of before stay in the shards of their last lookups": (
         EDITED_JOINS,
-        "processor/batch/joins_before.py",
-        "return is_gathered(edit.before, join) or (stays and is_gathered(edit.after, join))",
-        "return False",
+        "processor/batch/editing.py",
+        "            if inlet in branch.hops:\n",
+        "            if False:\n",
     ),
     "a join has begun while hops are left": (
         MINTING,

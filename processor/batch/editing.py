@@ -296,7 +296,11 @@ class _Filler:
     ) -> None:
         edit, filling = self._edit, self._filling
         for name in edit.shown_by(branch, sign):
-            filling.outputs.setdefault(name, []).extend(made)
+            inlet = planner.inlet_of(name)
+            if inlet in branch.hops:
+                filling.hops.setdefault(inlet, []).extend(made)
+            else:
+                filling.outputs.setdefault(name, []).extend(made)
         if sign < 0:
             self._retract_errors(plan, branch, made)
             return

@@ -111,6 +111,7 @@ class Flow:
 
     def fill(self, editing: Editing, *, takes: bool) -> Filling:
         """Send a portion of the state through the old plan and the new one, if it `takes` one."""
+        self._gather(editing.time)
         of_before = [name for name in self.arriving if is_of_before(name)]
         arriving = {name: self.arriving.pop(name) for name in of_before}
         found = portion(editing, self.store, arriving, takes=takes)
@@ -122,6 +123,14 @@ class Flow:
             self.send(name, updates)
         self.emitted[ERRORS] += found.errors
         return found
+
+    def _gather(self, time: Time) -> None:
+        """Give outputs what an edit at a time has sent to the shards of their keys."""
+        for output in self._plan.outputs:
+            inlet = planner.inlet_of(output.name)
+            for update in self.arriving.pop(inlet, ()):
+                to = self.emitted[output.name] if update.time < time else self.arriving[inlet]
+                to += [update]
 
     def send(self, name: str, updates: Iterable[KeyedUpdate]) -> None:
         """Send updates to an operator in the shards of other keys."""
@@ -262,9 +271,7 @@ class Flow:
         for branch in self._physical.branches[root]:
             steps = planner.chain_of(self._plan, branch, self._physical)
             if steps.is_empty and not branch.inlets:
-                self._deliver(branch.outputs, (), updates)
-                for name in branch.hops:
-                    self.send(name, updates)
+                self._deliver(branch.outputs, (), updates, branch.hops)
                 continue
             if steps.arranges:
                 for some in in_columns_of(updates, _AT_ONCE):
@@ -273,28 +280,31 @@ class Flow:
                     given = arranged
                     if branch.inlets and None in arranged.keys:
                         given = Columns.of(keyed([*arranged]))
-                    self._deliver(branch.outputs, branch.inlets, given)
-                    for name in branch.hops:
-                        self.send(name, arranged)
+                    self._deliver(branch.outputs, branch.inlets, given, branch.hops)
                 continue
             for passed in in_portions(steps, updates, branch.silent):
                 self.emitted[ERRORS] += passed.errors
                 made = keyed(passed.updates) if branch.inlets else passed.updates
-                self._deliver(branch.outputs, branch.inlets, made)
-                for name in branch.hops:
-                    self.send(name, passed.updates)
+                self._deliver(branch.outputs, branch.inlets, made, branch.hops)
                 if steps.expands:
                     self._budget.expand(root)
                 # They are not to be there while the next ones are made.
                 del passed, made
 
     def _deliver(
-        self, outputs: Iterable[str], inlets: Iterable[str], updates: Collection[KeyedUpdate]
+        self,
+        outputs: Iterable[str],
+        inlets: Collection[str],
+        updates: Collection[KeyedUpdate],
+        hops: Collection[str] = (),
     ) -> None:
         for name in outputs:
-            self.emitted[name] += updates
+            if planner.inlet_of(name) not in (*inlets, *hops):
+                self.emitted[name] += updates
         for name in inlets:
             self.arriving[name] += updates
+        for name in hops:
+            self.send(name, updates)
 
 
 def _error_updates(row: Errors) -> list[KeyedUpdate]:

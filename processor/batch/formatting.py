@@ -21,7 +21,7 @@ from ikebana.codecs.upsert_out import (
     violation_record,
 )
 from ikebana.processor.kernels import single_value
-from ikebana.processor.planning import planner
+from ikebana.processor.planning import promises
 from ikebana.processor.planning.plan import Output, Plan
 from ikebana.processor.rows.rows import KeyedUpdate
 
@@ -53,7 +53,7 @@ def formatted(
     assert traits.codec is not None, f"{output.format} is written as it comes"
     errors: list[KeyedUpdate] = []
     empty = None
-    if planner.watches(plan, output):
+    if promises.watches(plan, output):
         changes = single_value.step(store, updates, output.name, keyless=not traits.latest)
         if traits.latest:
             # The state knows what each key has from then on.

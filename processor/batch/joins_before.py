@@ -24,7 +24,7 @@ from ikebana.processor.joins.stages import Stage
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.arrange_upsert import UpsertArrangement
 from ikebana.processor.planning.edits import Edit
-from ikebana.processor.planning.joined import is_gathered, joined
+from ikebana.processor.planning.joined import joined
 from ikebana.processor.rows.rows import KeyedUpdate
 
 # Names of operators have no space.
@@ -41,9 +41,8 @@ def is_of_before(target: str) -> bool:
 class JoinsBefore:
     """The joins of the plan before, in one batch of an edit that fills, on one shard.
 
-    `results` are what has come out by join, in the shards in which an output of either plan
-    wants them; `errors` are those of combinations that cannot be evaluated, and `hops` are rows
-    for other shards.
+    `results` are what has come out by join, in the shards of the last lookups; `errors` are those
+    of combinations that cannot be evaluated, and `hops` are rows for other shards.
     """
 
     def __init__(self, edit: Edit, time: Time, store: Store) -> None:
@@ -57,7 +56,6 @@ class JoinsBefore:
     def arrive(self, arriving: Arriving) -> None:
         """Take rows that have come from other shards, each on from where it is."""
         for join in self._edit.joins_before:
-            self.results[join] += arriving.get(_MARK + join, ())
             self._run(join, {s.name: arriving.get(_MARK + s.name, ()) for s in self._path(join)})
 
     def begin(self, join: str, start: bytes, most: int) -> tuple[int, bytes | None]:
@@ -84,10 +82,10 @@ class JoinsBefore:
             arranged = self._arrangement(stage.looks_up)
             for (to, hop), made, errors, _ in applied(plan, stage, rows, arranged):
                 self.errors[join] += errors
-                if to is None and not self._is_gathered(join):
+                if to is None:
                     self.results[join] += made
-                elif to is None or hop:
-                    self.hops[_MARK + (to or join)] += made
+                elif hop:
+                    self.hops[_MARK + to] += made
                 else:
                     waiting[to] += made
 
@@ -97,12 +95,6 @@ class JoinsBefore:
         for stage in self._joined.stages.values():
             if (stage.join, stage.alias) == (join, alias):
                 yield stage
-
-    def _is_gathered(self, join: str) -> bool:
-        """Whether results have to be in the shards of their keys, in either plan."""
-        edit = self._edit
-        stays = join not in edit.gone
-        return is_gathered(edit.before, join) or (stays and is_gathered(edit.after, join))
 
     def _arrangement(self, name: str) -> Arrangement | UpsertArrangement:
         """An arrangement of the plan before, to be read: nothing changes while time stands."""

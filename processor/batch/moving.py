@@ -13,13 +13,13 @@ from ikebana.processor.batch.joining import portions
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, Join
 from ikebana.processor.joins.stages import Stage
-from ikebana.processor.kernels import facts, hold, reduce, reduce_rows, state_machine, upsert
+from ikebana.processor.kernels import facts, reduce, reduce_rows, state_machine, upsert
 from ikebana.processor.kernels.state_machine import Event
 from ikebana.processor.linear.chain import consolidated
 from ikebana.processor.linear.functions import found
-from ikebana.processor.planning import machines, ways
+from ikebana.processor.planning import machines, planner, ways
 from ikebana.processor.planning.backfill import reads_again
-from ikebana.processor.planning.joined import is_gathered, joined
+from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import (
     ERRORS,
     TOTAL_KEY,
@@ -68,25 +68,13 @@ class Operators:
             kept_for=kept_for,
             budget=budget,
         )
-        self._gathered = {j.name for j in plan.joins if is_gathered(plan, j.name)}
+        self._gathered = {inlet: name for name, inlet in planner.gathered(plan).items()}
 
     def fill(self, editing: Editing, *, takes: bool) -> None:
         """Send a portion of the state through the old plan and the new one, if it `takes` one."""
         found = self._flow.fill(editing, takes=takes)
         self.filled = found.parts, found.keys
-        if found.begins:
-            for join in editing.began & self._gathered:
-                self._gather(join, editing)
         self._is_filled = found.done
-
-    def _gather(self, join: str, editing: Editing) -> None:
-        """Send what waits at a join to the shards of its keys, if only now that is wanted.
-
-        Of other joins nothing waits at the frontier of an edit.
-        """
-        if not is_gathered(editing.edit.before, join):
-            part, after = self._flow.part(parts.HOLD_IN, join), editing.time + 1
-            self._flow.send(join, hold.step_in_blocks(part, [], after))
 
     @property
     def _fills(self) -> bool:
@@ -116,6 +104,8 @@ class Operators:
             self._stage(name)
         elif name in self._joined.kept:
             self._arrange(name)
+        elif name in self._gathered:
+            self._flow.emitted[self._gathered[name]] += self._flow.arrived(name)
         # Else it is an input in `mode: diffs`, whose updates have flowed as they were taken.
 
     def settle(self) -> None:
@@ -204,12 +194,10 @@ class Operators:
         arrived = self._flow.arrived(name, self._joins.reach(stage))
         for (to, hop), rows, errors, _ in self._joins.run(stage, part, arrived):
             self._flow.emitted[ERRORS] += errors
-            if to is None:
-                to, hop = stage.join, stage.join in self._gathered
-            if hop:
+            if to is not None and hop:
                 self._flow.send(to, rows)
             else:
-                self._flow.arriving[to] += rows
+                self._flow.arriving[to or stage.join] += rows
 
     def _hydrate(self, stage: Stage) -> None:
         part = self._flow.part(parts.HYDRATE, stage.join)

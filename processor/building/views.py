@@ -8,7 +8,7 @@ from ikebana.processor.building.parts import Parts
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.relational import sections
 from ikebana.processor.relational.deriving import Derived, from_sql
-from ikebana.processor.relational.making import Known, MakingError, UnmadeError
+from ikebana.processor.relational.known import Known, MakingError, UnmadeError
 
 
 def view(parts: Parts, name: str, query: str, key: str | None) -> str:

@@ -21,7 +21,7 @@ from ikebana.processor.kernels import (
     state_machine,
     upsert,
 )
-from ikebana.processor.planning import planner, progress
+from ikebana.processor.planning import progress, promises
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Plan
 
@@ -125,7 +125,7 @@ def parts_of(plan: Plan) -> frozenset[str]:
     kinds = (MACHINE, REDUCE, REDUCE_ROWS, FACTS, ARRANGE, LOCKED, HOLD_IN, HYDRATE)
     own = {kind + name for kind in kinds for name in operators}
     outputs = {HOLD + output.name for output in plan.published}
-    outputs |= {SHOWN + output.name for output in plan.outputs if planner.watches(plan, output)}
+    outputs |= {SHOWN + output.name for output in plan.outputs if promises.watches(plan, output)}
     return frozenset(own | outputs | {u.name for u in plan.upserts} | {*stages.kept})
 
 

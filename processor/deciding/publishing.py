@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ikebana.codecs.progress import ProgressRecord, add_times
 from ikebana.processor.deciding.commits import Marker
-from ikebana.processor.planning import planner
+from ikebana.processor.planning import promises
 from ikebana.processor.planning.plan import Output, Plan
 from ikebana.processor.timing import kinds_of_time
 
@@ -53,7 +53,7 @@ def closings(
             ends=before.get(output.name) or dict.fromkeys(ends[output.topic], 0)
             if output.name in first.writes
             else ends[output.topic],
-            promise=planner.promise(plan, output),
+            promise=promises.promise(plan, output),
             times=kinds_of_time.of_plan(plan),
         )
         times: dict[int, int] = {}

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ikebana.processor.explain import joining
-from ikebana.processor.planning import progress
+from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.planning.planner import Physical
 
@@ -53,6 +53,7 @@ def costs(plan: Plan, physical: Physical) -> Iterator[Cost]:
         passes = _passes(physical, join.name)
         own = int(joining.remembers(join))
         found.append(Cost(f"join {join.name}", own, joining.depth(plan, join), passes))
+    found += [Cost(f"output {name}", 0, 1, 0) for name in planner.gathered(plan)]
     yield from found
     _, *columns = zip(*found, strict=True)
     yield Cost(ALL, *(sum(column) for column in columns))

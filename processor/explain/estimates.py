@@ -21,9 +21,9 @@ from ikebana.processor.joins.stages import Stage
 from ikebana.processor.joins.steps import Lookup
 from ikebana.processor.linear.chain import Named
 from ikebana.processor.linear.steps import Call, Sql
-from ikebana.processor.planning import progress, ways
+from ikebana.processor.planning import planner, progress, ways
 from ikebana.processor.planning.graph import graph_of
-from ikebana.processor.planning.joined import is_gathered, joined
+from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Input, Plan, Reduce
 from ikebana.processor.planning.planner import Physical
 
@@ -88,7 +88,8 @@ class _Following:
         self._plan, self._physical, self._source = plan, physical, source
         self._stages = joined(plan)
         self._roots = frozenset(ways.roots(plan))
-        self._gathered = {join.name: is_gathered(plan, join.name) for join in plan.joins}
+        self._joins = {join.name for join in plan.joins}
+        self._gathered = frozenset(planner.gathered(plan).values())
         self._waiting = {join.name for join in plan.joins if isinstance(join, AsOfJoin)}
         self._arrived: defaultdict[str, float] = defaultdict(float)
         self._done: defaultdict[str, float] = defaultdict(float)
@@ -123,6 +124,9 @@ class _Following:
         """Let rows reach an operator."""
         if name in self._roots:
             self._through(name, rows)
+        elif name in self._gathered:
+            # Its updates are counted as those of its output.
+            return
         elif (stage := self._stages.stages.get(name)) is not None:
             self._look_up(stage, rows)
         else:
@@ -132,7 +136,7 @@ class _Following:
     def _through(self, root: str, rows: float) -> None:
         """Let rows become those of a root, and go on in its branches."""
         node = graph_of(self._plan).nodes[root]
-        if node.kind is not None and root not in self._gathered:
+        if node.kind is not None and root not in self._joins:
             self._done["kept"] += rows
             if isinstance(node.operator, Reduce):
                 self._done["aggregated"] += rows * len(node.operator.aggregates)
@@ -158,7 +162,6 @@ class _Following:
         found *= self._holding(stage)
         self._to_stages(stage.name, found)
         if stage.name in self._stages.last[stage.join]:
-            self._done["sent"] += found * self._gathered[stage.join]
             self._arrived[stage.join] += found
 
     def _wait(self, rows: float) -> None:

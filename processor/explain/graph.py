@@ -1,6 +1,6 @@
 """Make graphs of a plan, with boxes and arrows: as it is written, and as it is run."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal, NamedTuple
@@ -13,7 +13,7 @@ from ikebana.processor.ground.counting import counted
 from ikebana.processor.ground.printable import printable
 from ikebana.processor.linear.chain import Named
 from ikebana.processor.linear.steps import Call
-from ikebana.processor.planning import planner, progress
+from ikebana.processor.planning import planner, progress, promises
 from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import (
@@ -189,17 +189,41 @@ class _Drawing:
             if output.name in self._held:
                 self.boxes.append(Box(f"hold {output.name}", "hold", output.name, _HELD))
                 self.arrows.append(Arrow(f"hold {output.name}", f"output {output.name}"))
+            if output.name in (gathered := planner.gathered(self._plan)):
+                own = f"exchange {gathered[output.name]}"
+                lines = _exchange_lines(self._plan)
+                self.boxes.append(Box(own, "exchange", output.name, lines))
+                self.arrows.append(Arrow(own, self._end(output.name)))
             lines = (*output_lines(self._plan, output), *_repeats(self._physical, output))
             behind = max(depths[root] for root in producers[output.name])
             lines += tuple(_behind(behind))
             self.boxes.append(Box(f"output {output.name}", "output", output.name, lines))
+
+    def _end(self, output: str) -> str:
+        return f"{'hold' if output in self._held else 'output'} {output}"
 
     def _state(self, name: str) -> str:
         self.boxes.append(Box(f"state {name}", "state", name, _state_lines(self._plan, name)))
         return f"state {name}"
 
     def _branch(self, root: str, at: str) -> None:
-        _branches(self._plan, self._physical, root, at, self._held, self.boxes, self.arrows)
+        """Add the passes after a root, whose box is `at`, and their arrows."""
+        fed, arranges = joining.fed(self._plan), joining.arranges(self._plan)
+        for number, branch in enumerate(self._physical.branches[root]):
+            ends = []
+            for name in branch.outputs:
+                inlet = planner.inlet_of(name)
+                ends.append(f"exchange {inlet}" if inlet in branch.hops else self._end(name))
+            others = [planner.inlet_of(name) for name in branch.outputs]
+            for names, kind in ((branch.inlets, "state"), (branch.hops, "exchange")):
+                ends += [fed.get(name, f"{kind} {name}") for name in names if name not in others]
+            begin = at
+            # The box of an arrangement names its key itself.
+            if any(name not in arranges for name, _ in branch.steps):
+                begin = f"pass {root} {number}"
+                self.boxes.append(_pass(self._plan, self._physical, branch, begin))
+                self.arrows.append(Arrow(at, begin))
+            self.arrows += [Arrow(begin, end) for end in dict.fromkeys(ends)]
 
 
 def input_lines(source: Input) -> Iterator[str]:
@@ -237,11 +261,11 @@ def input_lines(source: Input) -> Iterator[str]:
 
 def output_lines(plan: Plan, output: Output) -> Iterator[str]:
     """Describe an output's messages and its guarantees for readers."""
-    promise = planner.promise(plan, output)
+    promise = promises.promise(plan, output)
     yield f"topic {output.topic}, as {output.format}"
     yield f"progress in {output.progress_topic}"
     yield f"promises {promise}: {_PROMISES[promise]}"
-    if planner.watches(plan, output):
+    if promises.watches(plan, output):
         yield "watched: its state has each key's rows, and a second value of a key is an error"
     if output.name == ERRORS:
         yield _POLICIES[plan.on_error]
@@ -260,30 +284,6 @@ def _exchange_lines(plan: Plan) -> tuple[str, ...]:
         "to the shards of other keys, a micro-batch later",
         f"through topic {plan.loopback_topic}",
     )
-
-
-def _branches(
-    plan: Plan,
-    physical: Physical,
-    root: str,
-    at: str,
-    held: Collection[str],
-    boxes: list[Box],
-    arrows: list[Arrow],
-) -> None:
-    """Add the passes after a root, whose box is `at`, and their arrows."""
-    fed, arranges = joining.fed(plan), joining.arranges(plan)
-    for number, branch in enumerate(physical.branches[root]):
-        ends = [f"{'hold' if name in held else 'output'} {name}" for name in branch.outputs]
-        ends += [fed.get(name, f"state {name}") for name in branch.inlets]
-        ends += [fed.get(name, f"exchange {name}") for name in branch.hops]
-        begin = at
-        # The box of an arrangement names its key itself.
-        if any(name not in arranges for name, _ in branch.steps):
-            begin = f"pass {root} {number}"
-            boxes.append(_pass(plan, physical, branch, begin))
-            arrows.append(Arrow(at, begin))
-        arrows += [Arrow(begin, end) for end in dict.fromkeys(ends)]
 
 
 def _repeats(physical: Physical, output: Output) -> Iterator[str]:

@@ -23,7 +23,7 @@ from ikebana.processor.linear.scope import KEY, VALUE
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning import progress, ways
 from ikebana.processor.planning.joined import arrangements as arrangements_of
-from ikebana.processor.planning.joined import is_gathered, joined
+from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.planning.planner import Branch
 
@@ -158,7 +158,7 @@ def exchanges_of(plan: Plan, join: str, alias: str) -> int:
         return bool(graph[name].hops) + max(map(upto, before), default=0)
 
     ends = [name for name in found.last[join] if found.stages[name].alias == alias]
-    return max(map(upto, ends)) + is_gathered(plan, join)
+    return max(map(upto, ends))
 
 
 def sharing(plan: Plan) -> Iterator[str]:
@@ -302,8 +302,6 @@ def _join_lines(plan: Plan, planned: Planned) -> Iterator[str]:
             yield "keeps no result"
     else:
         yield f"the results of {counted(len(planned.paths), 'path')}; keeps none of them"
-    if is_gathered(plan, join.name):
-        yield f"gathered by key, by an exchange through topic {plan.loopback_topic}"
 
 
 def _shortened(text: str) -> str:

@@ -223,7 +223,7 @@ def _whole(plan: Plan, source: Input, physical: Physical) -> str:
         for branch, reason in found
         if not reason
         for name in (*branch.inlets, *branch.hops)
-        if name not in fed
+        if name not in fed and name not in map(planner.inlet_of, branch.outputs)
     )
     if given:
         reasons.append(f"the function of {listed(given)} is given whole rows")

@@ -14,8 +14,8 @@ A variable has one term an input: that two expressions over one input are equal 
 """
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ikebana.codecs.sql_type import Decimal, type_of
@@ -74,11 +74,18 @@ class Bound:
     predicates: tuple[Flat, ...]
     select: tuple[tuple[str, Flat], ...]
     key: Flat
+    _terms: tuple[tuple[tuple[int, Term], ...], ...] = field(init=False, repr=False, compare=False)
 
-    def terms(self, at: int) -> Iterator[tuple[int, Term]]:
-        """The terms over an input, each with its variable's number."""
+    def __post_init__(self) -> None:
+        found: list[list[tuple[int, Term]]] = [[] for _ in self.inputs]
         for number, variable in enumerate(self.variables):
-            yield from ((number, term) for term in variable if term.input == at)
+            for term in variable:
+                found[term.input].append((number, term))
+        object.__setattr__(self, "_terms", tuple(map(tuple, found)))
+
+    def terms(self, at: int) -> tuple[tuple[int, Term], ...]:
+        """The terms over an input, each with its variable's number."""
+        return self._terms[at]
 
 
 class Examined(NamedTuple):

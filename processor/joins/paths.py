@@ -29,6 +29,7 @@ from ikebana.processor.joins.reach import Reach
 from ikebana.processor.joins.relation import Relation
 from ikebana.processor.joins.steps import ArrangedBy, Candidate, Extend, Lookup, Path, PathStep
 from ikebana.processor.linear.json_text import quoted
+from ikebana.processor.linear.scope import ExpressionError
 
 # Whether nothing connects an input, whether it may have many data of a key, its declared size,
 # and its place.
@@ -70,10 +71,14 @@ def planned(join: Join, relations: Mapping[str, Relation]) -> Planned:
     bound = bind(join, relations)
     of = [relations[each.relation] for each in bound.inputs]
     reach = Reach(bound, of)
+    intersects = _intersects(bound, reach)
     if isinstance(join, AsOfJoin):
-        paths = [_path(bound, of, reach, 0, (1,))]
+        paths = [_path(bound, of, reach, 0, (1,), intersects=intersects)]
     else:
-        paths = [_path(bound, of, reach, at, _told(join, at)) for at in range(len(of))]
+        paths = [
+            _path(bound, of, reach, at, _told(join, at), intersects=intersects)
+            for at in range(len(of))
+        ]
     return Planned(join, tuple(paths), bound.select, bound.key, reach.has_decided)
 
 
@@ -92,12 +97,14 @@ def _path(
     reach: Reach,
     source: int,
     told: Sequence[int] | None,
+    *,
+    intersects: bool,
 ) -> Path:
     building = _Building(bound, relations, reach, source)
     while building.left:
         if told is not None:
             building.look_up(told[len(building.steps)])
-        elif not (building.intersects and building.extend()):
+        elif not (intersects and building.extend()):
             building.look_up(building.preferred())
     own = bound.inputs[source]
     texts = {term.flat.sql: term.own for _, term in bound.terms(source)}
@@ -146,7 +153,6 @@ class _Building:
     ) -> None:
         self.left = [at for at in range(len(bound.inputs)) if at != source]
         self.steps: list[PathStep] = []
-        self.intersects = _intersects(bound, reach)
         self._bound = bound
         self._relations = relations
         self._reach = reach
@@ -154,25 +160,31 @@ class _Building:
         self._predicates = list(bound.predicates)
         # What a variable that is bound is equal to, in flat columns.
         self._values: dict[int, Flat] = {}
+        # Those that are known, as long as no variable of the input is bound.
+        self._preferences: dict[int, _Preference] = {}
         self._bind(source)
 
     def preferred(self) -> int:
         """The input to look up: the least by preference."""
-        at = min(self.left, key=self._preference)
-        found = min(self.left, key=lambda at: self._after(at, self._preference(at)))
+        preferences = {at: self._preference(at) for at in self.left}
+        at = min(self.left, key=preferences.__getitem__)
+        best = preferences[at][:2]
+        among = [each for each in self.left if preferences[each][:2] == best]
+        found = min(among, key=lambda at: self._after(at, preferences[at]))
         self._reach.has_decided |= found != at
         return found
 
     def _preference(self, at: int) -> _Preference:
-        keys, _ = self._key(at)
-        relation = self._relations[at]
-        size = float("inf") if relation.size is None else relation.size
-        return not keys, not relation.one_at_most(keys), size, at
+        if at not in self._preferences:
+            keys, _ = self._key(at)
+            relation = self._relations[at]
+            size = float("inf") if relation.size is None else relation.size
+            self._preferences[at] = not keys, not relation.one_at_most(keys), size, at
+        return self._preferences[at]
 
-    def _after(self, at: int, preference: _Preference) -> tuple[bool, bool, int, float, int]:
-        """A preference with the lookups of many data that remain after an input."""
-        crosses, has_many, size, _ = preference
-        return crosses, has_many, self._reach.remaining(self._values, self.left, at), size, at
+    def _after(self, at: int, preference: _Preference) -> tuple[int, float, int]:
+        """The lookups of many data that remain after an input, then its preference."""
+        return self._reach.remaining(self._values, self.left, at), *preference[2:]
 
     def look_up(self, at: int) -> None:
         """Append a lookup of one input by its terms whose variables are bound.
@@ -195,14 +207,18 @@ class _Building:
         unique = self._relations[at].unique_key(keys)
         if not unique or len(unique) == len(keys) or isinstance(self._bound.join, AsOfJoin):
             return keys, values, ()
-        self._reach.has_decided = True
         flats = {term.own: term.flat for _, term in self._bound.terms(at)}
         asked = [pair for pair in zip(keys, values, strict=True) if pair[0] in unique]
-        tested = [
-            qualified.equality(flats[key], value)
-            for key, value in zip(keys, values, strict=True)
-            if key not in unique
-        ]
+        try:
+            tested = [
+                qualified.equality(flats[key], value)
+                for key, value in zip(keys, values, strict=True)
+                if key not in unique
+            ]
+        except ExpressionError:
+            # JSON is looked up as it is, but SQL does not compare it.
+            return keys, values, ()
+        self._reach.has_decided = True
         return tuple(key for key, _ in asked), tuple(value for _, value in asked), tuple(tested)
 
     def extend(self) -> bool:
@@ -248,7 +264,7 @@ class _Building:
         for at in found.inputs:
             if at in found.completed:
                 self._bind(at)
-        self._values.setdefault(found.variable, variable)
+        self._bind_variable(found.variable, variable)
         self.steps.append(Extend(name, kind, tuple(candidates), self._now_bound()))
         return True
 
@@ -270,7 +286,13 @@ class _Building:
         if at != self._source:
             self.left.remove(at)
         for number, term in self._bound.terms(at):
-            self._values.setdefault(number, term.flat)
+            self._bind_variable(number, term.flat)
+
+    def _bind_variable(self, number: int, value: Flat) -> None:
+        if number not in self._values:
+            self._values[number] = value
+            for at in self._reach.readers[number]:
+                self._preferences.pop(at, None)
 
     def _now_bound(self) -> tuple[Flat, ...]:
         """The predicates that can be tested now, and have not been."""

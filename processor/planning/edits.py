@@ -148,10 +148,12 @@ class Edit:
         """The fresh operators that are filled from the state.
 
         Joins and their stages are not: they wait until the arrangements that they look up are
-        filled.  What reads an input of its own has nothing to be filled with.
+        filled.  What reads an input of its own has nothing to be filled with, and outputs get
+        the difference.
         """
-        joins = {join.name for join in self.after.joins}
-        return self.standing - joins - joined(self.after).stages.keys()
+        others = {join.name for join in self.after.joins}
+        others.update(planner.gathered(self.after).values())
+        return self.standing - others - joined(self.after).stages.keys()
 
     @cached_property
     def filled_joins(self) -> dict[str, str]:

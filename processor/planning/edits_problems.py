@@ -7,7 +7,7 @@ import msgspec
 
 from ikebana.codecs.formats import OUTPUT_FORMATS
 from ikebana.processor.ground.generations import shown
-from ikebana.processor.planning import planner
+from ikebana.processor.planning import planner, promises
 from ikebana.processor.planning.backfill import why_not
 from ikebana.processor.planning.edits import Edit, branches_of, has_contents
 from ikebana.processor.planning.edits_resolved import WRITTEN, inputs_kept
@@ -214,7 +214,7 @@ def _outputs(edit: Edit, used: Mapping[str, int]) -> Iterator[Problem]:
             yield _of_change(edit, before[output.name], output)
         if output.name in edit.replaced:
             watched = [
-                planner.watches(plan, each)
+                promises.watches(plan, each)
                 for plan, each in ((edit.before, before[output.name]), (edit.after, output))
             ]
             if watched[0] != watched[1]:
@@ -307,9 +307,9 @@ def _lacking(edit: Edit, plan: Plan, root: str, branch: planner.Branch) -> Itera
         reason = f'shows other data of "{shown(root)}", and {what}'
         yield Problem(f"outputs.{shown(name)}", reason, instead)
     if plan is edit.after:
-        stages = joined(plan).stages
+        stages, gathered = joined(plan).stages, planner.gathered(plan).values()
         for name in (*branch.inlets, *branch.hops):
-            if name in edit.fresh and name not in stages:
+            if name in edit.fresh and name not in stages and name not in gathered:
                 reason = f'is new, and reads "{shown(root)}": {what}'
                 yield Problem(f"operators.{shown(name)}", reason, instead)
 

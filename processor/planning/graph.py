@@ -22,6 +22,8 @@ from ikebana.processor.planning.operators import reduce
 from ikebana.processor.planning.operators.kind import OperatorKind, Way
 from ikebana.processor.planning.operators.table import KINDS, kind_of
 from ikebana.processor.planning.plan import Input, Operator, Plan, Reduce
+from ikebana.processor.planning.row_keys import Keyed, keys_of
+from ikebana.processor.planning.unique_keys import NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ class Graph:
         self._ways: dict[str, tuple[Way, ...]] = {}
         self._joins: dict[str, Planned] = {}
         self._aggregates: dict[str, tuple[Aggregate, ...]] = {}
+        self._keyed: dict[str, Keyed] = {}
 
     @functools.cached_property
     def roots(self) -> tuple[str, ...]:
@@ -181,6 +184,18 @@ class Graph:
         node = self.nodes[name]
         keeps_state = node.operator is not None and node.is_of_decoding
         return Relation(self.scope_after(ways[0]), tuple(unique), size, keeps_state)
+
+    def keyed(self, name: str) -> Keyed:
+        """A collection with its unique keys.
+
+        Raises: ChainError, JoinError, AggregateError, if something cannot be.
+        """
+        if name not in self._keyed:
+            types = self.scope_after(self.ways(name)[0]).types
+            operator = self.nodes[name].operator
+            keys = NOTHING if operator is None else keys_of(operator, self.keyed, types)
+            self._keyed[name] = Keyed(keys, types)
+        return self._keyed[name]
 
     def aggregates(self, reduction: Reduce) -> tuple[Aggregate, ...]:
         """The aggregates of a reduction, with the orders of what they are of.

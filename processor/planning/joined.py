@@ -55,16 +55,3 @@ def columns_read(plan: Plan, relation: str) -> frozenset[str] | None:
             start = flat_name(each.alias, "")
             found |= {name.removeprefix(start) for name in types if name.startswith(start)}
     return None if VALUE in found else frozenset(found - {KEY})
-
-
-def is_gathered(plan: Plan, join: str) -> bool:
-    """Whether a join's results are exchanged to the shards of their keys before output.
-
-    A diff output may write them in the shards of the last lookups.  A format that combines
-    the rows of a key needs them in one shard.
-    """
-    return any(
-        not output.traits.as_updates
-        and any(way.root == join for way in ways.paths(plan, output.source))
-        for output in plan.outputs
-    )

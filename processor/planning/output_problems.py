@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from ikebana.processor.linear.json_text import BLOB
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
-from ikebana.processor.planning import planner
+from ikebana.processor.linear.steps import Negate
+from ikebana.processor.planning import promises
 from ikebana.processor.planning.graph import graph_of, keeps_key
 from ikebana.processor.planning.operators.kind import Around, Problem, Way
 from ikebana.processor.planning.plan import ERRORS, Output, Plan
@@ -28,17 +29,10 @@ def format_problems(plan: Plan, output: Output, scopes: Sequence[Scope]) -> Iter
     if output.traits.as_updates:
         return
     path = f"outputs.{output.name}.format"
-    found = graph_of(plan).ways(output.source)
     if any(scope.types[part] == BLOB for scope in scopes for part in (KEY, VALUE)):
         yield path, f"{output.format} needs keys and values that are JSON, not bytes"
-    if not all(map(keeps_key, found)):
-        yield (
-            path,
-            f"{output.format} needs the key of the input to stay: where a step makes other "
-            "keys, equal data may lie in different shards. Reduce it by its new key, or write a "
-            "diff topic",
-        )
-    if output.traits.single_value and (why := _why_several(plan, found)):
+    ways = graph_of(plan).ways(output.source)
+    if output.traits.single_value and (why := _why_several(plan, ways)):
         reason, remedy = why
         yield (
             path,
@@ -48,17 +42,17 @@ def format_problems(plan: Plan, output: Output, scopes: Sequence[Scope]) -> Iter
 
 
 def _why_several(plan: Plan, found: Sequence[Way]) -> tuple[str, str] | None:
-    """Why keys may have several values, with a remedy; None if nothing indicates it."""
-    if len(found) > 1:
-        return "this is several collections together", "reduce it by the key"
-    (way,) = found
-    if (name := planner.why_negative(plan, way)) is not None:
-        if any(join.name == name for join in plan.joins):
+    """Why keys have several values, or none, with a remedy; None if that is to be seen."""
+    appended = {source.name for source in plan.inputs if source.mode == "append"}
+    for way in found:
+        if (name := promises.what_revises(plan, way)) is not None:
             return f"retractions of {name!r} meet another right than they came with", (
                 "set its retract: locked"
             )
-        return f"{name!r} changes diffs", "reduce it by the key"
-    for source in plan.inputs:
-        if source.name == way.root and source.mode == "append":
-            return f"rows of {source.name!r} stay", "read it by an upsert, or reduce it by the key"
+        if way.root in appended and keeps_key(way):
+            return f"rows of {way.root!r} stay", "read it by an upsert, or reduce it by the key"
+    if len(found) == 1:
+        for name, step in found[0].steps:
+            if isinstance(step, Negate):
+                return f"{name!r} changes diffs", "reduce it by the key"
     return None

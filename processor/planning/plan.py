@@ -168,21 +168,31 @@ class Upsert(msgspec.Struct, frozen=True, tag="upsert"):
 
 
 class Linear(msgspec.Struct, frozen=True, tag="linear"):
-    """Apply steps to each update of `source` by itself, without state."""
+    """Apply steps to each update of `source` by itself, without state.
+
+    `unique` are sets of columns in which no two rows agree, beyond what can be told from the
+    steps: whoever makes the operator vouches for them.
+    """
 
     name: str
     source: str
     steps: tuple[Step, ...]
+    unique: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
         settle(self)
 
 
 class Concat(msgspec.Struct, frozen=True, tag="concat"):
-    """Add the collections of several operators: counts of equal pairs add up."""
+    """Add the collections of several operators: counts of equal pairs add up.
+
+    `unique` are sets of columns in which no two rows of the sum agree, as in that of a collection
+    and what is taken away of it: whoever makes the operator vouches for them.
+    """
 
     name: str
     sources: tuple[str, ...]
+    unique: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
         settle(self)

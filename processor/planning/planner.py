@@ -30,19 +30,17 @@ the row before.
 """
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ikebana.codecs.progress import Promise
 from ikebana.processor.linear.chain import Chain, Named, chain
 from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.scope import KEY, ExpressionError, Scope, frozen
 from ikebana.processor.linear.steps import Arrange, Negate, Sql, moves_time
 from ikebana.processor.planning.aggregates import arranged
-from ikebana.processor.planning.joined import columns_read, is_gathered, joined, looked_up
-from ikebana.processor.planning.operators.table import kind_of
-from ikebana.processor.planning.plan import Input, KeptReading, Output, Plan
+from ikebana.processor.planning.joined import columns_read, joined, looked_up
+from ikebana.processor.planning.plan import Input, KeptReading, Plan
 from ikebana.processor.planning.ways import (
     Way,
     comes_out_of_decoding,
@@ -54,9 +52,6 @@ from ikebana.processor.planning.ways import (
     roots,
     scope_of_input,
     scope_of_root,
-    signs,
-    single_valued,
-    sources_of,
 )
 
 
@@ -152,7 +147,7 @@ def has_enough(reading: Reading, plan: Plan, source: str) -> bool:
 
 
 class Inlet(NamedTuple):
-    """An operator that gets updates of a collection by key, after steps of its own."""
+    """What gets updates of a collection by key, after steps of its own."""
 
     name: str
     source: str
@@ -160,7 +155,7 @@ class Inlet(NamedTuple):
 
 
 def inlets(plan: Plan) -> Iterator[Inlet]:
-    """The inlets of a plan: its reductions, and the feeds of its joins."""
+    """The inlets of a plan: its reductions, the feeds of its joins, and gathered outputs."""
     for reduction in plan.reductions:
         before = (reduction.name, arranged(reduction).step)
         yield Inlet(reduction.name, reduction.source, (before,))
@@ -169,6 +164,29 @@ def inlets(plan: Plan) -> Iterator[Inlet]:
         told = str(by)
         steps = ((told, Sql(where=by.filters)), (told, Arrange(by.keys, nulls)))
         yield Inlet(name, by.relation, steps)
+    for output in plan.outputs:
+        if (inlet := gathered(plan).get(output.name)) is not None:
+            yield Inlet(inlet, output.source, ())
+
+
+@functools.lru_cache(maxsize=64)
+def gathered(plan: Plan) -> Mapping[str, str]:
+    """The outputs whose rows go through an exchange to the shards of their keys, with its inlet.
+
+    A diff output may write rows in any shard.  A format that combines the rows of a key, or counts
+    equal ones, needs them in one shard.
+    """
+    return {
+        output.name: inlet_of(output.name)
+        for output in plan.outputs
+        if not output.traits.as_updates
+        and any(hop for _, hop in inlet_paths(plan, Inlet("", output.source, ())))
+    }
+
+
+def inlet_of(output: str) -> str:
+    """The inlet of an output, if it is gathered; names of users have no slash."""
+    return f"{output}/by-key"
 
 
 def inlet_paths(plan: Plan, inlet: Inlet) -> Iterator[tuple[Way, bool]]:
@@ -186,7 +204,7 @@ def inlet_paths(plan: Plan, inlet: Inlet) -> Iterator[tuple[Way, bool]]:
 
 def _stays(plan: Plan, path: Way) -> bool:
     """Whether rows at the end of a path are in the shards of their keys already."""
-    if any(join.name == path.root for join in plan.joins) and not is_gathered(plan, path.root):
+    if any(join.name == path.root for join in plan.joins):
         return False
     # A key in bytes is another one as JSON.
     arranges = any(isinstance(step, Arrange) for _, step in path.steps)
@@ -201,74 +219,6 @@ def chain_of(plan: Plan, branch: Branch, of: Physical) -> Chain:
         pushed = of.readings[input_of(plan, branch.root).name].pushed
         scope = chain(pushed, frozen(scope)).scope
     return chain(branch.steps, frozen(scope))
-
-
-@functools.lru_cache(maxsize=64)
-def watches(plan: Plan, output: Output) -> bool:
-    """Whether an output keeps state to find keys with several values, for its format."""
-    return output.traits.single_value and promise(plan, output) != "upserts"
-
-
-def promise(plan: Plan, output: Output) -> Promise:
-    """The changelog mode of an output: what its readers may rely on."""
-    # Two bad values that stand in different places can give the same error record twice,
-    # and an error that a negated datum gives is negative itself.
-    if not output.source:
-        revised = any(join.revises for join in plan.joins)
-        signed = any(signs(step) for o in plan.operators for _, step in kind_of(o).steps(o))
-        return "changes" if signed or revised else "collection"
-    ways = list(paths(plan, output.source))
-    if any(_may_be_negative(plan, way) for way in ways):
-        return "changes"
-    single = len(ways) == 1 and ways[0].root in single_valued(plan) and keeps_key(ways[0])
-    return "upserts" if single else "collection"
-
-
-def _may_be_negative(plan: Plan, way: Way) -> bool:
-    """Whether counts at the end of a way may be negative."""
-    if why_negative(plan, way) is not None:
-        return True
-    return any(
-        source.name == root and source.mode == "diffs"
-        for root in _roots_behind(plan, way)
-        for source in plan.inputs
-    )
-
-
-def why_negative(plan: Plan, way: Way) -> str | None:
-    """The operator by which a datum that a way gives may count less than nothing, whatever comes.
-
-    Of inputs in `mode: diffs` it is what they say that decides.
-    """
-    for name, step in way.steps:
-        if signs(step):
-            return name
-    for join in plan.joins:
-        if join.name == way.root:
-            # What a retraction meets need not be what its insertion has met.
-            if join.revises:
-                lefts = paths(plan, join.inputs[0].relation)
-                if not all(_only_grows(plan, left) for left in lefts):
-                    return join.name
-            others = (o for source in sources_of(plan, join.name) for o in paths(plan, source))
-            return next(filter(None, (why_negative(plan, other) for other in others)), None)
-    return None
-
-
-def _roots_behind(plan: Plan, way: Way) -> Iterator[str]:
-    """The root of a way, and those of what joins read."""
-    yield way.root
-    for join in plan.joins:
-        if join.name == way.root:
-            for source in sources_of(plan, join.name):
-                for other in paths(plan, source):
-                    yield from _roots_behind(plan, other)
-
-
-def _only_grows(plan: Plan, way: Way) -> bool:
-    """Whether the end of a way has insertions only."""
-    appended = {source.name for source in plan.inputs if source.mode == "append"}
-    return way.root in appended and not any(signs(s) or moves_time(s) for _, s in way.steps)
 
 
 def _branches(plan: Plan, root: str) -> Iterator[Branch]:

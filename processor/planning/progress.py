@@ -16,7 +16,7 @@ from graphlib import TopologicalSorter
 
 from ikebana.arrangements.frontier import Interval, Time
 from ikebana.processor.planning import backfill, planner, ways
-from ikebana.processor.planning.joined import is_gathered, joined
+from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import ERRORS, Plan
 
 
@@ -38,8 +38,8 @@ class Edges:
 def edges(plan: Plan) -> Mapping[str, Edges]:
     """The edges of each operator that has a frontier of its own.
 
-    These are the roots, and the arrangements and stages of joins.  Linear operators are
-    passes over the updates of these.
+    These are the roots, the arrangements and stages of joins, and the inlets of gathered outputs.
+    Linear operators are passes over the updates of these.
     """
     graph = {root: Edges(from_source=True) for root in ways.roots(plan)}
     for inlet in planner.inlets(plan):
@@ -54,7 +54,7 @@ def edges(plan: Plan) -> Mapping[str, Edges]:
         way = _way(stage.rows_from, hop=stage.hop) if stage.rows_from else graph[name]
         graph[name] = replace(way, looks_up=(stage.looks_up,))
     for join, last in stages.last.items():
-        graph[join] = _way(last, hop=is_gathered(plan, join))
+        graph[join] = Edges(after=last)
     return graph
 
 
@@ -158,8 +158,11 @@ def producers(plan: Plan) -> Mapping[str, tuple[str, ...]]:
 
     What reads inputs again has frontiers of its own, which hold back nothing.
     """
+    gathered = planner.gathered(plan)
     found = {
-        output.name: _unique(path.root for path in ways.paths(plan, output.source))
+        output.name: (gathered[output.name],)
+        if output.name in gathered
+        else _unique(path.root for path in ways.paths(plan, output.source))
         for output in plan.outputs
     }
     again = backfill.reads_again(plan)

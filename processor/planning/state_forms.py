@@ -8,7 +8,7 @@ Operators whose layout has never changed have no form, so their checkpoints cont
 from collections.abc import Mapping, Sequence
 
 from ikebana.processor.kernels.reduce import Aggregate
-from ikebana.processor.planning import planner, ways
+from ikebana.processor.planning import promises, ways
 from ikebana.processor.planning.plan import Plan
 
 ORDERED, WATCHED, REACHED = "ordered by type", "watched", "looked up by unique keys"
@@ -34,7 +34,7 @@ def state_forms(plan: Plan) -> dict[str, str]:
     shown = {
         f"outputs.{output.name}": WATCHED
         for output in plan.outputs
-        if planner.watches(plan, output)
+        if promises.watches(plan, output)
     }
     joined = {
         f"operators.{join.name}": REACHED

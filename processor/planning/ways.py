@@ -36,7 +36,6 @@ __all__ = [
     "scope_of_root",
     "shares_topics",
     "signs",
-    "single_valued",
     "sources_of",
 ]
 
@@ -119,12 +118,6 @@ def relations(plan: Plan, join: Join) -> Mapping[str, Relation]:
 def relation(plan: Plan, name: str) -> Relation:
     """What a join has to know of a collection."""
     return graph_of(plan).relation(name)
-
-
-def single_valued(plan: Plan) -> frozenset[str]:
-    """The roots with at most one value a key."""
-    nodes = graph_of(plan).nodes.values()
-    return frozenset(node.name for node in nodes if node.single_valued)
 
 
 def dating_query(source: Input) -> "Query | None":

@@ -8,7 +8,7 @@ from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import Input, Operator
 from ikebana.processor.planning.unread import ALL_READ, Unread
-from ikebana.processor.relational.making import Known, MakingError, UnmadeError
+from ikebana.processor.relational.known import Known, MakingError, UnmadeError
 from ikebana.processor.relational.sql import sql_operators, tables_of
 
 Problem = tuple[str, str]

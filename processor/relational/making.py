@@ -1,133 +1,32 @@
 """Operators in the making: what has been made so far, and the types of what it makes."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import msgspec
 
 from ikebana.codecs.change import Column
-from ikebana.errors import PlanError
 from ikebana.processor.joins.binding import JoinError
 from ikebana.processor.joins.query import DeltaJoin, JoinInput
 from ikebana.processor.linear.chain import ChainError
-from ikebana.processor.linear.json_text import BLOB, quoted
-from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, ExpressionError, Scope
+from ikebana.processor.linear.json_text import quoted
+from ikebana.processor.linear.scope import KEY, ExpressionError
 from ikebana.processor.linear.steps import Negate, Sql, Step
 from ikebana.processor.linear.trees import columns, tree
 from ikebana.processor.planning.aggregates import AggregateError
 from ikebana.processor.planning.graph import Graph
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import Concat, Input, Linear, Operator, Plan, Reduce, Upsert
-from ikebana.processor.planning.unread import ALL_READ, Unread
-
-Types = Mapping[str, str]
-# What a plan raises of which a part has a problem, or is not there.
-_OF_OTHERS = (
-    *(ChainError, JoinError, AggregateError, ExpressionError, PlanError),
-    *(KeyError, StopIteration),
+from ikebana.processor.planning.row_keys import Keyed, keys_of
+from ikebana.processor.planning.unique_keys import Facts, Keys
+from ikebana.processor.relational.known import (
+    Known,
+    MakingError,
+    Relation,
+    UnmadeError,
+    declared,
+    relation_of,
 )
-
-
-class UnmadeError(Exception):
-    """What others are made of is not known, because of a mistake that is told there."""
-
-
-class MakingError(Exception):
-    """What is asked for cannot be made; `part` is the faulty key of the section, if any."""
-
-    def __init__(self, problem: str, part: str = "") -> None:
-        super().__init__(problem)
-        self.part = part
-
-
-@dataclass(frozen=True, slots=True)
-class Relation:
-    """A collection by its name, with the types of its values' columns."""
-
-    name: str
-    types: Types
-    key: str = "JSON"
-    """The type of its key."""
-
-    def type_of(self, column: str) -> str:
-        """The type of a column, or of the key."""
-        return self.types.get(column, self.key)
-
-    def free_column(self, name: str) -> str:
-        """A name that no column has: this one, or this one with underscores behind it."""
-        taken = {column.lower() for column in self.types}
-        while name in taken:
-            name += "_"
-        return name
-
-
-class Known:
-    """The inputs and operators of a pipeline that others may be made of.
-
-    `pending` are the names of those that are still to be made, and `unread` says which others
-    may be there although nothing is known of them.
-    """
-
-    def __init__(
-        self,
-        inputs: Iterable[Input],
-        operators: Iterable[Operator],
-        pending: Iterable[str] = (),
-        unread: Unread = ALL_READ,
-    ) -> None:
-        self.pending = set(pending)
-        self._unread = unread
-        self.inputs = {source.name: source for source in inputs}
-        self.operators = {operator.name: operator for operator in operators}
-        self._relations: dict[str, Relation] = {}
-
-    def add(self, operators: Iterable[Operator]) -> None:
-        """Add operators that have been made."""
-        self.operators |= {operator.name: operator for operator in operators}
-
-    def hides(self, name: str) -> bool:
-        """Whether a name may be of something that was not read, or not completely."""
-        unread = self._unread
-        return unread.may_have("inputs", name) or unread.may_have("operators", name)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.operators or (name in self.inputs and self.inputs[name].is_collection)
-
-    def relation(self, name: str) -> Relation:
-        """A collection with its types.
-
-        Raises:
-            UnmadeError: it has a problem of its own, or what it reads is not there.
-            MakingError: its columns are not declared.
-        """
-        if name in self.pending or self.hides(name):
-            raise UnmadeError
-        if name not in self._relations:
-            plan = Plan("", tuple(self.inputs.values()), tuple(self.operators.values()), ())
-            try:
-                scope = Graph(plan).relation(name).scope
-            except _OF_OTHERS as error:
-                raise UnmadeError from error
-            self._relations[name] = _relation(name, scope)
-        return self._relations[name]
-
-
-def _relation(name: str, scope: Scope) -> Relation:
-    if UNKNOWN in scope.types.values():
-        raise UnmadeError
-    if scope.open:
-        where = (
-            f"declare them under {scope.declare}"
-            if scope.declare
-            else (
-                "read a linear operator with a select of casts, such as {amount: amount::BIGINT}"
-            )
-        )
-        raise MakingError(f'the columns of "{name}" are not known; {where}')
-    if BLOB in (scope.types[KEY], scope.types[VALUE]):
-        raise MakingError(f'"{name}" has bytes for keys or values; they must be JSON')
-    types = {column: kind for column, kind in scope.types.items() if column not in (KEY, VALUE)}
-    return Relation(name, types, scope.types[KEY])
 
 
 class Making:
@@ -146,9 +45,11 @@ class Making:
         """A collection that is known, or that has been made."""
         return self._relations.get(name) or self._known.relation(name)
 
-    def linear(self, source: Relation, what: str, *steps: Step) -> Relation:
-        """Steps over a collection."""
-        return self._add(Linear(self._free(what), source.name, steps))
+    def linear(
+        self, source: Relation, what: str, *steps: Step, facts: Facts | None = None
+    ) -> Relation:
+        """Steps over a collection; `facts` are those of the result, if more is known."""
+        return self._add(Linear(self._free(what), source.name, steps), facts)
 
     def select(self, source: Relation, what: str, columns: Iterable[tuple[str, str]]) -> Relation:
         """A collection of other columns, as SQL over those that it has."""
@@ -157,6 +58,14 @@ class Making:
     def where(self, source: Relation, what: str, *conditions: str) -> Relation:
         """The data of a collection for which conditions are true."""
         return self.linear(source, what, Sql(where=conditions)) if conditions else source
+
+    def vouched(self, made: Relation, facts: Facts) -> Relation:
+        """What has been made by steps or as a sum, of which more is known."""
+        operator = self._made[made.name]
+        assert isinstance(operator, Linear | Concat), made.name
+        self._made[made.name] = msgspec.structs.replace(operator, unique=_unique(facts))
+        self._relations[made.name] = replace(made, facts=facts)
+        return self._relations[made.name]
 
     def negated(self, source: Relation, what: str) -> Relation:
         """A collection with the opposite counts."""
@@ -180,9 +89,10 @@ class Making:
             case _:
                 return False
 
-    def together(self, what: str, *sources: Relation) -> Relation:
-        """The sum of collections."""
-        return self._add(Concat(self._free(what), tuple(source.name for source in sources)))
+    def together(self, what: str, *sources: Relation, facts: Facts | None = None) -> Relation:
+        """The sum of collections, of which `facts` are known."""
+        operator = Concat(self._free(what), tuple(source.name for source in sources))
+        return self._add(operator, facts)
 
     def rows_of(self, source: str) -> Relation:
         """The rows of an input of upserts; an upsert that is there already is taken."""
@@ -200,32 +110,50 @@ class Making:
         then: Sql | None = None,
         *,
         total: bool = False,
+        minimal: bool = False,
     ) -> Relation:
         """The aggregates of each group, with columns for what the groups are by.
 
         `by` are triples (column, SQL over the source, its type).  `then` has conditions and a
         diff over aggregates alone; behind it, only the columns that groups are by are left.
-        With `total` there is one group, also of no rows.
+        With `total` there is one group, also of no rows.  With `minimal`, what others of them
+        determine is no part of the key.
         """
         by, listed = tuple(by), tuple(aggregates)
         reduced = self.reduced(source, what, by, listed, total=total)
         kept = [(name, quoted(name)) for name, _ in listed] if then is None else []
         begin = then or Sql()
+        columns = [name for name, _, _ in by]
+        groups = source.selected((name, sql) for name, sql, _ in by)
+        few = groups.declared.minimal(columns) if minimal else columns
+
+        def of_groups(keys: Keys) -> Keys:
+            every = [KEY, *columns, *(name for name, _ in kept)]
+            key = frozenset(few)
+            keys = (
+                keys.several()
+                if begin.diff is not None
+                else Keys((), keys.determines).with_unique(keys.minimal(columns), every)
+            )
+            return keys.with_dependencies([(frozenset((KEY,)), key), (key, frozenset((KEY,)))])
+
+        facts = groups.each(of_groups)
         if len(by) < 2:
             of_key = [(name, as_type("key", kind)) for name, _, kind in by]
             step = msgspec.structs.replace(begin, select=(*of_key, *kept))
-            return self.linear(reduced, f"{what}.rows", step)
+            return self.linear(reduced, f"{what}.rows", step, facts=facts)
         group = "g"
         while group in (name for name, _ in listed):
             group += "_"
         whole = ", ".join(f"{quoted(name)} {kind}" for name, _, kind in by)
         parsed = ((group, f"key::STRUCT({whole})"), *kept)
-        columns = [(name, f"{quoted(group)}.{quoted(name)}") for name, _, _ in by]
+        parts = [(name, f"{quoted(group)}.{quoted(name)}") for name in columns]
+        key = _key_of(tuple((name, sql, "") for name, sql in parts if name in few))
         steps = (
             msgspec.structs.replace(begin, select=parsed),
-            Sql(select=(*columns, *kept)),
+            Sql(select=(*parts, *kept), key=None if len(few) == len(by) else key),
         )
-        return self.linear(reduced, f"{what}.rows", *steps)
+        return self.linear(reduced, f"{what}.rows", *steps, facts=facts)
 
     def reduced(
         self,
@@ -278,7 +206,8 @@ class Making:
                 assert isinstance(operator, Linear)
                 del made[before.name]
                 steps = (*before.steps, *operator.steps)
-                made[name] = Linear(name, before.source, steps)
+                unique = _unique(self._relations[name].facts)
+                made[name] = Linear(name, before.source, steps, unique)
 
         def named(name: str) -> str:
             return self._name if name == last.name else name
@@ -303,7 +232,7 @@ class Making:
             else:
                 # The name is kept, and the state is not kept twice.
                 select = tuple((name, quoted(name)) for name in last.types)
-                yield Linear(own.name, same, (Sql(select=select),))
+                yield Linear(own.name, same, (Sql(select=select),), _unique(last.facts))
 
     def _readers(self, name: str) -> int:
         return sum(name in kind_of(each).sources(each) for each in self._made.values())
@@ -312,8 +241,11 @@ class Making:
         taken = {*self._made, *self._known.operators, *self._known.inputs}
         return next(name for name in _numbered(f"{self._name}.{what}") if name not in taken)
 
-    def _add(self, operator: Operator) -> Relation:
-        """Add an operator, and find the types of what it makes.  Raises: MakingError."""
+    def _add(self, operator: Operator, facts: Facts | None = None) -> Relation:
+        """Add an operator, and find the types of what it makes.  Raises: MakingError.
+
+        `facts` are those of the result, where the operator alone does not show them.
+        """
         kind = kind_of(operator)
         if isinstance(operator, Upsert):
             plan = Plan("", tuple(self._known.inputs.values()), (operator,), ())
@@ -335,9 +267,31 @@ class Making:
                 # The problem is one of the input, where it is told.
                 raise UnmadeError from error
             raise MakingError(str(error)) from None
+        found = relation_of(operator.name, scope)
+        if facts is None:
+            facts = Facts(*(self._keys(operator, found, level) for level in (0, 1)))
+        elif isinstance(operator, Linear | Concat):
+            operator = msgspec.structs.replace(operator, unique=_unique(facts))
         self._made[operator.name] = operator
-        self._relations[operator.name] = _relation(operator.name, scope)
+        self._relations[operator.name] = replace(found, facts=facts)
         return self._relations[operator.name]
+
+    def _keys(self, operator: Operator, made: Relation, level: int) -> Keys:
+        """What is known of what an operator makes, at a level of facts."""
+
+        def keyed(name: str) -> Keyed:
+            of = self.relation(name)
+            return Keyed(of.facts[level], {**of.types, KEY: of.key})
+
+        keys = keys_of(operator, keyed, {**made.types, KEY: made.key})
+        return declared(keys, self._known.inputs, operator, made) if level else keys
+
+
+def _unique(facts: Facts) -> tuple[tuple[str, ...], ...]:
+    """The sets of columns that are unique for sure, as operators have them."""
+    keys = facts.sure
+    own = {(KEY,)} if keys.is_unique([KEY]) else set()
+    return tuple(sorted(own | {tuple(sorted(key)) for key in keys.unique}))
 
 
 def _nameless(operator: Operator) -> Operator:

@@ -16,7 +16,8 @@ from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node, shown
 from ikebana.processor.linear.trees import column, columns, renamed, text_of, tree
-from ikebana.processor.relational.making import Making, MakingError, Relation, struct
+from ikebana.processor.relational.known import MakingError, Relation
+from ikebana.processor.relational.making import Making, struct
 from ikebana.processor.relational.rows import distinct
 
 Listed = list[tuple[str, Node]]
@@ -208,7 +209,9 @@ def keys_of(making: Making, right: Side, on: Conditions, what: str) -> tuple[lis
 
 def unmet(making: Making, left: Side, right: Side, on: Conditions, what: str) -> Relation:
     """The rows of the left for which there is no row of the right: an anti-join."""
-    return making.together(what, *unmet_parts(making, left, right, on, what, own_columns(left)))
+    rows, less = unmet_parts(making, left, right, on, what, own_columns(left))
+    # What is left of rows is told apart as they are.
+    return making.together(what, rows, less, facts=rows.facts)
 
 
 def unmet_parts(

@@ -4,12 +4,17 @@ from collections.abc import Sequence
 from typing import Literal
 
 from ikebana.processor.linear.json_text import quoted
+from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.syntax import Node
-from ikebana.processor.linear.trees import changed, text_of, tree
-from ikebana.processor.relational.making import Making, MakingError, Relation
+from ikebana.processor.linear.trees import changed, column, text_of, tree
+from ikebana.processor.planning.row_keys import equalities, made_of_tree
+from ikebana.processor.planning.unique_keys import NOTHING_KNOWN, Facts, Keys, left_joined
+from ikebana.processor.relational.known import MakingError, Relation
+from ikebana.processor.relational.making import Making
 from ikebana.processor.relational.matching import (
     Conditions,
     Side,
+    equal,
     unmet_parts,
 )
 
@@ -48,7 +53,32 @@ def outer_join(
                 "a column of the result has another type where a side has no match: cast it, as "
                 "in CAST(… AS BIGINT)"
             )
-    return making.together(kind, *found)
+    return making.together(kind, *found, facts=_facts(left, right, on, select, kind))
+
+
+def _facts(
+    left: Side, right: Side, on: Conditions, select: Sequence[tuple[str, Node]], kind: Outer
+) -> Facts:
+    """What is known of an outer join: a row without a match is there once, and meets no other."""
+    if kind == "full":
+        return NOTHING_KNOWN
+    kept, other = (left, right) if kind == "left" else (right, left)
+    types = {
+        f"{side.alias}.{name}": side.relation.type_of(name)
+        for side in (left, right)
+        for name in (*side.relation.types, KEY)
+    }
+    pairs = equalities([equal(*pair) for pair in on.equalities], types)
+    made = {name: made_of_tree(node, 2) for name, node in select}
+    if kind == "left":
+        # A row of the right without a match has its own key.
+        made[KEY] = made_of_tree(column(left.alias, KEY), 2)
+
+    def of(kept_keys: Keys, other_keys: Keys) -> Keys:
+        sides = kept_keys.prefixed(kept.alias), other_keys.prefixed(other.alias)
+        return left_joined(*sides, pairs, types).selected(made)
+
+    return kept.relation.facts.each(of, other.relation.facts)
 
 
 def _alone(

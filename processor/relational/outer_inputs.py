@@ -14,7 +14,8 @@ from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.linear.trees import column, columns, conjuncts, renamed, text_of, tree
-from ikebana.processor.relational.making import Making, MakingError, Relation
+from ikebana.processor.relational.known import MakingError, Relation
+from ikebana.processor.relational.making import Making
 from ikebana.processor.relational.matching import Side, aliases_of, over, told_apart, without
 from ikebana.processor.relational.outer import Outer, outer_join
 from ikebana.processor.relational.sql_whole import free

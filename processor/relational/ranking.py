@@ -10,8 +10,11 @@ from dataclasses import dataclass
 
 from ikebana.codecs.sql_type import Decimal, type_of
 from ikebana.processor.linear.json_text import INSTANTS, WHOLE, quoted
+from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.relational.making import Making, MakingError, Relation, struct
+from ikebana.processor.planning.unique_keys import Facts, Keys
+from ikebana.processor.relational.known import MakingError, Relation
+from ikebana.processor.relational.making import Making, struct
 
 # No timestamp has so many microseconds.
 _INFINITE = 2**63 - 1
@@ -47,7 +50,20 @@ def first_rows(
         Sql(flat_map=("row", '"rows"'), select=(("r", f'("row"::{whole})."row"'),)),
         Sql(select=tuple((name, f"r.{quoted(name)}") for name in source.types)),
     )
-    return making.linear(reduced, f"{what}.rows", *steps)
+    return making.linear(reduced, f"{what}.rows", *steps, facts=_facts(source, partition, limit))
+
+
+def _facts(source: Relation, partition: Sequence[str], limit: int) -> Facts:
+    """What is known of the first rows: they are rows of the source, and have another key."""
+    key, by = frozenset((KEY,)), frozenset(partition)
+
+    def of(keys: Keys) -> Keys:
+        keys = keys.with_dependencies([(key, by), (by, key)])
+        if limit > 1:
+            return keys
+        return keys.with_unique(keys.minimal(partition), [KEY, *source.types])
+
+    return source.selected((name, quoted(name)) for name in source.types).each(of)
 
 
 def ordering(source: Relation, orders: Sequence[Order]) -> tuple[list[str], list[str], str]:

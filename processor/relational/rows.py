@@ -9,7 +9,9 @@ from typing import Literal
 
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.relational.making import Making, MakingError, Relation
+from ikebana.processor.planning.unique_keys import Keys
+from ikebana.processor.relational.known import MakingError, Relation
+from ikebana.processor.relational.making import Making
 
 SetOperation = Literal["union", "except", "intersect"]
 # In reductions by the whole row: what is counted of each side.
@@ -92,7 +94,10 @@ def _of_two(
             step = Sql(diff=f"least({in_left}, {in_right})")
         case _:
             step = Sql(where=(f"{in_left} > 0", f"{in_right} > 0"))
-    return making.reduce(both, operation, _by_row(left), counts, step)
+    found = making.reduce(both, operation, _by_row(left), counts, step)
+    # Its rows are rows of the left.
+    own = left.selected((name, quoted(name)) for name in left.types)
+    return making.vouched(found, found.facts.each(Keys.together, own))
 
 
 def _by_row(source: Relation) -> list[tuple[str, str, str]]:

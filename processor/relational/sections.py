@@ -14,7 +14,8 @@ from ikebana.processor.linear.trees import conjuncts
 from ikebana.processor.planning.plan import Operator
 from ikebana.processor.relational import rows
 from ikebana.processor.relational.deriving import Derived
-from ikebana.processor.relational.making import Known, Making, MakingError, Relation, UnmadeError
+from ikebana.processor.relational.known import Known, MakingError, Relation, UnmadeError
+from ikebana.processor.relational.making import Making
 from ikebana.processor.relational.matching import (
     Conditions,
     Side,

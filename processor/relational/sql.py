@@ -18,7 +18,8 @@ from ikebana.processor.linear.bound_query import QueryError, query_tree
 from ikebana.processor.linear.collations import LOOSE, loose
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.planning.plan import Operator
-from ikebana.processor.relational.making import Known, Making, MakingError
+from ikebana.processor.relational.known import Known, MakingError
+from ikebana.processor.relational.making import Making
 from ikebana.processor.relational.sql_filter import filtered
 from ikebana.processor.relational.sql_refusals import NOW
 from ikebana.processor.relational.sql_select import select

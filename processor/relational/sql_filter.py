@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ikebana.processor.linear.bound_query import QueryError
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.linear.trees import column, conjuncts, nodes
-from ikebana.processor.relational.making import MakingError, Relation
+from ikebana.processor.relational.known import MakingError, Relation
 from ikebana.processor.relational.matching import Side, equal, told_apart
 from ikebana.processor.relational.outer import Outer, outer_join
 from ikebana.processor.relational.sql_scope import Froms, Item, Names, relation_item

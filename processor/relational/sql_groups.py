@@ -107,7 +107,9 @@ def grouped(
         named["count(*)"] = free("count_star", used)
     aggregates = [(name, text) for text, name in named.items()]
     # Without groups SQL has one row, also of no rows.
-    relation = query.making.reduce(item.relation, what, by, aggregates, total=not groups)
+    relation = query.making.reduce(
+        item.relation, what, by, aggregates, total=not groups, minimal=True
+    )
     return Grouped(Item(alias, relation), tuple(known))
 
 

@@ -8,7 +8,7 @@ from ikebana.processor.linear.bound_query import QueryError
 from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.linear.trees import changed, column, columns
-from ikebana.processor.relational.making import Relation
+from ikebana.processor.relational.known import Relation
 from ikebana.processor.relational.sql_refusals import refuse_now, refuse_stars
 
 

@@ -8,7 +8,7 @@ from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.linear.trees import bare, changed, columns, conjuncts, own_nodes
 from ikebana.processor.relational import rows
-from ikebana.processor.relational.making import Relation
+from ikebana.processor.relational.known import Relation
 from ikebana.processor.relational.ranking import Order, first_rows
 from ikebana.processor.relational.sql_aggregates import calls, direction, is_aggregate
 from ikebana.processor.relational.sql_filter import filtered

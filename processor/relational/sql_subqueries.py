@@ -14,7 +14,7 @@ from dataclasses import replace
 from ikebana.processor.linear.bound_query import QueryError
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.linear.trees import bare, changed, column, conjuncts, nodes, own_nodes, tree
-from ikebana.processor.relational.making import Relation
+from ikebana.processor.relational.known import Relation
 from ikebana.processor.relational.matching import (
     Conditions,
     Side,

@@ -15,7 +15,7 @@ from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.linear.trees import conjuncts, text_of
-from ikebana.processor.relational.making import Relation
+from ikebana.processor.relational.known import Relation
 from ikebana.processor.relational.matching import aliases_of, without
 from ikebana.processor.relational.sql_refusals import is_now, reads_now, refuse_now
 from ikebana.processor.relational.sql_scope import Froms, Names

@@ -12,7 +12,8 @@ from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.linear.trees import column, nodes, text_of, tree
 from ikebana.processor.relational import rows
-from ikebana.processor.relational.making import Known, Making, MakingError, Relation, UnmadeError
+from ikebana.processor.relational.known import Known, MakingError, Relation, UnmadeError
+from ikebana.processor.relational.making import Making
 from ikebana.processor.relational.matching import aliases_of, without
 from ikebana.processor.relational.sql_refusals import refuse_modifiers
 from ikebana.processor.relational.sql_scope import Froms, Item, Names, no_table

@@ -14,7 +14,8 @@ from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.linear.tokens import tokens
 from ikebana.processor.linear.trees import columns, text_of
-from ikebana.processor.relational.making import Making, Relation
+from ikebana.processor.relational.known import Relation
+from ikebana.processor.relational.making import Making
 from ikebana.processor.relational.windows import hopping, sessions
 
 _FORMS = {

@@ -18,7 +18,8 @@ from ikebana.processor.linear.json_text import INSTANTS, quoted
 from ikebana.processor.linear.scope import KEY, ExpressionError
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.trees import text_of, tree
-from ikebana.processor.relational.making import Making, MakingError, Relation, struct
+from ikebana.processor.relational.known import MakingError, Relation
+from ikebana.processor.relational.making import Making, struct
 from ikebana.processor.relational.rows import distinct
 
 START, END = "window_start", "window_end"

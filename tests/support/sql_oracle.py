@@ -12,7 +12,7 @@ from ikebana import Column, Input, Output, Plan, Upsert
 from ikebana.arrangements.update import Update
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Operator
-from ikebana.processor.relational.making import Known
+from ikebana.processor.relational.known import Known
 from ikebana.processor.relational.sql import sql_operators
 
 Tables = Mapping[str, Mapping[str, str]]
@@ -28,15 +28,15 @@ _INFINITE = {
 }
 
 
-def plan_of(tables: Tables, queries: Mapping[str, str]) -> Plan:
-    """A plan with an upsert of each table and a view of each query."""
+def plan_of(tables: Tables, queries: Mapping[str, str], key: str | None = None) -> Plan:
+    """A plan with an upsert of each table and a view of each query, which may have a key."""
     inputs = tuple(
         Input(f"{name}_changes", (name,), columns=tuple(Column(*each) for each in columns.items()))
         for name, columns in tables.items()
     )
     operators: list[Operator] = [Upsert(name, f"{name}_changes") for name in tables]
     for name, query in queries.items():
-        operators += sql_operators(name, query, Known(inputs, operators))
+        operators += sql_operators(name, query, Known(inputs, operators), key)
     outputs = tuple(Output(name, name, f"out.{name}") for name in queries)
     return checked(Plan("views", inputs, tuple(operators), outputs))
 

@@ -24,7 +24,7 @@ from ikebana.processor.configuring import pipeline
 from ikebana.processor.evaluate import Evaluation, Record
 from ikebana.processor.explain.explanation import explained
 from ikebana.processor.explain.text import text
-from ikebana.processor.planning import planner
+from ikebana.processor.planning import promises
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Operator
 
@@ -257,8 +257,8 @@ def test_it_promises_a_collection_since_it_may_give_several_values() -> None:
     counted = plan_of(Reduce("counted", "orders", (("n", "count(*)"),), by="customer"))
     plan = plan_of(MEDIANS)
 
-    assert planner.promise(counted, counted.outputs[0]) == "upserts"
-    assert planner.promise(plan, plan.outputs[0]) == "collection"
+    assert promises.promise(counted, counted.outputs[0]) == "upserts"
+    assert promises.promise(plan, plan.outputs[0]) == "collection"
 
 
 def test_every_entry_of_a_shard_tells_its_key() -> None:

@@ -1,14 +1,18 @@
 """Delta paths: the order of lookups, what each step reads, tests, sees and lets go."""
 
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 
+import ikebana as ik
 from ikebana.processor.joins.paths import planned
 from ikebana.processor.joins.query import DeltaJoin, JoinInput
 from ikebana.processor.joins.relation import Relation
 from ikebana.processor.joins.steps import ArrangedBy, Extend, Lookup
+from ikebana.processor.linear.scope import Scope
 from support.known_joins import GRAPH, MARKET, Q3, SHOP, TRIANGLES, priced, relation
 
 BUILDING = ("(mktsegment = 'BUILDING')",)
@@ -299,3 +303,54 @@ def test_an_as_of_join_is_one_path(at: Any, sees_equal: bool) -> None:  # noqa: 
     assert isinstance(step, Lookup)
     assert step.arrangement == ArrangedBy("prices", (), ("product",))
     assert step.sees_equal is sees_equal
+
+
+def test_json_beside_a_unique_key_is_looked_up_and_not_tested() -> None:
+    """SQL compares no JSON: the lookup is by all columns, as without a unique key."""
+    shop = ik.Pipeline("shop")
+    shop.topic("l", columns=[ik.Column("i", "JSON"), ik.Column("j", "JSON")]).upsert()
+    shop.topic("r", columns=[ik.Column("q", "JSON")]).upsert()
+    shop.sql("SELECT l.i, r.q FROM l JOIN r ON l.i = r.key AND l.j = r.q", name="v").to("out")
+
+    left = [("a", {"i": 1, "j": [1]}, 0), ("b", {"i": 1, "j": [2]}, 0)]
+    found = shop.evaluate(l=left, r=[(1, {"q": [1]}, 0)])
+
+    assert [update.data for update in found["out"]] == [("a", {"i": 1, "q": [1]})]
+
+
+def calls_to_plan(tables: int, columns: Callable[[int], tuple[str, str]]) -> int:
+    """How many functions are called to plan a join of so many tables."""
+    types = {"a": "BIGINT", "b": "BIGINT", "key": "JSON", "value": "JSON"}
+    known = {f"r{at}": Relation(Scope(types), (("a",),) if at % 2 else ()) for at in range(tables)}
+    inputs = tuple(JoinInput(f"t{at}", f"r{at}") for at in range(tables))
+    where = tuple(" = ".join(columns(at)) for at in range(1, tables))
+    join = DeltaJoin("j", inputs, where, (("x", "t0.a"),))
+    count = 0
+
+    def called(_: Any, event: str, __: Any) -> None:
+        nonlocal count
+        count += event == "call"
+
+    # All of it is compiled once before, so that SQL is not counted.
+    planned(join, known)
+    sys.setprofile(called)
+    try:
+        planned(join, known)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        pytest.param(lambda at: (f"t{at - 1}.b", f"t{at}.a"), id="chain"),
+        pytest.param(lambda at: ("t0.a", f"t{at}.a"), id="one column"),
+        pytest.param(lambda at: (f"t{(at - 1) // 2}.b", f"t{at}.b"), id="tree"),
+    ],
+)
+def test_the_work_of_planning_grows_with_the_third_power_of_tables_at_most(
+    columns: Callable[[int], tuple[str, str]],
+) -> None:
+    """A path has a step for each other table, and each step looks at those that are left."""
+    assert calls_to_plan(16, columns) <= 2**3 * calls_to_plan(8, columns)

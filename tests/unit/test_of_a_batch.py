@@ -18,7 +18,7 @@ from ikebana.processor.deciding.continuing import Adopt, Compute, Holder, goes_o
 from ikebana.processor.deciding.publishing import closings
 from ikebana.processor.deciding.refusal import Reason, Refusal
 from ikebana.processor.deciding.trimming import Unread
-from ikebana.processor.planning import planner
+from ikebana.processor.planning import promises
 from ikebana.processor.rows.envelope import Tick, pack
 from ikebana.processor.rows.rows import Upserts
 from ikebana.processor.task import Job
@@ -194,7 +194,7 @@ def test_progress_is_made_of_the_markers_of_all_shards() -> None:
     assert (out.checkpoint, out.pipeline, out.batch) == ("ours", "shop", 4)
     assert (out.lower, out.upper, out.count, out.ends) == (4, 5, 5, {0: 7})
     assert (errors.lower, errors.upper, errors.count) == (3, 5, 0)
-    assert (out.promise, errors.promise) == ("upserts", planner.promise(PLAN, PLAN.published[-1]))
+    assert (out.promise, errors.promise) == ("upserts", promises.promise(PLAN, PLAN.published[-1]))
     assert found["out"].times == {4: 3}
 
 

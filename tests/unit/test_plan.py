@@ -28,7 +28,7 @@ from ikebana.processor.checkpoint.checkpoint import newborn
 from ikebana.processor.checkpoint.evolution import evolved
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.explain.explanation import explained
-from ikebana.processor.planning import planner
+from ikebana.processor.planning import promises
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import OnError
 from ikebana.processor.running.handle import PipelineRun
@@ -49,7 +49,7 @@ def test_a_plan_fills_in_its_error_topic() -> None:
         ("diffs", "diffs", "diffs.progress"),
         ("errors", "p.errors", "p.errors.progress"),
     ]
-    assert [planner.promise(PLAN, o) for o in PLAN.published] == ["upserts", "collection"]
+    assert [promises.promise(PLAN, o) for o in PLAN.published] == ["upserts", "collection"]
     assert PLAN.input("names") is NAMES
 
 

@@ -22,6 +22,7 @@ from ikebana.processor.linear.steps import (
     valid_between,
     where,
 )
+from ikebana.processor.planning import promises
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Operator
 
@@ -421,14 +422,6 @@ AT_MOST_ONE = (
     "{} needs at most one value a key, and 'op' changes diffs: reduce it by the key, or write a "
     "diff topic"
 )
-SEVERAL = (
-    "{} needs at most one value a key, and this is several collections together: reduce it by "
-    "the key, or write a diff topic"
-)
-KEEP_KEY = (
-    "{} needs the key of the input to stay: where a step makes other keys, equal data may "
-    "lie in different shards. Reduce it by its new key, or write a diff topic"
-)
 AS_JSON = "{} needs keys and values that are JSON, not bytes"
 
 
@@ -440,12 +433,13 @@ AS_JSON = "{} needs keys and values that are JSON, not bytes"
         ([filter_(user_functions.is_even)], "upsert", []),
         ([negate()], "cdcv2-json", []),
         ([negate()], "upsert", [AT_MOST_ONE]),
-        ([Sql(diff="2")], "debezium-json", [AT_MOST_ONE]),
-        ([rekey("1")], "cdcv2-json", [KEEP_KEY]),
-        ([rekey("1")], "upsert", [KEEP_KEY]),
-        ([unnest("e", "[1]")], "debezium-json", [KEEP_KEY]),
-        ([map_(user_functions.as_it_is)], "cdcv2-avro", [KEEP_KEY]),
-        ([explode(user_functions.by_its_number)], "upsert", [KEEP_KEY, AT_MOST_ONE]),
+        ([Sql(diff="2")], "debezium-json", []),
+        ([rekey("1")], "cdcv2-json", []),
+        ([rekey("1")], "upsert", []),
+        ([rekey("1"), negate()], "upsert", [AT_MOST_ONE]),
+        ([unnest("e", "[1]")], "debezium-json", []),
+        ([map_(user_functions.as_it_is)], "cdcv2-avro", []),
+        ([explode(user_functions.by_its_number)], "upsert", []),
         ([explode(user_functions.by_its_number)], "diff", []),
         ([rekey("1"), negate()], "diff", []),
     ],
@@ -463,14 +457,13 @@ def test_formats_of_outputs(
 
 
 def test_a_concat_may_have_two_values_a_key() -> None:
-    """Also of one operator with itself."""
+    """So it is watched for them."""
     both = Concat("both", ("current", "current"))
     for output_format in ("upsert", "debezium-json"):
         output = replace(OUT, source="both", format=output_format)
 
-        assert problems(CURRENT, both, outputs=(output,)) == [
-            ("outputs.out.format", SEVERAL.format(output_format))
-        ]
+        assert problems(CURRENT, both, outputs=(output,)) == []
+        assert promises.watches(Plan("p", (ROWS,), (CURRENT, both), (output,)), output)
 
 
 def test_bytes_are_written_as_diffs_alone() -> None:

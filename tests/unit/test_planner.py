@@ -39,7 +39,7 @@ from ikebana.processor.linear.steps import (
     valid_between,
     where,
 )
-from ikebana.processor.planning import planner, ways
+from ikebana.processor.planning import promises, ways
 from ikebana.processor.planning.plan import Mode
 from ikebana.processor.planning.planner import Branch, Reading, physical
 from ikebana.processor.rows.rows import KeyedUpdate
@@ -301,18 +301,18 @@ def test_what_an_output_promises(steps: list[Step], expected: Promise) -> None:
     name = "op" if steps else "current"
     plan = plan_of(*linear, Concat("both", (name, "current")), shown=(name, "both"))
 
-    promises = [planner.promise(plan, output) for output in plan.published]
+    told = [promises.promise(plan, output) for output in plan.published]
 
-    assert promises[0] == expected
-    assert promises[1] == ("changes" if expected == "changes" else "collection")
-    assert promises[2] == ("changes" if expected == "changes" else "collection")
+    assert told[0] == expected
+    assert told[1] == ("changes" if expected == "changes" else "collection")
+    assert told[2] == ("changes" if expected == "changes" else "collection")
 
 
 def test_what_an_input_of_changes_promises() -> None:
     """Nothing: an old image may be of a row that was never there."""
     plan = plan_of(Linear("op", "rows", (POSITIVE,)), source=diffs())
 
-    assert planner.promise(plan, plan.outputs[0]) == "changes"
+    assert promises.promise(plan, plan.outputs[0]) == "changes"
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ def test_what_an_input_of_changes_promises() -> None:
     [
         ("locked", "current", "collection", "collection"),
         ("current", "current", "changes", "changes"),
-        (None, "current", "collection", "collection"),
+        (None, "current", "upserts", "collection"),
         (None, "changed", "changes", "collection"),
     ],
 )
@@ -338,7 +338,7 @@ def test_what_a_join_promises(
     changed = Input("changed", ("changed",), "debezium-json", mode="diffs")
     plan = Plan("p", (ROWS, changed), (CURRENT, join), (Output("out", "joined", "out"),))
 
-    assert [planner.promise(plan, output) for output in plan.published] == [expected, errors]
+    assert [promises.promise(plan, output) for output in plan.published] == [expected, errors]
 
 
 def test_what_expressions_may_name() -> None:

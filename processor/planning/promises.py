@@ -1,0 +1,87 @@
+"""Promises: what readers of an output may rely on, and what it has to be watched for."""
+
+import functools
+from collections.abc import Iterator
+
+from ikebana.codecs.progress import Promise
+from ikebana.processor.linear.scope import KEY
+from ikebana.processor.linear.steps import moves_time
+from ikebana.processor.planning.graph import graph_of
+from ikebana.processor.planning.operators.table import kind_of
+from ikebana.processor.planning.plan import Output, Plan
+from ikebana.processor.planning.ways import Way, paths, signs, sources_of
+
+
+@functools.lru_cache(maxsize=64)
+def watches(plan: Plan, output: Output) -> bool:
+    """Whether an output keeps state to find keys with several values, for its format."""
+    return output.traits.single_value and promise(plan, output) != "upserts"
+
+
+def promise(plan: Plan, output: Output) -> Promise:
+    """The changelog mode of an output: what its readers may rely on."""
+    # Two bad values that stand in different places can give the same error record twice,
+    # and an error that a negated datum gives is negative itself.
+    if not output.source:
+        revised = any(join.revises for join in plan.joins)
+        signed = any(signs(step) for o in plan.operators for _, step in kind_of(o).steps(o))
+        return "changes" if signed or revised else "collection"
+    if graph_of(plan).keyed(output.source).keys.is_unique([KEY]):
+        return "upserts"
+    negative = any(_may_be_negative(plan, way) for way in paths(plan, output.source))
+    return "changes" if negative else "collection"
+
+
+def _may_be_negative(plan: Plan, way: Way) -> bool:
+    """Whether counts at the end of a way may be negative."""
+    if why_negative(plan, way) is not None:
+        return True
+    return any(
+        source.name == root and source.mode == "diffs"
+        for root in _roots_behind(plan, way)
+        for source in plan.inputs
+    )
+
+
+def why_negative(plan: Plan, way: Way) -> str | None:
+    """The operator by which a datum that a way gives may count less than nothing, whatever comes.
+
+    Of inputs in `mode: diffs` it is what they say that decides.
+    """
+    for name, step in way.steps:
+        if signs(step):
+            return name
+    if (revises := what_revises(plan, way)) is not None:
+        return revises
+    return next(filter(None, (why_negative(plan, other) for other in _behind(plan, way))), None)
+
+
+def what_revises(plan: Plan, way: Way) -> str | None:
+    """The as-of join behind a way whose retractions may meet another right than insertions."""
+    for join in plan.joins:
+        if join.name == way.root and join.revises:
+            lefts = paths(plan, join.inputs[0].relation)
+            if not all(_only_grows(plan, left) for left in lefts):
+                return join.name
+    return next(filter(None, (what_revises(plan, other) for other in _behind(plan, way))), None)
+
+
+def _behind(plan: Plan, way: Way) -> Iterator[Way]:
+    """The ways to what a join reads, if one is the root of a way."""
+    for join in plan.joins:
+        if join.name == way.root:
+            for source in sources_of(plan, join.name):
+                yield from paths(plan, source)
+
+
+def _roots_behind(plan: Plan, way: Way) -> Iterator[str]:
+    """The root of a way, and those of what joins read."""
+    yield way.root
+    for other in _behind(plan, way):
+        yield from _roots_behind(plan, other)
+
+
+def _only_grows(plan: Plan, way: Way) -> bool:
+    """Whether the end of a way has insertions only."""
+    appended = {source.name for source in plan.inputs if source.mode == "append"}
+    return way.root in appended and not any(signs(s) or moves_time(s) for _, s in way.steps)

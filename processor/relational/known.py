@@ -1,0 +1,150 @@
+"""What is known of the collections of a pipeline that others are made of."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from ikebana.errors import PlanError
+from ikebana.processor.joins.binding import JoinError
+from ikebana.processor.linear.chain import ChainError
+from ikebana.processor.linear.json_text import BLOB
+from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, ExpressionError, Scope
+from ikebana.processor.planning.aggregates import AggregateError
+from ikebana.processor.planning.graph import Graph
+from ikebana.processor.planning.plan import Input, Operator, Plan, Upsert
+from ikebana.processor.planning.row_keys import made_of
+from ikebana.processor.planning.unique_keys import NOTHING_KNOWN, Facts, Keys
+from ikebana.processor.planning.unread import ALL_READ, Unread
+
+Types = Mapping[str, str]
+# What a plan raises of which a part has a problem, or is not there.
+_OF_OTHERS = (
+    *(ChainError, JoinError, AggregateError, ExpressionError, PlanError),
+    *(KeyError, StopIteration),
+)
+
+
+class UnmadeError(Exception):
+    """What others are made of is not known, because of a mistake that is told there."""
+
+
+class MakingError(Exception):
+    """What is asked for cannot be made; `part` is the faulty key of the section, if any."""
+
+    def __init__(self, problem: str, part: str = "") -> None:
+        super().__init__(problem)
+        self.part = part
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A collection by its name, with the types of its values' columns."""
+
+    name: str
+    types: Types
+    key: str = "JSON"
+    """The type of its key."""
+    facts: Facts = NOTHING_KNOWN
+    """What is known of its columns and its key: which tell rows apart."""
+
+    def type_of(self, column: str) -> str:
+        """The type of a column, or of the key."""
+        return self.types.get(column, self.key)
+
+    def selected(self, columns: Iterable[tuple[str, str]]) -> Facts:
+        """What is known of columns that are selected from these, without the key."""
+        made = {name: made_of(sql) for name, sql in columns}
+        return self.facts.each(lambda keys: keys.selected(made))
+
+    def free_column(self, name: str) -> str:
+        """A name that no column has: this one, or this one with underscores behind it."""
+        taken = {column.lower() for column in self.types}
+        while name in taken:
+            name += "_"
+        return name
+
+
+class Known:
+    """The inputs and operators of a pipeline that others may be made of.
+
+    `pending` are the names of those that are still to be made, and `unread` says which others
+    may be there although nothing is known of them.
+    """
+
+    def __init__(
+        self,
+        inputs: Iterable[Input],
+        operators: Iterable[Operator],
+        pending: Iterable[str] = (),
+        unread: Unread = ALL_READ,
+    ) -> None:
+        self.pending = set(pending)
+        self._unread = unread
+        self.inputs = {source.name: source for source in inputs}
+        self.operators = {operator.name: operator for operator in operators}
+        self._relations: dict[str, Relation] = {}
+
+    def add(self, operators: Iterable[Operator]) -> None:
+        """Add operators that have been made."""
+        self.operators |= {operator.name: operator for operator in operators}
+
+    def hides(self, name: str) -> bool:
+        """Whether a name may be of something that was not read, or not completely."""
+        unread = self._unread
+        return unread.may_have("inputs", name) or unread.may_have("operators", name)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.operators or (name in self.inputs and self.inputs[name].is_collection)
+
+    def relation(self, name: str) -> Relation:
+        """A collection with its types.
+
+        Raises:
+            UnmadeError: it has a problem of its own, or what it reads is not there.
+            MakingError: its columns are not declared.
+        """
+        if name in self.pending or self.hides(name):
+            raise UnmadeError
+        if name not in self._relations:
+            plan = Plan("", tuple(self.inputs.values()), tuple(self.operators.values()), ())
+            graph = Graph(plan)
+            try:
+                scope = graph.relation(name).scope
+                found = relation_of(name, scope)
+                keys = graph.keyed(name).keys
+            except _OF_OTHERS as error:
+                raise UnmadeError from error
+            facts = Facts(keys, declared(keys, self.inputs, self.operators.get(name), found))
+            self._relations[name] = replace(found, facts=facts)
+        return self._relations[name]
+
+
+def declared(
+    keys: Keys, inputs: Mapping[str, Input], operator: Operator | None, of: Relation
+) -> Keys:
+    """What is known of a collection with what its input, if it has one, declares."""
+    name = operator.input if isinstance(operator, Upsert) else of.name
+    if name not in inputs or not (operator is None or isinstance(operator, Upsert)):
+        return keys
+    source = inputs[name]
+    for columns in (*source.unique, *((source.key,) if source.key and operator else ())):
+        keys = keys.with_unique(columns, [KEY, *of.types])
+    return keys
+
+
+def relation_of(name: str, scope: Scope) -> Relation:
+    """A collection with the types of its columns.  Raises: UnmadeError, MakingError."""
+    if UNKNOWN in scope.types.values():
+        raise UnmadeError
+    if scope.open:
+        where = (
+            f"declare them under {scope.declare}"
+            if scope.declare
+            else (
+                "read a linear operator with a select of casts, such as {amount: amount::BIGINT}"
+            )
+        )
+        raise MakingError(f'the columns of "{name}" are not known; {where}')
+    if BLOB in (scope.types[KEY], scope.types[VALUE]):
+        raise MakingError(f'"{name}" has bytes for keys or values; they must be JSON')
+    types = {column: kind for column, kind in scope.types.items() if column not in (KEY, VALUE)}
+    return Relation(name, types, scope.types[KEY])
