@@ -20,6 +20,7 @@ from ikebana.codecs.avro_values import (
     picked,
     unless,
 )
+from ikebana.codecs.column_encodings import Encoding
 from ikebana.codecs.encodings import Convert
 
 
@@ -27,14 +28,14 @@ class Fields(NamedTuple):
     """The fields of a record to decode, and the encodings of their values.
 
     * `only`: the fields to decode, None for all, each with the fields of its own record.
-    * `encodings`: the conversions of fields whose meaning the schema leaves open.
+    * `encodings`: those of fields whose meaning the schema leaves open.
     * `absent`: a test of the values that Avro has; a field that passes becomes UNSET.
     * `converted`: with `absent`, the fields whose values are read, None for all.  The others
       are tested, but not converted.
     """
 
     only: Mapping[str, "Fields"] | None = None
-    encodings: Mapping[str, Convert] = {}
+    encodings: Mapping[str, Encoding] = {}
     absent: Callable[[Any], bool] | None = None
     converted: Collection[str] | None = None
 
@@ -53,6 +54,20 @@ class Node(NamedTuple):
     """The least size of a value: 0 if it may take no bytes, else 1."""
     meant: bool = False
     """Whether the schema defines the meaning of the value."""
+    kind: str = ""
+    """The kind of type; "" of several."""
+    name: str | None = None
+    """Connect's name of the type."""
+    items: "Node | None" = None
+    """The items, if values are arrays."""
+
+    def open_to(self, given: Encoding | None) -> Convert | None:
+        """What an encoding makes of a converted value, if the schema leaves its meaning open."""
+        if given is None or self.meant:
+            return None
+        if given.items is not None:
+            return given.convert if self.items and self.items.open_to(given.items) else None
+        return given.convert if given.fits(self.kind, self.name) else None
 
 
 class Compiler:
@@ -77,6 +92,7 @@ class Compiler:
             made = self._made.get((schema, id(wanted)))
             return (made or self.node(self.types[schema], wanted))._replace(bare=schema)
         made = self._of_kind(schema["type"], schema, wanted)
+        made = made._replace(name=schema.get("connect.name"))
         meaning = meaning_of(schema)
         if meaning is None:
             return made
@@ -92,15 +108,18 @@ class Compiler:
                 if items.least == 0:
                     # Nine bytes of a message could ask for 2^62 items, which all take memory.
                     raise SchemaUnknown("its schema has an array of items without bytes")
-                return Node({"type": kind, "items": items.bare}, each(items.convert, list))
+                bare = {"type": kind, "items": items.bare}
+                return Node(bare, each(items.convert, list), kind=kind, items=items)
             case "map":
                 values = self.node(schema["values"])
                 return Node({"type": kind, "values": values.bare}, each(values.convert, dict))
             case "enum" | "fixed":
                 self.types[schema["name"]] = schema
                 least = min(1, schema["size"]) if kind == "fixed" else 1
-                return Node(self._form(schema), base64 if kind == "fixed" else None, least)
-        return Node(kind, CONVERTS.get(kind), int(kind != "null"))
+                return Node(
+                    self._form(schema), base64 if kind == "fixed" else None, least, kind=kind
+                )
+        return Node(kind, CONVERTS.get(kind), int(kind != "null"), kind=kind)
 
     def _record(self, schema: Mapping[str, Any], wanted: Fields) -> Node:
         name, only = schema["name"], wanted.only
@@ -119,8 +138,8 @@ class Compiler:
                 continue
             kept.append(here)
             convert = node.convert
-            if here in wanted.encodings and not node.meant:
-                convert = after(convert, wanted.encodings[here])
+            if declared := node.open_to(wanted.encodings.get(here)):
+                convert = after(convert, declared)
             if wanted.converted is not None and here not in wanted.converted:
                 convert = None
             if convert:
@@ -146,7 +165,7 @@ class Compiler:
         nodes = [self.node(branch, wanted) for branch in branches]
         bare, found = [node.bare for node in nodes], [n for n in nodes if n.bare != "null"]
         if len(found) == 1:
-            return Node(bare, found[0].convert, 1, found[0].meant)
+            return found[0]._replace(bare=bare, least=1)
         by_type: dict[Any, Convert | None] = {}
         by_fields: dict[frozenset[str], Convert | None] = {}
         for node in found:

@@ -195,9 +195,10 @@ class _Planning:
         if wanted.only is not None and name not in wanted.only:
             return _Given(None, depth=depth)
         inner = ALL if wanted.only is None else wanted.only[name]
-        encoding = wanted.encodings.get(name)
-        if encoding is not None and self._compiler.node(field["type"], inner).meant:
-            encoding = None
+        given_encoding = wanted.encodings.get(name)
+        encoding = given_encoding and self._compiler.node(field["type"], inner).open_to(
+            given_encoding
+        )
         return _Given(inner, encoding, depth=depth)
 
     def _resolved(self, schema: Any) -> Any:

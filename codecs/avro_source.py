@@ -174,8 +174,9 @@ class _Source:
                 self.skip(kind, depth)
                 continue
             inner = ALL if only is None else only[name]
-            encoding = None if raw else wanted.encodings.get(name)
-            if encoding is None or self._compiler.node(kind, inner).meant:
+            given = None if raw else wanted.encodings.get(name)
+            encoding = given and self._compiler.node(kind, inner).open_to(given)
+            if encoding is None:
                 made[name] = self.read(kind, inner, depth, raw=raw)
                 continue
             value = self.read(kind, inner, depth)

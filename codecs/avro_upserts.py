@@ -9,7 +9,7 @@ from ikebana.codecs.avro_compiler import ALL, Fields
 from ikebana.codecs.avro_program import Take
 from ikebana.codecs.avro_schema import Schemas
 from ikebana.codecs.change import Change, Headers, Wanted
-from ikebana.codecs.encodings import encoding
+from ikebana.codecs.column_encodings import encodings
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.framing import Framing, Part
 from ikebana.codecs.row_images import option
@@ -41,21 +41,21 @@ class AvroUpserts:
         names = (
             None if self._columns is None else dict.fromkeys((*self._columns, *wanted.key), ALL)
         )
-        encodings = {name: encoding(given) for name, given in wanted.encodings.items()}
+        declared = encodings(wanted.encodings)
         key = Take((), wanted.key, whole=True) if wanted.key else Take()
         self._keys = AvroDecoder(
             schemas,
             None,
             framing,
             part="key",
-            wanted=Fields(encodings=encodings),
+            wanted=Fields(encodings=declared),
             takes=[key],
         )
         self._values = AvroDecoder(
             schemas,
             wanted.options.get("reader_schema"),
             framing,
-            wanted=Fields(names, encodings),
+            wanted=Fields(names, declared),
             takes=[Take((), self._columns), key if wanted.key else None],
         )
         self._told_by_header = framing == "headers" and key_format == "avro"

@@ -14,25 +14,30 @@ from typing import Any
 from msgspec import UNSET
 
 from ikebana.codecs import canonical
-from ikebana.codecs.encodings import Convert, encoding
+from ikebana.codecs.encodings import COUNTED, Convert
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.semantic_types import DECIMAL, PRECISION, Meaning, meaning_of_name
 
 
 def _in_utc(name: str) -> Convert:
-    convert = encoding(name)
-    return lambda value: f"{convert(value)}Z"
+    convert = COUNTED[name]
+
+    def in_utc(value: Any) -> str:
+        text: str = convert(value)
+        return text if text.endswith("infinity") else f"{text}Z"
+
+    return in_utc
 
 
 def _timestamp(unit: str, utc: str, local: str) -> dict[str, Meaning]:
     name = f"timestamp-{unit}"
-    return {name: Meaning(utc, _in_utc(name)), f"local-{name}": Meaning(local, encoding(name))}
+    return {name: Meaning(utc, _in_utc(name)), f"local-{name}": Meaning(local, COUNTED[name])}
 
 
 _LOGICAL = {
-    "date": Meaning("DATE", encoding("date")),
-    "time-millis": Meaning("TIME", encoding("time-millis")),
-    "time-micros": Meaning("TIME", encoding("time-micros")),
+    "date": Meaning("DATE", COUNTED["date"]),
+    "time-millis": Meaning("TIME", COUNTED["time-millis"]),
+    "time-micros": Meaning("TIME", COUNTED["time-micros"]),
     **_timestamp("millis", "TIMESTAMPTZ", "TIMESTAMP"),
     **_timestamp("micros", "TIMESTAMPTZ", "TIMESTAMP"),
     **_timestamp("nanos", "TIMESTAMP_NS", "TIMESTAMP_NS"),

@@ -10,17 +10,19 @@ tombstones.  If one row cannot be decoded, the whole message cannot.
 The key's columns are the declared ones, else `pkNames`.  If the key is not declared, all columns
 are decoded.
 
-All values are text or null.  The type of a column determines what its values become: its type in
-`mysqlType`, else its declared type, else its `sqlType` (java.sql.Types).  The last is the least
-reliable: Canal derives it from the last row of a message, and gives a text that is null there
-the type of bytes.
+All of Canal's values are text or null; other writers of its messages (Flink, SeaTunnel) have
+numbers, booleans, arrays and objects too, which stay as they are.  What a text becomes, the
+column's declared encoding determines, else its type in `mysqlType`, else its declared type, else
+its `sqlType` (java.sql.Types).  The last is the least reliable: Canal derives it from the last row
+of a message, and gives a text that is null there the type of bytes.
 
 * integers of any size, year and (as MySQL has them) booleans: numbers;
 * decimal, float and double: exact numbers;
 * datetime and timestamp: "2024-01-31T12:34:56.5"; dates that do not exist, such as
   "0000-00-00 00:00:00", stay as they are; a time loses trailing zeros of its fraction;
 * binary and blob, which Canal writes as ISO-8859-1: base64;
-* everything else stays text: bit, json, character types, dates.  Canal writes an enum or a
+* everything else stays text: bit, character types, dates; json too, unless the column is declared
+  as JSON, which has an encoding.  Canal writes an enum or a
   set as its number: of an enum this is a number, of a set (a bit mask) text.
 
 The option `row_image` is `full`, or `minimal` where binlog_row_image is minimal or noblob.
@@ -106,8 +108,8 @@ class Canal:
         self._key = wanted.key
         self._sql_types = canonical.decoder(_all_of(images.names, int | None) | None)
         self._mysql_types = canonical.decoder(_all_of(images.names, str | None) | None)
-        row = _all_of(images.names, str | None)
-        key_row = _all_of(images.key_names, str | None)
+        row = _all_of(images.names, Any)
+        key_row = _all_of(images.key_names, Any)
         old_row = (row if self._before else key_row) | None
         self._rows = canonical.decoder(GenericAlias(list, row))
         self._key_rows = canonical.decoder(GenericAlias(list, key_row))
@@ -193,16 +195,15 @@ class Canal:
         columns = self._images.to_convert
         return None if columns is None else tuple(dict.fromkeys((*columns, *key)))
 
-    def _converted(
-        self, row: dict[str, str | None], columns: Sequence[str] | None, types: _Types
-    ) -> Image:
+    def _converted(self, row: Image, columns: Sequence[str] | None, types: _Types) -> Image:
         """Convert the columns that the row has, by their types."""
         sql_types, mysql_types = types
         declared = self._images.declared
         image: Image = dict(row)
         for name in row if columns is None else columns:
             text = row.get(name)
-            if text is None:
+            # Others than Canal write numbers and booleans as they are.
+            if text.__class__ is not str or self._images.is_encoded(name):
                 continue
             # The type of an enum lists all of its names; the beginning is enough.
             mysql_type = (mysql_types.get(name) or "")[:64]
@@ -211,7 +212,7 @@ class Canal:
                 image[name] = text if conversion is None else conversion(text)
             except (ValueError, ArithmeticError):
                 raise DecodeError(_NAME, self._unreadable(name, conversion)) from None
-        return image
+        return self._images.converted(image)
 
     def _unreadable(self, name: str, conversion: _Conversion | None) -> str:
         # The name of an undeclared column is payload, which errors must not quote.

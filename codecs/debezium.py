@@ -20,9 +20,9 @@ that the `after` of the update has; the declared and the read columns do not mat
 complete `before` is trusted, although for a table without REPLICA IDENTITY FULL, Postgres's may
 have nulls for unknown values.
 
-The schema of a message defines the meaning of its columns' values; without a schema,
-`encodings` do; without these a value stays as it is.  So a decimal without a schema is base64
-text like any other: declare the column's encoding as decimal:SCALE, or set Debezium's
+The schema of a message defines the meaning of its columns' values; where it leaves that open, or
+is not there, `encodings` do; without these a value stays as it is.  So a decimal without a schema
+is base64 text like any other: declare the column's encoding as decimal:SCALE, or set Debezium's
 decimal.handling.mode to string.
 """
 
@@ -39,9 +39,8 @@ from ikebana.codecs.debezium_compiled import Compiled
 from ikebana.codecs.debezium_quick import Quick
 from ikebana.codecs.debezium_rows import FAULTS, VALUE, DebeziumTables, Image, Keys, Row, Rows
 from ikebana.codecs.debezium_whole import Whole
-from ikebana.codecs.encodings import encoding
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.semantic_types import Schema, of_fields
+from ikebana.codecs.semantic_types import Schema
 from ikebana.codecs.unavailable import PLACEHOLDER, Unavailable
 from ikebana.codecs.unread import require_readable
 from ikebana.errors import ConfigError
@@ -94,17 +93,13 @@ class Debezium:
         self._tables = DebeziumTables(wanted.tables) if wanted.tables is not None else None
         unavailable = unavailable_of(wanted)
         self._unread = () if wanted.columns is None else (*{*wanted.key} - {*wanted.columns},)
-        self._rows = Rows(wanted.read(wanted.key), unavailable)
-        self._key_rows = Rows(wanted.key, unavailable)
+        self._rows = Rows(wanted.read(wanted.key), unavailable, wanted.encodings)
+        self._key_rows = Rows(wanted.key, unavailable, wanted.encodings)
         # Old rows are parsed only if they, or their keys, are read.
         self._old_rows = self._rows if wanted.before else self._key_rows if wanted.key else None
         # Drift compares the columns that are read.  Diffs need complete old images.
         self._compares_names = wanted.diffs and wanted.columns is not None
-        self._opening = Opening(
-            Envelope | None,
-            self._rows.plan({name: encoding(given) for name, given in wanted.encodings.items()}),
-            self._planned,
-        )
+        self._opening = Opening(Envelope | None, self._rows.bare, self._planned)
         self._source = canonical.decoder(Source | None)
         kinds = (kind for kind in (Compiled, Quick, Whole) if kind.fits(wanted))
         self._quicker = [kind(wanted, unavailable, self._keys.needed) for kind in kinds]
@@ -207,7 +202,7 @@ class Debezium:
     def _planned(self, schema: Schema) -> PayloadPlan:
         images = {field.field: field for field in schema.fields or ()}
         image = images.get("after") or images.get("before")
-        return self._rows.plan(of_fields(image)) if image else ()
+        return self._rows.planned(image) if image else ()
 
     def _readable_key(self, key: bytes | None, value: bytes | None) -> bytes | None:
         """Decode the row's key from a message that is damaged elsewhere; None if it cannot."""

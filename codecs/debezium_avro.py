@@ -26,9 +26,9 @@ from ikebana.codecs.avro_program import Take
 from ikebana.codecs.avro_schema import Schemas
 from ikebana.codecs.avro_upserts import framing_of
 from ikebana.codecs.change import Change, Headers, Ignored, Wanted
+from ikebana.codecs.column_encodings import encodings
 from ikebana.codecs.debezium import unavailable_of
 from ikebana.codecs.debezium_rows import DebeziumTables
-from ikebana.codecs.encodings import encoding
 from ikebana.codecs.errors import DecodeError
 
 Row = dict[str, Any]
@@ -56,12 +56,12 @@ class DebeziumAvro:
         self._before = wanted.before
         self._tables = None if wanted.tables is None else DebeziumTables(wanted.tables)
         self._told_by_header = framing == "headers"
-        encodings = {name: encoding(given) for name, given in wanted.encodings.items()}
+        declared = encodings(wanted.encodings)
         self._keys = AvroDecoder(
             schemas,
             framing=framing,
             part="key",
-            wanted=Fields(_only(wanted.key) if wanted.key else None, encodings),
+            wanted=Fields(_only(wanted.key) if wanted.key else None, declared),
             takes=[Take((), wanted.key, whole=True) if wanted.key else Take()],
         )
         self._may_lack = wanted.diffs
@@ -85,11 +85,11 @@ class DebeziumAvro:
             return AvroDecoder(schemas, reader_schema, framing, wanted=Fields(fields), takes=takes)
 
         # Old rows are converted only if they, or their keys, are read.
-        self._values = values(Fields(columns, encodings), Fields(old, encodings), takes_of(wanted))
+        self._values = values(Fields(columns, declared), Fields(old, declared), takes_of(wanted))
         self._events = Events(wanted, self._values, self._needed, self._in_wanted_table)
         # Unread columns are searched for the placeholder too.
-        looking = Fields(None, encodings, unavailable.is_one, columns)
-        self._careful = values(looking, Fields(None, encodings, unavailable.is_one, old))
+        looking = Fields(None, declared, unavailable.is_one, columns)
+        self._careful = values(looking, Fields(None, declared, unavailable.is_one, old))
 
     def key(self, key: bytes | None) -> bytes | None:
         # A schema that a header names is not known here.

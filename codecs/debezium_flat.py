@@ -19,12 +19,10 @@ from msgspec import Raw
 
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Headers, Ignored, Wanted
-from ikebana.codecs.connect_json import Opening, PayloadPlan
+from ikebana.codecs.connect_json import Opening
 from ikebana.codecs.debezium import unavailable_of
 from ikebana.codecs.debezium_rows import FAULTS, VALUE, DebeziumTables, Keys, Row, Rows
-from ikebana.codecs.encodings import encoding
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.semantic_types import Schema, of_fields
 from ikebana.codecs.unread import require_readable
 from ikebana.errors import ConfigError
 
@@ -54,13 +52,10 @@ class DebeziumFlat:
         self._marks = {name: self._prefix + name for name in _NAMED}
         self._read = None if wanted.columns is None else frozenset(wanted.columns)
         unavailable = unavailable_of(wanted)
-        self._rows = Rows(wanted.read((*wanted.key, _DELETED, *self._marks.values())), unavailable)
-        self._key_rows = Rows(wanted.key, unavailable)
-        self._opening = Opening(
-            Raw,
-            self._rows.plan({name: encoding(given) for name, given in wanted.encodings.items()}),
-            self._planned,
-        )
+        read = wanted.read((*wanted.key, _DELETED, *self._marks.values()))
+        self._rows = Rows(read, unavailable, wanted.encodings)
+        self._key_rows = Rows(wanted.key, unavailable, wanted.encodings)
+        self._opening = Opening(Raw, self._rows.bare, self._rows.planned)
 
     def key(self, key: bytes | None) -> bytes | None:
         return None if self._keys.columns else self._keys.of_kafka(key)
@@ -129,9 +124,6 @@ class DebeziumFlat:
                 if (read is None or name in read) and self._is_column(name)
             }
         )
-
-    def _planned(self, schema: Schema) -> PayloadPlan:
-        return self._rows.plan(of_fields(schema))
 
     def _readable_key(self, key: bytes | None, value: bytes | None) -> bytes | None:
         if self._keys.columns and value is not None:

@@ -14,11 +14,12 @@ from msgspec import Raw
 
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Ignored, Wanted
+from ikebana.codecs.column_encodings import encodings, of_columns
 from ikebana.codecs.connect_json import Opening, PayloadPlan
-from ikebana.codecs.encodings import Convert, encoding
+from ikebana.codecs.encodings import Convert
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.fields import is_exact, object_of, require_bounded
-from ikebana.codecs.semantic_types import of_fields
+from ikebana.codecs.semantic_types import Schema
 from ikebana.codecs.shapes import Learned, Shape
 from ikebana.codecs.unavailable import PLACEHOLDER, Unavailable
 
@@ -33,8 +34,6 @@ KEY, VALUE = "Debezium key", "Debezium value"
 FAULTS = (DecodeError, *canonical.REFUSALS)
 
 _REMEMBERED = 64
-# A key within a message with its schema.
-_MAY_BE_WRAPPED = re.compile(rb'"(?:schema|payload)"').search
 
 
 def convert_columns(row: Row, plan: PayloadPlan) -> None:
@@ -69,16 +68,33 @@ class _Decoders:
 class Rows:
     """Decodes the columns of rows that are read, and finds the absent ones among all."""
 
-    def __init__(self, columns: Sequence[str] | None, unavailable: Unavailable) -> None:
+    def __init__(
+        self,
+        columns: Sequence[str] | None,
+        unavailable: Unavailable,
+        declared: Mapping[str, str],
+    ) -> None:
+        """Make a decoder of these columns, None for all, of which some declare an encoding."""
         self._columns = None if columns is None else frozenset(columns)
+        self._declared = encodings(declared)
+        self.bare = self._plan(
+            {name: each.convert for name, each in self._declared.items() if each.names is None}
+        )
+        """The conversions of columns of rows without a schema."""
+        # The fields of a document of MongoDB are JSON as they are.
+        assumed = {name for name, each in self._declared.items() if each.assumed}
+        self._in_documents = tuple(pair for pair in self.bare if pair[0] not in assumed)
         self._unavailable = unavailable
         fields = None if columns is None else dict.fromkeys(columns, Any)
         self._decode, self._decode_all = _Decoders(object_of(fields)), _Decoders(dict[str, Any])
         self._names = canonical.decoder(dict[str, Raw])
         self._exact = is_exact(fields)
 
-    def plan(self, conversions: Mapping[str, Convert]) -> PayloadPlan:
-        """Select the conversions of columns that are read."""
+    def planned(self, schema: Schema) -> PayloadPlan:
+        """The conversions of columns of rows of a schema.  Raises: DecodeError."""
+        return self._plan(of_columns(schema, self._declared))
+
+    def _plan(self, conversions: Mapping[str, Convert]) -> PayloadPlan:
         return tuple((name, convert) for name, convert in conversions.items() if self.reads(name))
 
     def reads(self, name: str) -> bool:
@@ -96,7 +112,7 @@ class Rows:
             return None
         document = row.__class__ is str
         if document:
-            row = decode.document(row.encode())
+            row, plan = decode.document(row.encode()), self._in_documents
         absent = self._taken_out(row) if careful else ()
         if self._columns is not None and (careful or not self._exact):
             row = {name: row[name] for name in row if name in self._columns}
@@ -123,15 +139,17 @@ class Keys:
     def __init__(self, wanted: Wanted) -> None:
         self.columns = wanted.key
         self._may_lack = wanted.diffs
-        rows = Rows(wanted.key or None, Unavailable(PLACEHOLDER))
-        self._opening = Opening(
-            Any,
-            rows.plan({name: encoding(given) for name, given in wanted.encodings.items()}),
-            lambda schema: rows.plan(of_fields(schema)),
-        )
+        rows = Rows(wanted.key or None, Unavailable(PLACEHOLDER), wanted.encodings)
+        self._opening = Opening(Any, rows.bare, rows.planned)
         self._bare: Callable[[bytes], Any] | None = None
         self._learned = Learned(self._made)
-        self._is_plain = not wanted.key and not wanted.encodings
+        self._is_plain = not wanted.key
+        # Within a message with its schema, or a key whose columns are encoded.
+        names = ["schema", "payload", *wanted.encodings]
+        self._may_be_encoded = re.compile(
+            b"|".join(re.escape(canonical.write(name)) for name in names)
+        ).search
+        self._encoded = frozenset(names)
         self._text = Canonical().text if Canonical is not None else None
 
     def of_kafka(self, key: bytes | None) -> bytes | None:
@@ -160,7 +178,7 @@ class Keys:
             self._text is not None
             and (found := self._text(key)) is not None
             and found[:1] == b"{"
-            and not _MAY_BE_WRAPPED(found)
+            and not self._may_be_encoded(found)
         ):
             return found
         learned = self._learned
@@ -181,8 +199,8 @@ class Keys:
         return found
 
     def _made(self, shape: Shape) -> None:
-        wrapped = not {"schema", "payload"}.isdisjoint(shape.names)
-        self._bare = None if wrapped else canonical.decoder(shape.row)
+        encoded = not self._encoded.isdisjoint(shape.names)
+        self._bare = None if encoded else canonical.decoder(shape.row)
 
     def of_row(self, row: Row) -> bytes:
         """Make the key from the columns of a row."""

@@ -118,10 +118,8 @@ class Dms:
             raise DecodeError(_NAME, "field `data` is missing")
         images = self._images
         names = images.key_columns(())
-        data = self._read(message.data)
-        old: Image = {}
-        if self._prefix:
-            data, old = self._without_old(data)
+        data, old = self._without_old(self._read(message.data))
+        data, old = images.converted(data), images.converted(old)
         if message.before != NULL:
             old = {**old, **self._read_old(message.before)}
         if operation == "delete":
@@ -138,7 +136,11 @@ class Dms:
 
     def _without_old(self, data: Image) -> tuple[Image, Image]:
         """Split `data` into the columns of the row, and the old ones, by their prefix."""
-        prefix, row, old = self._prefix, {}, {}
+        prefix = self._prefix
+        row: Image = {}
+        old: Image = {}
+        if not prefix:
+            return data, old
         for name, value in data.items():
             if self._is_old(name):
                 old[name.removeprefix(prefix)] = value

@@ -31,7 +31,13 @@ from typing import Any
 
 from ikebana.codecs import canonical
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.far_dates import INFINITE_DAYS, INFINITE_MICROS, clock, far_date
+from ikebana.codecs.far_dates import (
+    INFINITE_DAYS,
+    INFINITE_MICROS,
+    INFINITE_NANOS,
+    clock,
+    far_date,
+)
 
 Convert = Callable[[Any], Any]
 
@@ -44,7 +50,6 @@ _LONGEST_DECIMAL = 7_000
 _SCALES = range(-400, 16_384)
 _WIDE = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
-_DIGITS = {"millis": 3, "micros": 6, "nanos": 9}
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 -- a timestamp without zone
 _EPOCH_DAY, _DAY = _EPOCH.toordinal(), 86_400
 _CYCLE, _CYCLE_DAYS = 400, 146_097
@@ -61,32 +66,6 @@ _ZONED_TIMESTAMP = re.compile(r"([+-]?\d{4,9})-(\d{2})-(\d{2})[Tt ]" + _CLOCK + 
 _ZONED_DATE = re.compile(r"([+-]?\d{4,9}-\d{2}-\d{2})" + _ZONE + "?", re.ASCII)
 
 _INFINITE = ("infinity", "-infinity")
-
-
-def encoding(name: str) -> Convert:
-    """Find the conversion of a declared encoding to the normal form; None stays None.
-
-    Raises:
-        ValueError: there is no such encoding.
-
-    >>> encoding("timestamp-millis")(1706704496789)
-    '2024-01-31T12:34:56.789'
-    >>> encoding("decimal:2")("MDk=")
-    123.45
-    """
-    kind, _, rest = name.partition("-")
-    if name == "date":
-        return _date
-    if kind == "time" and rest in _DIGITS:
-        return _time(_DIGITS[rest])
-    if kind == "timestamp" and rest in _DIGITS:
-        return _timestamp(_DIGITS[rest])
-    if name.startswith("decimal:") and (scale := scale_of(name[8:])) is not None:
-        return decimal_of(scale, from_base64)
-    raise ValueError(
-        f'"{name}" is none of date, time-millis, time-micros, time-nanos, timestamp-millis, '
-        "timestamp-micros, timestamp-nanos, decimal:SCALE"
-    )
 
 
 def from_base64(value: Any) -> bytes:
@@ -143,7 +122,8 @@ def _day(days: int) -> str:
     return f"{format(year, '04d' if 0 <= year <= 9999 else '+05d')}{near.isoformat()[4:]}"
 
 
-def _date(value: Any) -> str | None:
+def date_of(value: Any) -> str | None:
+    """A number of days since 1970 as a date."""
     days = None if value is None else _integer(value, "a number of days")
     return None if days is None else INFINITE_DAYS.get(days) or _day(days)
 
@@ -152,7 +132,8 @@ def _fraction(part: int, digits: int) -> str:
     return f".{part:0{digits}d}".rstrip("0") if part else ""
 
 
-def _time(digits: int) -> Convert:
+def time_of(digits: int) -> Convert:
+    """The conversion of a count since midnight, in seconds of so many digits."""
     unit = 10**digits
 
     def convert(value: Any) -> str | None:
@@ -165,7 +146,8 @@ def _time(digits: int) -> Convert:
     return convert
 
 
-def _timestamp(digits: int) -> Convert:
+def timestamp_of(digits: int) -> Convert:
+    """The conversion of a count since 1970, in seconds of so many digits."""
     unit = 10**digits
     first = -(_EPOCH_DAY - 1) * _DAY * unit
     last = (date.max.toordinal() - _EPOCH_DAY + 1) * _DAY * unit
@@ -178,7 +160,8 @@ def _timestamp(digits: int) -> Convert:
         if micros and first <= count < last:
             text = (_EPOCH + timedelta(0, 0, count * micros)).isoformat()
             return text if len(text) == _WHOLE else text.rstrip("0")
-        if micros and (infinite := INFINITE_MICROS.get(count * micros)):
+        infinite = INFINITE_MICROS.get(count * micros) if micros else INFINITE_NANOS.get(count)
+        if infinite:
             return infinite
         seconds, part = divmod(count, unit)
         days, second = divmod(seconds, _DAY)
@@ -197,11 +180,19 @@ def _exact(digits: bytes, scale: int) -> int | float | Decimal:
     return canonical.exact(Decimal(unscaled).scaleb(-scale, _WIDE))
 
 
+_NUMBERS = (int, float, Decimal)
+
+
 def decimal_of(scale: int, binary: Callable[[Any], bytes]) -> Convert:
-    """The conversion of the bytes of a decimal's digits, which `binary` decodes, to the number."""
+    """The conversion of the bytes of a decimal's digits, which `binary` decodes, to the number.
+
+    A number stays: Kafka Connect's JSON has one with `decimal.format=NUMERIC`.
+    """
 
     def convert(value: Any) -> int | float | Decimal | None:
-        return None if value is None else _exact(binary(value), scale)
+        if value is None or value.__class__ in _NUMBERS:
+            return value
+        return _exact(binary(value), scale)
 
     return convert
 
@@ -264,3 +255,21 @@ def zoned_timestamp(value: Any, zone: str = "Z") -> str | None:
 def iso_date(value: Any) -> str | None:
     """A date in ISO 8601 without the zone that may follow it."""
     return None if value is None else _matched(_ZONED_DATE, value, "a date")[1]
+
+
+def duration(value: Any) -> str | None:
+    """A number of microseconds as a duration of ISO 8601; other texts stay."""
+    if value is None or value.__class__ is str:
+        return value
+    seconds, part = divmod(abs(count := _integer(value, "a number of microseconds")), 10**6)
+    return f"PT{'-' if count < 0 else ''}{seconds}{_fraction(part, 6)}S"
+
+
+DIGITS = {"millis": 3, "micros": 6, "nanos": 9}
+"""How many digits of a second a unit has."""
+COUNTED: dict[str, Convert] = {
+    "date": date_of,
+    **{f"time-{unit}": time_of(digits) for unit, digits in DIGITS.items()},
+    **{f"timestamp-{unit}": timestamp_of(digits) for unit, digits in DIGITS.items()},
+}
+"""The conversions of counts of a unit, by the encodings that name them."""

@@ -6,6 +6,8 @@ INFINITE_DAYS = {2**31 - 1: "infinity", -(2**31): "-infinity"}
 """The ends of 32 bits, of which Postgres has no finite dates."""
 INFINITE_MICROS = {9_223_372_036_825_200_000: "infinity", -9_223_372_036_832_400_000: "-infinity"}
 """Microseconds by which Postgres's driver, and with it Debezium, tells infinite timestamps."""
+INFINITE_NANOS = {2**63 - 1: "infinity", -(2**63): "-infinity"}
+"""Nanoseconds by which Debezium tells them."""
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _CYCLE, _CYCLE_DAYS = 400, 146_097
 

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from ikebana.codecs.change import Codec, Wanted
+from ikebana.codecs.column_encodings import Usual
 
 if TYPE_CHECKING:
     from ikebana.codecs import cdcv2
@@ -117,6 +118,9 @@ class InputTraits:
     """Whether messages have the commit time and the log position of a change in its source."""
     quick: bool = False
     """Whether columns that nobody reads can be checked without decoding them."""
+    usual_encodings: Usual = "never"
+    """Whether JSON and INTERVAL columns have an encoding that they need not declare, because
+    connectors write them as texts and numbers."""
     options: Mapping[str, InputOption] = field(default_factory=dict)
     """What an input may have under `options`."""
 
@@ -240,7 +244,13 @@ FORMATS: Mapping[str, InputTraits] = {
     "json": InputTraits(kind="rows", codec=_plain("json"), key_from="kafka"),
     "bytes": InputTraits(kind="rows", codec=_plain("bytes"), encoding="bytes", key_from="kafka"),
     "avro": InputTraits(
-        kind="rows", codec=_avro, encoding="avro", key_from="either", options=_FRAMING
+        kind="rows",
+        codec=_avro,
+        encoding="avro",
+        key_from="either",
+        # Flattened events of Debezium have schemas that name these types.
+        usual_encodings="named",
+        options=_FRAMING,
     ),
     "debezium-json": InputTraits(
         kind="changes",
@@ -249,6 +259,7 @@ FORMATS: Mapping[str, InputTraits] = {
         old_images=True,
         source_clocks=True,
         quick=True,
+        usual_encodings="always",
         options={**_OF_CHANGES, **_PLACEHOLDER},
     ),
     "debezium-avro": InputTraits(
@@ -258,12 +269,14 @@ FORMATS: Mapping[str, InputTraits] = {
         key_from="either",
         keys_alike=True,
         old_images=True,
+        usual_encodings="always",
         options={**_OF_CHANGES, **_FRAMING, **_PLACEHOLDER},
     ),
     "debezium-flat-json": InputTraits(
         kind="changes",
         codec=_in_json("debezium_flat", "DebeziumFlat"),
         key_from="either",
+        usual_encodings="always",
         options={**_OF_CHANGES, **_PLACEHOLDER, "prefix": _TEXT},
     ),
     "maxwell": InputTraits(
@@ -276,6 +289,7 @@ FORMATS: Mapping[str, InputTraits] = {
         kind="changes",
         codec=_in_json("canal", "Canal"),
         old_images=True,
+        usual_encodings="always",
         options={**_OF_CHANGES, **_ROW_IMAGE},
     ),
     "goldengate": InputTraits(

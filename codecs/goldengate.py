@@ -96,7 +96,7 @@ class GoldenGate:
         # Without declared columns and full images, the columns of both images show what is absent
         # from `after`, so all are decoded.
         told = self._full or bool(wanted.declared)
-        self._read_all = canonical.decoder(dict[str, Any])
+        self._read_all = images.decoder(dict[str, Any])
         self._read = images.read if told else self._read_all
         self._read_old = self._read if wanted.before or not told else images.read_key
 

@@ -6,15 +6,18 @@ becomes an object without fields.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Headers, Wanted
+from ikebana.codecs.column_encodings import encodings
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.fields import projection
 from ikebana.codecs.shapes import Objects
 
 PlainFormat = Literal["json", "bytes"]
+
+_decode = canonical.decoder(Any)
 
 
 class Plain:
@@ -29,12 +32,11 @@ class Plain:
         self._raw_key = key_format == "bytes"
         self._raw_value = value_format == "bytes"
         self._keys, self._values = Objects(), Objects()
-        self._whole = wanted.columns is None
+        self._whole = wanted.columns is None and not wanted.encodings
         self._value: Callable[[bytes], bytes] = bytes
         if value_format == "json":
-            self._value = (
-                canonical.canonical if wanted.columns is None else projection(wanted.columns)
-            )
+            value = canonical.canonical if wanted.columns is None else projection(wanted.columns)
+            self._value = _encoded(value, wanted) if wanted.encodings else value
 
     def key(self, key: bytes | None) -> bytes | None:
         """Decode a key to canonical bytes.  Raises: DecodeError, also if there is no key."""
@@ -76,3 +78,22 @@ class Plain:
             return [Change("upsert", decoded, self._value(value))]
         except DecodeError as error:
             raise DecodeError("value as JSON", error.reason, key=decoded) from None
+
+
+def _encoded(value: Callable[[bytes], bytes], wanted: Wanted) -> Callable[[bytes], bytes]:
+    """What decodes a row by `value`, and then its columns by their declared encodings."""
+    declared = [(name, each.convert) for name, each in encodings(wanted.encodings).items()]
+
+    def decode(message: bytes) -> bytes:
+        row = _decode(found := value(message))
+        if not isinstance(row, dict):
+            return found
+        for name, convert in declared:
+            if (field := row.get(name)) is not None:
+                try:
+                    row[name] = convert(field)
+                except DecodeError as error:
+                    raise DecodeError("JSON", f'column "{name}": {error.reason}') from None
+        return canonical.write(row)
+
+    return decode

@@ -17,6 +17,7 @@ import msgspec
 
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Declared, Ignored, Wanted
+from ikebana.codecs.column_encodings import encodings
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.fields import is_exact, object_of, require_bounded
 from ikebana.codecs.unread import require_readable
@@ -66,6 +67,11 @@ class RowImages:
         """The columns to decode of an image if only the key is needed, None for all."""
         self.to_convert = None if self._columns is None else (*self._columns, *wanted.key)
         """The columns whose values are used, None for all."""
+        self._converts = {
+            name: each.convert
+            for name, each in encodings(wanted.encodings).items()
+            if each.names is None and (self.to_convert is None or name in self.to_convert)
+        }
         # Whether a decoded image has only columns that are read.
         self._only_read = self._columns is None or (
             exact
@@ -73,10 +79,35 @@ class RowImages:
             and set(self.names) == set(self._columns)
             and is_exact(dict.fromkeys(self.names))
         )
-        self.read: Callable[[bytes | msgspec.Raw], Image] = canonical.decoder(self.type_of())
-        self.read_key: Callable[[bytes | msgspec.Raw], Image] = canonical.decoder(
+        self.read = self.decoder(self.type_of())
+        self.read_key = self.decoder(
             object_of(self.key_names and dict.fromkeys(self.key_names, Any))
         )
+
+    def decoder(self, kind: Any) -> Callable[[bytes | msgspec.Raw], Image]:
+        """Make a decoder of images as a type, with the declared encodings of columns.
+
+        It raises: `canonical.REFUSALS`, DecodeError.
+        """
+        decode: Callable[[bytes | msgspec.Raw], Image] = canonical.decoder(kind)
+        return (lambda raw: self.converted(decode(raw))) if self._converts else decode
+
+    def converted(self, image: Image) -> Image:
+        """Convert the columns of an image that have a declared encoding, in place.
+
+        Raises: DecodeError.
+        """
+        for name, convert in self._converts.items():
+            if (value := image.get(name)) is not None:
+                try:
+                    image[name] = convert(value)
+                except DecodeError as error:
+                    raise DecodeError(self._codec, f"column `{name}`: {error.reason}") from None
+        return image
+
+    def is_encoded(self, name: str) -> bool:
+        """Whether a column has a declared encoding."""
+        return name in self._converts
 
     def type_of(self, *further: str) -> Any:
         """Make the type that an image is decoded as, with further columns."""

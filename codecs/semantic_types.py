@@ -13,9 +13,9 @@ import msgspec
 
 from ikebana.codecs import canonical
 from ikebana.codecs.encodings import (
+    COUNTED,
     Convert,
     decimal_of,
-    encoding,
     expected,
     from_base64,
     from_bytes,
@@ -49,7 +49,7 @@ class Meaning(NamedTuple):
 
 
 def _counted(kind: str, name: str) -> Meaning:
-    return Meaning(kind, encoding(name), name)
+    return Meaning(kind, COUNTED[name], name)
 
 
 # The types io.debezium.time.Iso… have no zone, although Debezium writes "Z".  A TIME of SQL has

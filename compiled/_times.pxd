@@ -2,7 +2,7 @@
 # Dates and times in the normal forms of `codecs.encodings`, of the years 1 to 9999.  A function says
 # False, and writes nothing that counts, of any other.
 
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint64_t
 from libc.string cimport memcpy
 
 from ikebana.compiled._characters cimport Text
@@ -55,7 +55,10 @@ cdef inline bint put_moment(
         # This is C's division.
         days -= 1
         rest += DAY * unit
+    # The ends of 64 bits stand for infinite timestamps.
     if not FIRST_DAY <= days <= LAST_DAY:
+        return False
+    if count == INT64_MIN or count == INT64_MAX:
         return False
     put[0] = c'"'
     put += 1

@@ -111,7 +111,8 @@ def _changes(
         "customer": int(customer[1:]),
         "amount": _decimal(total * choice.choice((1, 100))),
         "placed": int(at.timestamp() * 1_000_000),
-        "lines": lines,
+        # Debezium writes a JSON column as a text.
+        "lines": json.dumps(lines),
     }
     yield _change(number, "c", None, row, at)
     before = row

@@ -176,17 +176,40 @@ def _of_string(string: str, kind: str) -> str:
             f"CASE WHEN {instant} = date_trunc('day', {instant}) THEN CAST({instant} AS DATE) "
             f"ELSE CAST('!' || {string} AS DATE) END"
         )
-        return (
-            f"CASE WHEN contains({string}, ':') THEN {of_instant} ELSE CAST({string} AS DATE) END"
-        )
+        day = f"regexp_replace({string}, '[Zz]$', '')"
+        return f"CASE WHEN contains({string}, ':') THEN {of_instant} ELSE CAST({day} AS DATE) END"
     digits = f"length(rtrim(regexp_extract({string}, '\\.([0-9]+)', 1), '0'))"
     spoilt = f"{digits} > {_SECOND_DIGITS[kind]}"
     if kind in ("TIME", "TIMESTAMP_NS"):
         return _unless(f"{spoilt} OR regexp_matches({string}, {_OFFSET})", string, kind)
-    if kind in (ZONED, "INTERVAL", *TIME_OF_DAY):
+    if kind in TIME_OF_DAY:
+        # DuckDB's times have no letter for UTC.
+        return _unless(spoilt, f"regexp_replace({string}, '[Zz]$', '+00')", kind)
+    if kind == "INTERVAL":
+        return _unless(spoilt, _duration(string), kind)
+    if kind == ZONED:
         return _unless(spoilt, string, kind)
     instant = f"CAST({_unless(spoilt, string, ZONED)} AS TIMESTAMP)"
     return instant if kind == "TIMESTAMP" else f"CAST({instant} AS {kind})"
+
+
+def _duration(string: str) -> str:
+    """SQL for a duration of ISO 8601 as DuckDB writes intervals; other texts stay."""
+    day, time = (f"split_part({string}, 'T', {part})" for part in (1, 2))
+    for letter, unit in (("Y", "years"), ("M", "months"), ("W", "weeks"), ("D", "days")):
+        day = f"replace({day}, '{letter}', ' {unit} ')"
+    for letter, unit in (("H", "hours"), ("M", "minutes"), ("S", "seconds")):
+        time = f"replace({time}, '{letter}', ' {unit} ')"
+    return (
+        f"CASE WHEN regexp_full_match({string}, {literal(_ISO_DURATION)}) "
+        f"THEN substr({day}, 2) || {time} ELSE {string} END"
+    )
+
+
+_ISO_DURATION = (
+    r"P(-?\d+Y)?(-?\d+M)?(-?\d+W)?(-?\d+D)?"
+    r"(T(-?\d+H)?(-?\d+M)?(-?\d+(\.\d+)?S)?)?"
+)
 
 
 def _unless(spoilt: str, text: str, kind: str) -> str:

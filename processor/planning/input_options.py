@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from ikebana.codecs.change import Declared, Wanted
-from ikebana.codecs.sql_type import Decimal, parsed
+from ikebana.codecs.change import Column, Declared, Wanted
+from ikebana.codecs.column_encodings import full_name, usual_name
 from ikebana.errors import ConfigError
 from ikebana.processor.ground.spelling import instead
 from ikebana.processor.planning.operators.kind import Problem
@@ -40,9 +40,20 @@ def _problems_together(source: Input) -> Iterator[Problem]:
         yield f"inputs.{source.name}.options", "; ".join(str(error).splitlines())
 
 
-def full_encoding(kind: str, encoding: str) -> str:
-    """An encoding in full: that of a decimal takes its scale from the type."""
-    if encoding != "decimal":
-        return encoding
-    decimal = parsed(kind)
-    return f"decimal:{decimal.scale if isinstance(decimal, Decimal) else 0}"
+def encodings_of(source: Input) -> dict[str, str]:
+    """The encodings of columns by their full names: the declared ones, and those of the format."""
+    found = {}
+    for column in source.columns:
+        if name := encoding_of(source, column):
+            found[column.name] = name
+    return found
+
+
+def encoding_of(source: Input, column: Column) -> str | None:
+    """The encoding of a column by its full name; None if values are as they are.
+
+    Raises: TypeTextError, if it has no type.
+    """
+    if column.encoding is not None:
+        return full_name(column.type, column.encoding)
+    return usual_name(column.type, source.traits.usual_encodings)

@@ -4,13 +4,14 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from ikebana.codecs.encodings import encoding
+from ikebana.codecs.column_encodings import encoding
 from ikebana.codecs.formats import FORMATS
+from ikebana.codecs.sql_type import TypeTextError
 from ikebana.errors import ConfigError
 from ikebana.processor.linear.judging import judged
 from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.planning.input_options import full_encoding, option_problems
+from ikebana.processor.planning.input_options import encoding_of, option_problems
 from ikebana.processor.planning.judging import rows_of
 from ikebana.processor.planning.operators.kind import Problem
 from ikebana.processor.planning.plan import SOURCE_CLOCKS, Input
@@ -90,10 +91,13 @@ def _column_problems(source: Input) -> Iterator[Problem]:
             column_type(column.type)
         except ExpressionError as error:
             yield f"{path}.columns.{column.name}", str(error)
-        if column.encoding is not None:
+        if column.encoding is not None and source.traits.is_updates:
+            problem = "updates have their values as they were written; leave it out"
+            yield f"{path}.columns.{column.name}.encoding", problem
+        elif column.encoding is not None:
             try:
-                encoding(full_encoding(column.type, column.encoding))
-            except ExpressionError:
+                encoding(encoding_of(source, column) or "")
+            except TypeTextError:
                 continue  # the type is told
             except ValueError as error:
                 yield f"{path}.columns.{column.name}.encoding", str(error)

@@ -7,7 +7,7 @@ import msgspec
 from ikebana.codecs.change import Codec, Declared, Wanted
 from ikebana.codecs.formats import EMPTY_VALUES
 from ikebana.codecs.sql_type import parsed
-from ikebana.processor.planning.input_options import full_encoding
+from ikebana.processor.planning.input_options import encodings_of
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.planning.planner import Reading
 from ikebana.processor.reading.column_types import checked_columns, usual_of
@@ -43,9 +43,7 @@ def wanted_of(source: Input, reading: Reading) -> Wanted:
         key=source.key,
         before=diffs or (cdc and source.drift),
         tables=source.tables,
-        encodings={
-            c.name: full_encoding(c.type, c.encoding) for c in source.columns if c.encoding
-        },
+        encodings=encodings_of(source),
         options={**dict(source.options), **schema},
         declared=declared_by(source),
         diffs=diffs,

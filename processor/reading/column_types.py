@@ -16,6 +16,7 @@ from ikebana.codecs.sql_type import SqlType, parsed, parts
 from ikebana.processor.linear.json_text import JSON, misfit_of, quoted
 from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
 from ikebana.processor.linear.steps import Sql
+from ikebana.processor.planning.input_options import encodings_of
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.reading.usual_forms import TAKE_ALL, Usual
 
@@ -24,10 +25,7 @@ def checked_columns(source: Input) -> tuple[str, ...]:
     """List the declared columns whose values may not fit their types, so must be decoded."""
     if source.traits.is_updates:
         return ()
-    kinds = _kinds(source)
-    encoded = () if source.traits.kind == "rows" else source.columns
-    names = (*kinds, *(column.name for column in encoded if column.encoding is not None))
-    return tuple(dict.fromkeys(names))
+    return tuple(dict.fromkeys((*_kinds(source), *encodings_of(source))))
 
 
 class ColumnTypes:
@@ -89,8 +87,7 @@ _columns = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 def usual_of(source: Input) -> Usual | None:
     """Make the check of usual forms; None if no type is checked, or the format recodes values."""
     kinds = _kinds(source)
-    encoded = any(column.encoding is not None for column in source.columns)
-    return None if encoded or not fit_a_struct(tuple(kinds)) else Usual(kinds)
+    return None if encodings_of(source) or not fit_a_struct(tuple(kinds)) else Usual(kinds)
 
 
 def _kinds(source: Input) -> dict[str, str]:

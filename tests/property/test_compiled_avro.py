@@ -15,6 +15,7 @@ from ikebana.codecs.avro_compiler import ALL, Fields
 from ikebana.codecs.avro_program import Take
 from ikebana.codecs.avro_upserts import AvroUpserts
 from ikebana.codecs.change import Change, Codec, Ignored, Wanted
+from ikebana.codecs.column_encodings import Encoding
 from ikebana.codecs.debezium_avro import DebeziumAvro
 from ikebana.codecs.errors import DecodeError
 from support.avro_messages import body
@@ -317,7 +318,8 @@ def test_a_program_is_not_entered_twice() -> None:
         found.append(decoder.parts(PREFIX + b"\x02"))
         return value
 
-    decoder = AvroDecoder(Known(schema), wanted=Fields(None, {"a": again}), takes=[Take()])
+    given = {"a": Encoding(again, frozenset({"long"}))}
+    decoder = AvroDecoder(Known(schema), wanted=Fields(None, given), takes=[Take()])
 
     assert primed(decoder, b"\x0e") == (b'{"a":7}',)
     assert found == [None]
@@ -328,7 +330,8 @@ def test_what_a_function_makes_has_room() -> None:
     schema = {"type": "record", "name": "R", "fields": [
         {"name": name, "type": "long"} for name in "cba"
     ]}  # fmt: skip
-    wanted = Fields(None, {name: lambda value: str(value) * 10_000 for name in "abc"})
+    long = Encoding(lambda value: str(value) * 10_000, frozenset({"long"}))
+    wanted = Fields(None, dict.fromkeys("abc", long))
     decoder = AvroDecoder(Known(schema), wanted=wanted, takes=[Take()])
 
     assert primed(decoder, b"\x02\x04\x06") == (

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from ikebana.codecs.avro_compiler import ALL, Fields
 from ikebana.codecs.avro_schema import self_contained
-from ikebana.codecs.encodings import encoding
+from ikebana.codecs.column_encodings import encoding
 from support.avro_messages import body
 
 PREFIX = bytes(5)

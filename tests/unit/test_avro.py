@@ -18,7 +18,7 @@ from ikebana.codecs.avro_compiler import ALL, Fields
 from ikebana.codecs.avro_schema import SchemaUnknown, self_contained
 from ikebana.codecs.avro_upserts import AvroUpserts
 from ikebana.codecs.change import Change, Wanted
-from ikebana.codecs.encodings import encoding
+from ikebana.codecs.column_encodings import encoding
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import ConfigError
 from support.avro_messages import body

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.codecs import canonical
-from ikebana.codecs.encodings import encoding, from_base64
+from ikebana.codecs.column_encodings import encoding
+from ikebana.codecs.encodings import from_base64
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.semantic_types import of_connect, of_name
 
@@ -76,6 +77,34 @@ def decimal(unscaled: int) -> str:
         pytest.param("decimal:0", decimal(7), 7, id="scale 0"),
         pytest.param("decimal:-2", decimal(7), 700, id="a negative scale"),
         pytest.param("decimal:3", "", 0, id="no digits"),
+        pytest.param("decimal:2", 7.9, 7.9, id="a number, as Connect may write it"),
+        pytest.param(
+            "decimal:2",
+            Decimal("0.1234567890123456789"),
+            Decimal("0.1234567890123456789"),
+            id="a long number",
+        ),
+        pytest.param("decimal:2", {"scale": 3, "value": decimal(5)}, 0.005, id="its own scale"),
+        pytest.param("timestamp-nanos", LARGEST, "infinity", id="Debezium's infinity"),
+        pytest.param("timestamp-nanos", -LARGEST - 1, "-infinity", id="and its negative"),
+        pytest.param("json", '{"b": [1, 2.50], "a": null}', {"b": [1, 2.5], "a": None}, id="JSON"),
+        pytest.param("json", '"text"', "text", id="a JSON string"),
+        pytest.param("json", "null", None, id="JSON's null"),
+        pytest.param("json", " 1e0 ", 1, id="a JSON number"),
+        pytest.param("json", [1], [1], id="an array, as of text[]"),
+        pytest.param("json", {"a": "1"}, {"a": "1"}, id="an object, as of a map"),
+        pytest.param("json", True, True, id="a boolean"),
+        pytest.param("json[]", ['{"a": 1}', None], [{"a": 1}, None], id="an array of JSON"),
+        pytest.param("date[]", [0, None], ["1970-01-01", None], id="an array of dates"),
+        pytest.param("date[][]", [[0], []], [["1970-01-01"], []], id="of arrays"),
+        pytest.param("interval-micros", 37_091_106_780_000, "PT37091106.78S", id="an interval"),
+        pytest.param("interval-micros", -1, "PT-0.000001S", id="a negative interval"),
+        pytest.param("interval-micros", 0, "PT0S", id="no time"),
+        pytest.param("interval-micros", "P1Y2M3DT4H5M6.78S", "P1Y2M3DT4H5M6.78S", id="a text"),
+        pytest.param("hex", "00fF10", "AP8Q", id="hexadecimal digits"),
+        pytest.param("base64", "AP8Q", "AP8Q", id="base64"),
+        pytest.param("base64-url-safe", "_-8", "/+8=", id="URL-safe base64"),
+        pytest.param("base64-url-safe", "_-8=", "/+8=", id="URL-safe base64, filled up"),
         pytest.param(
             "decimal:20",
             decimal(10**30 + 1),
@@ -86,7 +115,7 @@ def decimal(unscaled: int) -> str:
 )
 def test_declared_encodings(name: str, value: object, normal: object) -> None:
     """Null stays null in all of them."""
-    convert = encoding(name)
+    convert = encoding(name).convert
 
     assert convert(value) == normal
     assert type(convert(value)) is type(normal)
@@ -96,7 +125,7 @@ def test_declared_encodings(name: str, value: object, normal: object) -> None:
 @pytest.mark.parametrize(
     "name",
     ["", "dates", "date-millis", "time", "time-seconds", "timestamp", "decimal", "decimal:",
-     "decimal:x", "decimal:99999", "decimal:1.5", "base64"],
+     "decimal:x", "decimal:99999", "decimal:1.5", "base32", "hex:assumed", "json:hex"],
 )  # fmt: skip
 def test_an_encoding_that_does_not_exist_is_refused(name: str) -> None:
     """The choices are named."""
@@ -114,7 +143,23 @@ def test_an_encoding_that_does_not_exist_is_refused(name: str) -> None:
         pytest.param("date", 10**5_000, "expected a number of days, found", id="far beyond"),
         pytest.param("time-millis", [1], "found an array", id="an array for a time"),
         pytest.param("timestamp-nanos", {"hunter2": 1}, "found an object", id="an object"),
-        pytest.param("decimal:2", 12.5, "expected base64 text, found a fraction", id="a number"),
+        pytest.param("decimal:2", [1], "expected base64 text, found an array", id="no number"),
+        pytest.param(
+            "decimal:2", {"scale": 1}, "expected base64 text, found null", id="no digits"
+        ),
+        pytest.param("json", "hunter2", "expected JSON, found another text", id="no JSON"),
+        pytest.param("json", "", "expected JSON, found another text", id="no text"),
+        pytest.param("json", "NaN", "expected JSON, found another text", id="no JSON number"),
+        pytest.param("json", "\ud800", "expected JSON, found another text", id="no UTF-8"),
+        pytest.param("json", "[" * 201 + "]" * 201, "expected JSON, found another", id="too deep"),
+        pytest.param("json[]", "[]", "expected an array, found text", id="no array"),
+        pytest.param("interval-micros", 1.5, "found a fraction", id="a fraction"),
+        pytest.param("hex", "0g", "expected hexadecimal digits, found text", id="no digit"),
+        pytest.param("hex", "abc", "expected hexadecimal digits, found text", id="half a byte"),
+        pytest.param("hex", "ab cd", "expected hexadecimal digits, found text", id="a space"),
+        pytest.param("base64", "YQ", "expected base64 text, found text", id="not filled up"),
+        pytest.param("base64-url-safe", "a+", "expected URL-safe base64 text", id="a plus"),
+        pytest.param("base64-url-safe", 5, "URL-safe base64 text, found an integer", id="a five"),
         pytest.param("decimal:2", "hunter2!", "expected base64 text", id="no base64"),
         pytest.param("decimal:2", "MD\u0661=", "expected base64 text", id="no ASCII"),
         pytest.param("decimal:2", decimal(10**400), "too many digits", id="beyond a double"),
@@ -126,7 +171,7 @@ def test_a_value_of_another_type_is_named_by_its_type(
 ) -> None:
     """The value itself is not in the reason."""
     with pytest.raises(DecodeError) as caught:
-        encoding(name)(value)
+        encoding(name).convert(value)
 
     assert reason in caught.value.reason
     assert "hunter2" not in str(caught.value)
@@ -312,7 +357,7 @@ def test_a_decimal_is_that_of_its_digits(unscaled: int, scale: int) -> None:
     digits = f"{abs(unscaled):0{scale + 1}d}"
     written = f"{'-' if unscaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
 
-    found = encoding(f"decimal:{scale}")(decimal(unscaled))
+    found = encoding(f"decimal:{scale}").convert(decimal(unscaled))
 
     assert canonical.write(found) == canonical.write(canonical.exact(Decimal(written)))
 
@@ -321,8 +366,8 @@ def test_a_decimal_is_that_of_its_digits(unscaled: int, scale: int) -> None:
 def test_dates_and_timestamps_are_python_s(day: date, moment: datetime) -> None:
     micros = (moment - datetime(1970, 1, 1)) // timedelta(microseconds=1)  # noqa: DTZ001
 
-    assert encoding("date")((day - date(1970, 1, 1)).days) == day.isoformat()
-    found = encoding("timestamp-micros")(micros)
+    assert encoding("date").convert((day - date(1970, 1, 1)).days) == day.isoformat()
+    found = encoding("timestamp-micros").convert(micros)
     assert datetime.fromisoformat(found) == moment
     assert not found.endswith("0") or "." not in found
 
@@ -332,7 +377,10 @@ def test_only_decode_errors_leave(value: object) -> None:
     named = [of_name(TIME + name) for name in ("ZonedTime", "ZonedTimestamp", "IsoDate")]
     for convert in [
         *named,
-        *map(encoding, ("date", "time-nanos", "timestamp-millis", "decimal:9")),
+        *(
+            encoding(name).convert
+            for name in ("date", "time-nanos", "timestamp-millis", "decimal:9", "json", "hex")
+        ),
     ]:
         assert convert
         with suppress(DecodeError):
