@@ -31,12 +31,14 @@ from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.nesting import DEEPEST, too_deep
 from ikebana.codecs.semantic_types import Schema, of_connect
 from ikebana.codecs.sql_type import Array, Decimal, List, SqlType, parsed
+from ikebana.codecs.structured_times import structured
 
 Usual = Literal["always", "named", "never"]
 """Whether a format has the usual encodings of JSON and INTERVAL columns: `named` only where a
 schema names these types."""
 
 _INTEGERS = frozenset({"int8", "int16", "int32", "int64", "int", "long"})
+_NUMBERS = _INTEGERS | {"float", "double"}
 _BYTES = frozenset({"bytes", "fixed"})
 _TEXTS = frozenset({"string"})
 _USUAL = {"JSON": "json", "INTERVAL": "interval-micros"}
@@ -109,7 +111,9 @@ def full_name(kind: str, name: str) -> str:
     items, arrays = _taken_apart(kind)
     if name == "decimal":
         name = f"decimal:{items.scale if isinstance(items, Decimal) else 0}"
-    return name + _ITEMS * arrays
+    # An array may be the document that a text has.
+    whole = name == "json" and str(items) != "JSON"
+    return name + _ITEMS * (0 if whole else arrays)
 
 
 def usual_name(kind: str, usual: Usual) -> str | None:
@@ -226,11 +230,12 @@ _HEX = re.compile(r"[0-9A-Fa-f]*").fullmatch
 
 _BY_NAME = {
     **{name: Encoding(convert, _INTEGERS) for name, convert in COUNTED.items()},
-    "interval-micros": Encoding(duration, _INTEGERS),
+    "interval-micros": Encoding(duration, _NUMBERS),
     "json": Encoding(_json, _TEXTS),
     "base64": Encoding(_bytes_of(from_base64, "base64 text"), _TEXTS),
     "base64-url-safe": Encoding(_bytes_of(_from_url_safe, "URL-safe base64 text"), _TEXTS),
     "hex": Encoding(_bytes_of(_from_hex, "hexadecimal digits"), _TEXTS),
+    "structured": Encoding(structured, frozenset()),
     "plain": Encoding(lambda value: value, frozenset()),
 }
 CHOICES = (*COUNTED, "decimal", *(name for name in _BY_NAME if name not in COUNTED))

@@ -7,17 +7,17 @@ the end; fractions without trailing zeros; decimals as exact numbers; bytes as b
 Postgres's "infinity" stays, and the numbers that Debezium writes for infinite timestamps, and
 Postgres itself for infinite dates, become it.
 
-The encoding of a column comes from the pipeline file (`encoding`), or from the semantic type in a
-schema (`codecs.semantic_types`).
+The encoding of a column comes from the semantic type in a schema (`codecs.semantic_types`), or
+from the pipeline file (`codecs.column_encodings`).
 
 Years before 0 and after 9999 are written as in ISO 8601, "-0001-12-31" and "+10000-01-01": some
 of Postgres's infinite times arrive so.  A time may be negative or longer than a day, as MySQL's
 may be.
 
-These values are not converted: JSON, XML, UUID, enumerations, sets, vectors and ISO intervals
-(texts: a JSON column is its text, not an object), years and durations (integers, of micro- or
-nanoseconds), bits (bytes, least significant first), geometries and Debezium's structured times
-(objects).
+These values are not converted: XML, UUID, enumerations, sets, vectors and ISO intervals (texts),
+years (integers), bits (bytes, least significant first) and geometries (objects).  JSON is a text,
+and a duration a number of micro- or nanoseconds, unless the column is declared as one
+(`codecs.column_encodings`).
 """
 
 import binascii
@@ -258,10 +258,11 @@ def iso_date(value: Any) -> str | None:
 
 
 def duration(value: Any) -> str | None:
-    """A number of microseconds as a duration of ISO 8601; other texts stay."""
+    """A number of microseconds as a duration of ISO 8601; texts stay, parts are rounded."""
     if value is None or value.__class__ is str:
         return value
-    seconds, part = divmod(abs(count := _integer(value, "a number of microseconds")), 10**6)
+    whole = round(value) if isinstance(value, float | Decimal) else value
+    seconds, part = divmod(abs(count := _integer(whole, "a number of microseconds")), 10**6)
     return f"PT{'-' if count < 0 else ''}{seconds}{_fraction(part, 6)}S"
 
 

@@ -26,6 +26,7 @@ from ikebana.codecs.encodings import (
     zoned_timestamp,
 )
 from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.structured_times import structured
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 PRECISION = "connect.decimal.precision"
@@ -70,6 +71,12 @@ _MEANINGS: dict[str, Meaning] = {
     "org.apache.kafka.connect.data.Date": _counted("DATE", "date"),
     "org.apache.kafka.connect.data.Time": _counted("TIME", "time-millis"),
     "org.apache.kafka.connect.data.Timestamp": _counted("TIMESTAMP", "timestamp-millis"),
+    "io.debezium.time.StructuredDate": Meaning("DATE", structured, "structured"),
+    "io.debezium.time.StructuredTime": Meaning("TIME", structured, "structured"),
+    "io.debezium.time.StructuredTimestamp": Meaning("TIMESTAMP", structured, "structured"),
+    "io.debezium.time.StructuredZonedTime": Meaning("TIMETZ", structured, "structured"),
+    "io.debezium.time.StructuredZonedTimestamp": Meaning("TIMESTAMPTZ", structured, "structured"),
+    "io.debezium.time.StructuredDuration": Meaning("INTERVAL", structured, "structured"),
     "io.debezium.data.Json": Meaning("JSON"),
     "io.debezium.data.Uuid": Meaning("UUID"),
 }

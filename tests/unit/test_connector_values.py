@@ -1,0 +1,143 @@
+"""What a column of a database becomes: the table of `support.connector_values`."""
+
+from typing import Any, NamedTuple
+
+import pytest
+
+from ikebana import Input, Linear, Output, Plan, Upsert
+from ikebana.codecs import avro_program, debezium_compiled, debezium_rows, fields, shapes
+from ikebana.codecs.avro_schema import self_contained
+from ikebana.codecs.change import Column
+from ikebana.codecs.formats import Format, KeyFormat
+from ikebana.processor.evaluate import Evaluation
+from ikebana.processor.linear.steps import select
+from support.avro_messages import message
+from support.connect_avro import schema_of, value_of
+from support.connector_values import VALUES, Node, Value, node_of, struct
+
+# So many columns of a table that one statement for all of them is not long to compile.
+_AT_ONCE = 12
+DATABASES = tuple(dict.fromkeys(value.database for value in VALUES))
+LINES = {
+    f"{database} {begin // _AT_ONCE + 1}": lines[begin : begin + _AT_ONCE]
+    for database in DATABASES
+    for lines in [[value for value in VALUES if value.database == database]]
+    for begin in range(0, len(lines), _AT_ONCE)
+}
+
+
+class Form(NamedTuple):
+    """A format, and what of an event is in its messages."""
+
+    format: Format
+    schema: bool = False
+    flat: bool = False
+
+    @property
+    def avro(self) -> bool:
+        """Whether messages have a schema in a registry."""
+        return self.format.endswith("avro")
+
+
+FORMS = {
+    "JSON": Form("debezium-json"),
+    "JSON with schema": Form("debezium-json", schema=True),
+    "flattened": Form("debezium-flat-json", flat=True),
+    "flattened with schema": Form("debezium-flat-json", schema=True, flat=True),
+    "Avro": Form("debezium-avro", schema=True),
+    "flattened Avro": Form("avro", schema=True, flat=True),
+}
+
+
+class Known:
+    """A registry with the schema of keys, 1, and of values, 2."""
+
+    def __init__(self, value: Any) -> None:
+        self.key = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]}
+        self.value = value
+
+    def parsed(self, id: int | str) -> object:  # noqa: A002 -- as registries call it
+        """The schema of keys or values."""
+        return self_contained(self.key if id == 1 else self.value)
+
+
+def record_of(values: list[Value], form: Form) -> tuple[tuple[Any, Any, int], Known | None]:
+    """A message with a row of these columns, and what the registry knows of it."""
+    columns = {f"c{at}": node_of(each.schema) for at, each in enumerate(values)}
+    row = struct("Row", id=node_of("int64"), **columns)
+    after: dict[str, Any] = {"id": 1, **{f"c{at}": each.json for at, each in enumerate(values)}}
+    schema = row if form.flat else struct("Envelope", before=row, after=row, op=node_of("string"))
+    event: Any = after if form.flat else {"before": None, "after": after, "op": "c"}
+    if form.avro:
+        known = Known(schema_of(schema))
+        framed = message(2, known.value, value_of(schema, event))
+        return (message(1, known.key, {"id": 1}), framed, 0), known
+    return ({"id": 1}, {"schema": schema, "payload": event} if form.schema else event, 0), None
+
+
+def plan_of(values: list[Value], form: Form) -> Plan:
+    """A plan that shows each column as a text."""
+
+    def encoding(value: Value) -> str | None:
+        if form.format == "avro" and value.declared == "JSON" and value.schema == "string":
+            # Such a text may be of any writer.
+            return "json"
+        named = form.schema and _is_named(node_of(value.schema)) and value.encoding != "json"
+        return None if named else value.encoding
+
+    columns = tuple(
+        Column(f"c{at}", each.declared, encoding(each)) for at, each in enumerate(values)
+    )
+    key: KeyFormat = "avro" if form.avro else "json"
+    columns = (Column("id", "BIGINT"), *columns)
+    source = Input("t", ("t",), form.format, key_format=key, columns=columns)
+    texts = {f"c{at}": f"c{at}::VARCHAR" for at in range(len(values))}
+    return Plan(
+        "p",
+        (source,),
+        (Upsert("now", "t"), Linear("texts", "now", (select(texts),))),
+        (Output("out", "texts", "out"),),
+    )
+
+
+def _is_named(node: Node) -> bool:
+    return "name" in node or ("items" in node and _is_named(node["items"]))
+
+
+@pytest.fixture(params=["compiled", "in Python"])
+def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decoders with their compiled loops, and without."""
+    if request.param == "in Python":
+        monkeypatch.setattr(avro_program, "Program", None)
+        for module in (debezium_compiled, fields):
+            monkeypatch.setattr(module, "Rows", None)
+        for module in (debezium_rows, shapes):
+            monkeypatch.setattr(module, "Canonical", None)
+
+
+@pytest.mark.usefixtures("loops")
+@pytest.mark.parametrize("pushed", [True, False], ids=["pushed", "not pushed"])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("lines", LINES)
+def test_a_column_has_the_value_of_its_database(lines: str, form: str, *, pushed: bool) -> None:
+    """In each way in which its connector may write it, with a schema beside it and without."""
+    values = [value for value in LINES[lines] if value.avro or not FORMS[form].avro]
+    record, known = record_of(values, FORMS[form])
+    evaluation = Evaluation(plan_of(values, FORMS[form]), optimized=pushed, schemas=known)
+
+    # The second message of an Avro schema is read by a program.
+    found = evaluation.advance({"t": [record, record]}, 1_000)
+
+    assert [update.data["reason"] for update in found["errors"]] == []
+    (update,) = found["out"]
+    _, shown = update.data
+    assert {each.name: shown[f"c{at}"] for at, each in enumerate(values)} == {
+        each.name: each.sql for each in values
+    }
+
+
+def test_each_line_is_another_column() -> None:
+    """By its type, its declared type and the connector's setting."""
+    names = [value.name for value in VALUES]
+
+    assert len(set(names)) == len(names)
