@@ -112,7 +112,7 @@ def full_name(kind: str, name: str) -> str:
     if name == "decimal":
         name = f"decimal:{items.scale if isinstance(items, Decimal) else 0}"
     # An array may be the document that a text has.
-    whole = name == "json" and str(items) != "JSON"
+    whole = name.endswith(_ITEMS) or (name == "json" and str(items) != "JSON")
     return name + _ITEMS * (0 if whole else arrays)
 
 

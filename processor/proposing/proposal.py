@@ -114,7 +114,11 @@ def _declared(proposal: Proposal, found: Told, samples: Sequence[Sample]) -> Pro
     """Add the columns and the key of rows."""
     form, traits = proposal.value, FORMATS[proposal.value]
     bare = any(row.kinds is None for row in found.rows)
-    columns, unknown = columns_of(found.rows, hints=bare and traits.kind == "changes")
+    columns, unknown = columns_of(
+        found.rows,
+        hints=bare and traits.kind == "changes",
+        texts=traits.usual_encodings == "always",
+    )
     proposal = _keyed(replace(proposal, columns=columns), traits, found, samples)
     if form == "bytes":
         proposal = proposal.noting(
@@ -138,11 +142,12 @@ def _declared(proposal: Proposal, found: Told, samples: Sequence[Sample]) -> Pro
 
 
 def columns_of(
-    rows: Sequence[Row], *, hints: bool = False
+    rows: Sequence[Row], *, hints: bool = False, texts: bool = False
 ) -> tuple[tuple[ProposedColumn, ...], list[str]]:
     """Infer the columns of rows, in order; also list those that are always null.
 
-    A column has the type that schemas give it, else one that takes its values.
+    A column has the type that schemas give it, else one that takes its values.  With `texts` the
+    format takes JSON for the text of a document, unless the column says that it is not.
     """
     kinds: dict[str, dict[Kind, None]] = {}
     values: dict[str, list[Any]] = {}
@@ -167,7 +172,9 @@ def columns_of(
         if seen is None:
             unknown.append(name)
         comment = hint(values[name]) if hints else ""
-        columns.append(ProposedColumn(name, (seen or Kind(JSON)).type, None, comment))
+        inferred = (seen or Kind(JSON)).type
+        plain = "plain" if texts and inferred == JSON else None
+        columns.append(ProposedColumn(name, inferred, plain, comment))
     return tuple(columns), unknown
 
 

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from ikebana.codecs import canonical
 from ikebana.codecs.avro_schema import Schemas
 from ikebana.codecs.change import Change
+from ikebana.codecs.column_encodings import full_name
 from ikebana.errors import ConfigError
 from ikebana.processor.configuring.pipeline import parse
-from ikebana.processor.planning.input_options import full_encoding
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.planning.planner import Reading
 from ikebana.processor.proposing.formats import Sample
@@ -120,7 +120,10 @@ def _widened(proposal: Proposal, source: Input, rows: Sequence[bytes]) -> Propos
             continue
         values = [_decode(row).get(column.name) for row in rows]
         wide = (of_values(values) or Kind(JSON)).type
-        encoding = column.encoding and full_encoding(column.type, column.encoding)
+        encoding = column.encoding and full_name(column.type, column.encoding)
+        if wide == JSON and encoding is None and source.traits.usual_encodings == "always":
+            # The values are JSON themselves.
+            encoding = "plain"
         columns.append(column._replace(type=wide, encoding=encoding))
         notes.append(
             f'Column "{column.name}" is {wide}: {column.type} does not take '
