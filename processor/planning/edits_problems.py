@@ -207,7 +207,7 @@ def _outputs(edit: Edit, used: Mapping[str, int]) -> Iterator[Problem]:
             yield Problem(
                 path,
                 f'writes to topic "{output.topic}", which has what an output has written that is '
-                "gone: give it a new topic",
+                "gone: its progress has ended, and readers would miss the batches since",
                 "Give it a topic that no output has had",
             )
         if output.name in edit.others and output.on_change != "difference":

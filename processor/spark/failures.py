@@ -4,6 +4,7 @@ The loss of a worker, a timeout, and brokers or stores that do not answer may pa
 failure, above all a refusal, would be the same after a restart.
 """
 
+import importlib
 import os
 import re
 import tempfile
@@ -19,6 +20,7 @@ from ikebana.errors import (
     FencedError,
     IkebanaError,
     LostError,
+    PlanError,
     QueryError,
     SpaceError,
     SparkStartError,
@@ -27,6 +29,8 @@ from ikebana.errors import (
 from ikebana.processor.kafka import client
 
 _PYTHON_ERROR = re.compile(r"[A-Za-z_.]+(Error|Exception): ")
+# An error whose class is in a module of ours.
+_OURS = re.compile(r"\b(ikebana(?:\.\w+)*)\.(\w+Error): ")
 _SAFE = "The checkpoint is as the last batch left it: starting again is safe."
 
 # Errors of ours that may pass after a restart.
@@ -154,23 +158,28 @@ def _damaged(text: str) -> CheckpointError | None:
 
 
 def _ours(text: str) -> IkebanaError | None:
-    known = {
-        name: kind
-        for name, kind in vars(errors).items()
-        if isinstance(kind, type) and issubclass(kind, IkebanaError)
-    }
-    module = errors.__name__ + "."
-    for line_at, line in enumerate(lines := text.splitlines()):
-        start_at = line.find(module)
-        if start_at < 0:
+    lines = text.splitlines()
+    for at, line in enumerate(lines):
+        if (named := _OURS.search(line)) is None or (kind := _kind(*named.groups())) is None:
             continue
-        name, _, message = line[start_at + len(module) :].partition(": ")
-        if name in known and name != "PlanError":
-            following = lines[line_at + 1] if line_at + 1 < len(lines) else ""
-            hint = following.removeprefix("Hint: ") if following.startswith("Hint: ") else None
-            found: IkebanaError = known[name](message, hint=hint)
-            return found
+        following = lines[at + 1] if at + 1 < len(lines) else ""
+        hint = following.removeprefix("Hint: ") if following.startswith("Hint: ") else None
+        return kind(line[named.end() :], hint=hint)
     return None
+
+
+def _kind(module: str, name: str) -> type[IkebanaError] | None:
+    """Find the class of an error of ours, or what `errors` has of its bases.
+
+    Those that other modules have may be made of more than words.
+    """
+    try:
+        kind = getattr(importlib.import_module(module), name, None)
+    except ImportError:
+        return None
+    if not isinstance(kind, type) or not issubclass(kind, IkebanaError) or kind is PlanError:
+        return None
+    return next(base for base in kind.__mro__ if base.__module__ == errors.__name__)
 
 
 def gist(text: str) -> str:

@@ -12,6 +12,7 @@ from pyspark.errors import StreamingQueryException
 from ikebana import errors
 from ikebana.errors import AwayError, FencedError, IkebanaError, LostError
 from ikebana.processor.ground.restarts import WINDOW_S, Failed, Restarts, persistently
+from ikebana.processor.kafka.reader import DeletedError
 from ikebana.processor.spark import failures
 
 AWAY = AwayError("the brokers are away")
@@ -278,6 +279,38 @@ def test_what_spark_says_has_a_name(text: str, kind: type[Exception], message: s
     assert type(found) is kind
     assert str(found).startswith(message)
     assert failures.is_transient(found) == TRANSIENT[kind.__name__]
+
+
+def _all_of_ours() -> list[type[errors.IkebanaError]]:
+    found, left = [], [errors.IkebanaError]
+    while left:
+        kind = left.pop()
+        left += kind.__subclasses__()
+        found.append(kind)
+    return [kind for kind in found if kind.__module__.startswith("ikebana.")]
+
+
+def test_every_error_of_ours_is_told_in_its_own_words() -> None:
+    """Wherever its class stands, with its own remedy: records that were deleted are one."""
+    kinds = _all_of_ours()
+    assert DeletedError in kinds
+
+    for kind in kinds:
+        if kind is errors.PlanError:
+            continue
+        text = f"{kind.__module__}.{kind.__qualname__}: the records are gone\nHint: Do this."
+        found = failures.from_text(SPARK.format(TASK.format(text)))
+
+        assert str(found) == "the records are gone\nHint: Do this.", kind
+        assert type(found) is next(b for b in kind.__mro__ if b.__module__ == "ikebana.errors")
+
+
+def test_a_class_that_is_not_there_is_told_as_it_is() -> None:
+    """A text may come from anywhere: what it names is looked up among our errors alone."""
+    for name in ("ikebana.nothing.There", "ikebana.errors.Nothing", "os.system", "ikebana.ground"):
+        found = failures.from_text(SPARK.format(TASK.format(f"{name}Error: x")))
+
+        assert type(found) is errors.QueryError
 
 
 JAVA = """An error occurred while calling o87.start.
