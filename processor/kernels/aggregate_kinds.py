@@ -40,6 +40,14 @@ class AggregateKind:
     is_of_rows: bool = False
     """Whether it may count rows instead of arguments, as in `count(*)`."""
 
+    def come_to(
+        self, count: int, total: Decimal, squares: Decimal, first: First, limit: int
+    ) -> Any:
+        """The result of what is kept of a key, of which all are zero if it has no values."""
+        if self.of_squares is not None:
+            return self.of_squares(count, total, squares)
+        return self.result(count, total, first, limit)
+
 
 _AVERAGE = Context(prec=15)
 _FINE = Context(prec=60)
@@ -88,7 +96,8 @@ def _count(count: int, _: Decimal, __: First, ___: int) -> int:
 
 
 def _sum(count: int, total: Decimal, _: First, __: int) -> Any:
-    return canonical_of(total) if count else None
+    # Numbers of which as many were taken away as added may come to something.
+    return canonical_of(total) if count or total else None
 
 
 def _average(count: int, total: Decimal, _: First, __: int) -> Any:

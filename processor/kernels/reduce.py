@@ -3,9 +3,8 @@
 The input is a collection of (key, row), a row being canonical JSON of an object; the
 output is the collection of (key, results), an object again.  At each time at which the
 results of a key change, the old ones are retracted and the new ones inserted.  A key has
-results as long as the diffs of its rows do not sum to zero: in a collection without
-negative counts, as long as it has a row.  A key of which there is always a result has that of
-no values from the first time of all, and whenever it has no rows.
+results as long as the diffs of its rows do not sum to zero, or come to other results than no
+rows do; a key of which there is always a result has that of no values then.
 
 An argument that is null or absent counts for nothing, but a count without a field
 counts rows.  Of no values count and distinct are 0, top is empty, and all others are null.
@@ -373,16 +372,15 @@ class _Group:
             for at, aggregate in enumerate(self._aggregates):
                 if aggregate.traits.is_of_distinct and _order_of(aggregate) == order:
                     state.counts[at] += more
-        self.result = None
-        if state.rows or self._is_always:
-            named = {one.name: self._result(at) for at, one in enumerate(self._aggregates)}
-            self.result = canonical.write(named)
+        named = {one.name: self._result(at) for at, one in enumerate(self._aggregates)}
+        is_there = state.rows or self._is_always or named != _of_nothing(self._aggregates)
+        self.result = canonical.write(named) if is_there else None
         return self.result
 
     def entries(self) -> dict[bytes, bytes | None]:
         """The state and all counts that have been loaded, as entries; None where zero."""
         state = self._state
-        kept = self._is_always or state.rows or any(state.counts) or any(state.totals)
+        kept = self.result is not None or any(state.counts) or any(state.totals)
         entry = msgspec.json.encode(state) + _END + (self.result or b"") if kept else None
         found = {self._place: entry}
         for values in self._values.values():
@@ -391,11 +389,14 @@ class _Group:
 
     def _result(self, at: int) -> Any:
         aggregate, state = self._aggregates[at], self._state
-        if (of_squares := aggregate.traits.of_squares) is not None:
-            return of_squares(state.counts[at], state.totals[at], state.totals[self._squares[at]])
-        order = _order_of(aggregate)
-        first = _none if order is None else self._values[order].first
-        return aggregate.traits.result(state.counts[at], state.totals[at], first, aggregate.limit)
+        first = self._values[order].first if (order := _order_of(aggregate)) else _none
+        squares = state.totals[self._squares[at]] if at in self._squares else _ZERO
+        count, total = state.counts[at], state.totals[at]
+        return aggregate.traits.come_to(count, total, squares, first, aggregate.limit)
+
+
+def _of_nothing(aggregates: Iterable[Aggregate]) -> dict[str, Any]:
+    return {of.name: of.traits.come_to(0, _ZERO, _ZERO, _none, of.limit) for of in aggregates}
 
 
 def _none(_: int) -> list[Any]:

@@ -180,7 +180,8 @@ def _met_by_rows(
         [(name, text_of(node)) for name, node in listed_left],
         cartesian=not on.equalities,
     )
-    rows = distinct(making, matches, f"{what}.rows")
+    # Of a row of the left that counts less than nothing, matches do, too.
+    rows = distinct(making, matches, f"{what}.rows", signed=True)
     both = (left.alias, left.relation), (right.alias, rows)
     one = struct((name, text_of(node)) for name, node in listed_left)
     other = struct((name, f"{shown(right.alias)}.{quoted(name)}") for name, _ in listed_left)

@@ -18,11 +18,16 @@ SetOperation = Literal["union", "except", "intersect"]
 _COUNT = "n"
 
 
-def distinct(making: Making, source: Relation, what: str = "distinct") -> Relation:
-    """Each row once, as often as it may be there; the row is its own key."""
+def distinct(
+    making: Making, source: Relation, what: str = "distinct", *, signed: bool = False
+) -> Relation:
+    """Each row once, as often as it may be there; the row is its own key.
+
+    A count below zero is of rows that have been retracted more often than inserted: they are not
+    there, unless counts are `signed`.
+    """
     count = source.free_column(_COUNT)
-    # A count below zero is of rows that have been retracted more often than inserted.
-    once = Sql(where=(f"{quoted(count)} > 0",))
+    once = Sql(where=(f"{quoted(count)} {'<>' if signed else '>'} 0",))
     return making.reduce(source, what, _by_row(source), [(count, "count(*)")], once)
 
 

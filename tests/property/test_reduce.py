@@ -165,7 +165,7 @@ def expected_of(aggregate: Aggregate, counted: Sequence[tuple[dict[str, Any], in
         case "count":
             return sum(n for _, n in (values if aggregate.field else counted))
         case "sum":
-            return quotient(total, 1, 2_000) if added else None
+            return quotient(total, 1, 2_000) if added or total else None
         case "avg":
             return quotient(total, added, 15) if added else None
         case "var_samp" | "var_pop" | "stddev_samp" | "stddev_pop" as kind:
@@ -219,8 +219,9 @@ def expected(updates: Iterable[KeyedUpdate], as_of: int) -> dict[tuple[bytes, by
     collected = accumulate(pairs(updates), as_of)
     for key in {key for key, _ in collected}:
         counted = [(canonical.decode(row), n) for (of, row), n in collected.items() if of == key]
-        if sum(n for _, n in counted):
-            results = {one.name: expected_of(one, counted) for one in AGGREGATES}
+        results = {one.name: expected_of(one, counted) for one in AGGREGATES}
+        nothing = {one.name: expected_of(one, []) for one in AGGREGATES}
+        if sum(n for _, n in counted) or results != nothing:
             found[key, canonical.encode(results)] = 1
     return found
 

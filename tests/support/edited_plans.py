@@ -58,7 +58,8 @@ _FEATURES: dict[str, Sequence[Any]] = {
     "of": ["order", "some", "merged"],
     "sizes": [False, True],
     "largest": [None, "edited_functions:most", "edited_functions:two"],
-    "merged": [None, ["order", "some"], ["order", "order"]],
+    # What is left out of some has negative counts.
+    "merged": [None, ["order", "some"], ["order", "order"], ["some", "less"]],
     "customers": [False, True, True],
     "named": [None, {"p": "o.product", "n": "c.name"}, {"q": "o.quantity", "n": "c.name"}],
     "joined": ["pair", "pair", "turned", "triple", "cycle", "sums", "later"],
@@ -149,6 +150,8 @@ def parts_of(found: Features, domain: Domain) -> Parts:
         operators["soon"] = {"linear": "order", "valid_until": found["until"]}
     if found["since"] and domain == "dated":
         operators["later"] = {"linear": "order", "valid_from": found["since"]}
+    if "less" in (found["merged"] or ()):
+        operators["less"] = {"linear": "order", "negate": True}
     if found["merged"] and set(found["merged"]) <= operators.keys():
         operators["merged"] = {"concat": found["merged"]}
     source = found["of"] if found["of"] in operators else "order"
@@ -209,7 +212,7 @@ def parts_of(found: Features, domain: Domain) -> Parts:
         operators["giving"] = {
             "reduce": "given",
             "by": found["given"],
-            "aggregates": {"n": "count(*)"},
+            "aggregates": {"n": "count(*)", "s": "sum(x)", "m": "max(y)"},
         }
     outputs = {
         name: {
@@ -345,7 +348,9 @@ class Sender:
         for (topic, key, value), later, delay in drawn:
             self.time += later
             if topic == "given":
-                self.topics.update(topic, key, value, self.time, 1)
+                # A collection that may be retracted before it is there.
+                change = {0: 1, 1: -1, 2: 2, 9: -1}[delay]
+                self.topics.update(topic, key, value, self.time, change)
             else:
                 # A row that is gone is a tombstone.
                 time = max(0, self.time - delay)

@@ -13,7 +13,7 @@ from ikebana.processor.kernels.aggregate_kinds import KINDS
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.rows.rows import KeyedUpdate
 from support.doc_blocks import ROOT
-from support.stores import CountingStore
+from support.stores import CountingStore, entries
 
 ROWS = Aggregate("rows", "count")
 BOTH = (Aggregate("avg", "avg", "x"), Aggregate("sum", "sum", "x"))
@@ -155,16 +155,19 @@ def test_the_order_of_diffs_within_a_time_does_not_matter() -> None:
     assert found.updates == [KeyedUpdate(b"k", b'{"m":7}', 1, 1)]
 
 
-def test_a_key_is_there_while_its_rows_do_not_sum_to_zero() -> None:
-    """One row too many retracted and another one there: no key, but nothing is forgotten."""
+def test_a_key_is_there_while_anything_is_left_of_its_rows() -> None:
+    """Also if as many were retracted as inserted, as where debits are taken from credits."""
     store, kept = MemoryStore(), [Aggregate("m", "max", "x"), Aggregate("s", "sum", "x")]
     first = [KeyedUpdate(b"k", b'{"x":5}', 0, 1), KeyedUpdate(b"k", b'{"x":7}', 0, -1)]
+    found = KeyedUpdate(b"k", b'{"m":5,"s":-2}', 0, 1)
 
-    assert reduce.step(store, first, Interval(0, 1), kept) == ([], [])
-    assert reduce.read(store, [b"k"]) == [None]
-    assert reduce.step(
-        store, [KeyedUpdate(b"k", b'{"x":7}', 1, 1)], Interval(1, 2), kept
-    ).updates == [KeyedUpdate(b"k", b'{"m":5,"s":5}', 1, 1)]
+    assert reduce.step(store, first, Interval(0, 1), kept) == ([found], [])
+    assert reduce.read(store, [b"k"]) == [found.value]
+    again = [u._replace(time=1, diff=-u.diff) for u in first]
+    assert reduce.step(store, again, Interval(1, 2), kept).updates == [
+        found._replace(time=1, diff=-1)
+    ]
+    assert entries(store) == []
 
 
 def record(aggregate: str) -> bytes:
