@@ -2,7 +2,7 @@
 
 Until the last batch of it, outputs stand.  What comes to an output adds up in its hold: what the
 plan makes, and minus what the output's own topic has.  Both count at one time, so that what is
-the same cancels there.  The last batch writes what is left at its last time, as the difference.
+the same cancels there.  The last batch writes what is left at that time, as the difference.
 """
 
 from collections.abc import Collection
@@ -48,10 +48,10 @@ def rebuilt(
         found = hold.step(part, adding, stand)
         assert not found, "an output gets updates of times that are closed"
         return found
-    last = passed - 1
+    # What has waited for a time that has been passed meanwhile counts with all the others.
     return consolidated(
         [
-            update._replace(time=last) if update.time >= of.begin else update
+            update._replace(time=min(update.time, of.begin))
             for update in hold.step(part, adding, passed)
         ]
     )

@@ -114,8 +114,12 @@ def _lines(plan: "Plan", left: "Left", found: "list[Problem]") -> list[str]:
         told = f"closed up to {stand}, {had:,} offsets to take back"
         if unclosed:
             told += f", {unclosed:,} records of a batch that was not closed"
+        if times := left.given_up(output.name):
+            told += f", gives up times {times[0]} to {times[-1]}"
         lines.append(f'  {output.name}  "{output.topic}" {told}')
     lines += ["", f"the state is made anew at time {left.begin}, after batch {left.batch}"]
+    if any(left.given_up(output.name) for output in plan.published):
+        lines.append("at times that are given up, outputs show what they had at the loss")
     if found:
         lines += ["", "cannot be recovered"]
         for each in found:

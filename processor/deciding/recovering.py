@@ -63,6 +63,14 @@ class Left:
         last = self.outputs[output].last
         return 0 if last is None else last.upper
 
+    def given_up(self, output: str) -> range:
+        """The times at which an output shows for ever what it had when the checkpoint was lost.
+
+        Others may have been closed further; from `begin` on all show the state that is made anew.
+        """
+        has_begun = self.outputs[output].last is not None
+        return range(self.stand(output), self.begin) if has_begun else range(0)
+
     def has_messages(self, output: str) -> bool:
         """Whether anything was ever written to the topic of an output."""
         last = self.outputs[output].last

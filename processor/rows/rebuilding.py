@@ -4,7 +4,9 @@ The new state begins at a time `begin` beyond all that the lost one has written.
 read once more, up to the ends that they had when the recovery was decided.  Meanwhile outputs
 stand where their progress ends.  What the plan makes, and minus what the output's own topic has,
 add up in the hold of the output; what is left of it is the difference, which the batch that
-`ends` this writes at its last time.
+`ends` this writes at `begin`.  So all outputs have one state from that time on.  The times since
+an output was closed are given up: it shows what it had, and outputs may have been closed up to
+others.
 
 Where a batch of the lost checkpoint was not closed, its updates are taken back at their own
 times: nobody has been told yet that these are complete.
@@ -21,7 +23,8 @@ _Positions = dict[str, dict[int, int]]
 class Rebuilding(msgspec.Struct, frozen=True):
     """A state that is being made anew.
 
-    * `begin`: the time at which it begins, beyond all updates in the topics of outputs.
+    * `begin`: the time at which it begins, beyond all updates in the topics of outputs, and at
+      which these get the difference.
     * `until`: the offsets up to which inputs are read for it, by topic and partition.
     * `stands`: the time up to which each output was closed before.
     * `unclosed`: the numbers of update records that outputs have at later times.
@@ -59,7 +62,7 @@ class Rebuilding(msgspec.Struct, frozen=True):
             for topic, by in self.until.items()
             for partition, end in by.items()
         )
-        # The difference needs a time of its own, before the last upper.
+        # The difference has a time of its own, before the last upper.
         return msgspec.structs.replace(self, ends=is_read and is_level and upper > self.begin)
 
 

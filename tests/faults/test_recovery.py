@@ -75,6 +75,7 @@ def test_a_pipeline_goes_on_without_its_checkpoint(
 
     planned = recover(pipeline, "--plan")
     assert "of a batch that was not closed" in planned
+    assert f"gives up times {before[-1].upper} to " in planned
     assert not pipeline.place.exists()
     assert recover(pipeline).startswith(planned.rstrip())
     assert "it has a checkpoint" in recover(pipeline, status=1)

@@ -255,6 +255,22 @@ def test_it_begins_beyond_all_that_was_written() -> None:
     assert (made.begin, made.stands["all"], made.unclosed) == (51, 40, {"all": 2})
 
 
+def test_the_times_that_outputs_give_up_are_named() -> None:
+    """From where each was closed up to where all begin; a new output had shown nothing."""
+    plan = plan_of()
+    whole = left(plan)
+    shown = {**whole.outputs, "all": Shown(progress("all", upper=38), 0, Topic("t", 1))}
+    behind = left(plan, outputs=shown)
+
+    assert {*map(whole.given_up, whole.outputs)} == {range(40, 40)}
+    assert {name: behind.given_up(name) for name in shown} == {
+        **dict.fromkeys(shown, range(0)),
+        "all": range(38, 40),
+    }
+    new = left(plan, outputs={**shown, "all": Shown(None, 0, None)})
+    assert new.given_up("all") == range(0)
+
+
 def first_batch(plan: Plan, found: Left) -> tuple[History, list[Closing]]:
     """The first batch of a state that is made anew: what a restart reads, and what it published.
 
