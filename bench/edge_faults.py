@@ -92,6 +92,54 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         "len({u.value for u in self._recent.of(key)})",
         "len({u.value for u in self._recent.of(key) if u.diff < 0})",
     ),
+    "edge:kernels: a key whose counts sum to 0 has no results, whatever is left": (
+        "tests/property/test_negative_counts.py::test_counts_pass",
+        "processor/kernels/reduce.py",
+        "state.rows or self._is_always or named != _of_nothing(self._aggregates)",
+        "state.rows or self._is_always",
+    ),
+    "edge:kernels: a row that counts less than nothing meets nothing": (
+        "tests/property/test_negative_counts.py::test_counts_pass",
+        "processor/relational/rows.py",
+        "'<>' if signed else '>'",
+        "'>' if signed else '>'",
+    ),
+    "edge:kernels: a sum of as many values as were taken away is null": (
+        "tests/property/test_reduce.py::test_incremental_is_batch",
+        "processor/kernels/aggregate_kinds.py",
+        "return canonical_of(total) if count or total else None",
+        "return canonical_of(total) if count else None",
+    ),
+    "edge:kernels: a JVM that is killed in a start has failed by a mistake": (
+        "tests/unit/test_spark_session.py::test_a_jvm_that_was_killed",
+        "processor/spark/session.py",
+        "if jvm.status < 0:",
+        "if jvm.status < -64:",
+    ),
+    "edge:kernels: the log of a start that has failed lacks the error": (
+        "tests/unit/test_spark_session.py::test_what_fails_in_a_jvm",
+        "processor/spark/session.py",
+        "            file.writelines(traceback.format_exception(error))\n",
+        "",
+    ),
+    "edge:kernels: two starts of Spark begin in one process": (
+        "tests/unit/test_attempts.py::test_of_starts_at_the_same_time",
+        "processor/spark/supervised.py",
+        "if not is_free or _is_running():",
+        "if _is_running():",
+    ),
+    "edge:kernels: the difference of a recovery comes when the state is made": (
+        "tests/property/test_recovery.py::test_outputs_are",
+        "processor/batch/rebuilt.py",
+        "update._replace(time=min(update.time, of.begin))",
+        "update._replace(time=update.time if update.time < of.begin else passed - 1)",
+    ),
+    "edge:kernels: a time at which outputs may contradict each other is not named": (
+        "tests/unit/test_recovering.py::test_the_times_that_outputs_give_up",
+        "processor/deciding/recovering.py",
+        "range(self.stand(output), self.begin) if has_begun",
+        "range(self.stand(output), self.stand(output)) if has_begun",
+    ),
     # keys: unique keys, join plans, renamed columns.
     "edge:keys a left join keeps the key of its left whatever it meets": (
         BY_KEY,

@@ -8,7 +8,7 @@ transactional id on brokers that check rights.
 This module has the checks without brokers; `kafka.preflight` has the others.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
@@ -17,6 +17,7 @@ from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.ground.check import Check, checked
+from ikebana.processor.ground.java import java_of
 from ikebana.processor.planning.plan import Plan
 
 
@@ -38,6 +39,16 @@ def kept(checkpoint: Checkpoint) -> Kept:
         return Kept(None, None)
     logged = checkpoint.layout(birth).logged()
     return Kept(begun(birth, logged.offset), logged)
+
+
+def of_java(environ: Mapping[str, str]) -> Check:
+    """Check that there is a Java for Spark."""
+
+    def look() -> str:
+        java, version = java_of(environ)
+        return f"version {version}, {java}"
+
+    return checked("Java", look)
 
 
 def of_checkpoint(plan: Plan, settings: Settings) -> Iterator[Check]:

@@ -28,7 +28,7 @@ def preflight_command(
 ) -> None:
     """Check whether PIPELINE could start now, without changing anything.
 
-    It checks the pipeline file, the checkpoint, the brokers, topics and rights, the schema
+    It checks the pipeline file, Java, the checkpoint, the brokers, topics and rights, the schema
     registry, and whether they belong together.  It does not disturb a running pipeline.
     It writes and removes a small file beside the checkpoint, and on brokers that check
     rights it leaves a transactional id without a transaction.
@@ -66,6 +66,7 @@ def checks(file: Path, bootstrap_servers: str | None, checkpoint: str | None) ->
         yield refused(what, error)
         return
     yield Check(what, "ok", f"pipeline {plan.name}, {settings.shards} shards")
+    yield preflight.of_java(os.environ)
     yield from preflight.of_checkpoint(plan, settings)
     # A mistake in the file is reported before Kafka's client is loaded.
     from ikebana.processor.kafka import preflight as kafka

@@ -12,7 +12,12 @@ _OLDEST_JAVA = 17
 
 
 def find_java(environ: Mapping[str, str]) -> Path:
-    """Find the `java` of JAVA_HOME, or else of PATH, and check its version.
+    """Find the `java` of JAVA_HOME, or else of PATH, and check its version, as `java_of` does."""
+    return java_of(environ)[0]
+
+
+def java_of(environ: Mapping[str, str]) -> tuple[Path, int]:
+    """Find the `java` of JAVA_HOME, or else of PATH, and its version.
 
     A JAVA_HOME without a `java` is an error, because Spark would fail on it as well.
 
@@ -32,7 +37,7 @@ def find_java(environ: Mapping[str, str]) -> Path:
             )
     java = Path(found).absolute()
     try:
-        printed = subprocess.run(
+        asked = subprocess.run(
             [java, "-version"],
             env=dict(environ),
             stdin=subprocess.DEVNULL,
@@ -40,10 +45,17 @@ def find_java(environ: Mapping[str, str]) -> Path:
             stderr=subprocess.STDOUT,
             timeout=60,
             check=False,
-        ).stdout.decode(errors="replace")
+        )
     except (OSError, subprocess.TimeoutExpired) as err:
         raise JavaError(f'cannot run Java "{java}": {err}', hint=hint) from err
+    printed = asked.stdout.decode(errors="replace")
     version = java_version(printed)
+    if version is None and asked.returncode < 0:
+        raise JavaError(
+            f'cannot tell the version of Java "{java}": it was killed by signal '
+            f"{-asked.returncode}",
+            hint="Start again.",
+        )
     if version is None:
         raise JavaError(
             f'cannot tell the version of Java "{java}": it printed {printed.strip()[:300]!r}',
@@ -55,7 +67,7 @@ def find_java(environ: Mapping[str, str]) -> Path:
             f"{_OLDEST_JAVA}",
             hint=hint,
         )
-    return java
+    return java, version
 
 
 def java_version(printed: str) -> int | None:

@@ -9,7 +9,7 @@ import os
 import re
 import tempfile
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import StreamingQueryException
 
 from ikebana import errors
@@ -94,6 +94,11 @@ def named(error: Exception, *, alive: bool = True) -> Exception:
     if isinstance(error, OSError):
         return passing(error, "the file system of the checkpoint failed") or error
     return client.away(error) or error
+
+
+def is_cut_off(error: Exception) -> bool:
+    """Return whether the connection to the JVM broke, as it does before a dying JVM has ended."""
+    return isinstance(error, Py4JNetworkError | ConnectionError)
 
 
 def _with_causes(error: StreamingQueryException) -> str:

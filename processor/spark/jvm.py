@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ikebana.errors import SparkStartError
 from ikebana.processor.spark import launching
 from ikebana.processor.spark.child_processes import kill_session, undisturbed
 
@@ -50,14 +49,14 @@ class Jvm:
         """Wait until the JVM listens, and start Spark in it.
 
         Raises:
-            SparkStartError: the JVM ended before that.
+            ChildProcessError: the JVM ended before that.
         """
         # Not at the top: the JVM comes up while pyspark is imported.
         from ikebana.processor.spark.connection import Connection
 
         while not self._address.exists():
-            if (status := self._process.poll()) is not None:
-                raise SparkStartError(f"could not start Spark: its JVM ended with status {status}")
+            if self.status is not None:
+                raise ChildProcessError("the JVM ended before it listened")
             time.sleep(_LOOK_EVERY_S)
         self._connection = Connection(self._address)
         return self._connection.context(self.options)
@@ -66,6 +65,11 @@ class Jvm:
     def alive(self) -> bool:
         """Whether the process runs."""
         return self._process.poll() is None
+
+    @property
+    def status(self) -> int | None:
+        """With which status the process has ended, below 0 by a signal; None if it runs."""
+        return self._process.poll()
 
     def ends(self, within_s: float) -> bool:
         """Wait for the process to end by itself; return whether it did within a time."""

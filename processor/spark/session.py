@@ -5,9 +5,9 @@ This module imports nothing of pyspark, so that these processes can come up whil
 
 import logging
 import os
-import shutil
 import sys
 import tempfile
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from ikebana.arrangements.files import is_local
-from ikebana.errors import SparkStartError
+from ikebana.errors import IkebanaError, LostError, SparkStartError
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.ground import log_lines
 from ikebana.processor.ground.fast_paths import FastPath, compiled_code
@@ -38,6 +38,8 @@ _DYING_S = 10.0
 _SOCKETS = "spark.python.unix.domain.socket"
 # Systems accept addresses of 103 bytes; Spark's names are a UUID with 6 more bytes.
 _LONGEST_SOCKET_FOLDER = 103 - 1 - 36 - 6
+# How lines of a JVM's log begin that do not say why it has ended.
+_NO_REASON = ("WARNING: ", "NOTE: ", "Using Spark's ", "Setting default ", "To adjust ")
 # Py4J logs this text and a traceback when the end of the JVM interrupts a call.  The same error
 # is raised to the caller, who reports it, or is ending the JVM.
 _CUT_OFF = "Exception while sending command."
@@ -108,11 +110,9 @@ class Spark:
 
     def survives(self, error: Exception) -> bool:
         """Return whether Spark still runs in spite of an error."""
-        from py4j.protocol import Py4JNetworkError
+        from ikebana.processor.spark.failures import is_cut_off
 
-        # The connection to a dying JVM breaks before its process has ended.
-        broken = isinstance(error, Py4JNetworkError | ConnectionError)
-        if self._jvm is None or self._jvm.ends(_DYING_S if broken else 0.0):
+        if self._jvm is None or self._jvm.ends(_DYING_S if is_cut_off(error) else 0.0):
             return False
         return not self.has_ended()
 
@@ -195,6 +195,7 @@ class Spark:
 
         Raises:
             SparkStartError: Spark did not start.
+            LostError: its JVM was killed while it started.
             JavaError: there is no Java for it.
         """
         if self._session is None or not self.alive:
@@ -206,7 +207,6 @@ class Spark:
         from pyspark.sql import SparkSession
 
         from ikebana.processor.spark.connection import write_no_checksums
-        from ikebana.processor.spark.failures import gist
 
         assert self._jvm is not None
         builder = SparkSession.builder
@@ -219,10 +219,24 @@ class Spark:
             if is_local(self._settings.checkpoint):
                 write_no_checksums(session)
         except Exception as error:
-            raise SparkStartError(
-                f"could not start Spark: {gist(str(error))}", hint=self._kept_log()
-            ) from error
+            raise self._not_started(self._jvm, error) from error
         return session
+
+    def _not_started(self, jvm: Jvm, error: Exception) -> IkebanaError:
+        """The error for a start of Spark that has failed.
+
+        A JVM that somebody has killed is lost, and may be started again: that is no mistake.
+        """
+        from ikebana.processor.spark.failures import gist, is_cut_off
+
+        why = gist(str(error).strip() or type(error).__name__)
+        if jvm.ends(_DYING_S if is_cut_off(error) else 0.0) and jvm.status is not None:
+            if jvm.status < 0:
+                return LostError(
+                    f"Spark's JVM was killed by signal {-jvm.status} while it started"
+                )
+            why = f"its JVM ended with status {jvm.status}{self._last_words()}"
+        return SparkStartError(f"could not start Spark: {why}", hint=self._kept_log(error))
 
     @contextmanager
     def _environment(self) -> Iterator[None]:
@@ -237,14 +251,24 @@ class Spark:
         with environment(PYSPARK_PYTHON=python):
             yield
 
-    def _kept_log(self) -> str | None:
-        """Keep the JVM's log after the end of the run; return its path."""
-        if self._log is None or not self._log.exists() or not self._log.stat().st_size:
-            return None
+    def _last_words(self) -> str:
+        """What the log says first of why the JVM has ended, behind a colon."""
+        lines = [line.strip() for line in self._logged().splitlines()]
+        told = [line for line in lines if line and not line.startswith(_NO_REASON)]
+        return f": {told[0][:300]}" if told else ""
+
+    def _logged(self) -> str:
+        if self._log is None or not self._log.exists():
+            return ""
+        return self._log.read_text(encoding="utf-8", errors="replace")
+
+    def _kept_log(self, error: Exception) -> str:
+        """Keep an error and the JVM's log after the end of the run; say where."""
         descriptor, path = tempfile.mkstemp(prefix="ikebana-spark-", suffix=".log")
-        os.close(descriptor)
-        shutil.copyfile(self._log, path)
-        return f"Its words are in {path}."
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(self._logged())
+            file.writelines(traceback.format_exception(error))
+        return f"The whole of it is in {path}."
 
     def _end(self, within_s: float) -> None:
         jvm, self._jvm, self._session = self._jvm, None, None

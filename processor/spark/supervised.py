@@ -6,8 +6,10 @@ fences the producers of the one before, and continues after the last committed b
 
 import functools
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from ikebana.errors import ConfigError, LateError, LostError
@@ -48,14 +50,11 @@ def run(
     Raises:
         IkebanaError: what ended it, by its name.
         Stopped: it was asked to stop when there was nothing to finish.
-        ConfigError: Spark runs in this process already, and `spark` is not given.
+        ConfigError: Spark runs in this process already, or is being started, and `spark` is not
+            given.
     """
-    if spark is None and _is_running():
-        raise ConfigError(
-            f'cannot start Spark for pipeline "{plan.name}": it runs in this process already',
-            hint="Give the session to run on: spark=session. Several pipelines can share one.",
-        )
-    with _spark(settings, plan.name, spark) as ours:
+    alone = _alone(plan.name) if spark is None else nullcontext()
+    with alone, _spark(settings, plan.name, spark) as ours:
         # Its processes come up while we import pyspark and pandas, and look at the topics.
         ours.begin()
         from ikebana.processor.kafka.first_messages import FirstMessages
@@ -107,6 +106,30 @@ def _topics_are_there(
         watcher.step,
         lambda: stopping.asked,
     )
+
+
+# Held by the run whose Spark this process has, from before its start until it has ended.
+_ours = threading.Lock()
+
+
+@contextmanager
+def _alone(pipeline: str) -> Iterator[None]:
+    """Keep other runs from starting Spark in this process in a `with` block.
+
+    Raises:
+        ConfigError: it runs in this process already, or is being started.
+    """
+    is_free = _ours.acquire(blocking=False)
+    try:
+        if not is_free or _is_running():
+            raise ConfigError(
+                f'cannot start Spark for pipeline "{pipeline}": it runs in this process already',
+                hint="Give the session to run on: spark=session. Several pipelines can share one.",
+            )
+        yield
+    finally:
+        if is_free:
+            _ours.release()
 
 
 def _is_running() -> bool:

@@ -40,7 +40,12 @@ SETTINGS = {{"run": {{"shards": 2, "heartbeat": 0, "master": "local[2]"}}}}
 
 RUN = """
 if __name__ == "__main__":
-    run = shop.run(sys.argv[1], checkpoint="state", once=True, settings=SETTINGS)
+    run = shop.start(sys.argv[1], checkpoint="state", once=True, settings=SETTINGS)
+    try:
+        shop.run(sys.argv[1], checkpoint="other", settings=SETTINGS)
+    except ik.ConfigError as error:
+        print(run.status, error.hint)
+    run.wait()
     print(run.status, run.frontier, run.metrics.records, run.metrics.updates["out"])
 """
 
@@ -118,8 +123,14 @@ def printed(command: Sequence[str], folder: Path) -> str:
 
 
 def test_a_program_runs_its_own_pipeline(program: Callable[[str], str]) -> None:
-    """With a function of its own: +3, +5, -3 and +4, doubled."""
-    assert program(RUN).split() == ["ended", "3", "3", "4"]
+    """With a function of its own: +3, +5, -3 and +4, doubled.
+
+    Another one that begins while it starts is refused, and does it no harm.
+    """
+    refused, ended = program(RUN).splitlines()
+
+    assert refused.startswith("starting Give the session to run on: spark=session.")
+    assert ended == "ended 3 3 4"
 
 
 @pytest.mark.full

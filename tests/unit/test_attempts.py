@@ -2,23 +2,30 @@
 
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from threading import Event
 from types import ModuleType, SimpleNamespace
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import pytest
 
 from ikebana.errors import (
     AwayError,
     CheckpointError,
+    ConfigError,
     IkebanaError,
     LateError,
     LostError,
     SparkStartError,
 )
+from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.ground.restarts import Failed
 from ikebana.processor.ground.stopping import Stopping
+from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark import supervised
 from ikebana.processor.spark.supervised import _Attempts
+from ikebana.processor.watching.watchers import Watchers
+from support.waiting import patient
 
 
 class Query:
@@ -92,6 +99,64 @@ def test_a_first_start_that_cannot_succeed_ends_at_once(error: IkebanaError) -> 
     """Whoever has made a mistake sees it."""
     with pytest.raises(type(error)):
         attempt(error, begins=False)
+
+
+class Starting:
+    """A stand-in for Spark that is being started until it is told that it cannot be."""
+
+    def __init__(self) -> None:
+        self.begun, self.fails = Event(), Event()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def begin(self) -> None:
+        self.begun.set()
+        assert self.fails.wait(patient(30))
+        raise SparkStartError("could not start Spark")
+
+
+def started(name: str) -> None:
+    """Run a pipeline on Spark of its own."""
+    settings = Settings("./state", {"bootstrap.servers": "b:1"})
+    plan = Plan(name, (), (), ())
+    supervised.run(plan, settings, once=True, stopping=Stopping(), watcher=Watchers([]))
+
+
+def test_spark_is_started_once_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second start is refused from before the first begins until it has ended, failed or not."""
+    spark = Starting()
+    monkeypatch.setattr(supervised, "_spark", lambda *_: spark)
+    monkeypatch.setattr(supervised, "_is_running", lambda: False)
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(started, "first")
+        assert spark.begun.wait(patient(30))
+        with pytest.raises(ConfigError, match='for pipeline "second": it runs in this process'):
+            started("second")
+        assert not first.done()
+        spark.fails.set()
+        with pytest.raises(SparkStartError):
+            first.result()
+    # Not refused, but as the first.
+    with pytest.raises(SparkStartError):
+        started("third")
+
+
+def test_of_starts_at_the_same_time_one_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are refused by name, while it goes on."""
+    spark = Starting()
+    monkeypatch.setattr(supervised, "_spark", lambda *_: spark)
+    monkeypatch.setattr(supervised, "_is_running", lambda: False)
+    with ThreadPoolExecutor(8) as pool:
+        runs = [pool.submit(started, f"p{at}") for at in range(8)]
+        in_order = as_completed(runs, patient(30))
+        refused = [next(in_order).exception() for _ in range(7)]
+        spark.fails.set()
+        assert isinstance(next(in_order).exception(), SparkStartError)
+    assert all(isinstance(error, ConfigError) for error in refused)
 
 
 @pytest.mark.parametrize(

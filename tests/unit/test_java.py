@@ -101,3 +101,16 @@ def test_java_without_a_version_is_quoted(tmp_path: Path) -> None:
         f'cannot tell the version of Java "{java}": '
         "it printed 'Unable to locate a Java Runtime.'"
     )
+
+
+def test_a_java_that_is_killed_is_told_so(tmp_path: Path) -> None:
+    """It says nothing of its version, and is no Java that will not do."""
+    java = fake_java(tmp_path, "")
+    java.write_text("#!/bin/sh\nkill -9 $$\n")
+
+    with pytest.raises(JavaError) as raised:
+        find_java({"PATH": str(tmp_path)})
+
+    assert raised.value.message == (
+        f'cannot tell the version of Java "{java}": it was killed by signal 9'
+    )

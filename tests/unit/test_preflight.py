@@ -2,14 +2,16 @@
 
 import json
 import os
+from itertools import islice
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, newborn
-from ikebana.processor.checkpoint.preflight import of_checkpoint
+from ikebana.processor.checkpoint.preflight import of_checkpoint, of_java
 from ikebana.processor.cli.main import cli
+from ikebana.processor.cli.preflight import checks
 from ikebana.processor.configuring import pipeline
 from ikebana.processor.ground.check import Check
 from ikebana.processor.timing.source_offset import SourceOffset
@@ -135,3 +137,28 @@ def test_a_pipeline_file_with_problems_ends_it(shop: Pipeline) -> None:
     answer = json.loads(told.output)
     assert answer["ok"] is False
     assert [check["status"] for check in answer["checks"]] == ["failed"]
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "told"),
+    [
+        ("", "failed", "cannot find Java: JAVA_HOME is not set and PATH has no java"),
+        (os.environ["PATH"], "ok", "version "),
+    ],
+)
+def test_java_is_looked_at_as_a_start_does(path: str, status: str, told: str) -> None:
+    """Without one nothing could start."""
+    home = {"JAVA_HOME": os.environ["JAVA_HOME"]} if path and "JAVA_HOME" in os.environ else {}
+    check = of_java({"PATH": path, **home})
+
+    assert (check.check, check.status) == ("Java", status)
+    assert check.told.startswith(told)
+
+
+def test_the_command_looks_at_java(shop: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it asks the brokers."""
+    monkeypatch.setenv("JAVA_HOME", str(shop.folder))
+
+    _, check = islice(checks(shop.file(), None, None), 2)
+
+    assert check.told == f'cannot find Java: JAVA_HOME "{shop.folder}" has no bin/java'

@@ -1,0 +1,97 @@
+"""What is said of a start of Spark that has failed."""
+
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from ikebana.errors import IkebanaError, LostError, SparkStartError
+from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.spark.jvm import Jvm
+from ikebana.processor.spark.session import Spark
+
+BANNER = 'Setting default log level to "WARN".\nTo adjust logging level use sc.setLogLevel.\n'
+REFUSED = ConnectionRefusedError(111, "Connection refused")
+
+
+class OfStatus:
+    """A JVM that runs, or has ended with a status."""
+
+    def __init__(self, status: int | None) -> None:
+        self.status = status
+
+    def ends(self, _: float) -> bool:
+        return self.status is not None
+
+
+@pytest.fixture
+def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Spark]:
+    """Spark whose JVM has written nothing but a banner."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with Spark(Settings("./state", {"bootstrap.servers": "b:1"}), "shop") as found:
+        found._log = tmp_path / "spark.log"
+        found._log.write_text(BANNER)
+        yield found
+
+
+def failed(spark: Spark, status: int | None, cause: Exception) -> tuple[IkebanaError, str]:
+    """The error of a start, and what is in the file that its hint names."""
+    error = spark._not_started(cast(Jvm, OfStatus(status)), cause)
+    named = re.search(r"in (\S+)\.$", error.hint or "")
+    return error, "" if named is None else Path(named[1]).read_text()
+
+
+@pytest.mark.parametrize("cause", [REFUSED, TypeError("'JavaPackage' object is not callable")])
+def test_a_jvm_that_was_killed_is_lost(spark: Spark, cause: Any) -> None:
+    """Whatever the call that it has cut off says; it is worth another attempt."""
+    error, _ = failed(spark, -9, cause)
+
+    assert type(error) is LostError
+    assert error.message == "Spark's JVM was killed by signal 9 while it started"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        pytest.param("", "", id="nothing said"),
+        pytest.param("Error: no such class\n", ": Error: no such class", id="its words"),
+        pytest.param("WARNING: old\nbad option\nError\n", ": bad option", id="the first of them"),
+    ],
+)
+def test_a_jvm_that_has_ended_by_itself_is_quoted(spark: Spark, words: str, told: str) -> None:
+    """It would end so again: that is no loss."""
+    assert spark._log is not None
+    spark._log.write_text(BANNER + words)
+
+    error, kept = failed(spark, 1, REFUSED)
+
+    assert type(error) is SparkStartError
+    assert error.message == f"could not start Spark: its JVM ended with status 1{told}"
+    assert kept.startswith(BANNER + words)
+
+
+@pytest.mark.parametrize(
+    ("cause", "told"),
+    [(ValueError("bad master"), "bad master"), (AssertionError(), "AssertionError")],
+)
+def test_what_fails_in_a_jvm_that_runs_has_a_reason(
+    spark: Spark, cause: Exception, told: str
+) -> None:
+    """Also one without words; the file that is named has all of it, behind the JVM's log."""
+    error, kept = failed(spark, None, cause)
+
+    assert (type(error), error.message) == (SparkStartError, f"could not start Spark: {told}")
+    assert kept.startswith(BANNER)
+    assert type(cause).__name__ in kept.removeprefix(BANNER)
+
+
+def test_a_file_is_named_also_where_the_jvm_writes_elsewhere(spark: Spark) -> None:
+    """The error is in it."""
+    spark._log = None
+
+    _, kept = failed(spark, None, ValueError("bad master"))
+
+    assert kept == "ValueError: bad master\n"
