@@ -20,7 +20,7 @@ from ikebana.codecs import canonical, diff
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Operator
-from ikebana.processor.relational.making import Known
+from ikebana.processor.relational.known import Known
 from ikebana.processor.relational.sql import sql_operators
 from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.processor.timing.diff_input import Closed

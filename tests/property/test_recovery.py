@@ -70,9 +70,9 @@ def test_outputs_are_those_of_a_pipeline_that_has_lost_nothing(
         for output in plan.published:
             assert run.frontiers[output.name] > begin
             assert collection(run, output.name, begin) == before[output.name], output.name
-            found = collection(oracle, output.name)
-            assert collection(run, output.name, begin + 1) == found, output.name
-            assert collection(run, output.name) == found, output.name
+            whole = collection(oracle, output.name)
+            assert collection(run, output.name, begin + 1) == whole, output.name
+            assert collection(run, output.name) == whole, output.name
     sender.send(data.draw(records))
     go(run, choice, None)
     oracle = fresh(run)
