@@ -4,6 +4,7 @@ import functools
 import hashlib
 import mmap
 import os
+import re
 import resource
 import threading
 import weakref
@@ -209,6 +210,25 @@ def asked(sql: str, *parameters: str | Sequence[str | None]) -> list[tuple[Any, 
     """All rows of a statement's answer."""
     rows: list[tuple[Any, ...]] = connection().execute(sql, list(parameters)).fetchall()
     return rows
+
+
+def without_data(error: Exception) -> str:
+    """What the database says is wrong, without the values of the row that it quotes.
+
+    Nothing, where SQL of ours has made it fail, by an exclamation mark in a text (`typed_json`).
+    """
+    said = _INTERNAL.split(first_line(error))[0].rstrip()
+    if _SPOILT.search(said):
+        return ""
+    return _NUMBER.sub(lambda found: found["type"] or "…", _QUOTED.sub(r"\1…\1", said))
+
+
+# From the first quote to the last one: what is quoted may have quotes in it.
+_QUOTED = re.compile(r"""(?<!\w)(['"]).*\1(?!\w)""")
+# What it quotes of the statement, which depends on what else is in it, and remedies.
+_INTERNAL = re.compile(r" when casting from source column | in expression |\. Use TRY")
+_SPOILT = re.compile(r"""['"]!|!['"]""")
+_NUMBER = re.compile(r"(?P<type>DECIMAL\(\d+,\d+\))|(?<![\w.-])-?\d[\d.]*(?:[eE][+-]?\d+)?(?!\w)")
 
 
 def first_line(error: Exception | str) -> str:

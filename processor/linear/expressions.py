@@ -26,6 +26,7 @@ from ikebana.processor.linear.allowed import refuse_bare, refuse_call
 from ikebana.processor.linear.collations import LOOSE, loose
 from ikebana.processor.linear.database import asked, first_line
 from ikebana.processor.linear.json_text import JSON, literal, quoted
+from ikebana.processor.linear.misfits import misfits
 from ikebana.processor.linear.scope import (
     KEY,
     OURS,
@@ -86,6 +87,8 @@ def parse(text: str, scope: Scope, *, condition: bool = False) -> Expression:
         root = checked.node(root, outermost=True, fits=lambda: "BOOLEAN" if condition else None)
         if any(loose(root)):
             checked.note(LOOSE)
+        for problem in misfits(node["select_list"][0], checked.reads):
+            checked.note(problem)
         checked.refuse()
         if condition:
             root = _ordered(root)

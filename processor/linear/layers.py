@@ -27,6 +27,8 @@ from ikebana.processor.linear.typed_columns import TEXT, type_of_field, type_of_
 from ikebana.processor.linear.typed_json import from_json
 
 ROW, DIFF, BEGIN, END, BAD = "__row", "__diff", "__begin", "__end", "__bad"
+# How the reason of what an expression has failed on begins.
+NOT_EVALUATED = "could not evaluate"
 # In its place stands the layer below.
 _FROM_BELOW = " FROM (\0)"
 
@@ -88,7 +90,7 @@ class Layers:
         """A column of ours that has what SQL comes to."""
         name = f"{OURS}c{self._count}"
         self._count += 1
-        self._column(name, sql, f"could not evaluate {part} {text}")
+        self._column(name, sql, f"{NOT_EVALUATED} {part} {text}")
         if self._blaming:
             try:
                 self.type_of(name)
@@ -138,7 +140,7 @@ class Layers:
         for sql, text in conditions:
             tried = f"{OURS}t{self._count}"
             self._count += 1
-            number = self._failure(f"could not evaluate where {text}")
+            number = self._failure(f"{NOT_EVALUATED} where {text}")
             tries.append((sql, tried))
             judged.append(
                 f"WHEN {tried} IS NULL THEN {number} WHEN ({tried}).v IS NOT TRUE THEN NULL"

@@ -22,8 +22,13 @@ import pyarrow as pa
 from ikebana.codecs import canonical
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import StuckError
-from ikebana.processor.linear.database import MOST_MEMORY, MemoryLimitError, answer
-from ikebana.processor.linear.layers import BAD, BEGIN, DIFF, END, ROW, field_column
+from ikebana.processor.linear.database import (
+    MOST_MEMORY,
+    MemoryLimitError,
+    answer,
+    without_data,
+)
+from ikebana.processor.linear.layers import BAD, BEGIN, DIFF, END, NOT_EVALUATED, ROW, field_column
 from ikebana.processor.linear.nest import Statement, statement
 from ikebana.processor.linear.outcomes import Failed as Failed
 from ikebana.processor.linear.outcomes import Failure, Made, joined, of_row, one_by_one, texts_of
@@ -163,7 +168,8 @@ class Query:
         """What `outcome` gives, of rows of which some fail."""
         why = "could not be evaluated"
         try:
-            return self._results(self._checked, table)
+            made, failures = self._results(self._checked, table)
+            return made, [self._with_reason(failure, table) for failure in failures]
         except MemoryLimitError:
             why = _TOO_MUCH
         except duckdb.Error as error:
@@ -176,6 +182,20 @@ class Query:
             return made, [Failure(row, 0, why, 1, None, None, None)]
         half = table.num_rows // 2
         return joined(self._told(table.slice(0, half)), self._told(table.slice(half)))
+
+    def _with_reason(self, failure: Failure, table: pa.Table) -> Failure:
+        """A failure with what DuckDB says of the row, of which it must not depend on others."""
+        if not failure.reason.startswith(NOT_EVALUATED):
+            return failure
+        (first,) = table.column(ROW).slice(0, 1).to_pylist()
+        try:
+            self._results(self._plain, table.slice(failure.row - first, 1))
+        except duckdb.Error as error:
+            if (said := without_data(error)) and not isinstance(error, _OURS):
+                return failure._replace(reason=f"{failure.reason}: {said}")
+        except MemoryLimitError:
+            pass
+        return failure
 
     def _results(self, form: Statement, table: pa.Table) -> tuple[Made, list[Failure]]:
         found = answer(form.sql, table, self._whose, self._written)

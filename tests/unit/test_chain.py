@@ -238,33 +238,38 @@ def test_the_error_is_of_the_step_that_failed_and_of_its_datum() -> None:
     assert errors == [("step0", reason, "k", 6, 1)]
 
 
+BY_ZERO = ": Invalid Input Error: Division by zero"
+TOO_LARGE = ": Out of Range Error: Overflow in multiplication of INT64 (… * …)!"
+NO_NUMBER = ": Conversion Error: Could not convert string '…' to INT64"
+
+
 @pytest.mark.parametrize(
     ("steps", "update", "errors"),
     [
         pytest.param(
             [rekey(N), select(r=f"1 // {N}")],
             ("k", {"n": 0}, 5, 2),
-            [("step1", f"could not evaluate select.r 1 // {N}", 0, 5, 2)],
+            [("step1", f"could not evaluate select.r 1 // {N}{BY_ZERO}", 0, 5, 2)],
             id="behind a rekey: of the new key",
         ),
         pytest.param(
             [Sql(key=N, select=(("r", f"1 // {N}"),))],
             ("k", {"n": 0}, 5, 2),
-            [("step0", f"could not evaluate select.r 1 // {N}", "k", 5, 2)],
+            [("step0", f"could not evaluate select.r 1 // {N}{BY_ZERO}", "k", 5, 2)],
             id="in the step that makes the key: of the old one",
         ),
         pytest.param(
             [Sql(diff="3"), negate(), where(f"1 // {N} = 1")],
             ("k", {"n": 0}, 5, 2),
-            [("step2", f"could not evaluate where 1 // {N} = 1", "k", 5, -6)],
+            [("step2", f"could not evaluate where 1 // {N} = 1{BY_ZERO}", "k", 5, -6)],
             id="as often as the datum is there",
         ),
         pytest.param(
             [valid_between("7", "9"), select(r=f"1 // {N}")],
             ("k", {"n": 0}, 5, 1),
             [
-                ("step1", f"could not evaluate select.r 1 // {N}", "k", 7, 1),
-                ("step1", f"could not evaluate select.r 1 // {N}", "k", 9, -1),
+                ("step1", f"could not evaluate select.r 1 // {N}{BY_ZERO}", "k", 7, 1),
+                ("step1", f"could not evaluate select.r 1 // {N}{BY_ZERO}", "k", 9, -1),
             ],
             id="and only as long",
         ),
@@ -280,7 +285,7 @@ def test_the_error_is_of_the_step_that_failed_and_of_its_datum() -> None:
         pytest.param(
             [Sql(flat_map=("e", "[0, 1, 0]"), where=("1 // e = 1",)), negate()],
             ("k", {"n": 0}, 5, 1),
-            [("step0", "could not evaluate where 1 // e = 1", "k", 5, 2)],
+            [("step0", f"could not evaluate where 1 // e = 1{BY_ZERO}", "k", 5, 2)],
             id="each element by itself",
         ),
         pytest.param(
@@ -292,7 +297,7 @@ def test_the_error_is_of_the_step_that_failed_and_of_its_datum() -> None:
         pytest.param(
             [Sql(diff=N), negate()],
             ("k", {"n": -(2**63)}, 5, 1),
-            [("step1", "could not evaluate negate -1", "k", 5, -1)],
+            [("step1", f"could not evaluate negate -1{TOO_LARGE}", "k", 5, -1)],
             id="a diff beyond 64 bits, which no diff of an error can be",
         ),
         pytest.param(
@@ -310,7 +315,7 @@ def test_the_error_is_of_the_step_that_failed_and_of_its_datum() -> None:
         pytest.param(
             [where(f"{N} > 0")],
             ("k", {"n": "payload"}, 5, 1),
-            [("step0", f"could not evaluate where {N} > 0", "k", 5, 1)],
+            [("step0", f"could not evaluate where {N} > 0{NO_NUMBER}", "k", 5, 1)],
             id="a value that is not of its type",
         ),
     ],

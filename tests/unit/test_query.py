@@ -43,7 +43,9 @@ def made(expression: str, value: str, scope: Scope = OPEN) -> str:
     query = Query([select(r=expression)], scope)
     found, failed = query.run([b'"k"'], [value.encode()])
     if failed:
-        return failed[0].reason
+        # What DuckDB says of it is for `test_misfits`.
+        reason = failed[0].reason
+        return reason.partition(": ")[0] if reason.startswith("could not") else reason
     assert found.values is not None
     (text,) = found.values
     assert text.startswith(b'{"r":')
@@ -183,7 +185,7 @@ def test_a_declared_column_keeps_its_value(kind: str, given: str, expected: str)
             '{"x":"("}',
             "could not evaluate select.r regexp_matches('a', x::VARCHAR)",
         ),
-        ("'{'::JSON", "{}", "could not evaluate select.r '{'::JSON"),
+        ("x::VARCHAR::JSON", '{"x":"{"}', "could not evaluate select.r x::VARCHAR::JSON"),
         ("x::BIGINT IN (1, NULL)", '{"x":2}', "null"),
         ("NULL", "{}", "null"),
         ("[]", "{}", "[]"),
@@ -531,7 +533,8 @@ def test_one_row_that_fails_leaves_the_others(size: int) -> None:
 
     found, failed = query.run([b"1"] * size, [b'{"x":%d}' % number for number in numbers])
 
-    assert failed == [Failed(bad, 1, "could not evaluate select.r 100 // (x::BIGINT - 5)")]
+    reason = "could not evaluate select.r 100 // (x::BIGINT - 5)"
+    assert failed == [Failed(bad, 1, f"{reason}: Invalid Input Error: Division by zero")]
     assert found.rows == [at for at in range(size) if at != bad]
     assert found.values == [
         b'{"r":%d}' % (100 // (number - 5)) for number in numbers if number != 5
@@ -657,7 +660,9 @@ def test_keys_and_values_of_bytes_stay_bytes() -> None:
 
     assert (found.rows, found.keys, found.values, failed) == ([0], None, None, [])
     assert text.values == [b'{"k":"/wA=","t":"ok"}']
-    assert refused == [Failed(1, 0, "could not evaluate select.t decode(value)")]
+    ((row, step, reason),) = refused
+    assert (row, step) == (1, 0)
+    assert reason.startswith("could not evaluate select.t decode(value): Conversion Error")
 
 
 def test_no_rows_come_to_nothing() -> None:
@@ -674,7 +679,9 @@ def test_a_failure_of_ours_is_none_of_the_data() -> None:
     found, failed = query.run([None] * 2, [b'{"n":2}', b'{"n":30000000000}'])
 
     assert found.values == [b'{"r":"xx"}']
-    assert failed == [Failed(1, 0, "could not evaluate select.r repeat('x', n::BIGINT)")]
+    ((row, step, reason),) = failed
+    assert (row, step) == (1, 0)
+    assert reason.startswith("could not evaluate select.r repeat('x', n::BIGINT): Out of Range")
 
 
 def test_a_query_is_run_by_any_thread() -> None:

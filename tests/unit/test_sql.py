@@ -318,7 +318,8 @@ def test_many_conditions_are_one_layer_of_sql() -> None:
     assert plain.sql.count("SELECT") < 10
     assert checked.sql.count("SELECT") < 15
     assert [update.data["reason"] for update in found["errors"]] == [
-        "operator view: could not evaluate where (CAST(c AS INTEGER) > 0)"
+        "operator view: could not evaluate where (CAST(c AS INTEGER) > 0): "
+        "Conversion Error: Could not convert string '…' to INT32"
     ]
 
 
