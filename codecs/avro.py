@@ -68,8 +68,9 @@ def _plan(writer: Any, reader: Any | None, wanted: Fields, takes: Sequence[Take 
         SchemaUnknown: they cannot be decoded.
     """
     try:
-        compiler = Compiler(pinned=False)
-        if reader is None or reader == writer:
+        resolved = reader is not None and reader != writer
+        compiler = Compiler(pinned=False, apart=not resolved)
+        if not resolved:
             node = compiler.node(writer, wanted)
             writes, reads = fastavro.parse_schema(node.bare), None
         else:
