@@ -275,6 +275,18 @@ def _binary(text: str) -> str:
     return b64encode(text.encode("latin-1")).decode()
 
 
+def _or_text(conversion: _Conversion) -> _Conversion:
+    """A conversion of MySQL's forms; the column's type judges those of others, such as zones."""
+
+    def convert(text: str) -> Any:
+        try:
+            return conversion(text)
+        except (ValueError, ArithmeticError):
+            return text
+
+    return convert
+
+
 def _untold(text: str) -> Any:
     raise ValueError
 
@@ -302,10 +314,12 @@ _BY_DECLARED_TYPE: dict[str, _Conversion | None] = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"), _integer),
     **dict.fromkeys(("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"), _integer),
     "BOOLEAN": _integer,
-    **dict.fromkeys(("FLOAT", "DOUBLE"), _number),
-    **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"), _timestamp),
-    "TIMESTAMP WITH TIME ZONE": _timestamp,
-    **dict.fromkeys(("TIME", "TIME WITH TIME ZONE"), _time),
+    **dict.fromkeys(("FLOAT", "DOUBLE"), _or_text(_number)),
+    **dict.fromkeys(
+        ("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE"),
+        _or_text(_timestamp),
+    ),
+    **dict.fromkeys(("TIME", "TIME WITH TIME ZONE"), _or_text(_time)),
     "BLOB": _binary,
 }
 _BY_SQL_TYPE: dict[int, _Conversion | None] = {

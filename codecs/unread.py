@@ -6,6 +6,8 @@ syntax, but neither bytes that are no UTF-8 nor numbers out of range.  These are
 in messages as a whole.
 """
 
+from typing import Any
+
 from ikebana.codecs import canonical
 
 try:
@@ -29,7 +31,7 @@ def require_readable(message: bytes) -> None:
     Raises: `canonical.REFUSALS`.
     """
     if _doubtful(message):
-        canonical.canonical(message)
+        _decode(message)
 
 
 def doubtful_in_python(message: bytes) -> bool:
@@ -50,3 +52,4 @@ def doubtful_in_python(message: bytes) -> bool:
 
 
 _doubtful = doubtful_in_python if doubtful is None else doubtful
+_decode = canonical.decoder(Any)

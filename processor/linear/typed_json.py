@@ -158,7 +158,9 @@ def _scalar(text: str, type_: SqlType) -> str:
         return f"from_base64({_string(text)})"
     if kind in INSTANTS:
         # ISO 8601 has a plus before a year of more than four digits, as codecs write it.
-        return _of_string(f"regexp_replace({_string(text)}, '^[+]', '')", kind)
+        year = f"regexp_replace({_string(text)}, '^[+]', '')"
+        # GoldenGate has a blank before an offset.
+        return _of_string(f"regexp_replace({year}, ' ([+-][0-9:]+)$', '\\1')", kind)
     if kind in ("UUID", *_SECOND_DIGITS):
         return _of_string(_string(text), kind)
     if type_ == NULL:

@@ -70,7 +70,7 @@ VALUES = [
     *(b"null", b"7", b'"7"', b"1.50", b'"8f1e4005-0e123"', b"", b"1 x"),
 ]
 # Any value is of these types, so that no message is an error because of them.
-ANY = {"n": "JSON", "t": "VARCHAR", "x": "JSON"}
+ANY = {"n": "JSON plain", "t": "VARCHAR", "x": "JSON plain"}
 TYPED = ("n BIGINT", "t VARCHAR", "x JSON")
 
 

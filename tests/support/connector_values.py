@@ -140,3 +140,19 @@ _SCHEMAS: dict[str, Node] = {
 
 _FILE = Path(__file__).parents[1] / "golden" / "connector_values.jsonl"
 VALUES: tuple[Value, ...] = tuple(msgspec.json.Decoder(Value).decode_lines(_FILE.read_bytes()))
+
+
+class Bare(msgspec.Struct, frozen=True):
+    """A value of a format whose messages have no schema; `mysql` is Canal's type of its column."""
+
+    format: str
+    type: str
+    json: Any
+    declared: str
+    sql: str | None
+    encoding: str | None = None
+    mysql: str | None = None
+
+
+_OTHERS = Path(__file__).parents[1] / "golden" / "other_connector_values.jsonl"
+BARE: tuple[Bare, ...] = tuple(msgspec.json.Decoder(Bare).decode_lines(_OTHERS.read_bytes()))

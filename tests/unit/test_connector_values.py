@@ -1,6 +1,6 @@
 """What a column of a database becomes: the table of `support.connector_values`."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
 
@@ -13,7 +13,7 @@ from ikebana.processor.evaluate import Evaluation
 from ikebana.processor.linear.steps import select
 from support.avro_messages import message
 from support.connect_avro import schema_of, value_of
-from support.connector_values import VALUES, Node, Value, node_of, struct
+from support.connector_values import BARE, VALUES, Bare, Node, Value, node_of, struct
 
 # So many columns of a table that one statement for all of them is not long to compile.
 _AT_ONCE = 12
@@ -141,3 +141,39 @@ def test_each_line_is_another_column() -> None:
     names = [value.name for value in VALUES]
 
     assert len(set(names)) == len(names)
+
+
+def message_of(bare: Bare) -> Any:
+    """A message with a row that has the value."""
+    row = {"id": 1, "c0": bare.json}
+    match bare.format:
+        case "maxwell":
+            return {"type": "insert", "database": "d", "table": "t", "data": row}
+        case "goldengate":
+            return {"op_type": "I", "table": "d.t", "after": row}
+        case "dms":
+            return {"metadata": {"record-type": "data", "operation": "insert"}, "data": row}
+    canal = {"type": "INSERT", "database": "d", "table": "t", "data": [row]}
+    return canal if bare.mysql is None else {**canal, "mysqlType": {"c0": bare.mysql}}
+
+
+@pytest.mark.parametrize("pushed", [True, False], ids=["pushed", "not pushed"])
+@pytest.mark.parametrize("bare", BARE, ids=lambda bare: f"{bare.format}, {bare.type}")
+def test_a_column_of_another_connector_has_the_value_of_its_database(
+    bare: Bare, *, pushed: bool
+) -> None:
+    """Its messages have no schema, but for Canal's types of MySQL."""
+    columns = (Column("id", "BIGINT"), Column("c0", bare.declared, bare.encoding))
+    form = cast(Format, bare.format)
+    source = Input("t", ("t",), form, key=("id",), columns=columns)
+    plan = Plan(
+        "p",
+        (source,),
+        (Upsert("now", "t"), Linear("texts", "now", (select(c0="c0::VARCHAR"),))),
+        (Output("out", "texts", "out"),),
+    )
+
+    found = Evaluation(plan, optimized=pushed).advance({"t": [(None, message_of(bare), 0)]}, 1_000)
+
+    assert [update.data["reason"] for update in found["errors"]] == []
+    assert [update.data[1] for update in found["out"]] == [{"c0": bare.sql}]
