@@ -19,7 +19,7 @@ from ikebana.processor.joins.query import AsOfJoin, Join
 from ikebana.processor.joins.steps import ArrangedBy, Extend, Lookup, Path, PathStep
 from ikebana.processor.linear.expressions import parse
 from ikebana.processor.linear.json_text import quoted
-from ikebana.processor.linear.scope import KEY, VALUE
+from ikebana.processor.linear.scope import KEY, VALUE, plain
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning import progress, ways
 from ikebana.processor.planning.joined import arrangements as arrangements_of
@@ -125,7 +125,7 @@ def made(plan: Plan) -> Iterator[str]:
 
 def part_of(each: Shared) -> str:
     """Describe an arrangement as a part of the state."""
-    where = " and ".join(map(one_line, each.arrangement.filters))
+    where = " and ".join(one_line(plain(text)) for text in each.arrangement.filters)
     return _shortened(
         f"arrangement {title_of(each.arrangement)}{' where ' if where else ''}{where}"
     )
@@ -220,7 +220,7 @@ def _path_id(join: str, alias: str) -> str:
 
 def _arrangement_lines(plan: Plan, name: str, shared: Shared) -> Iterator[str]:
     for text in shared.arrangement.filters:
-        yield f"where {one_line(text)}"
+        yield f"where {one_line(plain(text))}"
     yield f"1 arrangement, in the shards, as arrange {name}"
     if progress.edges(plan)[name].hops:
         yield f"filled by an exchange, through topic {plan.loopback_topic}"
@@ -254,7 +254,7 @@ def _path_lines(plan: Plan, planned: Planned, path: Path) -> Iterator[str]:
     exchanges = exchanges_of(plan, join.name, path.alias)
     yield f"a change of {path.alias}, {counted(exchanges, 'exchange')}"
     for text in path.filters:
-        yield f"where {one_line(text)}"
+        yield f"where {one_line(plain(text))}"
     variables: dict[str, str] = {}
     for number, step in enumerate(path.steps, 1):
         mark = f"{number}. "
@@ -311,7 +311,7 @@ def _shortened(text: str) -> str:
 def _keys(arrangement: ArrangedBy) -> list[str]:
     return [
         printable(match[1] if (match := _NAME.fullmatch(key)) else one_line(key))
-        for key in arrangement.keys
+        for key in map(plain, arrangement.keys)
     ]
 
 
@@ -320,7 +320,7 @@ def _words(flat: Flat, variables: Mapping[str, str]) -> str:
     text = flat.shown
     for name in flat.reads:
         text = text.replace(quoted(name), variables.get(name, name))
-    return one_line(text)
+    return one_line(plain(text))
 
 
 def depth(plan: Plan, join: Join) -> int:

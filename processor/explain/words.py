@@ -11,6 +11,7 @@ from itertools import groupby
 
 from ikebana.processor.ground.printable import printable
 from ikebana.processor.linear.functions import name_of
+from ikebana.processor.linear.scope import plain
 from ikebana.processor.linear.steps import AnyStep, Arrange, Call, Negate, Sql
 
 _INDENT = "  "
@@ -43,7 +44,7 @@ def step_lines(step: AnyStep) -> list[str]:
         case Negate():
             return ["negate: true"]
         case Arrange():
-            return [f"by {printable(', '.join(step.keys)) or 'nothing'}"]
+            return [f"by {printable(plain(', '.join(step.keys))) or 'nothing'}"]
         case Call():
             return [f"{step.kind}: {printable(name_of(step.function))}"]
         case Sql():

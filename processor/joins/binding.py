@@ -31,7 +31,7 @@ from ikebana.processor.joins.qualified import Flat, Sides
 from ikebana.processor.joins.query import AsOfJoin, Join
 from ikebana.processor.joins.relation import Relation
 from ikebana.processor.linear.json_text import WHOLE, compares_as_data
-from ikebana.processor.linear.scope import ExpressionError, UnknownError
+from ikebana.processor.linear.scope import KEY, ExpressionError, UnknownError
 from ikebana.processor.linear.syntax import conjuncts, shown, tree_of
 
 
@@ -155,7 +155,7 @@ class _Binding:
                 self.is_unsure |= not self._told(place, condition, self._add)
         for name, text in join.select:
             self._told(f"select.{name}", text, functools.partial(self._choose, name))
-        text = f"{shown(self._aliases[0])}.key" if join.key is None else join.key
+        text = f"{shown(self._aliases[0])}.{KEY}" if join.key is None else join.key
         self._told("key", text, self._rekey)
         self.is_unsure |= not self._told(part, "", self._settle)
         if self.is_unsure or self.key is None or len(self.select) < len(join.select):
@@ -211,7 +211,7 @@ class _Binding:
             case []:
                 raise ExpressionError(f'"{text}" reads no input; leave it out')
             case [alias]:
-                self._filters[self._aliases.index(alias)].add(qualified.own(text, alias))
+                self._filters[self._aliases.index(alias)].add(self._own(text, alias))
             case _ if is_collated:
                 raise ExpressionError(
                     f"{text}: a collation does not reach what a join compares; compare texts that "
@@ -237,9 +237,12 @@ class _Binding:
             raise UnknownError
         return made
 
+    def _own(self, text: str, alias: str) -> str:
+        return qualified.own(text, alias, self._scopes[alias])
+
     def _term(self, text: str, made: Flat) -> Term:
         (alias,) = made.aliases
-        return Term(self._aliases.index(alias), qualified.own(text, alias), made)
+        return Term(self._aliases.index(alias), self._own(text, alias), made)
 
     def _unite(self, one: Term, other: Term) -> None:
         groups = [self._equal.get(_name(term), {_name(term): term}) for term in (one, other)]

@@ -91,11 +91,11 @@ def lock_problems(
             scope.type_of(column)
         except ExpressionError as error:
             yield part, f'input "{join.left.alias}": {error}'
-        if column == VALUE:
+        if scope.column(column) == VALUE:
             yield part, 'names columns; "value" is all of them, as without locked_by'
         elif count > 1:
             yield part, f'names "{column}" {count} times'
-    missing = sorted({*meeting} - {*join.locked_by, KEY})
+    missing = sorted({*meeting} - {*map(scope.column, join.locked_by), KEY})
     if VALUE in missing:
         alias = join.left.alias
         yield part, f"cannot be where on reads {alias}.value; let it read columns of {alias}"

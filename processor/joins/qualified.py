@@ -84,14 +84,19 @@ def flat(text: str, scopes: Mapping[str, Scope], *, condition: bool = False) -> 
 
     def renamed(names: _Names) -> _Names:
         try:
-            alias, column = _found(names, scopes)
+            alias, name = _found(names, scopes)
+            column = scopes[alias].column(name)
         except ExpressionError as error:
             problems[str(error)] = None
             alias, column = names[0], names[-1]
             types[flat_name(alias, column)] = UNKNOWN
             return [flat_name(alias, column), *names[2:]]
         try:
-            types[flat_name(alias, column)] = scopes[alias].type_of(column)
+            own = flat_name(alias, column)
+            for other in (each for each in types if each != own and each.lower() == own.lower()):
+                problem = scopes[alias].alike(column, other.partition(".")[2], f"{alias}.")
+                raise ExpressionError(problem)
+            types[own] = scopes[alias].type_of(column)
         except ExpressionError as error:
             problems[f'input "{alias}": {error}'] = None
             types[flat_name(alias, column)] = UNKNOWN
@@ -129,9 +134,13 @@ def equality(one: Flat, other: Flat) -> Flat:
     return checked(f"{one.sql} = {other.sql}", reads, condition=True, shown=shown)
 
 
-def own(text: str, alias: str) -> str:
+def own(text: str, alias: str, scope: Scope) -> str:
     """An expression over one input as an expression over that input's own data."""
-    return _with_names(text, lambda names: names[1:] if names[0] == alias else names)
+
+    def renamed(names: _Names) -> _Names:
+        return [scope.column(names[1]), *names[2:]] if names[0] == alias else names
+
+    return _with_names(text, renamed)
 
 
 def sides(text: str) -> Sides | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ikebana.processor.ground.spelling import hint
 from ikebana.processor.linear.database import asked
-from ikebana.processor.linear.scope import OURS, ExpressionError
+from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.syntax import Node, modified, tree_of
 
 # Names that SQL takes for functions when there is no column of theirs.
@@ -111,7 +111,7 @@ def functions() -> frozenset[str]:
         "SELECT DISTINCT function_name FROM duckdb_functions() "
         "WHERE function_type IN ('scalar', 'macro')"
     )
-    return frozenset(name.lower() for (name,) in rows if not name.startswith(OURS))
+    return frozenset(name.lower() for (name,) in rows if not name.startswith("__"))
 
 
 @functools.cache

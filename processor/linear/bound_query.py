@@ -1,5 +1,6 @@
 """Queries that DuckDB parses and binds over tables without rows: trees, types and problems."""
 
+import re
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any
@@ -7,10 +8,11 @@ from typing import Any
 import duckdb
 import msgspec
 
+from ikebana.processor.ground.spelling import instead
 from ikebana.processor.linear.database import connection, first_line
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import ExpressionError
-from ikebana.processor.linear.syntax import TOO_DEEP, Node
+from ikebana.processor.linear.syntax import TOO_DEEP, Node, remedy
 
 Tables = Mapping[str, Mapping[str, str]]
 """The types of columns, by the tables' names."""
@@ -48,7 +50,10 @@ def query_tree(text: str) -> Node:
         # Of statements that change something it says only that they are no SELECT.
         position = str(found.get("position", ""))
         at = int(position) if position.isdigit() else None
-        raise QueryError(first_line(found["error_message"]), at)
+        problem = first_line(found["error_message"])
+        if "Only SELECT" in problem:
+            raise QueryError(_ONE_SELECT, at)
+        raise QueryError(problem + remedy(problem, text), at)
     if len(found["statements"]) != 1:
         raise QueryError("it must be one query")
     node: Node = found["statements"][0]["node"]
@@ -71,7 +76,8 @@ def bound(text: str, tables: Tables, functions: Mapping[str, str] = {}) -> list[
             database.execute(f"CREATE TEMP MACRO {quoted(name)}() AS NULL::{kind}")
         rows = database.execute(f"DESCRIBE\n{text}\n").fetchall()
     except duckdb.Error as error:
-        raise QueryError(*_placed(str(error), text)) from None
+        problem, at = _placed(str(error), text)
+        raise QueryError(_without_names(problem, str(error), tables), at) from None
     finally:
         database.execute("ROLLBACK")
         database.close()
@@ -101,6 +107,39 @@ def common_type(kinds: Iterable[str]) -> str:
     except duckdb.Error as error:
         raise ExpressionError(first_line(error)) from None
     return str(kind)
+
+
+def _without_names(problem: str, error: str, tables: Tables) -> str:
+    """The problem, with the names that there are where one is not there."""
+    if (column := _NO_COLUMN.search(problem)) is not None:
+        name, of = column["name"] or column["own"], column["table"]
+        own = tables.get(of, _candidates(error)) if of else {n for c in tables.values() for n in c}
+        whose = "" if of is None else f' of "{of}"'
+        return f'there is no column "{name}"{whose}{instead(name, own)}'
+    if (table := _NO_TABLE.search(problem)) is not None:
+        return f'FROM names no "{table["name"]}"{instead(table["name"], _candidates(error))}'
+    if (function := _NO_FUNCTION.search(problem)) is not None:
+        meant = re.search(r'Did you mean "(.+?)"', error)
+        close = f"; did you mean {meant[1]}()?" if meant else ""
+        return f"there is no function {function['name']}(){close}"
+    return problem
+
+
+def _candidates(error: str) -> list[str]:
+    """The names that DuckDB lists in an error."""
+    return re.findall(r'"([^"]*)"', error.partition("Candidate")[2].partition("LINE")[0])
+
+
+_NO_COLUMN = re.compile(
+    r'Referenced column "(?P<name>.*)" not found in FROM clause!'
+    r'|Table "(?P<table>.*)" does not have a column named "(?P<own>.*)"'
+)
+_NO_TABLE = re.compile(r'Referenced table "(?P<name>.*)" not found!')
+_NO_FUNCTION = re.compile(r"Function with name (?P<name>\S+) does not exist!")
+_ONE_SELECT = (
+    "it must be one query that begins with SELECT or WITH; write a PIVOT as sums with FILTER, "
+    "as in sum(x) FILTER (WHERE kind = 'a')"
+)
 
 
 def _placed(error: str, text: str) -> tuple[str, int | None]:

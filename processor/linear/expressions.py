@@ -25,16 +25,16 @@ from ikebana.processor.linear import fitting
 from ikebana.processor.linear.allowed import refuse_bare, refuse_call
 from ikebana.processor.linear.collations import LOOSE, loose
 from ikebana.processor.linear.database import asked, first_line
-from ikebana.processor.linear.json_text import JSON, literal, quoted
+from ikebana.processor.linear.json_text import JSON, field_of, literal, quoted
 from ikebana.processor.linear.misfits import misfits
 from ikebana.processor.linear.scope import (
     KEY,
-    OURS,
     UNKNOWN,
     VALUE,
     ExpressionError,
     Scope,
     UnknownError,
+    is_ours,
 )
 from ikebana.processor.linear.syntax import TOO_DEEP, Node, root_of, select_of, shown, written
 from ikebana.processor.linear.typed_json import from_json
@@ -169,43 +169,44 @@ class _Checked:
         return {name: walked(value) for name, value in node.items()}
 
     def _column(self, node: Node, *, takes_json: bool, fits: Callable[[], str | None]) -> Node:
-        name = node["column_names"][0]
+        name, *parts = node["column_names"]
         if name in self._bound:
             return node
+        name = self._scope.column(name)
         if name not in self._scope.types:
             refuse_bare(name)
-        if name.startswith(OURS):
-            raise ExpressionError(
-                f'the name "{name}" is taken; a field of it is value->>{literal(name)}'
-            )
+            if is_ours(name):
+                raise ExpressionError(
+                    f'no column can be named "{name}"; a field of it is {field_of(VALUE, name)}'
+                )
         declared = self._scope.type_of(name)
         if declared == UNKNOWN:
             raise UnknownError
         if declared == JSON and not takes_json:
-            names, kind = node["column_names"], fits() or "BIGINT"
+            names, kind = [self._scope.called(name), *parts], fits() or "BIGINT"
             remedy = f"cast it, as in {'.'.join(map(shown, names))}::{kind}"
             if len(names) > 1 and kind == "VARCHAR":
                 # A cast would leave its quotes.
                 *way, last = map(literal, names[1:])
                 path = "".join(f"->{field}" for field in way)
-                remedy = f"read its text, as in {shown(name)}{path}->>{last}"
-            raise ExpressionError(self._untyped(names) + remedy)
+                remedy = f"read its text, as in {shown(names[0])}{path}->>{last}"
+            raise ExpressionError(self._untyped(name, names) + remedy)
         for other in self.reads:
             if other == name or other.lower() != name.lower():
                 continue
-            raise ExpressionError(
-                f'"{name}" and "{other}" differ in case alone, which SQL does not see'
-            )
+            raise ExpressionError(self._scope.alike(name, other))
         self.reads[name] = declared
-        return node
+        return {**node, "column_names": [name, *parts]}
 
-    def _untyped(self, names: Sequence[str]) -> str:
-        """Say that a column, or a field of it, is JSON, and where its type could be declared."""
-        name = names[0]
+    def _untyped(self, name: str, names: Sequence[str]) -> str:
+        """Say that a column, or a field of it, is JSON, and where its type could be declared.
+
+        `names` are what people call the column and its fields.
+        """
         if len(names) > 1 or (name in self._scope.types and name not in (KEY, VALUE)):
             return f'"{".".join(names)}" is JSON; '
         if not self._scope.declare or name in (KEY, VALUE):
-            return f'the type of "{name}" is not known here; '
+            return f'the type of "{self._scope.called(name)}" is not known here; '
         return (
             f'the type of "{name}" is not known here; '
             f"declare it under {self._scope.declare}.{name}, or "
@@ -228,8 +229,8 @@ class _Checked:
         ):
             # What a declaration would do, so that x::VARCHAR is x and not its JSON text; but
             # here, where a condition before it guards it.
-            self._column(child, takes_json=True, fits=lambda: kind)
-            text = f"{quoted(child['column_names'][0])}::VARCHAR"
+            (name,) = self._column(child, takes_json=True, fits=lambda: kind)["column_names"]
+            text = f"{quoted(name)}::VARCHAR"
             made = from_json(text, kind)
             return root_of(f"TRY({made})" if node["try_cast"] else made)
         return self._children(node, takes_json=True)

@@ -51,6 +51,20 @@ def misfit_of(column: str, type_: SqlType | str, field: str = "") -> str:
     return f'column "{column}"{part} is not of type {type_}'
 
 
+def field_of(value: str, name: str) -> str:
+    """SQL of a field of a value in JSON, as text.
+
+    >>> field_of("value", "a"), field_of("value", "/a")
+    ("value->>'a'", 'value->>\'$."/a"\'')
+    """
+    if name.isidentifier():
+        return f"{value}->>{literal(name)}"
+    # What begins with "$" or "/" is a path.
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+    path = f'$."{escaped}"'
+    return f"{value}->>{literal(path)}"
+
+
 def milliseconds(column: str, kind: str) -> str:
     """SQL for the first whole millisecond since 1970 that is not before an instant.
 

@@ -2,7 +2,7 @@
 
 The innermost layer reads a table, whose fields are JSON texts that are cast, or in the typed form
 values where `typed_columns` makes them.  In the checked form each expression stands in a TRY of
-its own, and `__bad` has the number of the first one that failed for the row.
+its own, and `ikebana_bad` has the number of the first one that failed for the row.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from ikebana.processor.linear.scope import KEY, OURS, VALUE, Scope, StepError
 from ikebana.processor.linear.typed_columns import TEXT, type_of_field, type_of_whole
 from ikebana.processor.linear.typed_json import from_json
 
-ROW, DIFF, BEGIN, END, BAD = "__row", "__diff", "__begin", "__end", "__bad"
+ROW, DIFF, BEGIN, END, BAD = (f"{OURS}{name}" for name in ("row", "diff", "begin", "end", "bad"))
 # How the reason of what an expression has failed on begins.
 NOT_EVALUATED = "could not evaluate"
 # In its place stands the layer below.
@@ -35,7 +35,7 @@ _FROM_BELOW = " FROM (\0)"
 
 def field_column(at: int) -> str:
     """The column of the table with the i-th field that is read."""
-    return f"__field{at}"
+    return f"{OURS}field{at}"
 
 
 class Layers:
@@ -56,7 +56,7 @@ class Layers:
         """The columns of the innermost layer, with their SQL."""
         self._columns: dict[str, pa.DataType] = {}
         self.failures: list[tuple[int, str]] = []
-        """What it means that `__bad` is 0, 1, ...: the step, and why it failed."""
+        """What it means that `ikebana_bad` is 0, 1, ...: the step, and why it failed."""
         self._layers: list[str] = []
         self._count = 0
         # The columns that the last layer computes, if it does nothing else.
@@ -195,7 +195,12 @@ class Layers:
     def require_json_form(self, part: str, column: str, text: str | None) -> None:
         """Refuse a column whose values JSON does not have.  Raises: StepError."""
         if not has_json_form(self.described()[column]):
-            problem = f"is of type {self.type_of(column)}, which JSON does not have; cast it"
+            kind = self.type_of(column)
+            problem = f"is of type {kind}, which JSON does not have; cast it"
+            if kind.startswith("TUPLE("):
+                # It is what (a, b) stands for.
+                text = None if text is None else text.replace('"row"(', "(")
+                problem = f"is of type {kind}, without names; write {{'a': …, 'b': …}}, or [a, b]"
             self.refuse(part, problem, text)
 
     def described(self) -> dict[str, SqlType]:

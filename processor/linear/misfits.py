@@ -15,7 +15,7 @@ from ikebana.codecs.sql_type import Decimal, Enum, Scalar, SqlType, type_of
 from ikebana.processor.linear.bound_query import types_of
 from ikebana.processor.linear.database import asked, first_line
 from ikebana.processor.linear.json_text import literal
-from ikebana.processor.linear.scope import ExpressionError
+from ikebana.processor.linear.scope import ExpressionError, plain
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.linear.trees import column, text_of, tree
 
@@ -29,7 +29,7 @@ def misfits(root: Node, types: Mapping[str, str]) -> Iterator[str]:
     for node in _evaluated(root):
         problem = _problem(node, types)
         if problem is not None:
-            yield f"{text_of(node)} can never be evaluated: {problem}"
+            yield f"{plain(text_of(node))} can never be evaluated: {problem}"
 
 
 def _evaluated(node: Node) -> Iterator[Node]:

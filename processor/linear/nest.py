@@ -3,7 +3,7 @@
 From the inside: the fields that are read, each cast to its type; then, for each step, its
 flat_map, its conditions, what it selects, its key, diff and bounds.  Every layer carries
 all columns of the one below it, until a select leaves only its own.  In the checked form
-each expression stands in a TRY of its own, and `__bad` has the number of the first one
+each expression stands in a TRY of its own, and `ikebana_bad` has the number of the first one
 that failed for the row.
 """
 
@@ -32,6 +32,7 @@ from ikebana.processor.linear.scope import (
     Scope,
     StepError,
     UnknownError,
+    is_ours,
 )
 from ikebana.processor.linear.steps import Negate, Sql
 from ikebana.processor.linear.syntax import called
@@ -47,12 +48,12 @@ class Statement(NamedTuple):
     columns: tuple[str, ...]
     """The columns of its answer."""
     fields: tuple[str, ...]
-    """The fields of the value that it reads; the i-th is column `__field<i>` of the table."""
+    """The fields of the value that it reads; the table has the i-th as `ikebana_field<i>`."""
     reads_key: bool
     reads_value: bool
     result: Scope
     failures: tuple[tuple[int, str], ...]
-    """What it means that `__bad` is 0, 1, ...: the step, and why it failed."""
+    """What it means that `ikebana_bad` is 0, 1, ...: the step, and why it failed."""
     last: int
     """The number of the last step."""
     makes_value: bool
@@ -90,18 +91,18 @@ class _Names:
         self._layers = layers
         self._names = {KEY: KEY, VALUE: VALUE}
 
-    def note(self, part: str, column: str) -> None:
+    def note(self, part: str, column: str, scope: Scope) -> None:
         """Note a name.  Raises: StepError, if another one differs in case alone."""
         other = self._names.setdefault(column.lower(), column)
         if other != column:
-            self._layers.refuse(
-                part, f'"{column}" and "{other}" differ in case alone, which SQL does not see'
-            )
+            self._layers.refuse(part, scope.alike(column, other))
 
     def require_free(self, part: str, name: str) -> None:
         """Refuse the names that no column can have.  Raises: StepError."""
-        taken = name.lower() in (KEY, VALUE) or name.startswith(OURS)
-        if taken or not name or "\0" in name:
+        if is_ours(name):
+            problem = f'no column can be named "{name}": names with {OURS} are ikebana\'s own'
+            self._layers.refuse(part, problem)
+        if not name or "\0" in name:
             self._layers.refuse(part, f'a column cannot be named "{name}"')
 
 
@@ -209,7 +210,7 @@ class _Nest:
             f"SELECT * EXCLUDE ({', '.join(gone)}), unnest({elements}) AS {quoted(name)}"
         )
         self._flat.add(name)
-        self._names.note("flat_map", name)
+        self._names.note("flat_map", name, self._scope)
         self._scope = Scope(
             {**self._scope.types, name: str(kind.of)},
             self._scope.open,
@@ -301,7 +302,7 @@ class _Nest:
         self._flat = set()
         self._names = _Names(self._layers)
         for name in types:
-            self._names.note("select", name)
+            self._names.note("select", name, self._scope)
 
     def _rekey(self, key: str) -> None:
         listed = self._new_key(key)
@@ -330,7 +331,7 @@ class _Nest:
     def _read(self, part: str, reads: Mapping[str, str]) -> None:
         """See to it that the columns that an expression reads are there."""
         for column, kind in reads.items():
-            self._names.note(part, column)
+            self._names.note(part, column, self._scope)
             of_input = self._from_input and column not in self._flat
             if of_input and not (column == KEY and self._made_key):
                 self._layers.read_input(column, kind)

@@ -1,17 +1,19 @@
 """Scopes: the columns that steps may name, with their types; and the errors of steps."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ikebana.processor.ground.spelling import instead
-from ikebana.processor.linear.json_text import JSON
+from ikebana.processor.linear.json_text import JSON, field_of
 
+# The names of columns that are ours begin like this, in any case.
+OURS = "ikebana_"
 # The columns that stand for the whole key and the whole value.
-KEY = "key"
-VALUE = "value"
-# The names of columns that are ours begin like this.
-OURS = "__"
+KEY, VALUE = f"{OURS}key", f"{OURS}value"
+# What they are called as well, where there is no column of that name.
+SHORT = {"key": KEY, "value": VALUE}
 # The type of what cannot be told because of a mistake elsewhere.
 UNKNOWN = "?"
 
@@ -51,15 +53,63 @@ class Scope:
     open: bool = False
     declare: str = ""
 
+    def column(self, name: str) -> str:
+        """The column that a name means: one of its own before the whole key or value.
+
+        Raises: ExpressionError, if it means neither for sure.
+        """
+        whole = SHORT.get(name)
+        if whole is None or name in self.types:
+            return name
+        for other in self.types:
+            if other.lower() == name:
+                raise ExpressionError(
+                    f'there is no column "{name}", but "{other}"; the whole {name} is "{whole}"'
+                )
+        return whole
+
+    def alike(self, name: str, other: str, of: str = "") -> str:
+        """The problem of two columns of which SQL sees one; `of` is written before columns."""
+        field = field_of(f"{of}{self.called(VALUE)}", name)
+        return (
+            f'"{of}{name}" and "{of}{other}" differ in case alone, which SQL does not see; one of '
+            f"them is {field}, as text"
+        )
+
+    def called(self, name: str) -> str:
+        """What people call a column: the whole key is `key`, where no column has that name."""
+        of, dot, own = name.rpartition(".")
+        short = f"{of}{dot}{own.removeprefix(OURS)}"
+        return short if own in (KEY, VALUE) and short not in self.types else name
+
     def type_of(self, name: str) -> str:
         """The SQL type of a column.  Raises: ExpressionError."""
+        name = self.column(name)
         if name in self.types:
             return self.types[name]
         if not self.open:
             # Such as "10": what double quotes have is a name.
             text = "" if name.isidentifier() else f"; a text stands in single quotes: '{name}'"
-            raise ExpressionError(f'there is no column "{name}"{instead(name, self.types)}{text}')
+            meant = instead(name, [*map(self.called, self.types)])
+            raise ExpressionError(f'there is no column "{name}"{meant}{text}')
         return UNKNOWN if self.declare == UNKNOWN else JSON
+
+
+def plain(sql: str) -> str:
+    """SQL for people, with what they call the whole key and the whole value.
+
+    >>> plain("ikebana_key::VARCHAR")
+    'key::VARCHAR'
+    """
+    return _WHOLE.sub(r"\1", sql)
+
+
+_WHOLE = re.compile(rf"\b{OURS}(key|value)\b")
+
+
+def is_ours(name: str) -> bool:
+    """Whether a name is one that no column of users can have."""
+    return name.lower().startswith(OURS)
 
 
 def unknown() -> Scope:

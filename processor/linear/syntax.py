@@ -43,6 +43,12 @@ _BEFORE_A_DOT = re.compile(
 )
 _UNITS = {"second", "minute", "hour", "day", "week", "month", "year"}
 _CONNECTIVES = {"and", "or", "not", "is", "in", "like", "between"}
+_CLAUSES = {
+    *("as", "by", "from", "group", "having", "join", "limit", "on", "order", "qualify", "select"),
+    *("union", "using", "where", "window", "with"),
+}
+# Behind these a clause that begins too early has no name before it.
+_BEGINNINGS = {"as", "by", "from", "having", "limit", "on", "qualify", "using", "where", "with"}
 _SET_OPERATIONS = {
     "UNION": "the updates of several operators together are a concat operator",
     "INTERSECT": "what stands in two collections is for a delta_join",
@@ -90,7 +96,7 @@ def select_of(text: str) -> Node:
     answer = tree_of(text)
     if answer["error"]:
         problem = first_line(answer["error_message"])
-        raise ExpressionError(f"{problem}{_remedy(problem, text)}")
+        raise ExpressionError(f"{problem}{remedy(problem, text)}")
     if len(answer["statements"]) != 1:
         raise ExpressionError(_NOT_ONE)
     node: Node = answer["statements"][0]["node"]
@@ -103,7 +109,7 @@ def select_of(text: str) -> Node:
     return node
 
 
-def _remedy(problem: str, text: str) -> str:
+def remedy(problem: str, text: str) -> str:
     """What to write instead, where a syntax error suggests it."""
     near = _NEAR.match(problem)
     if near is None:
@@ -111,15 +117,18 @@ def _remedy(problem: str, text: str) -> str:
     word = near[1].lower()
     if word.rstrip("s") in _UNITS:
         return "; a length of time is an interval, as in INTERVAL 1 HOUR"
-    if not word.isidentifier():
+    names = [word] if word.isidentifier() else []
+    if not names or word in _CLAUSES:
         # A reserved name may be taken for a keyword, so that the error is at what follows it.
-        before = re.search(rf"(\w+)\s*{re.escape(word)}", text)
-        if before is None or before[1].lower() not in _reserved() - _CONNECTIVES:
-            return ""
-        word = before[1]
-    if word in _CONNECTIVES:
-        return ""
-    return f'; names that SQL reserves stand in double quotes, as in "{word}"'
+        before = re.search(rf"(\w+)\s*{re.escape(near[1])}", text)
+        no_names = {*_CONNECTIVES, *(_BEGINNINGS if names else ())}
+        is_first = before is None or not text[: before.start()].strip()
+        if before and not (names and is_first) and before[1].lower() in _reserved() - no_names:
+            names.insert(0, before[1])
+    for name in names:
+        if name not in _CONNECTIVES:
+            return f'; names that SQL reserves stand in double quotes, as in "{name}"'
+    return ""
 
 
 @functools.cache

@@ -8,8 +8,9 @@ from ikebana.codecs.column_encodings import encoding
 from ikebana.codecs.formats import FORMATS
 from ikebana.codecs.sql_type import TypeTextError
 from ikebana.errors import ConfigError
+from ikebana.processor.linear.json_text import field_of
 from ikebana.processor.linear.judging import judged
-from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError
+from ikebana.processor.linear.scope import VALUE, ExpressionError, is_ours
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning.input_options import encoding_of, option_problems
 from ikebana.processor.planning.judging import rows_of
@@ -80,10 +81,11 @@ def _column_problems(source: Input) -> Iterator[Problem]:
         if count > 1:
             yield f"{path}.columns.{name}", f"is declared {count} times"
     for column in source.columns:
-        if column.name in (KEY, VALUE) or column.name.startswith("__"):
+        if is_ours(column.name):
             yield (
                 f"{path}.columns.{column.name}",
-                f"the name is taken; a field of it is value->>'{column.name}'",
+                f"no column can be named so; leave it out: a field of it is "
+                f"{field_of(VALUE, column.name)}",
             )
         try:
             from ikebana.processor.linear.expressions import column_type

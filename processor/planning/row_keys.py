@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from ikebana.processor.joins.query import DeltaJoin
-from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError
+from ikebana.processor.linear.scope import KEY, SHORT, VALUE, ExpressionError
 from ikebana.processor.linear.steps import AnyStep, Call, Negate, Sql
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.planning.plan import Concat, Linear, Operator, Reduce, Upsert
@@ -61,9 +61,9 @@ def after(source: Keyed, steps: Sequence[AnyStep]) -> Keys:
                 made = {name: Made(frozenset((name,)), one_to_one=True) for name in columns}
                 if step.select is not None:
                     made = {KEY: made[KEY]}
-                    made |= {name: made_of(text) for name, text in step.select}
+                    made |= {name: made_of(text, names=columns) for name, text in step.select}
                 if step.key is not None:
-                    made[KEY] = made_of(step.key)
+                    made[KEY] = made_of(step.key, names=columns)
                 if step.select is not None or step.key is not None:
                     keys, columns = keys.selected(made), list(made)
             case Negate():
@@ -75,23 +75,27 @@ def after(source: Keyed, steps: Sequence[AnyStep]) -> Keys:
     return keys
 
 
-def made_of(text: str, parts: int = 1) -> Made:
-    """What an expression is made of: columns, or with two `parts` those behind an alias."""
+def made_of(text: str, parts: int = 1, *, names: Collection[str]) -> Made:
+    """What an expression is made of: columns, or with two `parts` those behind an alias.
+
+    `names` are those of the columns that there are: where none is `key`, that is the whole key.
+    """
     if parts == 1 and (name := _name_of(text)) is not None:
-        return Made(frozenset((name,)), one_to_one=True)
+        return Made(frozenset((_meant((name,), names),)), one_to_one=True)
     from ikebana.processor.linear.trees import tree
 
     try:
-        return made_of_tree(tree(text), parts)
+        return made_of_tree(tree(text), parts, names=names)
     except ExpressionError:
         return Made(frozenset(("?",)))
 
 
-def made_of_tree(node: Node, parts: int = 1) -> Made:
+def made_of_tree(node: Node, parts: int = 1, *, names: Collection[str]) -> Made:
     """The same of an expression that has been read."""
     from ikebana.processor.linear.trees import columns
 
-    read = frozenset(".".join(names[:parts]) for names in columns(node, with_parts=True))
+    found = columns(node, with_parts=True)
+    read = frozenset(_meant(each[:parts], names) for each in found)
     fields = [node]
     if node["class"] == "FUNCTION" and node["function_name"].lower() == "struct_pack":
         fields = [each["expression"] for each in node["arguments"]]
@@ -99,6 +103,13 @@ def made_of_tree(node: Node, parts: int = 1) -> Made:
         each["class"] == "COLUMN_REF" and len(each["column_names"]) == parts for each in fields
     ]
     return Made(read, one_to_one=all(same))
+
+
+def _meant(parts: Sequence[str], names: Collection[str]) -> str:
+    name = ".".join(parts)
+    if name in names or parts[-1] not in SHORT:
+        return name
+    return ".".join((*parts[:-1], SHORT[parts[-1]]))
 
 
 def _name_of(text: str) -> str | None:
@@ -116,7 +127,7 @@ def equalities(conditions: Collection[Node], types: Mapping[str, str]) -> list[t
     for node in conditions:
         if node.get("type") != "COMPARE_EQUAL":
             continue
-        sides = [made_of_tree(node[side], 2) for side in ("left", "right")]
+        sides = [made_of_tree(node[side], 2, names=types) for side in ("left", "right")]
         if all(side.is_same for side in sides):
             pair = tuple(name for side in sides for name in side.of)
             one, other = (types.get(name, "?") for name in pair)
@@ -140,6 +151,6 @@ def _of_join(join: DeltaJoin, known: Callable[[str], Keyed]) -> Keys:
     key = f"{join.inputs[0].alias}.{KEY}"
     made = {KEY: Made(frozenset((key,)), one_to_one=True)}
     if join.key is not None:
-        made[KEY] = made_of(join.key, 2)
-    made |= {name: made_of(text, 2) for name, text in join.select}
+        made[KEY] = made_of(join.key, 2, names=types)
+    made |= {name: made_of(text, 2, names=types) for name, text in join.select}
     return whole.selected(made)

@@ -50,9 +50,31 @@ class Relation:
         """The type of a column, or of the key."""
         return self.types.get(column, self.key)
 
+    def column(self, name: str) -> str | None:
+        """The column that a name means, or the key; None if it means neither."""
+        if name in self.types:
+            return name
+        return self.key_name if name in (KEY, self.key_name) else None
+
+    @property
+    def key_name(self) -> str:
+        """What SQL over it calls its key: `key`, where no column has that name."""
+        return "key" if self.free_column("key") == "key" else KEY
+
+    def keyed(self) -> dict[str, str]:
+        """The types of its columns, and of the key, by the names that it has in SQL."""
+        return {**self.types, KEY: self.key, self.key_name: self.key}
+
+    def alike(self) -> Mapping[str, tuple[str, ...]]:
+        """The columns that SQL does not tell apart, by their name in lower case."""
+        found: dict[str, tuple[str, ...]] = {}
+        for name in self.types:
+            found[name.lower()] = (*found.get(name.lower(), ()), name)
+        return {lower: names for lower, names in found.items() if len(names) > 1}
+
     def selected(self, columns: Iterable[tuple[str, str]]) -> Facts:
         """What is known of columns that are selected from these, without the key."""
-        made = {name: made_of(sql) for name, sql in columns}
+        made = {name: made_of(sql, names=self.types) for name, sql in columns}
         return self.facts.each(lambda keys: keys.selected(made))
 
     def free_column(self, name: str) -> str:
@@ -127,7 +149,8 @@ def declared(
         return keys
     source = inputs[name]
     for columns in (*source.unique, *((source.key,) if source.key and operator else ())):
-        keys = keys.with_unique(columns, [KEY, *of.types])
+        meant = [of.column(name) or name for name in columns]
+        keys = keys.with_unique(meant, [KEY, *of.types])
     return keys
 
 
@@ -144,7 +167,7 @@ def relation_of(name: str, scope: Scope) -> Relation:
             )
         )
         raise MakingError(f'the columns of "{name}" are not known; {where}')
-    if BLOB in (scope.types[KEY], scope.types[VALUE]):
-        raise MakingError(f'"{name}" has bytes for keys or values; they must be JSON')
+    if scope.types[VALUE] == BLOB:
+        raise MakingError(f'"{name}" has bytes for values; they must be JSON')
     types = {column: kind for column, kind in scope.types.items() if column not in (KEY, VALUE)}
     return Relation(name, types, scope.types[KEY])

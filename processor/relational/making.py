@@ -6,10 +6,11 @@ from dataclasses import replace
 import msgspec
 
 from ikebana.codecs.change import Column
+from ikebana.codecs.formats import KeyFormat
 from ikebana.processor.joins.binding import JoinError
 from ikebana.processor.joins.query import DeltaJoin, JoinInput
 from ikebana.processor.linear.chain import ChainError
-from ikebana.processor.linear.json_text import quoted
+from ikebana.processor.linear.json_text import BLOB, quoted
 from ikebana.processor.linear.scope import KEY, ExpressionError
 from ikebana.processor.linear.steps import Negate, Sql, Step
 from ikebana.processor.linear.trees import columns, tree
@@ -139,14 +140,14 @@ class Making:
 
         facts = groups.each(of_groups)
         if len(by) < 2:
-            of_key = [(name, as_type("key", kind)) for name, _, kind in by]
+            of_key = [(name, as_type(reduced.key_name, kind)) for name, _, kind in by]
             step = msgspec.structs.replace(begin, select=(*of_key, *kept))
             return self.linear(reduced, f"{what}.rows", step, facts=facts)
         group = "g"
         while group in (name for name, _ in listed):
             group += "_"
         whole = ", ".join(f"{quoted(name)} {kind}" for name, _, kind in by)
-        parsed = ((group, f"key::STRUCT({whole})"), *kept)
+        parsed = ((group, f"{reduced.key_name}::STRUCT({whole})"), *kept)
         parts = [(name, f"{quoted(group)}.{quoted(name)}") for name in columns]
         key = _key_of(tuple((name, sql, "") for name, sql in parts if name in few))
         steps = (
@@ -261,13 +262,16 @@ class Making:
         except JoinError as error:
             raise MakingError("; ".join(problem for _, problem in error.problems)) from None
         except AggregateError as error:
-            raise MakingError("; ".join(problem for _, problem in error.problems)) from None
+            of = self.relation(kind.sources(operator)[0])
+            told = dict.fromkeys(_of_column(of, problem) for _, problem in error.problems)
+            raise MakingError("; ".join(told)) from None
         except ExpressionError as error:
             if isinstance(operator, Upsert):
                 # The problem is one of the input, where it is told.
                 raise UnmadeError from error
             raise MakingError(str(error)) from None
-        found = relation_of(operator.name, scope)
+        called = operator.input if isinstance(operator, Upsert) else operator.name
+        found = replace(relation_of(called, scope), name=operator.name)
         if facts is None:
             facts = Facts(*(self._keys(operator, found, level) for level in (0, 1)))
         elif isinstance(operator, Linear | Concat):
@@ -294,6 +298,15 @@ def _unique(facts: Facts) -> tuple[tuple[str, ...], ...]:
     return tuple(sorted(own | {tuple(sorted(key)) for key in keys.unique}))
 
 
+def _of_column(source: Relation, problem: str) -> str:
+    """A problem of a type, told of a column that has it."""
+    if not problem.startswith("is of "):
+        return problem
+    # The longest type is the whole one, if others are parts of it.
+    found = [(len(kind), name) for name, kind in source.types.items() if kind in problem]
+    return f'"{max(found)[1]}" {problem}' if found else f"a value {problem}"
+
+
 def _nameless(operator: Operator) -> Operator:
     return msgspec.structs.replace(operator, name="")
 
@@ -301,7 +314,8 @@ def _nameless(operator: Operator) -> Operator:
 def _as_input(source: Relation) -> Input:
     """An input with the same columns, which stands for a collection whose types are asked."""
     columns = tuple(Column(name, kind) for name, kind in source.types.items())
-    return Input(source.name, (source.name,), "diff", mode="diffs", columns=columns)
+    form: KeyFormat = "bytes" if source.key == BLOB else "json"
+    return Input(source.name, (source.name,), "json", form, mode="append", columns=columns)
 
 
 def _key_of(by: tuple[tuple[str, str, str], ...]) -> str:

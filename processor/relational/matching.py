@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ikebana.processor.ground.spelling import instead
-from ikebana.processor.linear.json_text import quoted
-from ikebana.processor.linear.scope import KEY
+from ikebana.processor.linear.json_text import BLOB, quoted
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node, shown
 from ikebana.processor.linear.trees import column, columns, renamed, text_of, tree
@@ -95,6 +94,7 @@ def over(text: str, relations: Mapping[str, Relation], part: str) -> Node:
     Raises: MakingError, as a problem of `part`.
     """
     node = tree(text)
+    meant: dict[tuple[str, str], tuple[str, str]] = {}
     for names in columns(node):
         if len(names) < 2 or names[0] not in relations:
             listed = " or ".join(relations)
@@ -102,13 +102,16 @@ def over(text: str, relations: Mapping[str, Relation], part: str) -> Node:
                 f'"{".".join(names)}" is of no input; write {listed} before it', part
             )
         relation = relations[names[0]]
-        if names[1] not in (*relation.types, KEY):
+        column = relation.column(names[1])
+        if column is None:
             raise MakingError(
                 f'input "{names[0]}": there is no column "{names[1]}"'
                 f"{instead(names[1], relation.types)}",
                 part,
             )
-    return node
+        meant[names[0], names[1]] = (names[0], column)
+    made: Node = renamed(node, meant)
+    return made
 
 
 def _pair(condition: Node, lefts: set[str], rights: set[str]) -> tuple[Node, Node] | None:
@@ -171,8 +174,9 @@ def _met_by_rows(
     Rows are told apart by their columns, and where a condition reads the key by that as well.
     """
     listed_left = own_columns(left)
-    if any(names[:2] == (left.alias, KEY) for names in columns(on.all)):
-        listed_left.append((left.relation.free_column("of_key"), column(left.alias, KEY)))
+    key = left.relation.key_name
+    if any(names[:2] == (left.alias, key) for names in columns(on.all)):
+        listed_left.append((left.relation.free_column("of_key"), column(left.alias, key)))
     matches = making.join(
         f"{what}.matches",
         ((left.alias, left.relation), (right.alias, right.relation)),
@@ -222,9 +226,9 @@ def unmet_parts(
     matched = met(making, left, right, on, f"{what}.met", select)
     own = [(name, text_of(without(left.alias, node))) for name, node in select]
     is_all = select == own_columns(left) and making.is_whole(left.relation)
-    if making.may_lack_keys(left.relation.name):
-        # A row without a key gets the key null in a join: so it has to have it here.
-        step = Sql(select=tuple(own), key=KEY)
+    if making.may_lack_keys(left.relation.name) or left.relation.key == BLOB:
+        # A join makes keys of JSON, and of a row without a key the key null: so here, too.
+        step = Sql(select=tuple(own), key=left.relation.key_name)
         rows = making.linear(left.relation, f"{what}.rows", step)
     else:
         rows = left.relation if is_all else making.select(left.relation, f"{what}.rows", own)

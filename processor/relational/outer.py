@@ -69,10 +69,10 @@ def _facts(
         for name in (*side.relation.types, KEY)
     }
     pairs = equalities([equal(*pair) for pair in on.equalities], types)
-    made = {name: made_of_tree(node, 2) for name, node in select}
+    made = {name: made_of_tree(node, 2, names=types) for name, node in select}
     if kind == "left":
         # A row of the right without a match has its own key.
-        made[KEY] = made_of_tree(column(left.alias, KEY), 2)
+        made[KEY] = made_of_tree(column(left.alias, KEY), 2, names=types)
 
     def of(kept_keys: Keys, other_keys: Keys) -> Keys:
         sides = kept_keys.prefixed(kept.alias), other_keys.prefixed(other.alias)

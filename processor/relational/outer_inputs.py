@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from ikebana.processor.joins.query import DeltaJoin
 from ikebana.processor.linear.json_text import quoted
-from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.linear.trees import column, columns, conjuncts, renamed, text_of, tree
@@ -187,4 +186,4 @@ def _matching(making: Making, inner: Sequence[Side], parts: _Parts, *, cartesian
 
 
 def _columns(side: Side) -> list[Column]:
-    return [(side.alias, name) for name in (*side.relation.types, KEY)]
+    return [(side.alias, name) for name in (*side.relation.types, side.relation.key_name)]

@@ -8,6 +8,7 @@ from ikebana.processor.linear.trees import column, conjuncts, nodes
 from ikebana.processor.relational.known import MakingError, Relation
 from ikebana.processor.relational.matching import Side, equal, told_apart
 from ikebana.processor.relational.outer import Outer, outer_join
+from ikebana.processor.relational.sql_refusals import UNNEST
 from ikebana.processor.relational.sql_scope import Froms, Item, Names, relation_item
 from ikebana.processor.relational.sql_subqueries import Subqueries, has_subquery, takes_away
 from ikebana.processor.relational.sql_time import bounded, bounded_after, told_from_others
@@ -78,10 +79,24 @@ class _From:
             case "JOIN":
                 return self._join(node, kept=kept)
             case "EMPTY":
-                raise QueryError("a query needs a FROM")
+                raise QueryError(
+                    "a query without FROM is not supported: its row comes from no collection; "
+                    "read one, and write constants beside its columns"
+                )
+            case "EXPRESSION_LIST":
+                raise QueryError(
+                    "VALUES in FROM is not supported: rows come from inputs; write the few that "
+                    "never change as CASE … WHEN … THEN …",
+                    place,
+                )
+            case "TABLE_FUNCTION":
+                name = node["function"]["function_name"]
+                raise QueryError(
+                    UNNEST if name == "unnest" else f"{name}() in FROM is not supported", place
+                )
             case other:
                 named = other.lower().replace("_", " ")
-                raise QueryError(f"a {named} in FROM is not supported", place)
+                raise QueryError(f"{named} in FROM is not supported", place)
         names = node["column_name_alias"]
         has_key = node["type"] == "BASE_TABLE" and node["table_name"].lower() not in self._views
         alias = self._query.free_alias(called)
@@ -109,8 +124,7 @@ class _From:
         place = node.get("query_location")
         if node["ref_type"] not in ("REGULAR", "CROSS"):
             instead = _INSTEAD.get(node["ref_type"], "write JOIN … ON, with the columns")
-            named = node["ref_type"].lower()
-            raise QueryError(f"a {named} join is not supported; {instead}", place)
+            raise QueryError(f"{node['ref_type']} JOIN is not supported; {instead}", place)
         kind = _OUTER.get(node["join_type"])
         keeps = {side: kept and kind in (None, side) for side in ("left", "right")}
         left = self.froms(node["left"], kept=keeps["left"])
@@ -122,9 +136,8 @@ class _From:
                     self._test(froms)
             return self._outer(kind, left, right, node)
         if node["join_type"] != "INNER":
-            named = node["join_type"]
             raise QueryError(
-                f"a {named} join is not supported; write WHERE [NOT] EXISTS (…)", place
+                f"{node['join_type']} JOIN is not supported; write WHERE [NOT] EXISTS (…)", place
             )
         merged = left.merged | right.merged
         conditions = [*left.conditions, *right.conditions]

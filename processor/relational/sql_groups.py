@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from ikebana.codecs.sql_type import Decimal, type_of
 from ikebana.processor.linear.bound_query import QueryError, types_of
 from ikebana.processor.linear.json_text import WHOLE
-from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.linear.trees import bare, changed, column, nodes, text_of, tree
 from ikebana.processor.relational.matching import without
@@ -70,7 +69,7 @@ def grouped(
     query: Query, item: Item, groups: Listed, asked: Sequence[Node], what: str = "groups"
 ) -> Grouped:
     """Group an item by expressions, and compute all aggregates that are in what is asked for."""
-    columns = {**item.relation.types, KEY: item.relation.key}
+    columns = item.relation.keyed()
     by_sql = [text_of(without(item.alias, node)) for _, node in groups]
     by_types = types_of(by_sql, columns)
     used: set[str] = set()

@@ -10,6 +10,10 @@ _FORM = (
     "placed + INTERVAL 30 DAYS > ikebana_now() or ikebana_now() >= starts"
 )
 _CLOCKS = ("now", "get_current_timestamp", "current_timestamp", "transaction_timestamp")
+UNNEST = (
+    "unnest() is not supported in a query: make a linear operator with flat_map, as in CREATE "
+    "OPERATOR lines WITH (linear = orders, flat_map = (line = 'unnest(lines)')), and read that"
+)
 _ORDER = "a collection has no order; leave ORDER BY out, or add a LIMIT for the first rows"
 _LIMIT = "LIMIT keeps the first rows of an order: add an ORDER BY"
 
@@ -28,7 +32,7 @@ def reads_now(value: object) -> bool:
 
 
 def refuse_now(value: object) -> None:
-    """Refuse `ikebana_now()` wherever else it stands, and clocks.  Raises: QueryError."""
+    """Refuse `ikebana_now()` elsewhere, clocks, and unnest().  Raises: QueryError."""
     for node in own_nodes(value):
         if is_now(node):
             raise QueryError(_FORM, node.get("query_location"))
@@ -38,6 +42,8 @@ def refuse_now(value: object) -> None:
                 f"{called} depends on more than the datum; for rows that leave in time {_FORM}"
             )
             raise QueryError(problem, node.get("query_location"))
+        if node["class"] == "FUNCTION" and node["function_name"].lower() == "unnest":
+            raise QueryError(UNNEST, node.get("query_location"))
 
 
 def refuse_stars(value: object) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from ikebana.processor.ground.spelling import instead
 from ikebana.processor.linear.bound_query import QueryError
-from ikebana.processor.linear.scope import KEY
+from ikebana.processor.linear.scope import KEY, SHORT, is_ours
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.linear.trees import changed, column, columns
 from ikebana.processor.relational.known import Relation
@@ -26,12 +26,20 @@ class Item:
 
     def found(self, qualifier: str | None, name: str) -> list[str]:
         """The fields that a name may mean."""
-        return [
-            each
-            for of, called, each in self.columns
-            if called.lower() == name.lower()
-            and (qualifier is None or of.lower() == qualifier.lower())
+        columns = [
+            column
+            for column in self.columns
+            if qualifier is None or column[0].lower() == qualifier.lower()
         ]
+        return [each for *_, each in of_name(columns, name)]
+
+
+def of_name(columns: Sequence[tuple[str, str, str]], name: str) -> list[tuple[str, str, str]]:
+    """The columns that have a name: if none has it, `key` is the whole key."""
+    found = [each for each in columns if each[1].lower() == name.lower()]
+    if not found and name.lower() in SHORT:
+        found = [each for each in columns if each[1] == SHORT[name.lower()]]
+    return found
 
 
 Merged = dict[tuple[str, str], tuple[str, str]]
@@ -50,8 +58,8 @@ class Froms:
     def named(self, name: str) -> tuple[str, str]:
         """The column that a name alone means, as (qualifier, name) in lower case."""
         lower = name.lower()
-        columns = (each for item in self.items for each in item.columns)
-        return next((of.lower(), lower) for of, called, _ in columns if called.lower() == lower)
+        columns = [each for item in self.items for each in item.columns]
+        return of_name(columns, name)[0][0].lower(), lower
 
     def known_by(self, pair: tuple[str, str]) -> tuple[str, str]:
         """The first of the columns of USING that a column is one of, or this one."""
@@ -193,8 +201,8 @@ def output_names(listed: Iterable[tuple[str, Node]]) -> list[tuple[str, Node]]:
     found: dict[str, tuple[str, Node]] = {}
     for name, node in listed:
         place = node.get("query_location")
-        if name.lower() in (KEY, "value") or name.startswith("__"):
-            raise QueryError(f'a column cannot be named "{name}"; give it another AS', place)
+        if is_ours(name):
+            raise QueryError(f'no column can be named "{name}"; give it another AS', place)
         if name.lower() in found:
             raise QueryError(f'two columns are named "{name}"; give one another AS', place)
         found[name.lower()] = (name, node)
@@ -216,7 +224,9 @@ def relation_item(
     own = list(relation.types)
     given = [*names, *own[len(names) :]]
     columns = [(called, name, each) for name, each in zip(given, own, strict=True)]
-    return Item(alias, relation, (*columns, *([(called, KEY, KEY)] if has_key else [])))
+    return Item(
+        alias, relation, (*columns, *([(called, KEY, relation.key_name)] if has_key else []))
+    )
 
 
 def no_table(name: str, known: Mapping[str, object], place: int | None) -> QueryError:

@@ -306,7 +306,10 @@ class _Found:
     def shown(self) -> list[Node]:
         """The column that it shows."""
         if len(self._shown) != 1:
-            raise QueryError(f"IN needs a subquery with one column; it has {len(self._shown)}")
+            raise QueryError(
+                f"IN needs a subquery with one column; it has {len(self._shown)}: of several "
+                "columns write EXISTS (SELECT 1 FROM … WHERE …), with an equality for each"
+            )
         return [self.names.resolved(each) for each in self._shown]
 
 

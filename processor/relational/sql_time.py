@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 from ikebana.processor.linear.bound_query import QueryError, types_of
 from ikebana.processor.linear.json_text import INSTANTS, quoted
-from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.linear.trees import conjuncts, text_of
@@ -125,7 +124,7 @@ def _valid(
     upper: list[str] = []
     for each in bounds:
         text = text_of(without(alias, names.resolved(each.node)))
-        (kind,) = types_of([text], {**source.types, KEY: source.key})
+        (kind,) = types_of([text], source.keyed())
         if kind not in INSTANTS:
             raise QueryError(
                 f"ikebana_now() is compared with {kind}; make a timestamp of it, as in "

@@ -6,10 +6,10 @@ from typing import Any
 
 from ikebana.codecs.sql_type import JSON, VARCHAR, SqlType, parts, type_of
 from ikebana.processor.linear.bound_query import QueryError, bound, common_type
-from ikebana.processor.linear.json_text import quoted
-from ikebana.processor.linear.scope import KEY
+from ikebana.processor.linear.json_text import field_of, quoted
+from ikebana.processor.linear.scope import KEY, SHORT
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.linear.syntax import Node
+from ikebana.processor.linear.syntax import Node, shown
 from ikebana.processor.linear.trees import column, nodes, text_of, tree
 from ikebana.processor.relational import rows
 from ikebana.processor.relational.known import Known, MakingError, Relation, UnmadeError
@@ -72,6 +72,7 @@ class Query:
         }
         for using in within(node, "using_columns"):
             self._mentioned |= {name.lower() for name in using["using_columns"]}
+        self._mentions_key = any(SHORT.get(name, name) == KEY for name in self._mentioned)
         self.tables = dict(self._tables(node))
 
     def bind(self, text: str, functions: Mapping[str, str]) -> None:
@@ -80,13 +81,13 @@ class Query:
         Keys are among them where they are named.  Then `*` has them as well, which is not what
         it means; so either is taken.
         """
+        self._refuse_alike()
         ways = [True, False] if self._stars else [True]
-        ways = ways if KEY in self._mentioned else [False]
+        ways = ways if self._mentions_key else [False]
         problems = []
         for with_keys in ways:
             tables = {
-                name: {**each.types, **({KEY: each.key} if with_keys else {})}
-                for name, each in self.tables.items()
+                name: self._read(each, with_key=with_keys) for name, each in self.tables.items()
             }
             try:
                 bound(text, tables, functions)
@@ -94,7 +95,36 @@ class Query:
                 problems.append(error)
             else:
                 return
-        raise problems[0]
+        raise self._of_windows(problems[0])
+
+    def _of_windows(self, error: QueryError) -> QueryError:
+        """The problem, told of the window if it is of a collection that a window hides."""
+        for call in self._windows.values():
+            if error.problem.startswith(f'FROM names no "{call.source}"'):
+                name = f"{call.function}({call.source}, …)"
+                problem = f'{name} has no name in the query; write {name} AS "{call.source}"'
+                return QueryError(problem, error.at)
+        return error
+
+    def _refuse_alike(self) -> None:
+        """Refuse to read one of several columns that SQL does not tell apart."""
+        for called, table in self.tables.items():
+            for lower, names in table.alike().items():
+                if self._stars or lower in self._mentioned:
+                    first, *_, last = names
+                    field = field_of("value", last)
+                    raise QueryError(
+                        f'"{first}" and "{last}" of "{called}" differ in case alone, which '
+                        f"SQL does not see: read a linear operator with select: "
+                        f"{{{first}: {shown(first)}, other: {field}}} in its place"
+                    )
+
+    def _read(self, table: Relation, *, with_key: bool) -> dict[str, str]:
+        """The columns of a table that SQL sees, and its key by the names that the query has."""
+        alike = table.alike()
+        found = {name: kind for name, kind in table.types.items() if name.lower() not in alike}
+        keyed = table.keyed().items() if with_key else ()
+        return found | {n: kind for n, kind in keyed if n in self._mentioned and n not in found}
 
     def result(self) -> Relation:
         """The collection that the query gives.  Raises: QueryError."""
@@ -144,10 +174,13 @@ class Query:
         used: set[str] = set()
         for item in items:
             for of, name, each in item.columns:
-                is_read = (self._stars and name != KEY) or name.lower() in self._mentioned
+                is_key = name == KEY
+                is_mentioned = self._mentions_key if is_key else name.lower() in self._mentioned
+                is_read = (self._stars and not is_key) or is_mentioned
                 if not is_read or (only is not None and (item.alias, each) not in only):
                     continue
-                plain = name if name.lower() not in (*used, KEY) else f"{of}_{name}"
+                plain = "key" if is_key else name
+                plain = f"{of}_{plain}" if is_key or name.lower() in used else plain
                 own = free(plain, used)
                 listed.append((own, column(item.alias, each)))
                 columns.append((of, name, own))

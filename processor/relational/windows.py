@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from ikebana.processor.linear.bound_query import types_of
 from ikebana.processor.linear.json_text import INSTANTS, quoted
-from ikebana.processor.linear.scope import KEY, ExpressionError
+from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.trees import text_of, tree
 from ikebana.processor.relational.known import MakingError, Relation
@@ -117,7 +117,7 @@ def _timed(making: Making, source: Relation, over: str, moment: str) -> Relation
         over = text_of(tree(over))
     except ExpressionError as error:
         raise MakingError(str(error), "over") from None
-    (kind,) = types_of([over], {**source.types, KEY: source.key})
+    (kind,) = types_of([over], source.keyed())
     if kind not in INSTANTS:
         raise MakingError(f"must be a date or a timestamp; is {kind}", "over")
     at = f"CAST({over} AS TIMESTAMP)"

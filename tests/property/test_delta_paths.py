@@ -13,7 +13,7 @@ from ikebana.processor.joins.paths import Planned, planned
 from ikebana.processor.joins.query import DeltaJoin, JoinInput, Strategy
 from ikebana.processor.joins.relation import Relation
 from ikebana.processor.joins.steps import Extend
-from ikebana.processor.linear.scope import Scope
+from ikebana.processor.linear.scope import KEY, Scope
 from support.delta_path_oracle import Datum, Given, rows_made, run, run_from
 from support.random_joins import (
     COLUMNS,
@@ -55,7 +55,7 @@ def test_a_join_that_is_new_has_what_an_older_one_has_from_its_beginning_on(
         assert accumulate(made, time) == nested_loops(drawn, history, time)
 
 
-EDGES = {"edges": Relation(Scope({"src": "BIGINT", "dst": "BIGINT", "key": "JSON"}))}
+EDGES = {"edges": Relation(Scope({"src": "BIGINT", "dst": "BIGINT", KEY: "JSON"}))}
 CIRCLES = {
     "triangles": ("e.dst = f.src", "f.dst = g.src", "g.dst = e.src"),
     "squares": ("e.dst = f.src", "f.dst = g.src", "g.dst = h.src", "h.dst = e.src"),

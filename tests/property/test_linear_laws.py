@@ -17,7 +17,7 @@ from ikebana.arrangements.update import Update, consolidate
 from ikebana.codecs import canonical
 from ikebana.processor.evaluate import Evaluation
 from ikebana.processor.linear.chain import Chain, Named, chain, consolidated
-from ikebana.processor.linear.scope import Scope, frozen
+from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
 from ikebana.processor.linear.steps import (
     Sql,
     Step,
@@ -36,7 +36,7 @@ from ikebana.processor.linear.steps import (
 from ikebana.processor.rows.rows import KeyedUpdate
 from support.strategies import cuts, unhurried
 
-OPEN = Scope({"key": "JSON", "value": "JSON"}, open=True)
+OPEN = Scope({KEY: "JSON", VALUE: "JSON"}, open=True)
 N = "n::BIGINT"
 
 # Each fails on some data; none needs a column that only the step before it has.

@@ -16,7 +16,7 @@ from ikebana.processor.configuring.pipeline import Pipeline, parse
 from ikebana.processor.joins import qualified
 from ikebana.processor.linear.expressions import parse as checked
 from ikebana.processor.linear.expressions import type_named
-from ikebana.processor.linear.scope import ExpressionError, Scope
+from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, Scope
 from ikebana.processor.linear.syntax import called, conjuncts
 from ikebana.processor.planning.aggregates import AggregateError, arranged
 from ikebana.processor.planning.plan import Reduce
@@ -24,7 +24,7 @@ from support.sql_texts import sql_texts
 from support.strategies import unhurried
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-TYPES = {"id": "BIGINT", "s": "VARCHAR", "key": "JSON", "value": "JSON"}
+TYPES = {"id": "BIGINT", "s": "VARCHAR", KEY: "JSON", VALUE: "JSON"}
 SCOPES = {"o": Scope(TYPES), "c": Scope({"x": "BIGINT", **TYPES}, open=True)}
 
 

@@ -12,7 +12,7 @@ from ikebana.codecs import canonical
 from ikebana.codecs.errors import DecodeError
 from ikebana.processor.linear import query as query_module
 from ikebana.processor.linear.query import Query
-from ikebana.processor.linear.scope import Scope
+from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.typed_columns import TEXT, Column, column_of
 from support.strategies import numbers, unhurried
@@ -63,7 +63,7 @@ def test_the_typed_form_has_the_results_of_the_plain_one(kind: str, texts: list[
     """R17. Of each type and each text, in a batch with others, and as a whole value."""
     query = Query(
         [Sql(select=(("r", "x"), ("whole", "value")))],
-        Scope({"x": kind, "key": "JSON", "value": "JSON"}),
+        Scope({"x": kind, KEY: "JSON", VALUE: "JSON"}),
     )
     known = [text for text in map(canonical_of, texts) if text is not None]
     values = [b'{"x":' + text + b"}" for text in known] + [b"{}", b"[]"]
@@ -85,8 +85,8 @@ def test_the_typed_form_has_the_results_of_the_plain_one(kind: str, texts: list[
 )
 def test_usual_texts_become_values(kind: str, text: bytes, expected: pa.DataType) -> None:
     """Beside null; the property would hold of a form that is never used, too."""
-    query = Query([Sql(select=(("r", "x"),))], Scope({"x": kind, "key": "JSON", "value": "JSON"}))
-    assert query._typed.schema.field("__field0").type == expected
+    query = Query([Sql(select=(("r", "x"),))], Scope({"x": kind, KEY: "JSON", VALUE: "JSON"}))
+    assert query._typed.schema.field("ikebana_field0").type == expected
 
     made = column_of([text, None], expected)
 
@@ -119,7 +119,7 @@ def test_what_only_picks_columns_is_what_sql_makes(
     values = [b'{"a":%b,"b":%b}' % (a, b) for a, b in rows if a is not None and b is not None]
     if (key is None and select is None) or not values:
         return
-    scope = Scope({"a": kind, "b": "JSON", "key": "JSON", "value": "JSON"})
+    scope = Scope({"a": kind, "b": "JSON", KEY: "JSON", VALUE: "JSON"})
     query = Query((Sql(select=select, key=key),), scope)
     assert query._picking is not None
     found = query.outcome([b"1"] * len(values), values)
@@ -142,4 +142,4 @@ def test_what_only_picks_columns_is_what_sql_makes(
 )
 def test_what_does_more_than_pick_is_sql(step: Sql) -> None:
     """Expressions, conditions, casts, counts, and whole keys are SQL's."""
-    assert Query((step,), Scope({"a": "BIGINT", "key": "JSON", "value": "JSON"}))._picking is None
+    assert Query((step,), Scope({"a": "BIGINT", KEY: "JSON", VALUE: "JSON"}))._picking is None

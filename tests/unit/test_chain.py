@@ -8,7 +8,7 @@ import pytest
 
 import user_functions
 from ikebana.processor.linear.chain import Chain, ChainError, Named, consolidated
-from ikebana.processor.linear.scope import Scope
+from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.linear.steps import (
     Sql,
     Step,
@@ -26,8 +26,8 @@ from ikebana.processor.linear.steps import (
 )
 from ikebana.processor.rows.rows import KeyedUpdate
 
-OPEN = Scope({"key": "JSON", "value": "JSON"}, open=True)
-BYTES = Scope({"key": "BLOB", "value": "BLOB"})
+OPEN = Scope({KEY: "JSON", VALUE: "JSON"}, open=True)
+BYTES = Scope({KEY: "BLOB", VALUE: "BLOB"})
 
 Told = tuple[Any, ...]
 
@@ -463,13 +463,13 @@ def test_the_fields_that_a_chain_reads(steps: list[Step], columns: tuple[str, ..
 
 def test_the_relation_that_comes_out() -> None:
     """A select's columns have the types of their expressions; a flat_map's is no field."""
-    declared = Scope({"key": "JSON", "value": "JSON", "l": "BIGINT[]"})
+    declared = Scope({KEY: "JSON", VALUE: "JSON", "l": "BIGINT[]"})
     chosen = Chain(steps_of(select(a="l[1]", b="'x'", c="NULL")), declared).scope
     unnested = Chain([("op", unnest("l", "l")), ("op", where("l > 1"))], declared).scope
     called = Chain(steps_of(map_(user_functions.as_it_is)), declared).scope
 
     assert chosen == Scope(
-        {"a": "BIGINT", "b": "VARCHAR", "c": '"NULL"', "key": "JSON", "value": "JSON"}
+        {"a": "BIGINT", "b": "VARCHAR", "c": '"NULL"', KEY: "JSON", VALUE: "JSON"}
     )
     assert unnested == declared
     assert called == OPEN

@@ -147,7 +147,7 @@ def test_the_arrangements_that_are_shown_are_those_that_are_made() -> None:
             delta("rr.key::VARCHAR = ss.key::VARCHAR", relations="rs"),
             [
                 "a change of rr, 1 exchange",
-                '1. look up ss by CAST("key" AS VARCHAR) = CAST(rr.key AS VARCHAR)',
+                "1. look up ss by CAST(key AS VARCHAR) = CAST(rr.key AS VARCHAR)",
             ],
             id="by a cast, which reads JSON",
         ),

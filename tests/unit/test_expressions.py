@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from ikebana.processor.linear.database import asked, connection
 from ikebana.processor.linear.expressions import parse, type_named
-from ikebana.processor.linear.scope import ExpressionError, Scope
+from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, Scope
 from ikebana.processor.linear.syntax import called, conjuncts
 from support.strategies import unhurried
 
 CLOSED = Scope(
     {
-        "key": "JSON",
-        "value": "JSON",
+        KEY: "JSON",
+        VALUE: "JSON",
         "a": "BIGINT",
         "s": "VARCHAR",
         "l": "BIGINT[]",
@@ -122,7 +122,7 @@ def refusal(text: str, scope: Scope = OPEN) -> str:
         ("now() > s AND nam AND vlaue", f"now() {BEYOND}; until when a row counts is its valid_"),
         ("a\0", "it holds a character that SQL cannot"),
         ("'\ud800'", "it holds a character that SQL cannot"),
-        ("__row", "the name \"__row\" is taken; a field of it is value->>'__row'"),
+        ("ikebana_row", 'no column can be named "ikebana_row"; a field of it is ikebana_value->>'),
         (
             "x = 1",
             'the type of "x" is not known here; declare it under inputs.orders.columns.x, '
@@ -310,8 +310,8 @@ def test_the_database_reaches_nothing() -> None:
         ("X", {"X"}),
         ("x IS NULL", {"x"}),
         ("x->'y'->>'z'", {"x"}),
-        ("key->>'a' = s", {"key", "s"}),
-        ("value", {"value"}),
+        ("key->>'a' = s", {KEY, "s"}),
+        ("value", {VALUE}),
         ("list_transform(l, lambda x: x + a)", {"l", "a"}),
         ("[x for x in l if x > 1]", {"l"}),
         ("age(s::TIMESTAMP, s::TIMESTAMP)", {"s"}),

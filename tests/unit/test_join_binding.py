@@ -8,7 +8,7 @@ import pytest
 from ikebana.processor.joins.binding import JoinError, bind
 from ikebana.processor.joins.query import DeltaJoin, JoinInput
 from ikebana.processor.joins.relation import Relation
-from ikebana.processor.linear.scope import Scope
+from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from support.known_joins import MARKET, Q3, SHOP, priced
 
 INPUTS = Q3.inputs
@@ -137,7 +137,7 @@ def test_an_as_of_join_has_an_equality() -> None:
 
 def test_undeclared_fields_are_compared_as_the_data_they_are() -> None:
     """JSON is equal to JSON: no declaration is needed to join by a field."""
-    relations = {"r": Relation(Scope({"key": "JSON", "value": "JSON"}, open=True))}
+    relations = {"r": Relation(Scope({KEY: "JSON", VALUE: "JSON"}, open=True))}
     inputs = (JoinInput("a", "r"), JoinInput("b", "r"))
     join = DeltaJoin("j", inputs, ("a.left = b.right",), (("x", "a.x"),), "b.key")
 

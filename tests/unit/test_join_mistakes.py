@@ -151,8 +151,9 @@ def problems(join: str) -> list[str]:
             "{price: p.price}",
         ),
         (
-            "delta_join: {o: order, p: price}, select: {key: o.id}, " + EQUAL,
-            'operators.j.select.key: a column cannot be named "key"',
+            "delta_join: {o: order, p: price}, select: {ikebana_key: o.id}, " + EQUAL,
+            'operators.j.select.ikebana_key: no column can be named "ikebana_key": names with '
+            "ikebana_ are ikebana's own",
         ),
         (
             DELTA + EQUAL + "key: id",

@@ -22,7 +22,7 @@ from ikebana.codecs.progress import Promise
 from ikebana.processor.evaluate import Evaluation, evaluate
 from ikebana.processor.joins.query import Join, Retract
 from ikebana.processor.linear.chain import chain, consolidated
-from ikebana.processor.linear.scope import frozen
+from ikebana.processor.linear.scope import KEY, VALUE, frozen
 from ikebana.processor.linear.steps import (
     Sql,
     Step,
@@ -348,12 +348,12 @@ def test_what_expressions_may_name() -> None:
 
     assert ways.scope_of_input(declared).types == {
         "a": "INTEGER",
-        "key": "JSON",
-        "value": "JSON",
+        KEY: "JSON",
+        VALUE: "JSON",
     }
     assert not ways.scope_of_input(declared).open
     assert ways.scope_of_input(ROWS).open
-    assert ways.scope_of_input(raw).types == {"key": "BLOB", "value": "BLOB"}
+    assert ways.scope_of_input(raw).types == {KEY: "BLOB", VALUE: "BLOB"}
     assert not ways.scope_of_input(raw).open
 
 
@@ -363,8 +363,8 @@ def test_the_relation_of_an_output() -> None:
 
     assert ways.scope_of_output(plan, plan.outputs[0]).types == {
         "a": "BIGINT",
-        "key": "JSON",
-        "value": "JSON",
+        KEY: "JSON",
+        VALUE: "JSON",
     }
 
 

@@ -13,12 +13,12 @@ from ikebana.processor.batch import dataflow, flow, gathered
 from ikebana.processor.batch.gathered import Gathered
 from ikebana.processor.linear.chain import Chain, Passed
 from ikebana.processor.linear.portions import AT_ONCE, Growing, in_portions
-from ikebana.processor.linear.scope import Scope
+from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.linear.steps import Call, Sql
 from ikebana.processor.planning import progress
 from ikebana.processor.rows.rows import KeyedUpdate, Upserts
 
-SCOPE = Scope({"key": "JSON", "value": "JSON", "n": "BIGINT"})
+SCOPE = Scope({KEY: "JSON", VALUE: "JSON", "n": "BIGINT"})
 UNNEST = Sql(flat_map=("each", "range(n)"), select=(("e", "each"),))
 
 
