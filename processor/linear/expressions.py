@@ -87,7 +87,8 @@ def parse(text: str, scope: Scope, *, condition: bool = False) -> Expression:
         root = checked.node(root, outermost=True, fits=lambda: "BOOLEAN" if condition else None)
         if any(loose(root)):
             checked.note(LOOSE)
-        for problem in misfits(node["select_list"][0], checked.reads):
+        called = {scope.called(name): kind for name, kind in checked.reads.items()}
+        for problem in misfits(node["select_list"][0], {**called, **checked.reads}):
             checked.note(problem)
         checked.refuse()
         if condition:
