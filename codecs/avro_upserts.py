@@ -71,8 +71,15 @@ class AvroUpserts:
         row_key = None if self._key_columns and value is not None else self._of_kafka(key, headers)
         if value is None:
             return [Change("delete", row_key)]
+        return [self._row(row_key, value, headers)]
+
+    def row(self, value: bytes, headers: Headers) -> Change:
+        """Decode a row that needs no key, and has none but that of its columns."""
+        return self._row(None, value, list(headers) if headers else None)
+
+    def _row(self, row_key: bytes | None, value: bytes, headers: Headers) -> Change:
         if (parts := self._values.parts(value, headers)) and (image := parts[0]) is not None:
-            return [Change("upsert", parts[1] if self._key_columns else row_key, image)]
+            return Change("upsert", parts[1] if self._key_columns else row_key, image)
         try:
             row = self._values.decode(value, headers)
             if self._columns is not None or self._key_columns:
@@ -82,7 +89,7 @@ class AvroUpserts:
                     row_key = _key_of(row, self._key_columns, "value")
                     if self._columns is not None:
                         row = {name: row[name] for name in self._columns if name in row}
-            return [Change("upsert", row_key, canonical.write(row))]
+            return Change("upsert", row_key, canonical.write(row))
         except DecodeError as error:
             raise DecodeError(error.codec, error.reason, key=row_key) from None
         except canonical.REFUSALS as error:

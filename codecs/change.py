@@ -121,6 +121,14 @@ class Ignored(NamedTuple):
     what: Literal["heartbeat", "transaction", "ddl", "message", "table", "snapshot", "tombstone"]
 
 
+class RowCodec(Protocol):
+    """Decodes rows that stay, each by itself; the codecs of rows do."""
+
+    def row(self, value: bytes, headers: Headers) -> Change:
+        """Decode a row that needs no key.  Raises: DecodeError."""
+        ...
+
+
 class Codec(Protocol):
     """Decodes the messages of one input."""
 

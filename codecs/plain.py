@@ -74,10 +74,17 @@ class Plain:
         decoded = self.key(key)
         if value is None:
             return [Change("delete", decoded)]
+        return [self._row(decoded, value)]
+
+    def row(self, value: bytes, headers: Headers) -> Change:
+        """Decode a row that needs no key, and has none."""
+        return self._row(None, value)
+
+    def _row(self, key: bytes | None, value: bytes) -> Change:
         try:
-            return [Change("upsert", decoded, self._value(value))]
+            return Change("upsert", key, self._value(value))
         except DecodeError as error:
-            raise DecodeError("value as JSON", error.reason, key=decoded) from None
+            raise DecodeError("value as JSON", error.reason, key=key) from None
 
 
 def _encoded(value: Callable[[bytes], bytes], wanted: Wanted) -> Callable[[bytes], bytes]:

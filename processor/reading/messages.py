@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ikebana.codecs.change import Change, Codec, Headers, Ignored
+from ikebana.codecs.change import Change, Codec, Headers, Ignored, RowCodec
 from ikebana.codecs.error_record import error_record
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.nesting import DEEPEST, any_too_deep, too_deep
@@ -202,10 +202,10 @@ class MessageReader:
         """Decode a message of `mode: append`: a row that replaces no other, and needs no key."""
         if value is None:
             return Ignored("tombstone")
-        if key is not None or self.plain is None:
+        if key is not None:
             return self._codec.changes(key, value, headers)
-        (change,) = self.plain.changes(_NO_KEY, value, headers)
-        return [change._replace(key=None)]
+        codec: RowCodec = self._codec  # type: ignore[assignment]
+        return [codec.row(value, headers)]
 
     def any_too_deep(self, messages: Sequence[Message]) -> bool:
         """Whether a message nests too deep."""
@@ -226,8 +226,6 @@ class MessageReader:
 
 
 _DEEP = f"could not decode {{}} as JSON: it is nested more than {DEEPEST} deep"
-# Every plain format can decode this as a key.
-_NO_KEY = b"0"
 
 
 def _key_test(

@@ -90,17 +90,17 @@ def running(
 
 
 def installed(kind: str) -> Path:
-    """The folder of the jars, which are fetched the first time (41 MB, 48 MB for MariaDB).
+    """The folder of the jars, which are fetched the first time (48 MB for each database).
 
     Raises:
         Unavailable: Java is missing, or the jars could not be fetched.
     """
     name, kafka = f"debezium-connector-{kind}", ("org.apache.kafka",)
-    parts = [*WORKER, Jar("io.debezium", name, VERSIONS[kind], kafka), LOGGING]
-    if kind == "mariadb":
-        converter = "apicurio-registry-utils-converter"
-        parts.append(Jar("io.apicurio", converter, registry.VERSION, kafka))
-    return fetched(f"{name}-{VERSIONS[kind]}-kafka-{KAFKA_VERSION}", parts)
+    connector = Jar("io.debezium", name, VERSIONS[kind], kafka)
+    converter = "apicurio-registry-utils-converter"
+    parts = [*WORKER, connector, Jar("io.apicurio", converter, registry.VERSION, kafka), LOGGING]
+    versions = f"{VERSIONS[kind]}-apicurio-{registry.VERSION}-kafka-{KAFKA_VERSION}"
+    return fetched(f"{name}-{versions}", parts)
 
 
 def _write(path: Path, text: str | Mapping[str, str]) -> None:
