@@ -10,6 +10,48 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     # types: what SQL calls a type, and what an expression has.
     # codecs: values as connectors write them.
     # new: what is proposed for a topic.
+    "edge:new the schema beside the payload is not looked at": (
+        "tests/unit/test_new_types.py::test_types_are_those_of_the_schema",
+        "processor/proposing/formats.py",
+        "return event(payload(value), kinds or None)",
+        "return event(payload(value), None)",
+    ),
+    "edge:new what is proposed is not tried": (
+        "tests/unit/test_new_types.py::test_a_type_that_does_not_take",
+        "processor/proposing/trial.py",
+        "if source.columns and ColumnTypes(source).wrong(rows):",
+        "if False:",
+    ),
+    "edge:new rows of Connect are plain JSON": (
+        "tests/unit/test_new_types.py::test_rows_of_connect_with_their_schema",
+        "processor/proposing/formats.py",
+        "return row is not value and len(value) == 2 and told",
+        "return False",
+    ),
+    "edge:new messages without a schema have no encoding": (
+        "tests/unit/test_new_types.py::test_messages_without_the_schema",
+        "processor/proposing/proposal.py",
+        "kind.encoding if bare else None",
+        "None",
+    ),
+    "edge:new old images that lack are trusted": (
+        "tests/unit/test_new_types.py::test_tables_without_a_key",
+        "processor/proposing/proposal.py",
+        "if traits.old_images and not found.imageless and",
+        "if traits.old_images and",
+    ),
+    "edge:new a fraction is a double": (
+        "tests/unit/test_new_types.py::test_numbers_have_all",
+        "processor/proposing/kinds.py",
+        "elif all(map(_fits_a_double, values)):",
+        "else:",
+    ),
+    "edge:new rows in Avro need a key": (
+        "tests/unit/test_append.py::test_rows_in_avro",
+        "processor/reading/messages.py",
+        "if key is not None:\n            return self._codec.changes(key",
+        "if self.plain is None:\n            return self._codec.changes(key",
+    ),
     # values: nested values, numbers that are not finite, columns that nothing reads.
     # loud: what is said of inputs.
     "edge:loud a column that no message has is passed over": (

@@ -35,6 +35,9 @@ _OTHERS = {".sql": "SQL", ".py": "Python"}
 @click.option(
     "--registry", metavar="URL", help="The URL of the schema registry, for messages in Avro."
 )
+@click.option(
+    "--table", metavar="NAME", help="The table, as database.table, if the topic has several."
+)
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def new_command(
     file: Path,
@@ -43,6 +46,7 @@ def new_command(
     brokers: str,
     config: Path | None,
     registry: str | None,
+    table: str | None,
     force: bool,
 ) -> None:
     """Write FILE, a first pipeline file with comments.
@@ -78,7 +82,7 @@ def new_command(
         schemas = None if registry is None else Registry({"url": registry})
         samples = sampled(settings, topic)
         write = partial(writing.written, brokers=brokers, registry=registry)
-        proposal = tried(propose(topic, samples, schemas), samples, schemas, write)
+        proposal = tried(propose(topic, samples, schemas, table), samples, schemas, write)
         text = write(proposal)
         for note in proposal.notes:
             click.echo(note, err=True)

@@ -24,11 +24,15 @@ from ikebana.processor.proposing.kinds import AvroKinds
 
 
 class AvroTold(NamedTuple):
-    """What messages in Avro say: their format, their rows, and why some were not read."""
+    """What messages in Avro say: their format, and why some were not read."""
 
     form: Format
-    told: Told
+    seen: list[Seen]
     unread: str = ""
+
+    def told(self, table: str | None = None) -> Told:
+        """What they say of one table or of all."""
+        return gathered(self.seen, table)
 
 
 def framing_of(samples: Sequence[Sample]) -> Framing:
@@ -47,7 +51,7 @@ def told_of_avro(samples: Sequence[Sample], schemas: Schemas, framing: Framing) 
     reader = _Reader(schemas, framing)
     seen = [reader.seen(sample) for sample in samples if sample.value]
     form: Format = "debezium-avro" if any(own == "debezium-avro" for own, _ in seen) else "avro"
-    return AvroTold(form, gathered([its for own, its in seen if own == form]), reader.unread)
+    return AvroTold(form, [its for own, its in seen if own == form], reader.unread)
 
 
 class _Reader:

@@ -65,8 +65,9 @@ class Told(NamedTuple):
     imageless: int = 0
 
 
-def gathered(seen: Sequence[Seen]) -> Told:
-    """What some messages say together."""
+def gathered(seen: Sequence[Seen], table: str | None = None) -> Told:
+    """What some messages say together, of one table or of all."""
+    seen = [each for each in seen if table is None or each.table == table]
     rows = [each for each in seen if each.rows]
     tables: Counter[str] = Counter()
     for each in rows:
@@ -169,8 +170,8 @@ def schema_of(value: Any) -> Schema | None:
     return _schema_of(msgspec.json.encode(value["schema"]))
 
 
-def told(form: Format, samples: Sequence[Sample]) -> Told:
-    """Extract the rows of the messages in a format, with their tables and key columns."""
+def told(form: Format, samples: Sequence[Sample], table: str | None = None) -> Told:
+    """Extract the rows of the messages in a format, of one table or of all."""
     seen = []
     for sample in samples:
         value = parsed(sample.value)
@@ -179,7 +180,7 @@ def told(form: Format, samples: Sequence[Sample]) -> Told:
             key = parsed(sample.key)
             keyed = key is not ... and key is not None
             seen.append(its._replace(of_kafka=names_of_key(key), keyed=keyed))
-    return gathered(seen)
+    return gathered(seen, table)
 
 
 def names_of_key(key: Any) -> tuple[str, ...]:
@@ -223,7 +224,8 @@ def _debezium(value: dict[str, Any]) -> Seen:
     if schema is None:
         return event(payload(value), None)
     images = {field.field: field for field in schema.fields or ()}
-    return event(payload(value), fields_of(images.get("after") or images.get("before")) or None)
+    kinds = fields_of(images.get("after") or images.get("before"))
+    return event(payload(value), kinds or None)
 
 
 def event(envelope: Mapping[str, Any], kinds: Kinds | None) -> Seen:

@@ -1,15 +1,25 @@
 """Propose an input for a topic: its format, key, and columns with types."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from ikebana.codecs.avro_schema import Schemas
 from ikebana.codecs.formats import FORMATS, Format, InputTraits, KeyFormat
+from ikebana.errors import ConfigError
 from ikebana.processor.planning.plan import Mode
 from ikebana.processor.proposing.avro_samples import framing_of, told_of_avro
-from ikebana.processor.proposing.formats import Row, Sample, Told, key_format, told, value_format
+from ikebana.processor.proposing.formats import (
+    Row,
+    Sample,
+    Told,
+    gathered,
+    key_format,
+    told,
+    value_format,
+)
 from ikebana.processor.proposing.kinds import JSON, Kind, common, hint, of_values
 
 
@@ -51,10 +61,18 @@ class Proposal:
         return replace(self, notes=(*self.notes, *notes))
 
 
-def propose(topic: str, samples: Sequence[Sample], schemas: Schemas | None = None) -> Proposal:
+def propose(
+    topic: str,
+    samples: Sequence[Sample],
+    schemas: Schemas | None = None,
+    table: str | None = None,
+) -> Proposal:
     """Propose an input from some messages of a topic; `schemas` are those of a registry.
 
+    Of several tables it reads `table`, by default that with the most rows.
+
     Raises:
+        ConfigError: no message is of this table.
         SourceError: the registry does not answer.
     """
     if not samples:
@@ -65,38 +83,42 @@ def propose(topic: str, samples: Sequence[Sample], schemas: Schemas | None = Non
     proposal = Proposal(topic, form, key_format(samples)).noting(
         f"Seen: {len(samples)} messages, of which {there} have a value."
     )
-    if form == "avro":
-        return _of_avro(proposal, samples, schemas)
-    found = told(form, samples)
-    if len(found.tables) > 1:
-        ((first, _),) = found.tables.most_common(1)
-        others = ", ".join(sorted(found.tables.keys() - {first}))
-        proposal = replace(proposal, tables=re.escape(first)).noting(
-            f"The topic has several tables: this input reads one, others are {others}."
-        )
-        found = told(form, [s for s in samples if _is_of(form, s, first)])
-    if form == "debezium-flat-json" and found.keyless and not _identity(found):
-        return _as_rows_that_stay(proposal, samples)
-    return _declared(proposal, found, samples)
-
-
-def _is_of(form: Format, sample: Sample, table: str) -> bool:
-    return table in told(form, [sample]).tables
-
-
-def _of_avro(proposal: Proposal, samples: Sequence[Sample], schemas: Schemas | None) -> Proposal:
+    if form != "avro":
+        proposal, found = _of_a_table(proposal, partial(told, form, samples), table)
+        if form == "debezium-flat-json" and found.keyless and not _identity(found):
+            return _as_rows_that_stay(proposal, samples)
+        return _declared(proposal, found, samples)
     framing = framing_of(samples)
     options = {} if framing == "confluent" else {"framing": framing}
     proposal = replace(proposal, options=options)
     if schemas is None:
-        return _declared(proposal, told("json", []), samples).noting(
+        return _declared(proposal, gathered([]), samples).noting(
             "Values are in Avro, whose schemas are in a registry and were not read.",
             "Name it with --registry: then format, key and columns are those of the schemas.",
         )
-    form, found, unread = told_of_avro(samples, schemas, framing)
-    if unread:
-        proposal = proposal.noting(f"Not all values could be read: {unread}.")
-    return _declared(replace(proposal, value=form), found, samples)
+    of_avro = told_of_avro(samples, schemas, framing)
+    if of_avro.unread:
+        proposal = proposal.noting(f"Not all values could be read: {of_avro.unread}.")
+    proposal, found = _of_a_table(replace(proposal, value=of_avro.form), of_avro.told, table)
+    return _declared(proposal, found, samples)
+
+
+def _of_a_table(
+    proposal: Proposal, told: Callable[[str | None], Told], table: str | None
+) -> tuple[Proposal, Told]:
+    """Choose a table, the one that is asked for or that with the most rows, and its rows."""
+    found = told(None)
+    if table is not None and table not in found.tables:
+        tables = f"There are {', '.join(sorted(found.tables))}." if found.tables else None
+        raise ConfigError(
+            f'no message read of topic "{proposal.topic}" is of table "{table}"', hint=tables
+        )
+    if len(found.tables) < 2:
+        return proposal, found
+    one = table or found.tables.most_common(1)[0][0]
+    others = ", ".join(sorted(found.tables.keys() - {one}))
+    note = f"The topic has several tables: this input reads one, others are {others}."
+    return replace(proposal, tables=re.escape(one)).noting(note), told(one)
 
 
 def _as_rows_that_stay(proposal: Proposal, samples: Sequence[Sample]) -> Proposal:

@@ -17,6 +17,7 @@ from ikebana.codecs.change import Change
 from ikebana.codecs.column_encodings import full_name
 from ikebana.errors import ConfigError
 from ikebana.processor.configuring.pipeline import parse
+from ikebana.processor.linear.scope import ExpressionError, StepError
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.planning.planner import Reading
 from ikebana.processor.proposing.formats import Sample
@@ -71,9 +72,13 @@ def _loadable(proposal: Proposal, write: Write) -> Proposal:
 def _refusal(proposal: Proposal, write: Write) -> str | None:
     """Why a pipeline file cannot be what is proposed; None if it can."""
     try:
-        parse(write(proposal), "new", environ={})
+        (source,) = parse(write(proposal), "new", environ={}).plan.inputs
+        # These values are of no type: SQL is asked, and has to know the names.
+        ColumnTypes(source).wrong([canonical.write({c.name: [] for c in source.columns})])
     except ConfigError as error:
         return str(error).splitlines()[-1].strip().rstrip(".")
+    except (ExpressionError, StepError) as error:
+        return str(error)
     return None
 
 

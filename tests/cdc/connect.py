@@ -23,6 +23,14 @@ from ikebana.processor.kafka.broker_jars import KAFKA_VERSION
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 AVRO = "io.apicurio.registry.utils.converter.AvroConverter"
+# Settings of a converter count only where the converter is named.
+WITHOUT_SCHEMAS = {
+    "key.converter": JSON,
+    "key.converter.schemas.enable": "false",
+    "value.converter": JSON,
+    "value.converter.schemas.enable": "false",
+    "decimal.handling.mode": "string",
+}
 VERSIONS = {"postgres": "3.6.3.Final", "mariadb": "3.5.0.Final"}
 
 _JVM_OPTIONS = child.java_options(

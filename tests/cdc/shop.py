@@ -2,7 +2,8 @@
 
 `customers` has replica identity DEFAULT, `accounts` has FULL, and the same happens to
 both, but that only `customers` is truncated.  `papers` shows what no reader can know,
-`oddities` values that are rare; of these two there are only the messages.
+`oddities` values that are rare; of these two there are only the messages.  `everything` has a
+column of every type, and is also captured in Avro.
 """
 
 from collections.abc import Iterator
@@ -12,9 +13,10 @@ from typing import Any
 
 from confluent_kafka import Message
 
-from cdc import connect, postgres
+from cdc import connect, every_postgres, postgres
 from cdc.postgres import Postgres
 from cdc.reading import payload
+from cdc.registry import ApicurioRegistry
 from support.output_judge import committed
 from support.pipeline_processes import create, ends_of
 from support.waiting import wait_until
@@ -29,16 +31,10 @@ _LONG = "(SELECT string_agg(md5(n::text), '') FROM generate_series({0}, {0} + 28
 # schemas, whose decimals would be unreadable bytes by default.
 CONNECTORS = {
     "typed": {"publication.name": "shop"},
-    "plain": {
-        "publication.name": "shop",
-        # Settings of a converter count only where the converter is named.
-        "key.converter": connect.JSON,
-        "key.converter.schemas.enable": "false",
-        "value.converter": connect.JSON,
-        "value.converter.schemas.enable": "false",
-        "decimal.handling.mode": "string",
-    },
+    "plain": {"publication.name": "shop", **connect.WITHOUT_SCHEMAS},
 }
+# What captures `everything`.
+EVERYTHING = (*CONNECTORS, "avro")
 TABLES = ("customers", "accounts")
 # How many rows the snapshot of each table has.
 _SNAPSHOTS = {"customers": 3, "accounts": 3, "papers": 1, "oddities": 2}
@@ -66,7 +62,8 @@ CREATE TABLE oddities (
 ALTER TABLE customers ALTER note SET STORAGE EXTERNAL;
 ALTER TABLE accounts ALTER note SET STORAGE EXTERNAL, REPLICA IDENTITY FULL;
 ALTER TABLE papers ALTER body SET STORAGE EXTERNAL;
-CREATE PUBLICATION shop FOR TABLE customers, accounts, papers, oddities;
+{every_postgres.MAKE}
+CREATE PUBLICATION shop FOR TABLE customers, accounts, papers, oddities, everything;
 """
 
 # One row of every type, with values that are easily got wrong.
@@ -168,12 +165,19 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Shop:
-    """What the tables are in the end, and all messages, by topic."""
+    """What the tables are in the end, and all messages, by topic.
+
+    Of `everything` there are the rows by their ids, as messages with schemas show them, and in
+    `everything_plain` as those without.
+    """
 
     servers: str
+    registry: ApicurioRegistry
     typed: dict[str, list[Row]]
     plain: dict[str, list[Row]]
     messages: dict[str, list[Message]]
+    everything: dict[int, Row]
+    everything_plain: dict[int, Row]
 
     def rows(self, server: str, table: str) -> list[Row]:
         """A table in the end, as its rows are read from one connector's messages."""
@@ -187,22 +191,26 @@ def require() -> None:
 
 
 @contextmanager
-def captured(servers: str) -> Iterator[Shop]:
+def captured(servers: str, registry: ApicurioRegistry) -> Iterator[Shop]:
     """Let everything happen and be captured; only the topics are left after that."""
     with postgres.running() as database:
-        database.run(_MAKE + _both(_SNAPSHOT) + _FIRST_PAPER + _ODDITIES)
+        rows = every_postgres.insert(1)
+        database.run(_MAKE + _both(_SNAPSHOT) + _FIRST_PAPER + _ODDITIES + rows)
         snapshots = {
             f"{server}.public.{table}": rows
             for server in CONNECTORS
             for table, rows in _SNAPSHOTS.items()
         }
+        marked = list(snapshots)
+        everything = {f"{server}.public.everything": 3 for server in EVERYTHING}
+        snapshots |= everything
         topics = list(snapshots)
         for topic in topics:
             # The order of a truncate and of rows holds in one partition only.
             create(servers, topic, 1)
         connectors = {
             name: {**connect.postgres_connector(name, database), **settings}
-            for name, settings in CONNECTORS.items()
+            for name, settings in {**CONNECTORS, "avro": _in_avro(registry)}.items()
         }
         with connect.running(servers, "postgres", connectors) as worker:
 
@@ -213,17 +221,29 @@ def captured(servers: str) -> Iterator[Shop]:
 
             wait_until(snapshot_taken, 120, "the snapshot of every table is in its topic")
             changes = _both(_CHANGES) + _TRUNCATE + _both(_AGAIN) + _PAPERS + _ODDITIES
-            database.run(changes + _END)
+            database.run(changes + every_postgres.insert(11) + _END)
 
             def all_there() -> bool:
                 worker.check()
-                return all(_ended(servers, topic) for topic in topics)
+                ends = ends_of(servers, list(everything))
+                return all(end == 6 for end in ends.values()) and all(
+                    _ended(servers, topic) for topic in marked
+                )
 
             wait_until(all_there, 60, "the marker row of every table is in its topic")
         messages = {topic: committed(servers, topic) for topic in topics}
         typed = {table: _rows(database, table, _TYPED) for table in TABLES}
         plain = {table: _rows(database, table, f"{_TYPED} || {_PLAIN}") for table in TABLES}
-    yield Shop(servers, typed, plain, messages)
+        rows_of = [every_postgres.rows_of(database, plain=of) for of in (False, True)]
+    yield Shop(servers, registry, typed, plain, messages, *rows_of)
+
+
+def _in_avro(registry: ApicurioRegistry) -> dict[str, str]:
+    return {
+        **connect.avro(registry.own_url, headers=False),
+        "publication.name": "shop",
+        "table.include.list": "public.everything",
+    }
 
 
 def _both(statements: str) -> str:

@@ -2,7 +2,8 @@
 
 `samples` and `emptied` see one thing of each kind, the same in every run, and their
 messages are stored.  What happens to `goods` and `orders` is random; `orders` has a key of
-two columns and is never truncated, since Maxwell says nothing of a TRUNCATE.
+two columns and is never truncated, since Maxwell says nothing of a TRUNCATE.  `everything` has a
+column of every type, and is also captured by Debezium without schemas.
 """
 
 import time
@@ -15,7 +16,7 @@ from typing import Any
 
 from confluent_kafka import Message
 
-from cdc import canal, connect, mariadb, maxwell
+from cdc import canal, connect, every_mariadb, mariadb, maxwell
 from cdc.fetched import Unavailable
 from cdc.mariadb import MariaDb
 from cdc.registry import ApicurioRegistry
@@ -47,7 +48,10 @@ CREATE TABLE samples (id bigint PRIMARY KEY, {COLUMNS});
 CREATE TABLE emptied (id int PRIMARY KEY, name varchar(40));
 CREATE TABLE goods (id int PRIMARY KEY, {COLUMNS});
 CREATE TABLE orders (region varchar(10), number int, {COLUMNS}, PRIMARY KEY (region, number));
+{every_mariadb.MAKE}
 """
+# The connector without schemas.
+PLAIN = "plain"
 
 _FULL_ROW = """
 INSERT INTO samples VALUES ({id}, 'Zoë "Ünal" 🌷', -123456.70, 0.1, 0.1, 1,
@@ -62,10 +66,11 @@ INSERT INTO samples (id, name) VALUES (2, NULL);
 INSERT INTO emptied VALUES (1, 'one');
 INSERT INTO goods (id, name, amount) VALUES (1, 'one', 1.10), (2, 'two', 5.00);
 INSERT INTO orders (region, number, amount) VALUES ('north', 1, 0.01), ('south', 1, 100);
+{every_mariadb.insert(1)}
 """
 # A snapshot's rows; Canal takes the statements from the binary log instead.
-_ROWS_BEFORE = {"samples": 2, "emptied": 1, "goods": 2, "orders": 2}
-_STATEMENTS_BEFORE = 5
+_ROWS_BEFORE = {"samples": 2, "emptied": 1, "goods": 2, "orders": 2, "everything": 3}
+_STATEMENTS_BEFORE = 8
 
 # Its transactions have a domain of their own, so that their GTIDs are the same every time.
 DOMAIN = 7
@@ -111,6 +116,8 @@ class Store:
     missing: dict[str, str]
     # From the last change in the database to the last message, by producer.
     seconds: dict[str, float]
+    # The rows of `everything`, by their ids.
+    everything: dict[int, dict[str, Any]]
 
 
 @dataclass
@@ -157,7 +164,8 @@ class _Watch:
 
 def topic_of(producer: str, table: str) -> str:
     """Where a producer writes the changes of a table; Maxwell and Canal have one for all."""
-    return f"{producer}.{SCHEMA}.{table}" if producer in CONNECTORS else producer
+    of_one = producer in CONNECTORS or producer == PLAIN
+    return f"{producer}.{SCHEMA}.{table}" if of_one else producer
 
 
 def require() -> None:
@@ -174,9 +182,11 @@ def captured(
     missing = _missing()
     producers = [*CONNECTORS, *(each for each in OTHERS if each not in missing)]
     topics = sorted({topic_of(producer, table) for producer in producers for table in TABLES})
+    every = sorted({topic_of(each, "everything") for each in (*producers, PLAIN)})
+    topics = sorted({*topics, *every})
     database.run(_MAKE + _BEFORE)
     # A connector writes DDL to a topic of its own name, and waits for it if it is not there.
-    for topic in (*topics, *CONNECTORS, "json.transaction"):
+    for topic in (*topics, *CONNECTORS, PLAIN, "json.transaction"):
         create(servers, topic, 1)
     with ExitStack() as stack:
         worker = connect.running(servers, "mariadb", _connectors(database, registry))
@@ -191,6 +201,9 @@ def captured(
             for table in TABLES:
                 database.run(_BOOTSTRAP.format(schema=SCHEMA, table=table))
         watch.every("the rows of before", _first_rows(watch, producers))
+        database.run(f"USE {SCHEMA};\n{every_mariadb.insert(11)}")
+        watch.every("every type", _every_row(watch, producers))
+        everything = every_mariadb.rows_of(database)
         database.run(_SCENARIO)
         tables = {table: rows_of(database, table) for table in ("samples", "emptied")}
         watch.every("the scenario", _last_rows(watch, producers, ("samples", "emptied")))
@@ -200,7 +213,7 @@ def captured(
         database.run(f"USE {SCHEMA};\n{statements(Random(seed), MARKER)}")
         seconds = watch.every("the workload", _last_rows(watch, producers, ("goods", "orders")))
         tables |= {table: rows_of(database, table) for table in ("goods", "orders")}
-    yield Store(servers, registry, tables, messages, missing, seconds)
+    yield Store(servers, registry, tables, messages, missing, seconds, everything)
 
 
 def rows_of(database: MariaDb, table: str) -> Rows:
@@ -255,12 +268,13 @@ def _connectors(database: MariaDb, registry: ApicurioRegistry) -> dict[str, dict
             "bigint.unsigned.handling.mode": "precise",
         },
     }
+    settings[PLAIN] = {
+        **connect.WITHOUT_SCHEMAS,
+        "table.include.list": f"{SCHEMA}.everything",
+    }
     return {
-        name: {
-            **connect.mariadb_connector(name, database, SCHEMA, 4711 + number),
-            **settings[name],
-        }
-        for number, name in enumerate(CONNECTORS)
+        name: {**connect.mariadb_connector(name, database, SCHEMA, 4711 + number), **of}
+        for number, (name, of) in enumerate(settings.items())
     }
 
 
@@ -276,6 +290,19 @@ def _first_rows(watch: _Watch, producers: Sequence[str]) -> dict[str, Callable[[
     if "canal" in producers:
         wanted["canal"] = partial(watch.has, "canal", b'"INSERT"', _STATEMENTS_BEFORE)
     return {**wanted}
+
+
+def _every_row(watch: _Watch, producers: Sequence[str]) -> dict[str, Callable[[], bool]]:
+    """All rows of `everything`; Maxwell tells only those that come while it runs."""
+    found: dict[str, Callable[[], bool]] = {}
+    for name in (*producers, PLAIN):
+        mark = b"" if name in (*CONNECTORS, PLAIN) else b'"table":"everything"'
+        count = 3 if name == "maxwell" else 6
+        # Canal tells of the table's creation, too.
+        count += name == "canal"
+        topic = topic_of(name, "everything")
+        found[topic] = partial(watch.has, topic, mark, count)
+    return found
 
 
 def _last_rows(

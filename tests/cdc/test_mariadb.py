@@ -22,7 +22,8 @@ from typing import Any
 
 import pytest
 
-from cdc import decoded, mariadb, store
+from cdc import decoded, every_mariadb, mariadb, store
+from cdc.declared import declared
 from cdc.decoded import changes, codec_of, folded
 from cdc.fetched import Unavailable
 from cdc.store import Store, topic_of
@@ -139,6 +140,29 @@ def test_what_a_producer_says_comes_to_the_table(
         f"{producer}, {table}: {len(rows)} rows are the table's, from {len(messages)} messages "
         f"in {topic} read in {seconds:.1f} s; {captured.seconds[topic]:.1f} s behind the database"
     )
+
+
+@pytest.mark.parametrize("producer", [*PRODUCERS, store.PLAIN])
+def test_every_type_is_read_as_new_alone_declares_it(
+    captured: Store, producer: str, tmp_path: Path
+) -> None:
+    """The rows are those of the database, but for what a producer does not write."""
+    present(captured, producer)
+    topic, table = topic_of(producer, "everything"), ("--table", "store.everything")
+    messages = committed(captured.servers, topic)
+    found = declared(
+        tmp_path,
+        *(topic, messages, captured.servers, captured.registry.url),
+        *(() if producer in (*CONNECTORS, store.PLAIN) else table),
+    )
+    rows = captured.everything
+    if producer == "maxwell":
+        rows = {number: row for number, row in rows.items() if number > 10}
+
+    assert found.rows.keys() == rows.keys()
+    for number, row in rows.items():
+        there = every_mariadb.comparable(found.rows[number])
+        assert there == every_mariadb.told(producer, number, row)
 
 
 @dataclass(frozen=True)

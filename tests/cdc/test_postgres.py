@@ -18,7 +18,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Message
 
-from cdc import shop
+from cdc import every_postgres, shop
+from cdc.declared import declared
+from cdc.every_postgres import LOST
 from cdc.fetched import Unavailable
 from cdc.reading import collection
 from cdc.shop import Shop
@@ -54,12 +56,13 @@ _OTHER = {"ts_ms", "ts_us", "ts_ns", "lsn", "txId", "sequence", "xmin", "__debez
 
 
 @pytest.fixture(scope="module")
-def captured() -> Iterator[Shop]:
+def captured(request: pytest.FixtureRequest) -> Iterator[Shop]:
     try:
         shop.require()
     except Unavailable as reason:
         pytest.skip(str(reason))
-    with running() as broker, shop.captured(broker.bootstrap_servers) as found:
+    registry = request.getfixturevalue("apicurio")
+    with running() as broker, shop.captured(broker.bootstrap_servers, registry) as found:
         yield found
 
 
@@ -78,6 +81,26 @@ def test_debezium_says_what_is_stored(captured: Shop, kind: str) -> None:
         path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
 
     assert _without_other(found) == _without_other(json.loads(path.read_text()))
+
+
+@pytest.mark.parametrize("server", shop.EVERYTHING)
+def test_every_type_is_read_as_new_alone_declares_it(
+    captured: Shop, server: str, tmp_path: Path
+) -> None:
+    """The rows are those of the database: by the schema in messages, in the registry, or none."""
+    topic = f"{server}.public.everything"
+    found = declared(
+        tmp_path, topic, captured.messages[topic], captured.servers, captured.registry.url
+    )
+    rows = captured.everything_plain if server == "plain" else captured.everything
+
+    assert found.rows.keys() == rows.keys() == {1, 2, 3, 11, 12, 13}
+    for number, row in rows.items():
+        there = {name: every_postgres.shown(name, of) for name, of in found.rows[number].items()}
+        lost = {name: there.pop(name) for name in row if (server, number, name) in LOST}
+        wanted = {name: every_postgres.shown(name, of) for name, of in row.items()}
+        assert there == {name: of for name, of in wanted.items() if name not in lost}
+        assert all(of is None for of in lost.values()), "it is not lost any more"
 
 
 @pytest.mark.parametrize("server", shop.CONNECTORS)

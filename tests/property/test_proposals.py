@@ -22,7 +22,7 @@ from support.proposed import run_of
 
 CONNECT = "org.apache.kafka.connect.data"
 _FAR = date.max.toordinal()
-_TEXTS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=6)
+_TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
 _BYTES = st.binary(max_size=20)
 _LONGS = st.integers(-(2**63), 2**63 - 1)
 _DOUBLES = st.floats(allow_nan=False, allow_infinity=False)
@@ -216,15 +216,15 @@ def of_avro(draw: st.DrawFn) -> Given:
     rows = _values(draw, {name: kind.values for name, kind in kinds.items()})
     # Names in Avro are letters and digits.
     safe = {name: f"c{at}" for at, name in enumerate(kinds)}
-    fields = [{"name": "id", "type": "long"}]
+    fields: list[Any] = [{"name": "id", "type": "long"}]
     fields += [{"name": safe[name], "type": ["null", kind.avro]} for name, kind in kinds.items()]
-    row_schema = {"type": "record", "name": "Row", "fields": fields}
+    row_schema: Any = {"type": "record", "name": "Row", "fields": fields}
     key_schema = {"type": "record", "name": "Key", "fields": fields[:1]}
     is_event, keyed = draw(st.booleans()), draw(st.booleans())
-    source = {"type": "record", "name": "Source", "fields": [
+    source: Any = {"type": "record", "name": "Source", "fields": [
         {"name": name, "type": "string"} for name in SOURCE
     ]}  # fmt: skip
-    event = {"type": "record", "name": "Envelope", "fields": [
+    event: Any = {"type": "record", "name": "Envelope", "fields": [
         {"name": "before", "type": ["null", row_schema]},
         {"name": "after", "type": ["null", "Row"]},
         {"name": "source", "type": source}, {"name": "op", "type": "string"},

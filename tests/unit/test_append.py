@@ -17,9 +17,10 @@ from ikebana import (
     evaluate,
     steps,
 )
-from ikebana.codecs.formats import Format
+from ikebana.codecs.formats import Format, KeyFormat
 from ikebana.processor.planning import promises
 from ikebana.processor.planning.checking import checked
+from support.avro_messages import message
 
 CLICKS = Input("clicks", ("clicks",), mode="append", columns=(Column("n", "BIGINT"),))
 
@@ -43,6 +44,23 @@ def test_every_message_is_a_row() -> None:
         ((None, 5), 2, 1),
     ]
     assert found["errors"] == []
+
+
+@pytest.mark.parametrize("keys", ["json", "avro"])
+def test_rows_in_avro_need_no_key_either(keys: KeyFormat) -> None:
+    """Whatever keys would be; a body that is cut off is an error, and has no key."""
+    schema = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}
+    source = Input("rows", ("rows",), "avro", keys, mode="append")
+    row = message(1, schema, {"n": 7})
+
+    found = evaluate(
+        plan_of(source), {"rows": [(None, row, 0), (None, row[:-1], 0)]}, schemas={1: schema}
+    )
+
+    assert found["out"] == [((None, {"n": 7}), 0, 1)]
+    assert [update.data["reason"] for update in found["errors"]] == [
+        "could not decode Avro value: its body is cut off"
+    ]
 
 
 def test_steps_run_where_rows_are_decoded_and_errors_stay() -> None:

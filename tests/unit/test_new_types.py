@@ -13,6 +13,7 @@ from ikebana.codecs.avro_schema import Schemas
 from ikebana.errors import ConfigError
 from ikebana.processor.cli.main import cli
 from ikebana.processor.proposing.formats import Sample
+from ikebana.processor.proposing.proposal import propose
 from support import recorded_mariadb
 from support.doc_blocks import ROOT
 from support.proposed import Run, run_of
@@ -287,6 +288,29 @@ def test_what_no_proposal_can_read_is_counted() -> None:
 
     assert len(run.errors) == 1
     assert any(note.startswith("1 message of those seen") for note in run.proposal.notes)
+
+
+def test_a_table_of_several_is_chosen_by_its_name() -> None:
+    """By default it is that with the most rows; one of which nothing was read is refused."""
+    samples, _ = of_mariadb("canal")
+
+    assert propose("t", samples).tables == r"store\.samples"
+    chosen = propose("t", samples, table="store.emptied")
+    assert (chosen.tables, [c.name for c in chosen.columns]) == (r"store\.emptied", ["id", "name"])
+    with pytest.raises(ConfigError, match=r'is of table "store\.none"') as refused:
+        propose("t", samples, table="store.none")
+    assert "There are store.emptied, store.samples." in str(refused.value)
+
+
+def test_numbers_have_all_of_their_digits() -> None:
+    """A double is proposed only if it is exactly what was seen."""
+    wide = run_of([Sample(b"1", b'{"x": 0.12345678901234567890}'), Sample(b"2", b'{"x": 1}')])
+    assert types_of(wide) == {"x": "DECIMAL(38,19)"}
+    assert types_of(run_of([Sample(b"1", b'{"x": 0.1}')])) == {"x": "DOUBLE"}
+    beside = run_of([Sample(b"1", b'{"x": 9007199254740993}'), Sample(b"2", b'{"x": 0.5}')])
+    assert types_of(beside) == {"x": "DECIMAL(38,1)"}
+    longest = b'{"x": %b.5}' % (b"9" * 40)
+    assert types_of(run_of([Sample(b"1", longest)])) == {"x": "VARCHAR"}
 
 
 NAMES = [
