@@ -9,6 +9,66 @@ BY_KEY = "tests/unit/test_outputs_by_key.py"
 FAULTS: dict[str, tuple[str, str, str, str]] = {
     # types: what SQL calls a type, and what an expression has.
     # codecs: values as connectors write them.
+    "edge:codecs JSON in a text stays a text": (
+        "tests/unit/test_column_encodings.py::test_a_column_declared_json",
+        "codecs/column_encodings.py",
+        '"json": Encoding(_json, _TEXTS),',
+        '"json": Encoding(lambda value: value, _TEXTS),',
+    ),
+    "edge:codecs a text that is no JSON is a string": (
+        "tests/unit/test_column_encodings.py::test_a_text_that_is_no_json",
+        "codecs/column_encodings.py",
+        """    raise DecodeError("value", f"expected JSON, found another text: {reason}")""",
+        "    return value",
+    ),
+    "edge:codecs a column that only has an encoding is not checked": (
+        "tests/unit/test_column_encodings.py::test_a_text_that_is_no_json",
+        "processor/reading/column_types.py",
+        "(*_kinds(source), *encodings_of(source))",
+        "(*_kinds(source),)",
+    ),
+    "edge:codecs the fields of documents are texts of JSON": (
+        "tests/unit/test_column_encodings.py::test_the_fields_of_a_document",
+        "codecs/debezium_rows.py",
+        "row, plan = decode.document(row.encode()), self._in_documents",
+        "row = decode.document(row.encode())",
+    ),
+    "edge:codecs plain JSON has no encodings": (
+        "tests/unit/test_column_encodings.py::test_every_format",
+        "codecs/plain.py",
+        "_encoded(value, wanted) if wanted.encodings else value",
+        "value",
+    ),
+    "edge:codecs the key of Kafka is passed on as it is": (
+        "tests/unit/test_column_encodings.py::test_keys_have",
+        "codecs/debezium_rows.py",
+        'names = ["schema", "payload", *wanted.encodings]',
+        'names = ["schema", "payload"]',
+    ),
+    "edge:codecs a decimal is no number": (
+        "tests/unit/test_encodings.py::test_declared_encodings",
+        "codecs/encodings.py",
+        "if value is None or value.__class__ in _NUMBERS:",
+        "if value is None:",
+    ),
+    "edge:codecs branches of a union are told by their types": (
+        "tests/unit/test_avro.py::test_a_union_has_the_value",
+        "codecs/avro.py",
+        "apart=not resolved",
+        "apart=False",
+    ),
+    "edge:codecs an encoding is for every type of a schema": (
+        "tests/unit/test_debezium.py::test_encodings_are_declared",
+        "codecs/column_encodings.py",
+        "return kind in self.types and (",
+        "return (",
+    ),
+    "edge:codecs an interval of another sign": (
+        "tests/unit/test_encodings.py::test_declared_encodings",
+        "codecs/encodings.py",
+        """return f"PT{'-' if count < 0 else ''}""",
+        """return f"PT{''}""",
+    ),
     # new: what is proposed for a topic.
     "edge:new the schema beside the payload is not looked at": (
         "tests/unit/test_new_types.py::test_types_are_those_of_the_schema",
