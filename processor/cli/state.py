@@ -26,6 +26,7 @@ from ikebana.processor.kernels import upsert
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Plan
+from ikebana.processor.rows.rows import NULL_KEY
 
 
 @click.command("state")
@@ -155,7 +156,8 @@ def _lines(place: bytes, entry: bytes) -> list[dict[str, Any]]:
             for time, key in upsert.waiting_in(place, entry)
         ]
     value, record = upsert.split(entry)
-    key, told = shown(place[1:]), None if value is None else shown(value)
+    key = None if place[1:] == NULL_KEY else shown(place[1:])
+    told = None if value is None else shown(value)
     line: dict[str, Any] = {"key": key, "value": told}
     if record is not None:
         line["error"] = shown(record)

@@ -39,7 +39,7 @@ from ikebana.processor.kernels.given import FailureError, given
 # What a machine's function raises is found beside what it is given.
 from ikebana.processor.kernels.given import Refused as Refused
 from ikebana.processor.rows.placing import OWN
-from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.processor.rows.rows import NULL_KEY, KeyedUpdate
 
 
 @final
@@ -221,6 +221,9 @@ def _applied(machine: Machine, entry: Entry, event: Event) -> Entry:
     """What a key has come to by an event."""
     if event.record is not None:
         return _with_record(entry, event.record)
+    if event.key == NULL_KEY:
+        # It empties the error slot of what has no key, and is none of the function's business.
+        return Entry(machine.version)
     try:
         states = _moved(machine, _migrated(machine, entry), event)
         shown = None if machine.view is None else _viewed(machine, machine.view, states)

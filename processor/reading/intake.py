@@ -28,6 +28,7 @@ from ikebana.processor.reading.messages import Bad, Message, MessageReader, Orig
 from ikebana.processor.reading.upserts import (
     DecodedUpserts,
     add_truncate,
+    add_unreadable,
     date,
     make_values,
     plain_upserts,
@@ -81,6 +82,10 @@ class Intake:
         self.expands = any(steps.expands for _, steps in self._branches)
         """Whether a message may come to any number of updates."""
         self._appends = source.mode == "append"
+        in_rows = source.traits.kind != "rows" or (
+            bool(source.key) and self._messages.plain is None
+        )
+        self._kafka_keyed = not in_rows
         self._types = ColumnTypes(source)
         self._narrowed = projection(reading.columns or ())
         # Of plain messages all have more columns than are read; other decoders tell which have.
@@ -137,7 +142,9 @@ class Intake:
         for at, found in self._messages.found(messages, origin, decoded.ignored):
             message = messages[at]
             if isinstance(found, Bad):
-                if found.key is None:
+                if found.key is None and self._kafka_keyed:
+                    add_unreadable(decoded, message, found.record)
+                elif found.key is None:
                     decoded.errors.append((message.offset, found.record))
                 else:
                     decoded.bad[len(keys)] = found.record

@@ -10,7 +10,7 @@ from ikebana.codecs.plain import Plain
 from ikebana.processor.linear.chain import Chain
 from ikebana.processor.reading.column_types import ColumnTypes
 from ikebana.processor.reading.messages import Message, Origin, record_of
-from ikebana.processor.rows.rows import KeyedUpdate, Partial
+from ikebana.processor.rows.rows import NO_KEY, NULL_KEY, KeyedUpdate, Partial
 from ikebana.processor.timing.event_time import Dating, EventTimes
 
 
@@ -21,7 +21,7 @@ class DecodedUpserts:
     `keys` to `before` are the same as in `rows.rows.Upserts`.
 
     * `truncates`: pairs (index of the first upsert after the truncate, offset).
-    * `errors`: pairs (offset, error record) of messages whose key cannot be read.
+    * `errors`: pairs (offset, error record) of messages whose key cannot be read, and is not null.
     * `wide`: the indexes of upserts with more columns than are read.
     * `ignored`: the numbers of ignored messages, by kind.
     * `latecomers`: the last late messages, each as its offset and how far it lies behind.
@@ -66,7 +66,7 @@ def plain_upserts(codec: Plain, messages: Sequence[Message], origin: Origin) -> 
         except DecodeError as error:
             record = record_of(str(error), message, origin)
             if error.key is None:
-                decoded.errors.append((message.offset, record))
+                add_unreadable(decoded, message, record)
                 continue
             decoded.bad[len(decoded.keys)] = record
             change = Change("upsert", error.key)
@@ -75,6 +75,22 @@ def plain_upserts(codec: Plain, messages: Sequence[Message], origin: Origin) -> 
         decoded.values.append(change.after)
         decoded.offsets.append(message.offset)
     return decoded
+
+
+def add_unreadable(decoded: DecodedUpserts, message: Message, record: bytes) -> None:
+    """Add a message whose Kafka key cannot be read, which is the row's key.
+
+    Those with a null key share one error slot, which one without a value empties.  The error of
+    any other is never retracted, since nothing tells whose it is.
+    """
+    if message.key is not None:
+        decoded.errors.append((message.offset, record))
+        return
+    if message.value is not None:
+        decoded.bad[len(decoded.keys)] = record
+    decoded.keys.append(NULL_KEY)
+    decoded.values.append(None)
+    decoded.offsets.append(message.offset)
 
 
 def add_truncate(
@@ -142,7 +158,10 @@ def date(
     ]
     clocks = [by_offset[offset].timestamp for offset in decoded.offsets]
     bounds = dating.of(decoded.offsets)
-    dated = event.of_rows(decoded.keys, rows, clocks, bounds)
+    keys = decoded.keys
+    if NULL_KEY in keys:
+        keys = [NO_KEY if key == NULL_KEY else key for key in keys]
+    dated = event.of_rows(keys, rows, clocks, bounds)
     times = decoded.times = []
     placed: list[int] = []
     for at, time in enumerate(dated.times):

@@ -20,6 +20,9 @@ from ikebana.processor.rows.transactions_seen import TransactionsSeen
 
 # Updates without a key get this one where a key is needed, so they all meet in one shard.
 NO_KEY = b"null"
+# The key under which the records of a topic of upserts lie whose key is null, all of them: it has
+# an error, or nothing, and never a value.  It is no JSON; among keys in bytes nobody chooses it.
+NULL_KEY = b"\x00null key 6f1c1d4e9a7b42d0\x00"
 
 
 class Partial(msgspec.Struct, array_like=True, frozen=True):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from support.upsert_oracle import BadValue, FailedValue, KeyedUpsert, PartialValue
+from support.upsert_oracle import NULL, BadValue, FailedValue, KeyedUpsert, PartialValue
 
 Item = TypeVar("Item")
 
@@ -86,7 +86,10 @@ def history_of(batches: Sequence[Arrival]) -> list[KeyedUpsert]:
     found = []
     for number, (key, value, time) in enumerate(records):
         bad = BadValue(b"%d" % number)
-        if key not in CANONICAL:
+        if key is None:
+            # All that have no key share a slot, which one without a value empties.
+            found.append(KeyedUpsert(NULL, None if value is None else bad, time))
+        elif key not in CANONICAL:
             found.append(KeyedUpsert(None, bad, time))
         else:
             known = None if value is None else CANONICAL.get(value, bad)

@@ -41,6 +41,10 @@ class Everything(Enum):
 GONE: Literal[Everything.GONE] = Everything.GONE
 
 
+# What has no key; no key is this.
+NULL = b"no key"
+
+
 class KeyedUpsert(NamedTuple):
     """What `key` is from `time` on: a value, nothing (None), or something unreadable.
 

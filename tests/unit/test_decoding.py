@@ -17,7 +17,15 @@ from ikebana.processor.reading.intake import Intake
 from ikebana.processor.reading.messages import Message
 from ikebana.processor.rows.envelope import Chunk, Records, Tick, pack, unpack
 from ikebana.processor.rows.placing import Place, shard_of
-from ikebana.processor.rows.rows import Errors, Ignored, Partial, Truncate, Updates, Upserts
+from ikebana.processor.rows.rows import (
+    NULL_KEY,
+    Errors,
+    Ignored,
+    Partial,
+    Truncate,
+    Updates,
+    Upserts,
+)
 
 JSON = Input("in", ("t",))
 BYTES = Input("in", ("t",), "bytes", "bytes")
@@ -149,29 +157,18 @@ def test_a_bad_value_goes_to_its_key_with_an_error_record(place: Place) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("key", "reason"),
-    [
-        pytest.param(None, "could not decode key: it is null", id="null"),
-        pytest.param(
-            b"\xff",
-            "could not decode key as JSON: JSON is malformed: invalid character (byte 0)",
-            id="unreadable",
-        ),
-    ],
-)
 @pytest.mark.parametrize(("place", "time"), [(INGEST, 99), (OFFSET, 52)], ids=["ingest", "offset"])
-def test_a_record_without_a_key_goes_to_the_errors_of_shard_0(
-    key: bytes | None, reason: str, place: Place, time: int
+def test_a_record_whose_key_is_unreadable_goes_to_the_errors_of_shard_0(
+    place: Place, time: int
 ) -> None:
     """It has its own time, and its raw bytes are kept."""
-    chunks = decoded(JSON, place, 4, [rows((12, key, b"\xfe"))])
+    chunks = decoded(JSON, place, 4, [rows((12, b"\xff", b"\xfe"))])
     record = {
         "topic": "t",
         "partition": 3,
         "offset": 12,
-        "reason": reason,
-        "key": None if key is None else base64.b64encode(key).decode(),
+        "reason": "could not decode key as JSON: JSON is malformed: invalid character (byte 0)",
+        "key": base64.b64encode(b"\xff").decode(),
         "value": base64.b64encode(b"\xfe").decode(),
     }
 
@@ -180,13 +177,19 @@ def test_a_record_without_a_key_goes_to_the_errors_of_shard_0(
 
 
 def test_bytes_are_taken_as_they_are_but_for_a_null_key() -> None:
-    """No bytes are unreadable; nothing to group by is."""
-    chunks = decoded(
-        BYTES, INGEST, 1, [rows((10, b"\xff", b"{"), (11, b"", b""), (12, None, b"x"))]
-    )
+    """No bytes are unreadable; what has a null key is an error of a key of its own."""
+    messages = rows((10, None, b"x"), (11, b"\xff", b"{"), (12, b"", b""), (13, None, None))
+    chunks = decoded(BYTES, INGEST, 1, [messages])
 
-    assert upserts(chunks) == [(0, b"\xff", b"{", 10, 99), (0, b"", b"", 11, 99)]
-    assert [record["offset"] for _, record, _ in errors(chunks)] == [12]
+    assert sorted(upserts(chunks), key=lambda row: row[3]) == [
+        (0, NULL_KEY, None, 10, 99),
+        (0, b"\xff", b"{", 11, 99),
+        (0, b"", b"", 12, 99),
+        (0, NULL_KEY, None, 13, 99),
+    ]
+    ((_, chunk),) = chunks
+    assert isinstance(chunk, Upserts)
+    assert [chunk.offsets[at] for at in chunk.bad] == [10]
 
 
 def test_nothing_is_yielded_for_nothing() -> None:

@@ -18,7 +18,7 @@ from ikebana.processor.reading.codec_of import codec_of
 from ikebana.processor.reading.intake import Intake
 from ikebana.processor.reading.messages import Message
 from ikebana.processor.reading.upserts import DecodedUpserts
-from ikebana.processor.rows.rows import KeyedUpdate, Partial
+from ikebana.processor.rows.rows import NULL_KEY, KeyedUpdate, Partial
 
 HERE = ("t", 0)
 PLAIN = Input("in", ("t",))
@@ -233,8 +233,8 @@ def test_a_truncate_among_several_partitions_is_an_error(
         ),
         pytest.param(PLAIN, 1.0, b"{", b"1", id="json, bad value"),
         pytest.param(PLAIN, b"{", b"1", None, id="json, bad key"),
-        pytest.param(PLAIN, None, b"1", None, id="json, no key"),
-        pytest.param(BYTES, None, b"1", None, id="bytes, no key"),
+        pytest.param(PLAIN, None, b"1", NULL_KEY, id="json, no key"),
+        pytest.param(BYTES, None, b"1", NULL_KEY, id="bytes, no key"),
     ],
 )
 def test_what_cannot_be_used_is_an_error_under_its_key_if_that_is_readable(
