@@ -1,4 +1,4 @@
-"""Records with a null key share one error slot; one without a value says nothing, and empties it."""
+"""Records with a null key share one error slot, which one without a value empties."""
 
 from typing import Any
 
