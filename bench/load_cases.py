@@ -317,8 +317,8 @@ def errors(servers: str, folder: Path, args: argparse.Namespace) -> dict[str, An
         record = json.loads(message.value())
         kind = "operator" if record["topic"] is None else "keyed" if record["key"] else "keyless"
         stand[kind] += int(dict(message.headers())["diff"])
-    # What has no key stands for ever, and nothing else does.
-    exact = +stand == {"keyless": count}
+    # The last one that has no key stands, and nothing else does.
+    exact = +stand == {"keyless": 1}
     return {
         "job": name,
         "errors": count,

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from ikebana import Input, Output, Plan, Upsert, evaluate
-from ikebana.codecs.formats import Format
-from ikebana.processor.planning.plan import EventTime, KeyFormat, StateMachine
+from ikebana.codecs.formats import Format, KeyFormat
+from ikebana.processor.planning.plan import EventTime, StateMachine
 from ikebana.testing import Run
 from support.connector_histories import Known, in_avro
 
