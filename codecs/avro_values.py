@@ -140,9 +140,7 @@ def _uuid(value: bytes | str) -> str:
 def _double(value: float) -> Any:
     if value.is_integer() and -1e15 < value < 1e15:
         return int(value)
-    if not isfinite(value):
-        raise DecodeError("Avro", "expected a number, found one that is not finite")
-    return canonical.number(repr(value))
+    return canonical.number(repr(value)) if isfinite(value) else canonical.spelling(value)
 
 
 def _float(value: float) -> Any:

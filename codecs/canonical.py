@@ -1,7 +1,9 @@
 """Canonical bytes of JSON data, so that equal data are equal bytes.
 
 Equality is defined so: the order of an object's fields does not matter; 1 = 1.0 = 1e0; 1 equals
-neither true nor "1"; strings are compared exactly; a null field is not an absent one.  Numbers
+neither true nor "1"; strings are compared exactly; a null field is not an absent one.  A number
+that is not finite, which JSON does not have, is one of the texts "NaN", "Infinity" and
+"-Infinity", so it equals itself, as in SQL.  Numbers
 keep their exact value: a fraction that a double cannot carry in 15 digits stays a decimal.  A
 number of 1e309 or more, which exceeds every double, is refused unless it is written as an
 integer.  If an object repeats a field, the last one counts.
@@ -108,12 +110,12 @@ def encode(data: Any) -> bytes:
 
     Raises:
         TypeError: JSON has no form of the data.
-        ValueError: a number is not finite, or the data are nested too deeply.
+        ValueError: a decimal is not finite, or the data are nested too deeply.
     """
     encoded = _encode(data)
-    # The encoder writes null for a number that is not finite.
+    # The encoder writes null for a float that is not finite.
     if b"null" in encoded and not _finite(data):
-        raise ValueError("a number is not finite")
+        encoded = _encode(_spelled(data))
     if too_deep(encoded):
         raise ValueError("it is nested too deeply")
     try:
@@ -121,7 +123,16 @@ def encode(data: Any) -> bytes:
         return _encode(_decode(encoded))
     except msgspec.DecodeError:
         # A Decimal's NaN is written as NaN, which the decoder refuses.
-        raise ValueError("a number is not finite") from None
+        raise ValueError("a decimal is not finite") from None
+
+
+NAN, INFINITY = "NaN", "Infinity"
+"""How JSON here spells what is not finite; below zero with a sign."""
+
+
+def spelling(number: float) -> str:
+    """The text that stands for a float that is not finite."""
+    return NAN if math.isnan(number) else INFINITY if number > 0 else f"-{INFINITY}"
 
 
 def _finite(data: Any) -> bool:
@@ -129,7 +140,15 @@ def _finite(data: Any) -> bool:
         return all(map(_finite, data.values()))
     if isinstance(data, list | tuple | set | frozenset):
         return all(map(_finite, data))
-    return not isinstance(data, float | Decimal) or math.isfinite(data)
+    return not isinstance(data, float) or math.isfinite(data)
+
+
+def _spelled(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {name: _spelled(value) for name, value in data.items()}
+    if isinstance(data, list | tuple | set | frozenset):
+        return [_spelled(each) for each in data]
+    return data if _finite(data) else spelling(data)
 
 
 def canonical(message: bytes) -> bytes:

@@ -14,7 +14,7 @@ from base64 import b64decode
 from collections.abc import Callable
 from typing import Any
 
-# "" | "instant" | "time" | "bytes" | ("enum", names) | ("list", Order) | ("row", pairs)
+# "" | "double" | "instant" | "time" | "bytes" | ("enum", names) | ("list", Order) | ("row", pairs)
 Order = str | tuple[Any, ...]
 
 _YEAR = struct.Struct(">I")
@@ -23,6 +23,9 @@ _TIME = struct.Struct(">Qi")
 _PLACE = struct.Struct(">I")
 _DAY_SECONDS = 86_400
 _END, _VALUE, _NULL = b"\0", b"\1", b"\2"
+
+NOT_FINITE = {"-Infinity": b"2\0\1", "Infinity": b"4\xff\1", "NaN": b"4\xff\2"}
+"""Numbers that are not finite, as bytes beside those that `kernels.order` has of others."""
 
 # A year before Christ has a word after the day; the only offset that occurs is that of UTC.
 _INSTANT = re.compile(r"(\d+)-(\d\d-\d\d)( \(BC\))?(?:[T ]([0-9:.]+))?(?:Z|\+00)?")
@@ -42,6 +45,9 @@ def ascending(value: Any, order: Order, plain: Callable[[Any], bytes]) -> bytes:
     match order:
         case "":
             return plain(value)
+        case "double":
+            # Numbers as in JSON, and what is not finite below and above them.
+            return NOT_FINITE[value] if isinstance(value, str) else plain(value)
         case "instant":
             return _instant(value)
         case "time":

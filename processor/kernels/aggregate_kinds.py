@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any, Literal
 
+from ikebana.codecs.canonical import INFINITY, NAN
 from ikebana.processor.kernels.order import canonical_of, decimal_of
 
 First = Callable[[int], list[Any]]
@@ -29,6 +30,8 @@ class AggregateKind:
     """The SQL type of results; empty: that of the arguments."""
     term: Callable[[Any], Decimal | None] | None = None
     """What an argument adds to the total; None: it cannot be added, which is an error."""
+    beyond: Callable[[int, int, int, int], Any] = lambda *_: None
+    """The result in place of these, of the count and the counts of `NOT_FINITE`, if there are any."""
     takes: str = ""
     """What an argument has to be to be added, as errors say it."""
     keeps: Keeps | None = None
@@ -48,6 +51,9 @@ class AggregateKind:
             return self.of_squares(count, total, squares)
         return self.result(count, total, first, limit)
 
+
+NOT_FINITE = (NAN, INFINITY, f"-{INFINITY}")
+"""How numbers are spelled that are not finite."""
 
 _AVERAGE = Context(prec=15)
 _FINE = Context(prec=60)
@@ -104,6 +110,13 @@ def _average(count: int, total: Decimal, _: First, __: int) -> Any:
     return canonical_of(_AVERAGE.divide(total, Decimal(count))) if count else None
 
 
+def _sum_beyond(_: int, nans: int, ups: int, downs: int) -> str:
+    """What numbers come to of which some are not finite, as SQL's doubles do."""
+    # A count below zero takes away: less infinity is minus infinity.
+    up, down = ups > 0 or downs < 0, downs > 0 or ups < 0
+    return NAN if nans or (up and down) else INFINITY if up else f"-{INFINITY}"
+
+
 def _any(count: int, total: Decimal, _: First, __: int) -> bool | None:
     return True if total > 0 else False if count > total else None
 
@@ -133,6 +146,15 @@ def _spread(
     return found
 
 
+def _population_beyond(count: int, *_: int) -> Any:
+    # A single number lies nowhere apart, whatever it is.
+    return NAN if count > 1 else 0 if count == 1 else None
+
+
+def _sample_beyond(count: int, *_: int) -> Any:
+    return NAN if count > 1 else None
+
+
 def _extreme(_: int, __: Decimal, first: First, ___: int) -> Any:
     return next(iter(first(1)), None)
 
@@ -147,8 +169,12 @@ def _list(_: int, __: Decimal, first: First, ___: int) -> list[Any]:
 
 KINDS: Mapping[str, AggregateKind] = {
     "count": AggregateKind(result=_count, type="BIGINT", is_of_rows=True),
-    "sum": AggregateKind(result=_sum, type="JSON", term=_number, takes="number"),
-    "avg": AggregateKind(result=_average, type="DOUBLE", term=_number, takes="number"),
+    "sum": AggregateKind(
+        result=_sum, beyond=_sum_beyond, type="JSON", term=_number, takes="number"
+    ),
+    "avg": AggregateKind(
+        result=_average, beyond=_sum_beyond, type="DOUBLE", term=_number, takes="number"
+    ),
     "min": AggregateKind(result=_extreme, keeps="ascending"),
     "max": AggregateKind(result=_extreme, keeps="descending"),
     "top": AggregateKind(result=_top, type="JSON", keeps="descending", is_limited=True),
@@ -163,6 +189,7 @@ KINDS: Mapping[str, AggregateKind] = {
         name: AggregateKind(
             result=_count,
             of_squares=_spread(of_sample=of_sample, is_root=is_root),
+            beyond=_sample_beyond if of_sample else _population_beyond,
             type="DOUBLE",
             term=_number,
             takes="number",

@@ -29,6 +29,7 @@ _FALSE, _TRUE, _BELOW_ZERO, _IS_ZERO, _ABOVE_ZERO, _TEXT, _OTHER, _TYPED = (
 _UP = bytes((byte + 1) % 256 for byte in range(256))
 _DOWN = bytes((byte - 1) % 256 for byte in range(256))
 _TURNED = bytes(255 - byte for byte in range(256))
+_SPELLED = {written: text for text, written in typed_order.NOT_FINITE.items()}
 _EXPONENT = struct.Struct(">Q")
 _EXPONENT_BIAS = 1 << 63
 _LENGTH = struct.Struct(">I")
@@ -42,7 +43,10 @@ def ordered(value: Any, *, descending: bool, order: Order = "") -> bytes:
     >>> ordered(9, descending=False) < ordered(10, descending=False)
     True
     """
-    ascending = _pair(value, order) if order else _ascending(value)
+    if order == "double":
+        ascending = typed_order.ascending(value, order, _ascending)
+    else:
+        ascending = _pair(value, order) if order else _ascending(value)
     return b"-" + ascending.translate(_TURNED) if descending else b"+" + ascending
 
 
@@ -51,6 +55,8 @@ def value_of(place: bytes) -> Any:
     the order of a type.
     """
     ascending = place[1:].translate(_TURNED) if place[:1] == b"-" else place[1:]
+    if ascending in _SPELLED:
+        return _SPELLED[ascending]
     kind, body = ascending[:1], ascending[1:]
     if kind in (_FALSE, _TRUE):
         return kind == _TRUE

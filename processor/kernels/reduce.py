@@ -34,7 +34,12 @@ from ikebana.codecs.error_record import error_record
 from ikebana.errors import TooMuchError
 from ikebana.processor.ground.generations import shown
 from ikebana.processor.ground.typed_order import Order
-from ikebana.processor.kernels.aggregate_kinds import KINDS, AggregateKind, as_double
+from ikebana.processor.kernels.aggregate_kinds import (
+    KINDS,
+    NOT_FINITE,
+    AggregateKind,
+    as_double,
+)
 from ikebana.processor.kernels.order import ordered
 from ikebana.processor.kernels.reduce_values import TooLongError, Values
 from ikebana.processor.rows.rows import KeyedUpdate
@@ -190,13 +195,14 @@ def _start(key: bytes, number: bytes) -> bytes:
 class _Change:
     """What the updates of one key and time add to its sums, and to the counts of values."""
 
-    __slots__ = ("counts", "rows", "squares", "totals", "values")
+    __slots__ = ("beyond", "counts", "rows", "squares", "totals", "values")
 
     def __init__(self, aggregates: int) -> None:
         self.rows = 0
         self.counts = [0] * aggregates
         self.totals = [_ZERO] * aggregates
         self.squares: dict[int, Decimal] = {}
+        self.beyond: dict[int, list[int]] = {}
         self.values: dict[_Order, dict[bytes, int]] = {}
 
     def places(self) -> Iterator[bytes]:
@@ -217,6 +223,11 @@ class _Change:
             if traits.term is not None:
                 if aggregate.is_single:
                     argument = as_double(argument)
+                if traits.takes == "number" and argument in NOT_FINITE:
+                    beyond = self.beyond.setdefault(at, [0] * len(NOT_FINITE))
+                    beyond[NOT_FINITE.index(argument)] += diff
+                    self.counts[at] += diff
+                    continue
                 if (term := traits.term(argument)) is None:
                     wrong.append(aggregate)
                     continue
@@ -290,7 +301,8 @@ class _State(msgspec.Struct, array_like=True):
     """What is kept of a key beside its result and its values; by aggregate count and total.
 
     The counts are those of rows, of values that are there, or of distinct ones.  Behind the totals
-    of all aggregates are the totals of squares, of those that have one.
+    of all aggregates are the totals of squares, of those that have one.  If a number of any is not
+    finite, behind these are three counts of each aggregate, in the order of `NOT_FINITE`.
     """
 
     rows: int
@@ -338,6 +350,8 @@ class _Group:
         self._aggregates = aggregates
         of_squares = (at for at, each in enumerate(aggregates) if each.traits.of_squares)
         self._squares = {at: len(aggregates) + place for place, at in enumerate(of_squares)}
+        # As many totals there are where all numbers are finite.
+        self._finite = len(aggregates) + len(self._squares)
         self._values = {
             order: Values(store, _start(key, number)) for order, number in orders.items()
         }
@@ -349,8 +363,7 @@ class _Group:
         if (entry := found[self._place]) is not None:
             self._state, self.result = _split(entry)
         else:
-            none = len(self._aggregates)
-            self._state = _State(0, [0] * none, [_ZERO] * (none + len(self._squares)))
+            self._state = _State(0, [0] * len(self._aggregates), [_ZERO] * self._finite)
         for change in changes:
             for order, diffs in change.values.items():
                 self._values[order].load({place: found[place] for place in diffs})
@@ -367,6 +380,8 @@ class _Group:
         for at, total in change.squares.items():
             place = self._squares[at]
             state.totals[place] = _EXACT.normalize(_EXACT.add(state.totals[place], total))
+        if change.beyond or len(state.totals) > self._finite:
+            self._count_beyond(change.beyond)
         for order, diffs in change.values.items():
             more = self._values[order].add(diffs)
             for at, aggregate in enumerate(self._aggregates):
@@ -376,6 +391,16 @@ class _Group:
         is_there = state.rows or self._is_always or named != _of_nothing(self._aggregates)
         self.result = canonical.write(named) if is_there else None
         return self.result
+
+    def _count_beyond(self, beyond: Mapping[int, Sequence[int]]) -> None:
+        totals, width = self._state.totals, len(NOT_FINITE)
+        if len(totals) == self._finite:
+            totals += [_ZERO] * (width * len(self._aggregates))
+        for at, counts in beyond.items():
+            for place, count in enumerate(counts, self._finite + width * at):
+                totals[place] += count
+        if not any(totals[self._finite :]):
+            del totals[self._finite :]
 
     def entries(self) -> dict[bytes, bytes | None]:
         """The state and all counts that have been loaded, as entries; None where zero."""
@@ -389,6 +414,9 @@ class _Group:
 
     def _result(self, at: int) -> Any:
         aggregate, state = self._aggregates[at], self._state
+        begin = self._finite + len(NOT_FINITE) * at
+        if any(beyond := state.totals[begin : begin + len(NOT_FINITE)]):
+            return aggregate.traits.beyond(state.counts[at], *map(int, beyond))
         first = self._values[order].first if (order := _order_of(aggregate)) else _none
         squares = state.totals[self._squares[at]] if at in self._squares else _ZERO
         count, total = state.counts[at], state.totals[at]

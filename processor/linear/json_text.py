@@ -5,8 +5,11 @@ would come out as another one; here a number is the text that it is.  The way ba
 `typed_json`.
 """
 
+import re
+
 import msgspec
 
+from ikebana.codecs.canonical import INFINITY, NAN
 from ikebana.codecs.sql_type import (
     NULL,
     Array,
@@ -65,6 +68,18 @@ def field_of(value: str, name: str) -> str:
     return f"{value}->>{literal(path)}"
 
 
+_BARE = re.compile(r'"(?:[^"\\]|\\.)*"|(-?(?:NaN|Infinity))', re.DOTALL)
+
+
+def spelled(text: str) -> str:
+    """JSON as DuckDB writes it, with its bare numbers that are not finite as texts.
+
+    >>> spelled('{"NaN":NaN,"a":[-Infinity]}')
+    '{"NaN":"NaN","a":["-Infinity"]}'
+    """
+    return _BARE.sub(lambda found: f'"{found[1]}"' if found[1] else found[0], text)
+
+
 def milliseconds(column: str, kind: str) -> str:
     """SQL for the first whole millisecond since 1970 that is not before an instant.
 
@@ -101,11 +116,18 @@ def compares_as_data(kind: str) -> bool:
 def to_text(column: str, kind: SqlType, depth: int = 0) -> str:
     """SQL that turns a column into JSON text, never null.
 
-    Timestamps are written with a T, with zone in UTC; bytes in base64.
+    Timestamps are written with a T, with zone in UTC; bytes in base64; numbers that are not
+    finite, which JSON does not have, as texts.
     """
     name = str(kind)
     each = f"e{depth}"
-    if name in _AS_IT_IS or isinstance(kind, Decimal):
+    if name in ("DOUBLE", "FLOAT"):
+        text = (
+            f"CASE WHEN isfinite({column}) THEN {column}::VARCHAR "
+            f"WHEN isnan({column}) THEN '\"{NAN}\"' WHEN {column} > 0 THEN '\"{INFINITY}\"' "
+            f"WHEN {column} < 0 THEN '\"-{INFINITY}\"' END"
+        )
+    elif name in _AS_IT_IS or isinstance(kind, Decimal):
         text = f"{column}::VARCHAR"
     elif isinstance(kind, List | Array):
         element = kind.of

@@ -182,16 +182,6 @@ class Layers:
             self.base[field] = field
             self._column(column, from_json(field, kind), misfit_of(column, kind))
 
-    def finite(self, part: str, column: str) -> str:
-        """The column, refused where it holds a number that JSON has no form for."""
-        if (kind := self.type_of(column)) not in ("DOUBLE", "FLOAT"):
-            return column
-        sql = (
-            f"CASE WHEN {column} IS NULL OR isfinite({column}) THEN {column} "
-            f"ELSE CAST({column}::VARCHAR || '!' AS {kind}) END"
-        )
-        return self.derived(part, sql, "as JSON")
-
     def require_json_form(self, part: str, column: str, text: str | None) -> None:
         """Refuse a column whose values JSON does not have.  Raises: StepError."""
         if not has_json_form(self.described()[column]):

@@ -146,7 +146,6 @@ class _Nest:
                     f"data, as 1 month and 30 days do; compare epoch({step.key}), or its text"
                 )
                 self._layers.refuse("key", problem, step.key)
-            key = self._layers.finite("key", key)
         if step.select is not None:
             self._select(step.select, key)
         elif key is not None:
@@ -280,9 +279,6 @@ class _Nest:
             made[name] = self._computed(f"select.{name}", text)
         for name, text in columns:
             self._layers.require_json_form(f"select.{name}", made[name], text)
-        made = {
-            name: self._layers.finite(f"select.{name}", column) for name, column in made.items()
-        }
         types = {name: self._layers.type_of(column) for name, column in made.items()}
         listed = [f"{column} AS {quoted(name)}" for name, column in made.items()]
         if key is not None:

@@ -28,6 +28,7 @@ from ikebana.processor.linear.database import (
     answer,
     without_data,
 )
+from ikebana.processor.linear.json_text import spelled
 from ikebana.processor.linear.layers import BAD, BEGIN, DIFF, END, NOT_EVALUATED, ROW, field_column
 from ikebana.processor.linear.nest import Statement, statement
 from ikebana.processor.linear.outcomes import Failed as Failed
@@ -255,9 +256,9 @@ def _canonical(
     made: list[bytes | None] = []
     for at, text in enumerate(texts):
         try:
-            made += [None] if text is None else canonical.canonical_many([text])
+            made += [None] if text is None else canonical.canonical_many([spelled(text)])
         except DecodeError:
-            # Infinity, say, of which JSON has no form.
+            # A number out of range, say, of which JSON has no form.
             failed.setdefault(at, (step, "a result has no JSON form"))
             made.append(None)
     return made

@@ -22,6 +22,8 @@ def order_of(kind: str) -> Order:
 
 def _order(kind: SqlType) -> Order:
     name = str(kind)
+    if name in ("DOUBLE", "FLOAT"):
+        return "double"
     if name in INSTANTS:
         return "instant"
     if name == "TIME WITH TIME ZONE":

@@ -100,7 +100,11 @@ def _in_order(aggregate: Aggregate, kinds: Sequence[str]) -> Aggregate:
                 "1 month and 30 days: take epoch(…) of it, or its text",
             )
         )
+    sorts_as_json = all(_sorts_as_json(kind) or kind in _DOUBLES for kind in kinds)
     if traits.is_of_distinct or all(map(_sorts_as_json, kinds)):
+        return aggregate
+    if sorts_as_json and not all(map(_is_number, kinds)):
+        # Beside JSON or texts, doubles are data like these.
         return aggregate
     # DuckDB takes a while to import, and memory.
     from ikebana.processor.linear.sql_order import NoOrderError, order_of
@@ -109,6 +113,8 @@ def _in_order(aggregate: Aggregate, kinds: Sequence[str]) -> Aggregate:
         orders = {kind: order_of(kind) for kind in kinds}
     except NoOrderError as error:
         raise AggregateError((aggregate.name, str(error))) from None
+    if "double" in orders.values() and all(map(_is_number, kinds)):
+        return msgspec.structs.replace(aggregate, order="double")
     if len(set(orders.values())) > 1:
         listed = " and ".join(sorted(orders))
         raise AggregateError(
@@ -122,11 +128,17 @@ def _in_order(aggregate: Aggregate, kinds: Sequence[str]) -> Aggregate:
 
 
 # Most aggregates have JSON values, which need no type to be ordered.
-_JSON_SORTED = {JSON, "VARCHAR", "BOOLEAN", "DOUBLE", "FLOAT", "HUGEINT", "TIME", *WHOLE}
+_JSON_SORTED = {JSON, "VARCHAR", "BOOLEAN", "HUGEINT", "TIME", *WHOLE}
+_DOUBLES = ("DOUBLE", "FLOAT")
 
 
 def _sorts_as_json(kind: str) -> bool:
     return kind in _JSON_SORTED or isinstance(type_of(kind), Decimal)
+
+
+def _is_number(kind: str) -> bool:
+    numbers = (*_DOUBLES, "HUGEINT", "UHUGEINT", "UBIGINT", *WHOLE)
+    return kind in numbers or isinstance(type_of(kind), Decimal)
 
 
 def result_scope(reduction: Reduce, before: Scope) -> Scope:
