@@ -31,7 +31,7 @@ class AggregateKind:
     term: Callable[[Any], Decimal | None] | None = None
     """What an argument adds to the total; None: it cannot be added, which is an error."""
     beyond: Callable[[int, int, int, int], Any] = lambda *_: None
-    """The result in place of these, of the count and the counts of `NOT_FINITE`, if there are any."""
+    """The result instead, of the count and the counts of `NOT_FINITE`, if there are any."""
     takes: str = ""
     """What an argument has to be to be added, as errors say it."""
     keeps: Keeps | None = None

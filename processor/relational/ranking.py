@@ -78,15 +78,15 @@ def ordering(source: Relation, orders: Sequence[Order]) -> tuple[list[str], list
     for order in orders:
         name, kind = quoted(order.column), source.types[order.column]
         turned = order.descending != descending
+        if order.nulls_first != descending:
+            parts.append(f"({name} IS NOT NULL)")
+            kinds.append("BOOLEAN")
         if turned and kind in ("DOUBLE", "FLOAT"):
             # NaN is the greatest, and turned around is itself.
             parts.append(f"NOT isnan({name})")
             kinds.append("BOOLEAN")
         if turned:
             name, kind = _turned(order, name, kind)
-        if order.nulls_first != descending:
-            parts.append(f"({quoted(order.column)} IS NOT NULL)")
-            kinds.append("BOOLEAN")
         parts.append(name)
         kinds.append(kind)
     return parts, kinds, "top" if descending else "bottom"

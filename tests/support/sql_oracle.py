@@ -4,12 +4,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
+from math import isfinite
 from typing import Any
 
 import duckdb
 
 from ikebana import Column, Input, Output, Plan, Upsert
 from ikebana.arrangements.update import Update
+from ikebana.codecs.canonical import spelling
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Operator
 from ikebana.processor.relational.known import Known
@@ -99,6 +101,8 @@ def plain(value: Any) -> Any:
     """A value as it is compared: numbers as 12 digits tell them, times as their text."""
     if isinstance(value, bool) or value is None:
         return value
+    if isinstance(value, float) and not isfinite(value):
+        return spelling(value)
     if isinstance(value, int | float | Decimal):
         number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
         rounded = +number.quantize(Decimal("1e-9")) if abs(number) < 10**15 else number

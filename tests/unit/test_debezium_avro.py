@@ -309,13 +309,6 @@ assert VALUE_BYTES is not None
             b'{"id":1}',
             id="no operation",
         ),
-        pytest.param(
-            KEY_BYTES,
-            in_avro(None, event("c", None, row(price=float("nan"))))[1],
-            "field `after.price`: expected a number, found one that is not finite",
-            b'{"id":1}',
-            id="not a number",
-        ),
         pytest.param(KEY_BYTES, KEY_BYTES, 'field "op" is missing', b'{"id":1}', id="no event"),
         pytest.param(b"", VALUE_BYTES, "it is empty", None, id="empty key"),
         pytest.param(
