@@ -137,8 +137,8 @@ def _texts(plan: Plan, source: Input, seen: Look) -> Iterator[Notice]:
         if values and all(map(_holds_json, values)):
             words = (
                 f'{source.name}: the JSON column "{column.name}" has texts that hold JSON in '
-                f"{counted(len(values), 'row')}, so a path into it is null; declare it VARCHAR, "
-                "and ->> looks into the text"
+                f"{counted(len(values), 'row')}, so a path into it is null; declare its "
+                "encoding as json"
             )
             yield Notice("json text", source.name, column.name, words)
 

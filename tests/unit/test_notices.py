@@ -169,7 +169,7 @@ def test_a_path_into_texts_that_hold_json_is_noticed(expression: str) -> None:
     assert found.name == ("json text", "customers", "doc")
     assert found.words == (
         'customers: the JSON column "doc" has texts that hold JSON in 2 rows, so a path into it '
-        "is null; declare it VARCHAR, and ->> looks into the text"
+        "is null; declare its encoding as json"
     )
 
 
