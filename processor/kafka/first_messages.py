@@ -23,7 +23,7 @@ from ikebana.processor.reading.messages import Message
 from ikebana.processor.timing.kinds_of_time import kind_of, mixed, of_input
 
 # An input without anything to be said of so many messages is not looked at again.
-_ENOUGH = 20
+_ENOUGH = 10
 _AGAIN_S = 5.0
 _LATEST_S = 60.0
 _REGISTRY_S = 5.0

@@ -52,9 +52,8 @@ def near(admin: AdminClient, topic: str) -> str | None:
     return spelling.did_you_mean(topic, patiently(ask, "the brokers"))
 
 
-def missing(plan: Plan, settings: Mapping[str, str]) -> list[Missing]:
-    """List the topics of inputs that are not there; none if the brokers do not tell."""
-    admin = client.admin(settings)
+def missing(plan: Plan, admin: AdminClient) -> dict[str, str]:
+    """Name the topics that are not there, each with its input; none if brokers do not tell."""
     beside = read_whole(plan)
     readers: dict[str, str] = {}
     for source in plan.inputs:
@@ -63,13 +62,9 @@ def missing(plan: Plan, settings: Mapping[str, str]) -> list[Missing]:
                 readers.setdefault(name, source.name)
     try:
         there = topics.describe(admin, readers)
-        return [
-            Missing(readers[name], name, near(admin, name))
-            for name in readers
-            if name not in there
-        ]
     except KafkaException:
-        return []  # what comes next asks the same, and says what is wrong
+        return {}  # what comes next asks the same, and says what is wrong
+    return {name: reader for name, reader in readers.items() if name not in there}
 
 
 def waited_for(
@@ -88,17 +83,20 @@ def waited_for(
         AwayError: the brokers do not answer.
     """
     client.reach(settings)
+    admin = client.admin(settings)
     pause_s, due = _SAY_AFTER_S, 0.0
-    names: list[str] = []
-    while lacking := missing(plan, settings):
-        if not {each.topic for each in lacking}.isdisjoint(known()):
-            break
-        tell([_notice(each) for each in lacking])
+    said: dict[str, str] = {}
+    while found := missing(plan, admin):
         now = time.monotonic()
-        if now >= due or names != [each.topic for each in lacking]:
+        if found != said and not found.keys().isdisjoint(known()):
+            break
+        if found != said or now >= due:
+            # Which topics there are is asked no more often than something is said.
+            lacking = [Missing(reader, name, near(admin, name)) for name, reader in found.items()]
+            tell([_notice(each) for each in lacking])
             say(f"waiting for {' and '.join(each.words() for each in lacking)}")
-            names = [each.topic for each in lacking]
-            due, pause_s = now + pause_s, min(2 * pause_s, _SAY_EVERY_S)
+            said, due = found, now + pause_s
+            pause_s = min(2 * pause_s, _SAY_EVERY_S)
         until = now + _LOOK_EVERY_S
         while time.monotonic() < until:
             if stopped():

@@ -14,11 +14,12 @@ _PARTITIONS = 8
 _EACH_END = 50
 # Messages may be large, and a run that looks at a few keeps its memory for other things.
 _FEW = 10
+_FEW_PARTITIONS = 3
 _PATIENCE_S = 10.0
 
 
 def sampled(settings: Mapping[str, str], topic: str) -> list[Sample]:
-    """Read the first and the last messages of the first partitions of a topic.
+    """Read the first and the last messages of the first partitions that have any.
 
     Raises:
         SourceError: there is no such topic, or its messages did not come in time.
@@ -30,7 +31,7 @@ def sampled(settings: Mapping[str, str], topic: str) -> list[Sample]:
 
 
 def newest(settings: Mapping[str, str], topic: str) -> list[Message]:
-    """Read the last messages of the first partitions of a topic.
+    """Read the last messages of the first partitions that have any.
 
     Raises:
         SourceError: there is no such topic, or its messages did not come in time.
@@ -39,36 +40,47 @@ def newest(settings: Mapping[str, str], topic: str) -> list[Message]:
 
 
 def some(settings: Mapping[str, str], topic: str) -> list[Message]:
-    """Read a few of the first and of the last messages of the first partitions of a topic.
+    """Read a few of the first and last messages of a few partitions that have any.
 
     Raises:
         SourceError: there is no such topic, or its messages did not come in time.
     """
-    return _messages(settings, topic, _FEW, _FEW)
+    return _messages(settings, topic, _FEW, _FEW, _FEW_PARTITIONS)
 
 
-def _messages(settings: Mapping[str, str], topic: str, first: int, last: int) -> list[Message]:
+def _messages(
+    settings: Mapping[str, str], topic: str, first: int, last: int, partitions: int = _PARTITIONS
+) -> list[Message]:
     return [
         Message(m.offset(), m.key(), m.value(), m.headers(), timestamp_of(m))
-        for m in _read(settings, topic, first, last)
+        for m in _read(settings, topic, first, last, partitions)
     ]
 
 
-def _read(settings: Mapping[str, str], topic: str, first: int, last: int) -> list[KafkaMessage]:
-    described = topics.describe(client.admin(settings), [topic]).get(topic)
-    if described is None:
+def _read(
+    settings: Mapping[str, str], topic: str, first: int, last: int, most: int = _PARTITIONS
+) -> list[KafkaMessage]:
+    """Read messages of the first partitions that have any, `most` of them."""
+    admin = client.admin(settings)
+    described = topics.describe(admin, [topic])
+    if topic not in described:
         raise SourceError(
             f'there is no topic "{topic}" at {settings["bootstrap.servers"]}',
             hint="Name one with --topic, and its brokers with --brokers.",
         )
+    partitions = {topic: described[topic].partitions}
+    begins, ends = (
+        topics.beginnings(admin, partitions)[topic],
+        topics.ends(admin, partitions)[topic],
+    )
+    ranges = []
+    for partition in [p for p, end in sorted(ends.items()) if begins[p] < end][:most]:
+        low, high = begins[partition], ends[partition]
+        middle = min(low + first, high)
+        ranges.append(Range(topic, partition, low, middle))
+        ranges.append(Range(topic, partition, max(middle, high - last), high))
     reader = Reader(settings)
     try:
-        ranges = []
-        for partition in range(min(described.partitions, _PARTITIONS)):
-            low, high = reader.watermarks(topic, partition)
-            middle = min(low + first, high)
-            ranges.append(Range(topic, partition, low, middle))
-            ranges.append(Range(topic, partition, max(middle, high - last), high))
         # A reader can read only one range of a partition at a time.
         return [
             message

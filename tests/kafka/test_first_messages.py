@@ -109,12 +109,12 @@ def test_a_topic_that_was_read_before_is_not_waited_for(
 def test_messages_are_looked_at_beside_a_run(
     broker: Broker, topic_name: Callable[[str], str]
 ) -> None:
-    """Those of each input, once before the end at least; an empty topic says nothing."""
+    """Those of each input, once before the end at least, in whatever partitions they are."""
     full, empty = topic_name("full"), topic_name("empty")
     for topic in (full, empty):
-        create(broker.bootstrap_servers, topic, 2)
+        create(broker.bootstrap_servers, topic, 20)
     rows = [(b"%d" % at, json.dumps({"id": at, "name": "x"}).encode()) for at in range(3)]
-    produce(broker.bootstrap_servers, full, rows)
+    produce(broker.bootstrap_servers, full, rows, partition=17)
     told: list[Sequence[Notice]] = []
     settings = {"bootstrap.servers": broker.bootstrap_servers}
     messages = FirstMessages(plan_of(full, empty), settings, {}, told.append)
