@@ -8,6 +8,67 @@ BY_KEY = "tests/unit/test_outputs_by_key.py"
 # By what they are called: the test, the file, a text, and what is put in its place.
 FAULTS: dict[str, tuple[str, str, str, str]] = {
     # types: what SQL calls a type, and what an expression has.
+    "edge:types a type of decimals is a decimal, whatever is around it": (
+        "tests/property/test_declared_types.py::test_decimals_in_lists",
+        "processor/reading/column_types.py",
+        "            if isinstance(kind := parsed(kinds[name]), Decimal)\n",
+        "            if isinstance(kind := [*within(parsed(kinds[name]))][-1], Decimal)\n",
+    ),
+    "edge:types a null has the type of JSON": (
+        "tests/property/test_types_of_views.py::test_a_null_without_a_type",
+        "processor/linear/nest.py",
+        "        self._value_types = types\n",
+        "        types = {n: JSON if kind == '\"NULL\"' else kind for n, kind in types.items()}\n"
+        "        self._value_types = types\n",
+    ),
+    "edge:types texts are read as JSON beside JSON": (
+        "tests/property/test_types_of_views.py::test_texts_are_not_read",
+        "processor/relational/sql_whole.py",
+        "        return own == VARCHAR\n",
+        "        return False\n",
+    ),
+    "edge:types types are compared as they are spelt": (
+        "tests/property/test_types_of_views.py::test_a_type_is_one",
+        "processor/linear/trees.py",
+        "            value = _in_full(value)\n",
+        "            pass\n",
+    ),
+    "edge:types numbers of FLOAT are added as they are written": (
+        "tests/property/test_types_of_views.py::test_numbers_of_single_precision",
+        "processor/planning/aggregates.py",
+        'traits.takes == "number" and "FLOAT" in kinds',
+        "False",
+    ),
+    "edge:types a constant that does not fit is left to the rows": (
+        "tests/unit/test_misfits.py::test_types_that_can_never_fit",
+        "processor/linear/misfits.py",
+        '        failure = _failure(sql, tuple((name, "NULL", kind) for name, kind in columns))\n',
+        "        failure = None\n",
+    ),
+    "edge:types a reason has the data of the row": (
+        "tests/unit/test_misfits.py::test_an_error_record_says_why",
+        "processor/linear/database.py",
+        '_QUOTED.sub(r"\\1…\\1", said)',
+        "said",
+    ),
+    "edge:types keys are looked up by the text of a date": (
+        "tests/unit/test_types_for_readers.py::test_a_key_is_found",
+        "serving/sql/tables.py",
+        'if (view.meta.columns.get(field, kind) == "VARCHAR") != (kind == "VARCHAR"):',
+        "if False:",
+    ),
+    "edge:types values of another type fail a query": (
+        "tests/unit/test_types_for_readers.py::test_values_of_another_type",
+        "serving/sql/tables.py",
+        "        if not types:\n            raise\n",
+        "        raise\n",
+    ),
+    "edge:types readers are not told the types": (
+        "tests/unit/test_of_a_batch.py::test_progress_tells_the_types",
+        "processor/deciding/publishing.py",
+        "            columns=dict(output_types(plan, output)),\n",
+        "",
+    ),
     # codecs: values as connectors write them.
     "edge:codecs JSON in a text stays a text": (
         "tests/unit/test_column_encodings.py::test_a_column_declared_json",

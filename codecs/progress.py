@@ -23,7 +23,10 @@ _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
 class ProgressRecord(msgspec.Struct, frozen=True):
-    """A closed batch of an output; `times` is None where the pipeline cannot tell their kind."""
+    """A closed batch of an output; `times` is None where the pipeline cannot tell their kind.
+
+    `columns` are the SQL types of the columns of values, by name, as far as they are known.
+    """
 
     checkpoint: str
     pipeline: str
@@ -36,6 +39,7 @@ class ProgressRecord(msgspec.Struct, frozen=True):
     promise: Promise
     version: int = VERSION
     times: Times | None = None
+    columns: dict[str, str] = {}
 
     def key(self) -> bytes:
         """Encode the Kafka key: the batch's number."""

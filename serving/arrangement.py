@@ -11,9 +11,10 @@ catches up with its topic, `horizon` is the frontier that it will reach, and his
 be deleted by then is not written at all; until then it cannot be read.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
+from types import MappingProxyType
 from typing import NamedTuple
 from weakref import WeakSet
 
@@ -54,6 +55,7 @@ class Closed(NamedTuple):
     updates: list[KeyedUpdate]
     position: bytes
     times: Times | None = None
+    columns: Mapping[str, str] = MappingProxyType({})
 
 
 class ServedArrangement:
@@ -122,6 +124,7 @@ class ServedArrangement:
             position=batch.position,
             shape=Shape(self._keys.side, self._values.side),
             times=batch.times or meta.times,
+            columns=dict(batch.columns),
         )
         changes.append((layout.META, layout.encode_meta(self._meta)))
         self._database.write(changes)

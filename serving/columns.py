@@ -72,7 +72,8 @@ class ColumnsView:
         found = self.whole.meta
         shape = Shape(found.shape.keys, found.shape.values.only(self.columns))
         totals = StoredTotals(keys=found.totals.keys)
-        return msgspec.structs.replace(found, totals=totals, shape=shape)
+        columns = {name: kind for name, kind in found.columns.items() if name in self.columns}
+        return msgspec.structs.replace(found, totals=totals, shape=shape, columns=columns)
 
     def check(self, time: int) -> None:
         self.whole.check(time)

@@ -114,6 +114,8 @@ class Meta(msgspec.Struct, array_like=True, frozen=True):
     """What its keys and values are, ever since it was built."""
     times: Times | None = None
     """The kind of its times, if the topic tells it."""
+    columns: dict[str, str] = {}
+    """The SQL types of columns of its values, as far as its topic tells them."""
 
     @property
     def bounds(self) -> tuple[int, int] | tuple[None, None]:

@@ -6,11 +6,14 @@ after 9999, nanoseconds.  These alone become text, as ISO 8601 writes them.
 
 from typing import Any
 
+import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ikebana.codecs.far_dates import clock, far_date
 
 _DAY_S = 86_400
+_encode = msgspec.json.Encoder(decimal_format="number").encode
 _DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 # DuckDB's infinite dates and timestamps, with either sign.
 _INFINITE_DAYS = 2**31 - 1
@@ -22,9 +25,24 @@ def rows_of(table: pa.Table) -> list[list[Any]]:
     return [list(row) for row in zip(*map(_values, table.columns), strict=True)]
 
 
+def flat(table: pa.Table) -> pa.Table:
+    """Return a table for CSV, which has no lists, structs and maps: these become JSON."""
+    columns = []
+    for column in table.columns:
+        if pa.types.is_nested(column.type):
+            texts = [None if each is None else _encode(each).decode() for each in _values(column)]
+            column = pa.chunked_array([pa.array(texts, pa.string())])
+        columns.append(column)
+    return pa.Table.from_arrays(columns, table.column_names)
+
+
 def _values(column: pa.ChunkedArray) -> list[Any]:
+    if pa.types.is_float32(column.type):
+        # With the digits that tell it from others of its type.
+        texts = pc.cast(column, pa.string()).to_pylist()
+        return [None if text is None else float(text) for text in texts]
     # Nanoseconds would become values of pandas, which JSON does not have.
-    if "[ns" not in str(column.type):
+    if "[ns" not in str(column.type) and "map<" not in str(column.type):
         try:
             found: list[Any] = column.to_pylist()
         except (OverflowError, ValueError):
@@ -42,7 +60,9 @@ def _value(found: pa.Scalar) -> Any:
         case pa.StructScalar():
             return {name: _value(found[at]) for at, name in enumerate(found)}
         case pa.MapScalar():
-            return [(_value(entry[0]), _value(entry[1])) for entry in found.values]
+            pairs = [(_value(entry["key"]), _value(entry["value"])) for entry in found.values]
+            # As an object of JSON, where the keys are texts.
+            return dict(pairs) if pa.types.is_string(found.type.key_type) else pairs
         case pa.ListScalar():
             return [_value(each) for each in found.values]
         case pa.UnionScalar() | pa.DictionaryScalar():

@@ -281,7 +281,7 @@ class _Followed:
 
     def _apply(self, batch: ClosedTimes) -> None:
         place = batch.place.encode()
-        closed = Closed(batch.lower, batch.upper, batch.updates, place, batch.times)
+        closed = Closed(batch.lower, batch.upper, batch.updates, place, batch.times, batch.columns)
         self._arrangement.apply(closed, self._horizon)
         self._updates += len(batch.updates)
         self._batches += 1

@@ -2,7 +2,7 @@
 
 import base64
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 
 import click
@@ -67,14 +67,17 @@ def snapshot_command(
         try:
             reading.begin(as_of)
             counts = _accumulated(reading, as_of, counted=OUTPUT_FORMATS[form].as_updates)
+            last = reading.last_closed()
+            types = {} if last is None else last.columns
         finally:
             reading.close()
     else:
         counts = _accumulated_facts(topic, published(settings, topic, form), as_of)
+        types = {}
     if output == "json":
         _print(counts)
     else:
-        _write_table(counts, output)
+        _write_table(counts, output, types)
 
 
 def _accumulated(reading: DiffTopic, as_of: int | None, *, counted: bool) -> Counts:
@@ -160,18 +163,19 @@ def _in_order(counts: Counts) -> list[tuple[bytes | None, bytes]]:
     return sorted(counts, key=lambda data: (data[0] or b"", data[1]))
 
 
-def _write_table(counts: Counts, output: str) -> None:
+def _write_table(counts: Counts, output: str, types: Mapping[str, str]) -> None:
     # Imported here, because nothing else of this command needs DuckDB.
     import pyarrow as pa
     from pyarrow import csv, parquet
 
+    from ikebana.serving.plain import flat
     from ikebana.serving.sql.export import table_of
 
-    table = table_of((*data, counts[data]) for data in _in_order(counts))
+    table = table_of(((*data, counts[data]) for data in _in_order(counts)), types)
     sink = pa.PythonFile(sys.stdout.buffer, mode="w")
     match output:
         case "csv":
-            csv.write_csv(table, sink)
+            csv.write_csv(flat(table), sink)
         case "parquet":
             parquet.write_table(table, sink)
         case _:

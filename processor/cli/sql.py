@@ -236,9 +236,10 @@ def _print(found: "pa.Table", output: str) -> None:
 
     match output:
         case "json":
+            encode = msgspec.json.Encoder(decimal_format="number").encode
             for row in rows_of(found):
                 named = dict(zip(found.column_names, row, strict=True))
-                print(msgspec.json.encode(named).decode())
+                print(encode(named).decode())
         case "csv":
             print(_csv_text(found), end="")
         case _:
@@ -256,7 +257,9 @@ def _csv_text(found: "pa.Table") -> str:
     import pyarrow as pa
     from pyarrow import csv
 
+    from ikebana.serving.plain import flat
+
     sink = pa.BufferOutputStream()
-    csv.write_csv(found, sink)
+    csv.write_csv(flat(found), sink)
     content: bytes = sink.getvalue().to_pybytes()
     return content.decode()

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from ikebana.codecs.progress import ProgressRecord, add_times
 from ikebana.processor.deciding.commits import Marker
 from ikebana.processor.planning import promises
+from ikebana.processor.planning.output_types import output_types
 from ikebana.processor.planning.plan import Output, Plan
 from ikebana.processor.timing import kinds_of_time
 
@@ -55,6 +56,7 @@ def closings(
             else ends[output.topic],
             promise=promises.promise(plan, output),
             times=kinds_of_time.of_plan(plan),
+            columns=dict(output_types(plan, output)),
         )
         times: dict[int, int] = {}
         for marker in batch:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from itertools import chain
 from operator import itemgetter
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -47,6 +48,8 @@ class ClosedTimes(NamedTuple):
     place: str
     times: Times | None = None
     """Their kind, if the topic tells it."""
+    columns: Mapping[str, str] = MappingProxyType({})
+    """The SQL types of the columns of values that the topic tells."""
 
 
 class Resume(NamedTuple):
@@ -214,6 +217,7 @@ class _Batches:
                     found,
                     msgspec.json.encode(place).decode(),
                     progress.times,
+                    progress.columns,
                 )
                 if (later := _later(told, self._from)) is not None:
                     yield later

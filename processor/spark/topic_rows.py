@@ -7,7 +7,7 @@ or else of the value.
 
 import datetime
 import decimal
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -32,6 +32,7 @@ from pyspark.sql.types import (
 )
 
 from ikebana.codecs.encodings import INTEGERS
+from ikebana.codecs.sql_type import Decimal, type_of
 from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.proposing.notices import absent_words
 from ikebana.processor.rows.rows import KeyedUpdate
@@ -41,6 +42,31 @@ _ROWS = 10_000
 _RAW = ("key", "value")
 _NUMBERS = ("time", "diff", "count")
 Column = Callable[[Any], Any]
+# Numbers keep all of their digits, for columns that are decimals.
+_decode = msgspec.json.Decoder(float_hook=decimal.Decimal).decode
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+# The columns of SQL types; those of others are STRING.
+_COLUMNS = {
+    **{name: name for name in ("BOOLEAN", "TINYINT", "SMALLINT", "BIGINT", "DOUBLE", "FLOAT")},
+    **{"INTEGER": "INT", "UTINYINT": "SMALLINT", "USMALLINT": "INT", "UINTEGER": "BIGINT"},
+    **{"UBIGINT": "DECIMAL(20,0)", "HUGEINT": "DECIMAL(38,0)", "DATE": "DATE"},
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS"), "TIMESTAMP"),
+    "TIMESTAMP WITH TIME ZONE": "TIMESTAMP",
+}
+
+
+def schema_of(columns: Mapping[str, str]) -> str:
+    """The schema of rows with columns of SQL types, and their time and count.
+
+    >>> schema_of({"id": "BIGINT", "a`b": "DECIMAL(9,2)", "l": "BIGINT[]"})
+    '`id` BIGINT, `a``b` DECIMAL(9,2), `l` STRING, time BIGINT, diff BIGINT'
+    """
+    fields = []
+    for name, kind in columns.items():
+        if name not in (*_RAW, *_NUMBERS):
+            of_spark = kind if isinstance(type_of(kind), Decimal) else _COLUMNS.get(kind, "STRING")
+            fields.append(f"`{name.replace('`', '``')}` {of_spark}")
+    return ", ".join([*fields, "time BIGINT, diff BIGINT"])
 
 
 class RowMaker:
@@ -129,7 +155,7 @@ class RowMaker:
         found: dict[str, Any] = {}
         try:
             for data in (update.value, update.key):
-                decoded = None if data is None else msgspec.json.decode(data)
+                decoded = None if data is None else _decode(data)
                 if isinstance(decoded, dict):
                     found |= decoded
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -155,7 +181,7 @@ class RowMaker:
 def _object(data: bytes | None) -> dict[str, Any]:
     """The fields of a JSON object; none of anything else."""
     try:
-        decoded = None if data is None else msgspec.json.decode(data)
+        decoded = None if data is None else _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return {}
     return decoded if isinstance(decoded, dict) else {}
@@ -190,7 +216,7 @@ def _wrong(name: str, kind: DataType, known: str) -> ConfigError:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return value if isinstance(value, str) else _encode(value).decode()
 
 
 def _integer(value: Any) -> int:
@@ -200,7 +226,7 @@ def _integer(value: Any) -> int:
 
 
 def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, (int, decimal.Decimal)):
         raise TypeError(value)
     return float(value)
 
@@ -214,7 +240,7 @@ def _boolean(value: Any) -> bool:
 def _decimal(value: Any) -> decimal.Decimal:
     if isinstance(value, bool):
         raise TypeError(value)
-    return decimal.Decimal(str(value))
+    return decimal.Decimal(value)
 
 
 def _timestamp(value: Any) -> datetime.datetime:

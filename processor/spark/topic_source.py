@@ -35,17 +35,18 @@ from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.ground import moments
 from ikebana.processor.ground.spelling import instead
 from ikebana.processor.kafka import client, sampling
+from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.kafka.partitioner import partition_of
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.topic_ranges import Piece, Place, TopicRanges
 from ikebana.processor.rows.rows import KeyedUpdate
-from ikebana.processor.spark.topic_rows import SCHEMA, RowMaker
+from ikebana.processor.spark.topic_rows import SCHEMA, RowMaker, schema_of
 from ikebana.processor.verifying import diff_reader
 from ikebana.processor.verifying.output_reader import OutputReader
 
 NAME = "ikebana"
 _KAFKA = "kafka."
-_OPTIONS = ("topic", "format", "as_of", "since", "tasks", "max_offsets")
+_OPTIONS = ("topic", "format", "as_of", "since", "tasks", "max_offsets", "columns")
 # Formats whose values are rows.
 _OF_ROWS = ("diff", "upsert")
 # What Spark adds itself.
@@ -62,6 +63,8 @@ class TopicOptions(msgspec.Struct, frozen=True):
     since: int | None = None
     tasks: str = "partitions"
     max_offsets: int = 1_000_000
+    columns: bool = False
+    """Whether rows have the columns that the topic tells, and not keys and values as bytes."""
 
 
 def register(spark: SparkSession) -> None:
@@ -91,7 +94,21 @@ class IkebanaTopic(DataSource):  # type: ignore[misc]
         return NAME
 
     def schema(self) -> str:
-        return SCHEMA
+        options = read_options(dict(self.options))
+        if not options.columns:
+            return SCHEMA
+        client.reach(options.kafka)
+        topic = DiffTopic(options.kafka, options.topic, options.form)
+        try:
+            last = topic.last_closed()
+        finally:
+            topic.close()
+        if last is None or not last.columns:
+            raise _refused(
+                f'"{options.topic}" does not tell the types of its columns, or nothing of it is '
+                "closed yet; give a schema"
+            )
+        return schema_of(last.columns)
 
     def reader(self, schema: StructType) -> "BatchReader":
         options = read_options(dict(self.options))
@@ -134,8 +151,18 @@ def read_options(given: dict[str, str]) -> TopicOptions:
     most = others.get("max_offsets", "1000000")
     if not most.isdecimal() or int(most) == 0:
         raise _refused(f"max_offsets is a number from 1 on, and not {most}")
+    columns = others.get("columns", "false")
+    if columns not in ("true", "false"):
+        raise _refused('columns is "true" or "false"')
     return TopicOptions(
-        topic, kafka, form, _time(others, "as_of"), _time(others, "since"), tasks, int(most)
+        topic,
+        kafka,
+        form,
+        _time(others, "as_of"),
+        _time(others, "since"),
+        tasks,
+        int(most),
+        columns == "true",
     )
 
 

@@ -26,7 +26,7 @@ Encoding = Literal["json", "base64"]
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
 
-encode = msgspec.json.Encoder().encode
+encode = msgspec.json.Encoder(decimal_format="number").encode
 _raw = msgspec.json.Decoder(msgspec.Raw)
 
 

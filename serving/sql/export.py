@@ -3,7 +3,8 @@
 The columns are those that SQL gives it (`tables`); unlike there, a row comes once.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 import duckdb
 import pyarrow as pa
@@ -11,14 +12,18 @@ import pyarrow as pa
 from ikebana.codecs.encodings import INTEGERS
 from ikebana.errors import ConfigError
 from ikebana.serving.shape import Seen, Shape, Side
-from ikebana.serving.sql.tables import as_json, columns_of, quoted
+from ikebana.serving.sql.tables import ARRIVING, as_json, columns_of, quoted, typed_or_not
 
 COUNT = "count"
 
 
-def table_of(rows: Iterable[tuple[bytes | None, bytes, int]]) -> pa.Table:
+def table_of(
+    rows: Iterable[tuple[bytes | None, bytes, int]],
+    types: Mapping[str, str] = MappingProxyType({}),
+) -> pa.Table:
     """Make a table of keys, values and counts, in their order.
 
+    `types` are the SQL types of columns that the topic tells.
     The last column is `count`, with as many underscores behind it as tell it from the others.
 
     Raises:
@@ -40,22 +45,20 @@ def table_of(rows: Iterable[tuple[bytes | None, bytes, int]]) -> pa.Table:
                 hint="JSON has it: --output json.",
             )
         counts.append(count)
-    arriving = pa.table(
-        {
-            "k": pa.array(keys, pa.string()),
-            "v": pa.array(values, pa.string()),
-            "c": pa.array(counts, pa.int64()),
-        }
-    )
-    with duckdb.connect(":memory:", config={"enable_external_access": "false"}) as database:
-        database.register("arriving", arriving)
-        found = list(columns_of(Shape(of_keys.side, of_values.side)))
+    shape = Shape(of_keys.side, of_values.side)
+
+    def made(columns: Mapping[str, str]) -> pa.Table:
+        arriving, found = columns_of(keys, values, shape, columns)
         taken = {column.lower() for column, _ in found}
         name = COUNT
         while name in taken:
             name += "_"
         selected = [f"{typed} AS {quoted(column)}" for column, typed in found]
         told = ", ".join([*selected, f"c AS {quoted(name)}"])
-        given = "SELECT k::JSON AS k, v::JSON AS v, c FROM arriving"
-        made: pa.Table = database.sql(f"SELECT {told} FROM ({given})").to_arrow_table()
-        return made
+        with duckdb.connect(":memory:", config={"enable_external_access": "false"}) as database:
+            database.execute("SET TimeZone = 'UTC'").fetchall()
+            arriving["c"] = pa.array(counts, pa.int64())
+            database.register("arriving", pa.table(arriving))
+            return database.sql(f"SELECT {told} FROM {ARRIVING}").to_arrow_table()
+
+    return typed_or_not(types, made)

@@ -75,6 +75,7 @@ def run(
         as_of = newest(views)
     config = {**_CONFIG, "memory_limit": f"{limits.memory_bytes // (1 << 20)}MiB"}
     with duckdb.connect(":memory:", config=config) as database:
+        database.execute("SET TimeZone = 'UTC'").fetchall()
         loading = LoadLimits(limits.read_bytes, begun + limits.seconds)
         for view in views:
             assert as_of is not None

@@ -1,23 +1,27 @@
 """Collections as tables of DuckDB: a row for each value, as often as it is there.
 
-Keys and values that are JSON objects give a column for each of their fields, in the kinds that the
-collection's shape has; if some are no objects, they are one column `key`, or `value`.  Where keys
-and values have a field of the same name, the column is the key's.
+Keys and values that are JSON objects give a column for each of their fields; if some are no
+objects, they are one column `key`, or `value`.  Where keys and values have a field of the same
+name, the column is the key's.  A column has the type that the topic tells; where it tells none, or
+there are values of another type, as an edit of the pipeline may leave behind, the kind that the
+collection's shape has.
 
 Some keys are looked up in place of a scan only if the shape says that each key which fulfils the
 equalities has exactly these bytes.  So a query gives the same either way.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import duckdb
 import pyarrow as pa
 
 from ikebana.codecs.canonical import canonical
 from ikebana.codecs.errors import DecodeError
+from ikebana.processor.linear.query import field_texts
+from ikebana.processor.linear.typed_json import from_json
 from ikebana.serving.shape import Shape
 from ikebana.serving.sql.parsed import SqlError, Wanted
 from ikebana.serving.view import Bounds, CollectionView, Row
@@ -27,6 +31,7 @@ _CHECK_EVERY = 10_000
 _KINDS = {int: "BIGINT", str: "VARCHAR"}
 # Of a row, even if it has no more than a byte: it stands in a list of keys and in one of values.
 _LEAST_ROW = 16
+_Made = TypeVar("_Made")
 
 
 class LoadLimits(NamedTuple):
@@ -76,6 +81,9 @@ def _keys(view: CollectionView, wanted: Wanted) -> list[bytes] | None:
         # A constant of another type would be cast by the comparison.
         if constants is None or any(_KINDS[type(each)] != kind for each in constants):
             return None
+        # And the text of a date may be equal to others, of which keys have one.
+        if (view.meta.columns.get(field, kind) == "VARCHAR") != (kind == "VARCHAR"):
+            return None
         choices = [{**choice, field: each} for choice in choices for each in constants]
         if len(choices) > _MOST_LOOKUPS:
             return None
@@ -120,44 +128,93 @@ def _make(
     view: CollectionView,
     columns: tuple[list[str | None], list[str]],
 ) -> None:
-    keys, values = columns
-    arrow = pa.table({"k": pa.array(keys, pa.string()), "v": pa.array(values, pa.string())})
-    database.register("arriving", arrow)
-    selected = [f"{typed} AS {quoted(column)}" for column, typed in columns_of(view.meta.shape)]
-    # A collection that never had a row has no columns to be known.
-    told = ", ".join(selected) or "NULL AS value"
-    database.execute(
-        f"CREATE TABLE {quoted(view.meta.topic)} AS "
-        f"SELECT {told} FROM (SELECT k::JSON AS k, v::JSON AS v FROM arriving)"
-    )
-    database.unregister("arriving")
+    meta = view.meta
+
+    def create(types: Mapping[str, str]) -> None:
+        arriving, listed = columns_of(*columns, meta.shape, types)
+        # A collection that never had a row has no columns to be known.
+        told = ", ".join(f"{sql} AS {quoted(column)}" for column, sql in listed)
+        database.register("arriving", pa.table(arriving))
+        try:
+            database.execute(
+                f"CREATE TABLE {quoted(meta.topic)} AS SELECT {told or 'NULL AS value'} "
+                f"FROM {ARRIVING}"
+            )
+        finally:
+            database.unregister("arriving")
+
+    typed_or_not(meta.columns, create)
 
 
-def columns_of(shape: Shape) -> Iterator[tuple[str, str]]:
-    """Yield the columns of a table of keys `k` and values `v`, both JSON: name and expression."""
-    for column, expression, kind in _columns(shape):
+ARRIVING = "(SELECT * REPLACE (k::JSON AS k, v::JSON AS v) FROM arriving)"
+"""Where the columns of `columns_of` are selected from."""
+
+
+def typed_or_not(types: Mapping[str, str], make: Callable[[Mapping[str, str]], _Made]) -> _Made:
+    """What is made of columns of types; without them, if some values are of others."""
+    try:
+        return make(types)
+    except duckdb.ConversionException:
+        if not types:
+            raise
+    return make({})
+
+
+def columns_of(
+    keys: Sequence[str | None], values: Sequence[str], shape: Shape, types: Mapping[str, str]
+) -> tuple[dict[str, pa.Array], list[tuple[str, str]]]:
+    """The columns of a table of keys and values as JSON: what they are made of, and how.
+
+    The first are the columns of the table `arriving`; the others are names and SQL over it.
+    """
+    arriving = {"k": pa.array(keys, pa.string()), "v": pa.array(values, pa.string())}
+    listed = []
+    for column, side, kind in _columns(shape, types):
+        alone = side.columns is None
+        if not alone and column in types:
+            text = f"t{len(arriving)}"
+            documents = keys if side.name == "k" else values
+            arriving[text] = _texts(column, documents)
+            listed.append((column, from_json(text, types[column])))
+            continue
+        place = f"({side.name}->{_literal('$.' + json.dumps(column))})"
+        expression = side.name if alone else place
         typed = _typed(expression, kind)
-        yield column, f"CASE WHEN json_type({expression}) <> 'NULL' THEN {typed} END"
+        listed.append((column, f"CASE WHEN json_type({expression}) <> 'NULL' THEN {typed} END"))
+    return arriving, listed
 
 
-def _columns(shape: Shape) -> Iterator[tuple[str, str, str]]:
-    """Yield name, expression and kind of each column."""
+class _Side(NamedTuple):
+    """Keys `k` or values `v`, with the kinds of their fields; None: each is one column."""
+
+    name: str
+    columns: Mapping[str, str] | None
+
+
+def _columns(shape: Shape, types: Mapping[str, str]) -> Iterator[tuple[str, _Side, str]]:
+    """Yield each column with what it is of, and the kind that its values have."""
     taken: set[str] = set()
     for name, alone, side in (("k", "key", shape.keys), ("v", "value", shape.values)):
         fields = side.columns()
+        if name == "v" and (fields is not None or side.alone() is None):
+            # What no row has had yet is null.
+            fields = {**dict.fromkeys(types, "NULL"), **(fields or {})} or None
         if fields is not None:
-            found = {
-                field: (f"({name}->{_literal('$.' + json.dumps(field))})", kind)
-                for field, kind in sorted(fields.items())
-            }
+            found = dict(sorted(fields.items()))
         elif (kind := side.alone()) is not None:
-            found = {alone: (name, kind)}
+            found = {alone: kind}
         else:
             continue
-        for field, (expression, kind) in found.items():
+        for field, kind in found.items():
             if field.lower() not in taken:
                 taken.add(field.lower())
-                yield field, expression, kind
+                yield field, _Side(name, fields), kind
+
+
+def _texts(column: str, documents: Sequence[str | None]) -> pa.Array:
+    """The JSON texts of a field, with all digits of numbers."""
+    (texts,) = field_texts((column,), [(each or "{}").encode() for each in documents])
+    return pa.array(texts, pa.binary()).view(pa.string())
 
 
 def _typed(expression: str, kind: str) -> str:

@@ -155,7 +155,18 @@ MARKER = Marker(
 )
 LEASE = Lease("c0ffee", 1, 3, "driver", {"out": "AAAA"})
 PROGRESS = ProgressRecord(
-    "c0ffee", "kept", "out", 41, 1_000, 2_000, 5, {0: 6, 1: 7}, "collection", 1, "clock"
+    "c0ffee",
+    "kept",
+    "out",
+    41,
+    1_000,
+    2_000,
+    5,
+    {0: 6, 1: 7},
+    "collection",
+    1,
+    "clock",
+    {"d": "DATE"},
 )
 SNAPSHOT = SnapshotRecord(PROGRESS, 40, "AAAA", {1: 0}, {1: 6}, 6, "d16e57", 1)
 EXCHANGED = Updates(
@@ -182,6 +193,7 @@ META = Meta(
         Side({"id": "BIGINT"}, objects=True, other="VARCHAR", uniform=False, canonical=False)
     ),
     times="clock",
+    columns={"d": "DATE"},
 )
 FACTS: list[cdcv2.Fact] = [(b'{"id":1}', b'{"n":2}', 7, 1), (None, b'{"n":3}', 8, -2)]
 

@@ -1,5 +1,6 @@
 """What is decided of a batch: adopted or computed, published, trimmed, learned from markers."""
 
+import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Dropped, Manifest
 from ikebana.arrangements.run import Run
+from ikebana.codecs.change import Column
 from ikebana.codecs.progress import pack_times
 from ikebana.errors import CheckpointError, FencedError
 from ikebana.processor import task
@@ -196,6 +198,18 @@ def test_progress_is_made_of_the_markers_of_all_shards() -> None:
     assert (errors.lower, errors.upper, errors.count) == (3, 5, 0)
     assert (out.promise, errors.promise) == ("upserts", promises.promise(PLAN, PLAN.published[-1]))
     assert found["out"].times == {4: 3}
+
+
+def test_progress_tells_the_types_of_columns() -> None:
+    """As SQL names them in full, for whoever reads the topic."""
+    columns = (Column("d", "date"), Column("n", "numeric(9,2)[]"), Column("j", "JSON"))
+    plan = dataclasses.replace(
+        PLAN, inputs=(dataclasses.replace(PLAN.inputs[0], columns=columns),)
+    )
+
+    found = {c.output.name: c.record.columns for c in closings(plan, BATCH, ENDS)}
+
+    assert found == {"out": {"d": "DATE", "n": "DECIMAL(9,2)[]"}, "errors": {}}
 
 
 def test_the_progress_of_a_new_output_begins_at_0() -> None:
