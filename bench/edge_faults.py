@@ -174,6 +174,67 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         "if self.plain is None:\n            return self._codec.changes(key",
     ),
     # values: nested values, numbers that are not finite, columns that nothing reads.
+    "edge:values what nobody reads is not looked at": (
+        "tests/property/test_damage_in_unread_fields.py::test_damage_is_an_error",
+        "codecs/unread.py",
+        "    if _doubtful(message):\n",
+        "    if not message:\n",
+    ),
+    "edge:values a number with an exponent is in range": (
+        "tests/property/test_damage_in_unread_fields.py::test_damage_is_an_error",
+        "codecs/unread.py",
+        'return b"0e" in kinds or _MANY_DIGITS in kinds',
+        "return _MANY_DIGITS in kinds",
+    ),
+    "edge:values what is no object is one without fields": (
+        "tests/unit/test_typed_json.py::test_a_type_takes",
+        "processor/linear/typed_json.py",
+        "CASE WHEN {other} THEN '!' ELSE {text} END",
+        "{text}",
+    ),
+    "edge:values decimals within structs have any scale": (
+        "tests/property/test_usual_forms.py::test_rows_are_wrong",
+        "processor/reading/usual_forms.py",
+        "                for numbers, decimal in _numbers_in(of):\n"
+        '                    yield partial(_of_structs, attrgetter(f"f{at}"), numbers), decimal\n',
+        "                pass\n",
+    ),
+    "edge:values NaN is the least where an order is turned around": (
+        "tests/property/test_not_finite.py::test_a_view_is",
+        "processor/relational/ranking.py",
+        'parts.append(f"NOT isnan({name})")',
+        'parts.append(f"isnan({name})")',
+    ),
+    "edge:values infinity and its opposite are infinity": (
+        "tests/property/test_not_finite.py::test_a_view_is",
+        "processor/kernels/aggregate_kinds.py",
+        "return NAN if nans or (up and down) else",
+        "return NAN if nans else",
+    ),
+    "edge:values doubles are ordered as texts": (
+        "tests/property/test_not_finite.py::test_a_view_is",
+        "processor/linear/sql_order.py",
+        'if name in ("DOUBLE", "FLOAT"):\n        return "double"',
+        'if name in ("DOUBLE", "FLOAT"):\n        return ""',
+    ),
+    "edge:values a null key without a value is an error": (
+        "tests/unit/test_null_keys.py::test_records_without_a_key",
+        "processor/reading/upserts.py",
+        "    if message.value is not None:\n        decoded.bad",
+        "    if True:\n        decoded.bad",
+    ),
+    "edge:values a machine steps on a null key": (
+        "tests/unit/test_null_keys.py::test_a_state_machine",
+        "processor/kernels/state_machine.py",
+        "    if event.key == NULL_KEY:\n",
+        "    if event.key is None:\n",
+    ),
+    "edge:values a field of JSON picks the whole column": (
+        "tests/unit/test_fields_of_json.py::test_a_view_reads",
+        "processor/linear/picking.py",
+        ' or len(node["column_names"]) > 1:',
+        ":",
+    ),
     # loud: what is said of inputs.
     "edge:loud a column that no message has is passed over": (
         "tests/unit/test_notices.py::test_a_declared_column",
