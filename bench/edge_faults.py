@@ -313,8 +313,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edge:kernels: sizes count what was taken away, and not what was added": (
         "tests/property/test_joins_in_plans.py::test_a_circle_of_one_datum",
         "processor/kernels/arrange.py",
-        "len({u.value for u in self._recent.of(key)})",
-        "len({u.value for u in self._recent.of(key) if u.diff < 0})",
+        "len({u.value for u in recent})",
+        "len({u.value for u in recent if u.diff < 0})",
     ),
     "edge:kernels: a key whose counts sum to 0 has no results, whatever is left": (
         "tests/property/test_negative_counts.py::test_counts_pass",

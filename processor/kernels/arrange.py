@@ -150,11 +150,14 @@ class Arrangement:
         It is 0 only where no lookup meets anything.
         """
         touched, entries = self._touched, self._entries(keys)
-        return [
+        sizes = []
+        for key, entry in zip(keys, entries, strict=True):
+            recent = self._recent.of(key)
+            # Lookups as of earlier times meet the data that have gone since.
+            size = _size_of(touched.get(key), entry) + sum(u.diff < 0 for u in recent)
             # An update of either sign may have led to a count of 0, which has no entry.
-            _size_of(touched.get(key), entry) + len({u.value for u in self._recent.of(key)})
-            for key, entry in zip(keys, entries, strict=True)
-        ]
+            sizes.append(max(size, len({u.value for u in recent})))
+        return sizes
 
     def contents(self, before: int, start: bytes = b"") -> Iterator[tuple[bytes, bytes, int]]:
         """Yield (key, datum, multiplicity) of the relation before a time, in order of keys.
