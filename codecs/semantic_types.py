@@ -77,6 +77,8 @@ _MEANINGS: dict[str, Meaning] = {
     "io.debezium.time.StructuredZonedTime": Meaning("TIMETZ", structured, "structured"),
     "io.debezium.time.StructuredZonedTimestamp": Meaning("TIMESTAMPTZ", structured, "structured"),
     "io.debezium.time.StructuredDuration": Meaning("INTERVAL", structured, "structured"),
+    "io.debezium.time.MicroDuration": Meaning("INTERVAL", None, "interval-micros"),
+    "io.debezium.time.Interval": Meaning("INTERVAL"),
     "io.debezium.data.Json": Meaning("JSON"),
     "io.debezium.data.Uuid": Meaning("UUID"),
 }

@@ -48,7 +48,7 @@ def of_connect(node: Schema) -> Kind:
             fields = [(each.field or "", of_connect(each).type) for each in node.fields or ()]
             return Kind(_struct(fields))
         case "array" if node.items:
-            return Kind(_list(of_connect(node.items).type))
+            return Kind(f"{of_connect(node.items).type}[]")
         # Without texts as keys, a map is an array of pairs.
         case "map" if node.keys and node.values and node.keys.type == "string":
             return Kind(_map(of_connect(node.values).type))
@@ -108,7 +108,7 @@ class AvroKinds:
         kind = found["type"]
         match kind:
             case "array":
-                return Kind(_list(self.of(found["items"]).type))
+                return Kind(f"{self.of(found['items']).type}[]")
             case "map":
                 return Kind(_map(self.of(found["values"]).type))
             case "record":
@@ -305,10 +305,6 @@ _HINTS: Sequence[tuple[Callable[[Any], bool], str]] = (
     (_is_fraction, "If these are decimals: DECIMAL(12,2), with their digits."),
     (_is_variable, "A decimal of any scale; decimal.handling.mode=string makes it readable."),
 )
-
-
-def _list(items: str) -> str:
-    return JSON if items == JSON else f"{items}[]"
 
 
 def _map(values: str) -> str:

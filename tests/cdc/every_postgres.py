@@ -4,6 +4,7 @@ The database itself says in JSON what each value is.  What the connector loses i
 the reason, and so are the types that it does not capture, in `UNTOLD`.
 """
 
+import json
 import re
 import struct
 from base64 import b64encode
@@ -136,7 +137,9 @@ COLUMNS = {
     "moments": Column("timestamptz[]", "'{2024-01-31 12:34:56.5+00}'", "'{}'"),
     "uuids": Column("uuid[]", "'{6f1c2d9e-0a3b-4c5d-8e7f-001122334455}'", "'{}'"),
     "blobs": Column("bytea[]", "'{\"\\\\x00ff\"}'", "'{}'", _each(_BYTES)),
-    "documents": Column("jsonb[]", "ARRAY['{\"a\": 1}'::jsonb]", "'{}'"),
+    "documents": Column(
+        "jsonb[]", "ARRAY['{\"a\": 1}'::jsonb]", "'{}'", plain="to_jsonb({0}::text[])"
+    ),
     "moods": Column("mood[]", "'{sad,happy}'", "'{}'"),
 }
 
@@ -223,6 +226,8 @@ def shown(name: str, value: Any) -> Any:
         return None
     if name == "an_interval" and isinstance(value, str):
         return Decimal(value.removeprefix("PT").removesuffix("S"))
+    if name == "a_hstore" and isinstance(value, str):
+        return json.loads(value)
     if name == "hundreds":
         return Decimal(value)
     if name == "a_timestamptz":
