@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Declared
 from ikebana.codecs.errors import DecodeError
 from ikebana.processor.planning.plan import Input
@@ -126,10 +127,13 @@ def _of_objects(by_message: Sequence[Sequence[Any]]) -> tuple[int, list[dict[str
     return sum(map(bool, found)), [row for rows in found for row in rows]
 
 
+_decode = canonical.decoder(Any)
+
+
 def _object(value: bytes | None) -> Any:
     try:
-        return None if value is None else msgspec.json.decode(value)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None if value is None else _decode(value)
+    except canonical.REFUSALS:
         return None
 
 

@@ -5,28 +5,24 @@ pipeline file cannot declare are left out, and a column whose type does not take
 that takes all of them; notes say which and why.
 """
 
-import json
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from ikebana.codecs import canonical
 from ikebana.codecs.avro_schema import Schemas
-from ikebana.codecs.change import Change
 from ikebana.codecs.column_encodings import full_name
 from ikebana.errors import ConfigError
 from ikebana.processor.configuring.pipeline import parse
 from ikebana.processor.linear.scope import ExpressionError, StepError
 from ikebana.processor.planning.plan import Input
-from ikebana.processor.planning.planner import Reading
 from ikebana.processor.proposing.formats import Sample
 from ikebana.processor.proposing.kinds import JSON, Kind, of_values
+from ikebana.processor.proposing.look import look
 from ikebana.processor.proposing.proposal import Proposal, ProposedColumn
-from ikebana.processor.reading.codec_of import codec_of, needs_registry, takes_empty_for_null
+from ikebana.processor.reading.codec_of import needs_registry
 from ikebana.processor.reading.column_types import ColumnTypes
-from ikebana.processor.reading.images import untold
-from ikebana.processor.reading.messages import Bad, Message, MessageReader, Origin
+from ikebana.processor.reading.messages import Message
 
 Write = Callable[[Proposal], str]
 """Writes a proposal as the text of a pipeline file."""
@@ -43,10 +39,15 @@ def tried(
     (source,) = parse(write(proposal), "new", environ={}).plan.inputs
     if source.traits.is_updates or (needs_registry(source) and schemas is None):
         return proposal
-    rows, errors = _read(source, samples, schemas)
+    messages = [Message(at, *sample) for at, sample in enumerate(samples)]
+    seen = look(source, messages, schemas)
+    rows = [canonical.write(row) for row in seen.rows]
     if source.columns and ColumnTypes(source).wrong(rows):
         proposal = _widened(proposal, source, rows)
-    notes = [f"{_messages(n)} of those seen will be error records: {why}." for why, n in errors]
+        (source,) = parse(write(proposal), "new", environ={}).plan.inputs
+        seen = look(source, messages, schemas)
+    reasons = seen.reasons.most_common()
+    notes = [f"{_messages(n)} of those seen will be error records: {why}." for why, n in reasons]
     return proposal.noting(*notes)
 
 
@@ -80,36 +81,6 @@ def _refusal(proposal: Proposal, write: Write) -> str | None:
     except (ExpressionError, StepError) as error:
         return str(error)
     return None
-
-
-class _Read(NamedTuple):
-    rows: list[bytes]
-    errors: list[tuple[str, int]]
-
-
-def _read(source: Input, samples: Sequence[Sample], schemas: Schemas | None) -> _Read:
-    """The images of all rows, and the reasons why messages cannot be read, with their counts."""
-    reader = MessageReader(source, codec_of(source, Reading(), schemas), Reading())
-    empty = None if takes_empty_for_null(source) else b""
-    messages = [
-        Message(at, sample.key, sample.value or (empty if sample.value == b"" else None), headers)
-        for at, sample in enumerate(samples)
-        for headers in [sample.headers or None]
-    ]
-    rows: dict[bytes, None] = {}
-    errors: Counter[str] = Counter()
-    for _, found in reader.found(messages, Origin(source.topics[0], 0, ""), Counter()):
-        if isinstance(found, Bad):
-            errors[json.loads(found.record)["reason"]] += 1
-            continue
-        if source.mode == "diffs" and (lacking := next(filter(None, map(untold, found)), None)):
-            errors[" ".join(lacking)] += 1
-        rows |= dict.fromkeys(image for change in found for image in _images(change))
-    return _Read(list(rows), errors.most_common())
-
-
-def _images(change: Change) -> list[bytes]:
-    return [image for image in (change.after, change.before) if image is not None]
 
 
 _decode = canonical.decoder(dict[str, Any])
