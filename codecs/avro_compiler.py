@@ -102,7 +102,11 @@ class Compiler:
         if meaning is None:
             return made
         raw = self._pinned and schema["type"] in ("bytes", "fixed")
-        return made._replace(convert=after(as_bytes, meaning) if raw else meaning, meant=True)
+        made = made._replace(convert=after(as_bytes, meaning) if raw else meaning, meant=True)
+        if schema["type"] == "record":
+            # Where it is named again, it means the same.
+            self._made[schema["name"], id(wanted)] = made
+        return made
 
     def _of_kind(self, kind: str, schema: Mapping[str, Any], wanted: Fields) -> Node:
         match kind:

@@ -214,6 +214,20 @@ def test_a_pinned_schema_has_no_union_whose_values_look_alike(branches: Any) -> 
         decoded(branches, b"\0\0", reader=branches)
 
 
+def test_a_type_that_is_named_again_means_the_same() -> None:
+    """A record with a meaning, such as a decimal with its own scale, in a second column too."""
+    name = "io.debezium.data.VariableScaleDecimal"
+    number = record(("scale", "int"), ("value", "bytes")) | {"name": name, "connect.name": name}
+    fields = ("a", number), ("b", ["null", name])
+    digits = b"\x04\x04\x30\x39"
+
+    message = digits + b"\2" + digits
+
+    assert decoded(record(*fields), message) == {"a": 123.45, "b": 123.45}
+    newer = record(*fields, ("c", "int", 0))
+    assert decoded(record(*fields), message, newer) == {"a": 123.45, "b": 123.45, "c": 0}
+
+
 MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
 MICROS = {"type": "long", "logicalType": "timestamp-micros"}
 V1 = record(("id", "long"), ("name", "string"))
