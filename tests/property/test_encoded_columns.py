@@ -95,10 +95,10 @@ def test_an_interval_is_the_same_in_each_form(parts: dict[str, int]) -> None:
     clock = f"T{parts['hours']}H{parts['minutes']}M{'-' if sign < 0 else ''}{seconds}{fraction}S"
     whole = {**parts, "seconds": sign * seconds, "nanos": sign * micros * 1_000}
     del whole["micros"]
+    micros_of_day = (parts["hours"] * 60 + parts["minutes"]) * 60_000_000 + parts["micros"]
     in_sql = (
         f"to_months({parts['years'] * 12 + parts['months']}) + to_days({parts['days']}) "
-        f"+ to_microseconds({(parts['hours'] * 60 + parts['minutes']) * 60_000_000}"
-        f" + {parts['micros']})"
+        f"+ to_microseconds({micros_of_day}::BIGINT)"
     )
 
     found = [_as_interval(days + clock), _as_interval(structured(whole))]
