@@ -13,7 +13,9 @@ returns, the session has no process left.
 import contextlib
 import os
 import subprocess
+import tempfile
 import time
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +35,10 @@ END_WITHIN_S = 30.0
 _IGNORING = ("/bin/sh", "-c", "trap '' INT TERM; exec \"$@\"", "sh")
 
 
+# How lines of a JVM's log begin that do not say why it has ended.
+_NO_REASON = ("WARNING: ", "NOTE: ", "Using Spark's ", "Setting default ", "To adjust ")
+
+
 class Jvm:
     """A JVM that runs Spark, and the context in it; used by one thread at a time."""
 
@@ -41,6 +47,7 @@ class Jvm:
     ) -> None:
         """Start a JVM; with `log` it writes to that file instead of our standard error."""
         self.options = options
+        self._log = log
         self._address = folder / "gateway"
         self._connection: Connection | None = None
         self._process = _spawned(options, java, self._address, log)
@@ -78,6 +85,25 @@ class Jvm:
         except subprocess.TimeoutExpired:
             return False
         return True
+
+    def last_words(self) -> str:
+        """Return what the log says first of why the JVM has ended, behind a colon."""
+        lines = [line.strip() for line in self._logged().splitlines()]
+        reasons = [line for line in lines if line and not line.startswith(_NO_REASON)]
+        return f": {reasons[0][:300]}" if reasons else ""
+
+    def kept_log(self, error: Exception) -> str:
+        """Keep an error and the JVM's log after the end of the run; say where."""
+        descriptor, path = tempfile.mkstemp(prefix="ikebana-spark-", suffix=".log")
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(self._logged())
+            file.writelines(traceback.format_exception(error))
+        return f"The whole of it is in {path}."
+
+    def _logged(self) -> str:
+        if self._log is None or not self._log.exists():
+            return ""
+        return self._log.read_text(encoding="utf-8", errors="replace")
 
     def end(self, within_s: float = END_WITHIN_S) -> None:
         """End the JVM and all processes that it has started; kill them after a time."""

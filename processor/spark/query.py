@@ -195,34 +195,40 @@ def start(
     # Only owners run the shards of one task side by side.
     tasks = 0 if spark.owners is None else 1
     found = opened(portable, settings, on_step, callbacks.on_edit, own=own, tasks=tasks)
-    plan, birth, taken = found.plan, found.birth, found.taken
+    birth, taken = found.birth, found.taken
     on_step("starting Spark")
     running = spark.session()
     running.dataSource.register(IkebanaSource)
     labels = _laid_out(running, birth)
     stop = spark.folder / f"stop-{taken.incarnation}"
-    logged = found.layout.logged()
-    is_done = logged.batch <= logged.committed
-    edit = edit_under_way(birth, logged.offset or birth.start, is_done=is_done)
-    context = running.sparkContext
-    readers = context.defaultParallelism
+    edit = _edit(found)
+    readers = running.sparkContext.defaultParallelism
     config = _source_config(found, settings, labels, readers, stop, edit, spark.owners)
-    local = settings.local_directory or _local_directory(spark, settings)
-    job = _job(found, settings, labels, local, edit)
+    job = _job(found, settings, labels, _local_directory(spark, settings), edit)
     # A query that only finishes something is over before there is anything to tell.
     on_trigger = None if found.finishes else callbacks.on_trigger
     told = None if on_trigger is None else listen(running, on_trigger)
     on_step("starting the query")
     callbacks.on_begin()
-    ends = once or found.finishes
     # Where inputs were read from snapshots, nothing is known of the times before.
     sink = Sink(job, taken, settings, callbacks.on_batch, begin=birth.begin, config=config)
-    query = _query(running, config, job, spark.owners, settings, sink, once=ends)
-    going, ui = Going(query, stop, told, spark.has_ended), context.uiWebUrl
-    paths = tuple(spark.fast_paths)
+    query = _query(running, config, job, spark.owners, settings, sink, once=once or found.finishes)
     return Running(
-        going, found.layout, job, ui, taken.waiting, precedes=found.precedes, fast_paths=paths
+        Going(query, stop, told, spark.has_ended),
+        found.layout,
+        job,
+        running.sparkContext.uiWebUrl,
+        taken.waiting,
+        precedes=found.precedes,
+        fast_paths=tuple(spark.fast_paths),
     )
+
+
+def _edit(found: Opened) -> Edit | None:
+    """Return the edit of the plan that the query goes on with, if there is one."""
+    logged = found.layout.logged()
+    is_done = logged.batch <= logged.committed
+    return edit_under_way(found.birth, logged.offset or found.birth.start, is_done=is_done)
 
 
 def _laid_out(running: SparkSession, birth: Birth) -> tuple[int, ...]:
@@ -301,7 +307,9 @@ def _exchanges(plan: Plan, edit: Edit | None) -> bool:
 
 
 def _local_directory(spark: Spark | GivenSpark, settings: Settings) -> str:
-    """Choose the folder of the local databases by default: temporary, if the run is local."""
+    """Choose the folder of the local databases: by default temporary, if the run is local."""
+    if settings.local_directory:
+        return settings.local_directory
     if settings.master.startswith("local"):
         return str(spark.folder / "shards")
     return f"{tempfile.gettempdir()}/ikebana-shards"

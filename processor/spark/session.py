@@ -7,7 +7,6 @@ import logging
 import os
 import sys
 import tempfile
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,8 +37,6 @@ _DYING_S = 10.0
 _SOCKETS = "spark.python.unix.domain.socket"
 # Systems accept addresses of 103 bytes; Spark's names are a UUID with 6 more bytes.
 _LONGEST_SOCKET_FOLDER = 103 - 1 - 36 - 6
-# How lines of a JVM's log begin that do not say why it has ended.
-_NO_REASON = ("WARNING: ", "NOTE: ", "Using Spark's ", "Setting default ", "To adjust ")
 # Py4J logs this text and a traceback when the end of the JVM interrupts a call.  The same error
 # is raised to the caller, who reports it, or is ending the JVM.
 _CUT_OFF = "Exception while sending command."
@@ -137,7 +134,7 @@ class Spark:
         if settings.master.startswith("local"):
             if not os.environ.get("SPARK_LOCAL_DIRS"):
                 options.setdefault("spark.local.dir", str(self.folder / "spark"))
-            for name, value in self.sockets().items():
+            for name, value in sockets(self.folder).items():
                 options.setdefault(name, value)
         no_owners = self._fork_server()
         no_archive = why_indirect or class_archive.why_not(java)
@@ -178,18 +175,6 @@ class Spark:
         self._end(within_s=0.0)
         return f"{folder} is mounted without the right to execute: TMPDIR names another"
 
-    def sockets(self) -> dict[str, str]:
-        """Settings by which the JVM and Python talk over socket files of this run.
-
-        Over TCP each task waits for 40 ms: the last part of what one side has sent is held until
-        the other has acknowledged the part before (Nagle's algorithm), which it does late.
-        """
-        folder = self.folder / "sockets"
-        if len(os.fsencode(folder)) > _LONGEST_SOCKET_FOLDER:
-            return {}
-        folder.mkdir(mode=0o700, exist_ok=True)
-        return {f"{_SOCKETS}.enabled": "true", f"{_SOCKETS}.dir": str(folder)}
-
     def session(self) -> "SparkSession":
         """Return the session; start it if there is none.
 
@@ -219,24 +204,8 @@ class Spark:
             if is_local(self._settings.checkpoint):
                 write_no_checksums(session)
         except Exception as error:
-            raise self._not_started(self._jvm, error) from error
+            raise _not_started(self._jvm, error) from error
         return session
-
-    def _not_started(self, jvm: Jvm, error: Exception) -> IkebanaError:
-        """The error for a start of Spark that has failed.
-
-        A JVM that somebody has killed is lost, and may be started again: that is no mistake.
-        """
-        from ikebana.processor.spark.failures import gist, is_cut_off
-
-        why = gist(str(error).strip() or type(error).__name__)
-        if jvm.ends(_DYING_S if is_cut_off(error) else 0.0) and jvm.status is not None:
-            if jvm.status < 0:
-                return LostError(
-                    f"Spark's JVM was killed by signal {-jvm.status} while it started"
-                )
-            why = f"its JVM ended with status {jvm.status}{self._last_words()}"
-        return SparkStartError(f"could not start Spark: {why}", hint=self._kept_log(error))
 
     @contextmanager
     def _environment(self) -> Iterator[None]:
@@ -251,25 +220,6 @@ class Spark:
         with environment(PYSPARK_PYTHON=python):
             yield
 
-    def _last_words(self) -> str:
-        """What the log says first of why the JVM has ended, behind a colon."""
-        lines = [line.strip() for line in self._logged().splitlines()]
-        told = [line for line in lines if line and not line.startswith(_NO_REASON)]
-        return f": {told[0][:300]}" if told else ""
-
-    def _logged(self) -> str:
-        if self._log is None or not self._log.exists():
-            return ""
-        return self._log.read_text(encoding="utf-8", errors="replace")
-
-    def _kept_log(self, error: Exception) -> str:
-        """Keep an error and the JVM's log after the end of the run; say where."""
-        descriptor, path = tempfile.mkstemp(prefix="ikebana-spark-", suffix=".log")
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(self._logged())
-            file.writelines(traceback.format_exception(error))
-        return f"The whole of it is in {path}."
-
     def _end(self, within_s: float) -> None:
         jvm, self._jvm, self._session = self._jvm, None, None
         workers, self._workers = self._workers, None
@@ -282,6 +232,34 @@ class Spark:
                 workers.end(within_s)
             if rows is not None:
                 rows.remove()
+
+
+def sockets(folder: Path) -> dict[str, str]:
+    """Return settings by which the JVM and Python talk over socket files in a run's folder.
+
+    Over TCP each task waits for 40 ms: the last part of what one side has sent is held until the
+    other has acknowledged the part before (Nagle's algorithm), which it does late.
+    """
+    folder = folder / "sockets"
+    if len(os.fsencode(folder)) > _LONGEST_SOCKET_FOLDER:
+        return {}
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return {f"{_SOCKETS}.enabled": "true", f"{_SOCKETS}.dir": str(folder)}
+
+
+def _not_started(jvm: Jvm, error: Exception) -> IkebanaError:
+    """Return the error for a start of Spark that has failed.
+
+    A JVM that somebody has killed is lost, and may be started again: that is no mistake.
+    """
+    from ikebana.processor.spark.failures import gist, is_cut_off
+
+    why = gist(str(error).strip() or type(error).__name__)
+    if jvm.ends(_DYING_S if is_cut_off(error) else 0.0) and jvm.status is not None:
+        if jvm.status < 0:
+            return LostError(f"Spark's JVM was killed by signal {-jvm.status} while it started")
+        why = f"its JVM ended with status {jvm.status}{jvm.last_words()}"
+    return SparkStartError(f"could not start Spark: {why}", hint=jvm.kept_log(error))
 
 
 def is_news(record: logging.LogRecord) -> bool:

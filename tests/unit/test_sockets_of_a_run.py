@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.spark.session import Spark
+from ikebana.processor.spark.session import Spark, sockets
 
 ENABLED = "spark.python.unix.domain.socket.enabled"
 FOLDER = "spark.python.unix.domain.socket.dir"
@@ -19,7 +19,7 @@ def test_sockets_lie_in_a_folder_of_the_user_alone(
     """The files have no password, so nobody else may reach them."""
     monkeypatch.setattr("tempfile.tempdir", "/tmp")
     with Spark(SETTINGS, "p") as spark:
-        found = spark.sockets()
+        found = sockets(spark.folder)
         folder = Path(found[FOLDER])
 
         assert found[ENABLED] == "true"
@@ -35,4 +35,4 @@ def test_a_folder_that_lies_deep_has_none(tmp_path: Path, monkeypatch: pytest.Mo
     deep.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(deep))
     with Spark(SETTINGS, "p") as spark:
-        assert spark.sockets() == {}
+        assert sockets(spark.folder) == {}
