@@ -342,7 +342,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:kernels: the log of a start that has failed lacks the error": (
         "tests/unit/test_spark_session.py::test_what_fails_in_a_jvm",
-        "processor/spark/session.py",
+        "processor/spark/jvm.py",
         "            file.writelines(traceback.format_exception(error))\n",
         "",
     ),

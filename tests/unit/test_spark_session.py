@@ -2,52 +2,55 @@
 
 import re
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from ikebana.errors import IkebanaError, LostError, SparkStartError
-from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.spark.jvm import Jvm
-from ikebana.processor.spark.session import Spark
+from ikebana.processor.spark.session import _not_started
 
 BANNER = 'Setting default log level to "WARN".\nTo adjust logging level use sc.setLogLevel.\n'
 REFUSED = ConnectionRefusedError(111, "Connection refused")
 
 
-class OfStatus:
-    """A JVM that runs, or has ended with a status."""
+class OfStatus(Jvm):
+    """A JVM that runs, or has ended with a status, and has written nothing but a banner."""
 
-    def __init__(self, status: int | None) -> None:
-        self.status = status
+    def __init__(self, folder: Path) -> None:
+        self.ended_with: int | None = None
+        self.log = folder / "spark.log"
+        self.log.write_text(BANNER)
+        self._log: Path | None = self.log
 
-    def ends(self, _: float) -> bool:
-        return self.status is not None
+    @property
+    def status(self) -> int | None:
+        return self.ended_with
+
+    def ends(self, within_s: float) -> bool:
+        return self.ended_with is not None
 
 
 @pytest.fixture
-def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Spark]:
-    """Spark whose JVM has written nothing but a banner."""
+def jvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OfStatus:
+    """A JVM, in a run whose temporary files lie in a folder of the test."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with Spark(Settings("./state", {"bootstrap.servers": "b:1"}), "shop") as found:
-        found._log = tmp_path / "spark.log"
-        found._log.write_text(BANNER)
-        yield found
+    return OfStatus(tmp_path)
 
 
-def failed(spark: Spark, status: int | None, cause: Exception) -> tuple[IkebanaError, str]:
+def failed(jvm: OfStatus, status: int | None, cause: Exception) -> tuple[IkebanaError, str]:
     """The error of a start, and what is in the file that its hint names."""
-    error = spark._not_started(cast(Jvm, OfStatus(status)), cause)
+    jvm.ended_with = status
+    error = _not_started(jvm, cause)
     named = re.search(r"in (\S+)\.$", error.hint or "")
     return error, "" if named is None else Path(named[1]).read_text()
 
 
 @pytest.mark.parametrize("cause", [REFUSED, TypeError("'JavaPackage' object is not callable")])
-def test_a_jvm_that_was_killed_is_lost(spark: Spark, cause: Any) -> None:
+def test_a_jvm_that_was_killed_is_lost(jvm: OfStatus, cause: Any) -> None:
     """Whatever the call that it has cut off says; it is worth another attempt."""
-    error, _ = failed(spark, -9, cause)
+    error, _ = failed(jvm, -9, cause)
 
     assert type(error) is LostError
     assert error.message == "Spark's JVM was killed by signal 9 while it started"
@@ -61,12 +64,11 @@ def test_a_jvm_that_was_killed_is_lost(spark: Spark, cause: Any) -> None:
         pytest.param("WARNING: old\nbad option\nError\n", ": bad option", id="the first of them"),
     ],
 )
-def test_a_jvm_that_has_ended_by_itself_is_quoted(spark: Spark, words: str, told: str) -> None:
+def test_a_jvm_that_has_ended_by_itself_is_quoted(jvm: OfStatus, words: str, told: str) -> None:
     """It would end so again: that is no loss."""
-    assert spark._log is not None
-    spark._log.write_text(BANNER + words)
+    jvm.log.write_text(BANNER + words)
 
-    error, kept = failed(spark, 1, REFUSED)
+    error, kept = failed(jvm, 1, REFUSED)
 
     assert type(error) is SparkStartError
     assert error.message == f"could not start Spark: its JVM ended with status 1{told}"
@@ -78,20 +80,20 @@ def test_a_jvm_that_has_ended_by_itself_is_quoted(spark: Spark, words: str, told
     [(ValueError("bad master"), "bad master"), (AssertionError(), "AssertionError")],
 )
 def test_what_fails_in_a_jvm_that_runs_has_a_reason(
-    spark: Spark, cause: Exception, told: str
+    jvm: OfStatus, cause: Exception, told: str
 ) -> None:
     """Also one without words; the file that is named has all of it, behind the JVM's log."""
-    error, kept = failed(spark, None, cause)
+    error, kept = failed(jvm, None, cause)
 
     assert (type(error), error.message) == (SparkStartError, f"could not start Spark: {told}")
     assert kept.startswith(BANNER)
     assert type(cause).__name__ in kept.removeprefix(BANNER)
 
 
-def test_a_file_is_named_also_where_the_jvm_writes_elsewhere(spark: Spark) -> None:
+def test_a_file_is_named_also_where_the_jvm_writes_elsewhere(jvm: OfStatus) -> None:
     """The error is in it."""
-    spark._log = None
+    jvm._log = None
 
-    _, kept = failed(spark, None, ValueError("bad master"))
+    _, kept = failed(jvm, None, ValueError("bad master"))
 
     assert kept == "ValueError: bad master\n"
