@@ -4,6 +4,7 @@ python bench/rule_mutants.py "edge:"
 """
 
 BY_KEY = "tests/unit/test_outputs_by_key.py"
+RENAMED = "tests/property/test_renamed_columns.py"
 
 # By what they are called: the test, the file, a text, and what is put in its place.
 FAULTS: dict[str, tuple[str, str, str, str]] = {
@@ -388,6 +389,24 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         "processor/planning/planner.py",
         'and any(hop for _, hop in inlet_paths(plan, Inlet("", output.source, ())))',
         "and not output",
+    ),
+    "edge:keys an alias is another row": (
+        RENAMED,
+        "processor/planning/stored_rows.py",
+        "    return None if made is None else ((name, made), *steps[same:])\n",
+        "    return None\n",
+    ),
+    "edge:keys a row is there on which a step of before has failed": (
+        RENAMED,
+        "processor/planning/stored_rows.py",
+        "or not computed.keys() <= {t for _, t in new.select}",
+        "or not {t for _, t in new.select}",
+    ),
+    "edge:keys all inputs that are left are looked at for what remains": (
+        "tests/unit/test_join_paths.py",
+        "processor/joins/paths.py",
+        "if preferences[each][:2] == best]",
+        "if best]",
     ),
     "edge:keys what an input declares is sure": (
         BY_KEY,

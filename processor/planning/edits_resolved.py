@@ -17,8 +17,10 @@ from ikebana.processor.planning.backfill import core, why_not
 from ikebana.processor.planning.identity import lasting
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import (
+    Concat,
     Input,
     KeptReading,
+    Linear,
     Operator,
     Output,
     Plan,
@@ -251,12 +253,13 @@ class _Resolving:
         moved: Operator = kind.with_sources(operator, self._name_of)
         moved = over(moved, self._called)
         candidates = [each for each in self._by_base.get(name, ()) if each.name not in self._taken]
-        old = next((each for each in candidates if _renamed(moved, each.name) == each), None)
+        old = next((each for each in candidates if _is_same(moved, each)), None)
         if old is None and not any(_migrates(o, _renamed(moved, o.name)) for o in candidates):
             old = self._renamed_to(moved)
         old = old or next(iter(candidates), None)
         as_it_was = moved if old is None else _renamed(moved, old.name)
-        self._stays[name] = (as_it_was == old or _migrates(old, as_it_was)) and all(same)
+        is_same = old is not None and _is_same(moved, old)
+        self._stays[name] = (is_same or _migrates(old, as_it_was)) and all(same)
         if self._stays[name]:
             self._taken.add(as_it_was.name)
             return as_it_was
@@ -272,7 +275,7 @@ class _Resolving:
         """
         if kind_of(moved).is_linear:
             return None
-        same = (old for old in self._before.operators if _renamed(moved, old.name) == old)
+        same = (old for old in self._before.operators if _is_same(moved, old))
         return next((old for old in same if not self._is_taken(old)), None)
 
     def _is_taken(self, old: Operator) -> bool:
@@ -322,6 +325,13 @@ def _migrates(old: Operator | None, new: Operator) -> bool:
         and (old.input, old.name) == (new.input, new.name)
         and old.version < new.version
     )
+
+
+def _is_same(operator: Operator, old: Operator) -> bool:
+    """Whether an operator is one of before but for its name, whatever is known of its rows."""
+    if isinstance(operator, Linear | Concat) and isinstance(old, Linear | Concat):
+        operator = msgspec.structs.replace(operator, unique=old.unique)
+    return _renamed(operator, old.name) == old
 
 
 def _renamed(operator: Operator, name: str) -> Operator:

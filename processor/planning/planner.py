@@ -30,7 +30,7 @@ the row before.
 """
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -41,6 +41,7 @@ from ikebana.processor.linear.steps import Arrange, Negate, Sql, moves_time
 from ikebana.processor.planning.aggregates import arranged
 from ikebana.processor.planning.joined import columns_read, joined, looked_up
 from ikebana.processor.planning.plan import Input, KeptReading, Plan
+from ikebana.processor.planning.stored_rows import over_stored
 from ikebana.processor.planning.ways import (
     Way,
     comes_out_of_decoding,
@@ -118,7 +119,9 @@ def physical(plan: Plan, *, optimized: bool | None = None) -> Physical:
             if not source.traits.is_updates:
                 kept = dict(plan.readings).get(source.name)
                 readings[source.name], found = (
-                    _pushed(plan, source, found) if kept is None else _as_kept(kept, found)
+                    _pushed(plan, source, found)
+                    if kept is None
+                    else _as_kept(kept, found, scope_of_input(source).types)
                 )
         branches[root] = found
     # Data of a diffs input come to the shards of the keys that its branches make.
@@ -126,13 +129,18 @@ def physical(plan: Plan, *, optimized: bool | None = None) -> Physical:
 
 
 def _as_kept(
-    kept: KeptReading, branches: tuple[Branch, ...]
+    kept: KeptReading, branches: tuple[Branch, ...], names: Collection[str]
 ) -> tuple[Reading, tuple[Branch, ...]]:
     """How an input is read that has been read so before, whatever would be read now."""
     if kept.pushed:
-        cut = len(kept.pushed)
-        branches = tuple(replace(branch, steps=branch.steps[cut:]) for branch in branches)
+        left = over_stored(kept.pushed, [branch.steps for branch in branches], names)
+        assert left is not None, "rows are kept that lack something"
+        branches = tuple(map(_with_steps, branches, left))
     return Reading(kept.columns, kept.key_filters, kept.pushed), branches
+
+
+def _with_steps(branch: Branch, steps: tuple[Named, ...]) -> Branch:
+    return replace(branch, steps=steps)
 
 
 def has_enough(reading: Reading, plan: Plan, source: str) -> bool:
@@ -142,8 +150,19 @@ def has_enough(reading: Reading, plan: Plan, source: str) -> bool:
         needed.columns is not None and set(needed.columns) <= set(reading.columns)
     )
     filters = not reading.key_filters or reading.key_filters == needed.key_filters
-    begun = needed.pushed[: len(reading.pushed)] == reading.pushed
-    return columns and filters and begun
+    return columns and filters and _has_rows(reading, plan, source)
+
+
+def _has_rows(reading: Reading, plan: Plan, source: str) -> bool:
+    """Whether rows to which steps have been applied have all that the plan's branches need."""
+    of_input = (root for root in roots(plan) if is_of_input(plan, root))
+    names = scope_of_input(plan.input(source)).types
+    return not reading.pushed or all(
+        over_stored(reading.pushed, [_needed(b).steps for b in _branches(plan, root)], names)
+        is not None
+        for root in of_input
+        if input_of(plan, root).name == source
+    )
 
 
 class Inlet(NamedTuple):
