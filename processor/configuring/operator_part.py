@@ -37,7 +37,7 @@ class StepPart(Part):
 
     where: Annotated[tuple[str, ...], BeforeValidator(as_texts)] = ()
     select: Annotated[tuple[tuple[str, str], ...] | None, BeforeValidator(as_selected)] = None
-    key: Expression | None = None
+    key: Annotated[str | None, BeforeValidator(as_by)] = None
     flat_map: Annotated[tuple[str, str] | str | None, BeforeValidator(as_flat_mapped)] = None
     diff: Expression | None = None
     valid_from: Expression | None = None

@@ -1,5 +1,6 @@
 """Outputs of one row a key: which collections are so by their plan, which key they have."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -231,3 +232,41 @@ def test_a_left_join_keeps_the_keys_of_its_left_if_it_meets_one_row_at_most() ->
     several = left_joined(left, right, [("b", "d")], "abcd")
     assert several.unique == (frozenset("ac"),)
     assert several.closure("a") == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "shop.yaml",
+            """
+            pipeline: shop
+            kafka: {bootstrap.servers: "nowhere:1"}
+            run: {checkpoint: nowhere}
+            inputs: {l: {topic: l, columns: {v: VARCHAR, fk: VARCHAR}}}
+            operators: {view: {sql: "SELECT DISTINCT v AS a, fk FROM l", key: [a, fk]}}
+            outputs: {out: {from: view, topic: out, format: upsert}}
+            """,
+        ),
+        (
+            "shop.sql",
+            """
+            CREATE PIPELINE shop WITH (kafka = (bootstrap.servers = 'nowhere:1'),
+                run = (checkpoint = 'nowhere'));
+            CREATE SOURCE l (v VARCHAR, fk VARCHAR) FROM KAFKA (topic = 'l');
+            CREATE VIEW view WITH (key = (a, fk)) AS SELECT DISTINCT v AS a, fk FROM l;
+            CREATE SINK out FROM view INTO KAFKA (topic = 'out', format = 'upsert');
+            """,
+        ),
+    ],
+)
+def test_a_key_of_several_columns_is_a_list_of_them(name: str, text: str, tmp_path: Path) -> None:
+    """In both kinds of files; the Kafka key is the object of them."""
+    file = tmp_path / name
+    file.write_text(text)
+    run = Run(ik.load(file))
+    run.send("l", 1, {"v": "x", "fk": "y"})
+    run.read()
+
+    assert [message.key for message in run.messages("out")] == [b'{"a":"x","fk":"y"}']
+    assert not promises.watches(run.plan, run.plan.outputs[0])
