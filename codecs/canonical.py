@@ -115,7 +115,7 @@ def encode(data: Any) -> bytes:
     encoded = _encode(data)
     # The encoder writes null for a float that is not finite.
     if b"null" in encoded and not _finite(data):
-        encoded = _encode(_spelled(data))
+        encoded = _encode(spelled_out(data))
     if too_deep(encoded):
         raise ValueError("it is nested too deeply")
     try:
@@ -143,12 +143,19 @@ def _finite(data: Any) -> bool:
     return not isinstance(data, float) or math.isfinite(data)
 
 
-def _spelled(data: Any) -> Any:
+def spelled_out(data: Any) -> Any:
+    """Data with the texts that stand for floats that are not finite.
+
+    >>> spelled_out({"a": [1.5, float("-inf")]})
+    {'a': [1.5, '-Infinity']}
+    """
+    if _finite(data):
+        return data
     if isinstance(data, dict):
-        return {name: _spelled(value) for name, value in data.items()}
-    if isinstance(data, list | tuple | set | frozenset):
-        return [_spelled(each) for each in data]
-    return data if _finite(data) else spelling(data)
+        return {name: spelled_out(value) for name, value in data.items()}
+    if isinstance(data, float):
+        return spelling(data)
+    return [spelled_out(each) for each in data]
 
 
 def canonical(message: bytes) -> bytes:

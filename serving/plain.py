@@ -1,7 +1,8 @@
 """The values of a table as Python has them, for JSON and for terminals.
 
 A query may give dates and times that Python's have no room for: infinite ones, years before 1 and
-after 9999, nanoseconds.  These alone become text, as ISO 8601 writes them.
+after 9999, nanoseconds.  These become text, as ISO 8601 writes them.  So do numbers that are not
+finite, which JSON lacks.
 """
 
 from typing import Any
@@ -10,6 +11,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ikebana.codecs.canonical import spelled_out
 from ikebana.codecs.far_dates import clock, far_date
 
 _DAY_S = 86_400
@@ -40,7 +42,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     if pa.types.is_float32(column.type):
         # With the digits that tell it from others of its type.
         texts = pc.cast(column, pa.string()).to_pylist()
-        return [None if text is None else float(text) for text in texts]
+        return [None if text is None else spelled_out(float(text)) for text in texts]
     # Nanoseconds would become values of pandas, which JSON does not have.
     if "[ns" not in str(column.type) and "map<" not in str(column.type):
         try:
@@ -48,7 +50,8 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
         except (OverflowError, ValueError):
             pass
         else:
-            return found
+            kind = str(column.type)
+            return [*map(spelled_out, found)] if "double" in kind or "float" in kind else found
     return [_value(each) for each in column]
 
 
@@ -75,7 +78,7 @@ def _value(found: pa.Scalar) -> Any:
             except (OverflowError, ValueError):
                 return _infinite(found.value, _INFINITE_DAYS) or _day(found.value)
         case _:
-            return found.as_py()
+            return spelled_out(found.as_py())
 
 
 def _timestamp(found: pa.TimestampScalar) -> Any:

@@ -1,6 +1,7 @@
 """Tables as values: what Python has no date for is text, and so it is printed."""
 
 from datetime import UTC, date, datetime
+from math import inf, nan
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,15 @@ MOST = 2**63 - 1
         ),
         (pa.struct({"a": US, "b": pa.int8()}), [{"a": MOST, "b": 1}], [{"a": "infinity", "b": 1}]),
         (pa.map_(pa.int8(), US), [[(1, MOST)]], [[(1, "infinity")]]),
+        (pa.float64(), [1.5, inf, -inf, nan, None], [1.5, "Infinity", "-Infinity", "NaN", None]),
+        (pa.float32(), [0.1, -inf, None], [0.1, "-Infinity", None]),
+        (pa.list_(pa.float32()), [[0.5, nan], None], [[0.5, "NaN"], None]),
+        (
+            pa.struct({"a": pa.float64(), "t": US}),
+            [{"a": inf, "t": None}],
+            [{"a": "Infinity", "t": None}],
+        ),
+        (pa.map_(pa.string(), pa.float64()), [[("a", nan)]], [{"a": "NaN"}]),
     ],
 )
 def test_what_python_has_no_date_for_is_text(
@@ -48,11 +58,16 @@ def test_what_python_has_no_date_for_is_text(
 
 
 @pytest.mark.parametrize(
-    ("output", "expected"), [("json", '{"t":"infinity","n":1}\n'), ("table", "infinity")]
+    ("output", "expected"),
+    [
+        ("json", '{"t":"infinity","n":1,"d":"Infinity"}\n'),
+        ("table", "infinity"),
+        ("table", "Infinity"),
+    ],
 )
 def test_a_query_prints_them(tmp_path: Path, output: str, expected: str) -> None:
     """In both forms."""
-    query = "SELECT TIMESTAMP 'infinity' AS t, 1 AS n"
+    query = "SELECT TIMESTAMP 'infinity' AS t, 1 AS n, 10 / 0 AS d"
     found = CliRunner().invoke(cli, ["sql", query, f"--data={tmp_path}", f"--output={output}"])
 
     assert found.exit_code == 0, found.exception
