@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+from ikebana.codecs import sql_type
 from ikebana.codecs.avro_values import semantics_of
 from ikebana.codecs.encodings import from_base64
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.semantic_types import WIDEST_DECIMAL, Schema, decimal_type, meaning_of_name
+from ikebana.codecs.sql_type import type_of
 from ikebana.processor.linear.json_text import quoted
 
 JSON, TEXT = "JSON", "VARCHAR"
@@ -249,10 +251,10 @@ def common(kinds: Sequence[Kind]) -> Kind:
         return Kind(max(types, key=_INTEGERS.index))
     if types == {"FLOAT", "DOUBLE"}:
         return Kind("DOUBLE")
-    if all(kind.startswith("DECIMAL(") for kind in types):
-        sizes = [tuple(map(int, re.findall(r"\d+", kind))) for kind in types]
-        scale = max(places for _, places in sizes)
-        return Kind(decimal_type(max(width - places for width, places in sizes) + scale, scale))
+    decimals = [each for kind in types if isinstance(each := type_of(kind), sql_type.Decimal)]
+    if len(decimals) == len(types):
+        scale = max(each.scale for each in decimals)
+        return Kind(decimal_type(max(each.width - each.scale for each in decimals) + scale, scale))
     return Kind(TEXT if types <= set(_TEXTS) else JSON)
 
 

@@ -18,6 +18,7 @@ from ikebana.codecs import canonical
 from ikebana.codecs.sql_type import type_of
 from ikebana.processor.linear.bound_query import QueryError
 from ikebana.processor.linear.json_text import to_object
+from ikebana.processor.linear.scope import KEY, VALUE
 from ikebana.processor.linear.typed_json import from_json
 from ikebana.processor.planning.graph import Graph
 from support.random_expressions import TABLES, Expressions, rows
@@ -70,7 +71,7 @@ def shown(value: Any) -> str:
 def types_of(plan: Plan) -> dict[str, str]:
     """The types of the view's columns, as the plan has them."""
     types = Graph(plan).relation("view").scope.types
-    return {name: kind for name, kind in types.items() if name not in ("key", "value")}
+    return {name: kind for name, kind in types.items() if name not in (KEY, VALUE)}
 
 
 def assert_as_in_duckdb(
