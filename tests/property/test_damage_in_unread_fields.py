@@ -46,7 +46,9 @@ def dms(row: str) -> str:
 
 
 def canal(row: str) -> str:
-    return f'{{"data":[{row}],"database":"d","type":"INSERT","ts":1,"isDdl":false}}'
+    # Of these types any text is a value.
+    types = '{"id":"bigint","n":"json","t":"varchar(9)","x":"json"}'
+    return f'{{"data":[{row}],"mysqlType":{types},"type":"INSERT","ts":1,"isDdl":false}}'
 
 
 FORMATS: dict[str, tuple[Format, Any]] = {
