@@ -12,7 +12,7 @@ from ikebana.processor.joins.paths import planned
 from ikebana.processor.joins.query import DeltaJoin, JoinInput
 from ikebana.processor.joins.relation import Relation
 from ikebana.processor.joins.steps import ArrangedBy, Extend, Lookup
-from ikebana.processor.linear.scope import Scope
+from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from support.known_joins import GRAPH, MARKET, Q3, SHOP, TRIANGLES, priced, relation
 
 BUILDING = ("(mktsegment = 'BUILDING')",)
@@ -320,7 +320,7 @@ def test_json_beside_a_unique_key_is_looked_up_and_not_tested() -> None:
 
 def calls_to_plan(tables: int, columns: Callable[[int], tuple[str, str]]) -> int:
     """How many functions are called to plan a join of so many tables."""
-    types = {"a": "BIGINT", "b": "BIGINT", "key": "JSON", "value": "JSON"}
+    types = {"a": "BIGINT", "b": "BIGINT", KEY: "JSON", VALUE: "JSON"}
     known = {f"r{at}": Relation(Scope(types), (("a",),) if at % 2 else ()) for at in range(tables)}
     inputs = tuple(JoinInput(f"t{at}", f"r{at}") for at in range(tables))
     where = tuple(" = ".join(columns(at)) for at in range(1, tables))
