@@ -102,6 +102,11 @@ def encodings(names: Mapping[str, str]) -> dict[str, Encoding]:
     }
 
 
+def bare(declared: Mapping[str, Encoding]) -> dict[str, Convert]:
+    """The conversions of columns of messages without a schema."""
+    return {name: each.convert for name, each in declared.items() if each.names is None}
+
+
 def full_name(kind: str, name: str) -> str:
     """The full name of an encoding of a column: with the scale of its type, and with its arrays.
 

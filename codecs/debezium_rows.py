@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Ignored, Wanted
-from ikebana.codecs.column_encodings import encodings, of_columns
+from ikebana.codecs.column_encodings import bare, encodings, of_columns
 from ikebana.codecs.connect_json import Opening, PayloadPlan
 from ikebana.codecs.encodings import Convert
 from ikebana.codecs.errors import DecodeError
@@ -77,9 +77,7 @@ class Rows:
         """Make a decoder of these columns, None for all, of which some declare an encoding."""
         self._columns = None if columns is None else frozenset(columns)
         self._declared = encodings(declared)
-        self.bare = self._plan(
-            {name: each.convert for name, each in self._declared.items() if each.names is None}
-        )
+        self.bare = self._plan(bare(self._declared))
         """The conversions of columns of rows without a schema."""
         # The fields of a document of MongoDB are JSON as they are.
         assumed = {name for name, each in self._declared.items() if each.assumed}

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Headers, Wanted
-from ikebana.codecs.column_encodings import encodings
+from ikebana.codecs.column_encodings import bare, encodings
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.fields import projection
 from ikebana.codecs.shapes import Objects
@@ -89,13 +89,13 @@ class Plain:
 
 def _encoded(value: Callable[[bytes], bytes], wanted: Wanted) -> Callable[[bytes], bytes]:
     """What decodes a row by `value`, and then its columns by their declared encodings."""
-    declared = [(name, each.convert) for name, each in encodings(wanted.encodings).items()]
+    declared = bare(encodings(wanted.encodings))
 
     def decode(message: bytes) -> bytes:
         row = _decode(found := value(message))
         if not isinstance(row, dict):
             return found
-        for name, convert in declared:
+        for name, convert in declared.items():
             if (field := row.get(name)) is not None:
                 try:
                     row[name] = convert(field)

@@ -17,7 +17,7 @@ import msgspec
 
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Declared, Ignored, Wanted
-from ikebana.codecs.column_encodings import encodings
+from ikebana.codecs.column_encodings import bare, encodings
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.fields import is_exact, object_of, require_bounded
 from ikebana.codecs.unread import require_readable
@@ -68,9 +68,9 @@ class RowImages:
         self.to_convert = None if self._columns is None else (*self._columns, *wanted.key)
         """The columns whose values are used, None for all."""
         self._converts = {
-            name: each.convert
-            for name, each in encodings(wanted.encodings).items()
-            if each.names is None and (self.to_convert is None or name in self.to_convert)
+            name: convert
+            for name, convert in bare(encodings(wanted.encodings)).items()
+            if self.to_convert is None or name in self.to_convert
         }
         # Whether a decoded image has only columns that are read.
         self._only_read = self._columns is None or (
