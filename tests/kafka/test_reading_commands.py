@@ -1,5 +1,6 @@
 """check, snapshot and follow over topics on a broker, and the consumer of the docs."""
 
+import datetime
 import itertools
 import json
 import os
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -309,6 +311,36 @@ def test_a_snapshot_is_a_table_with_columns(written: Written, output: str) -> No
         {"id": 1, "count": 2.5, "name": "tea", "tags": '["a"]', "count_": 3},
         {"id": 2, "count": None, "name": "milk", "tags": None, "count_": 1},
     ]
+
+
+def test_a_snapshot_has_the_types_that_progress_tells(written: Written) -> None:
+    """Decimals with all of their digits, dates and lists, in Parquet."""
+    written.columns = {"price": "DECIMAL(38,2)", "day": "DATE", "l": "BIGINT[]", "s": "HUGEINT"}
+    value = b'{"day":"2024-02-29","l":[1],"price":12345678901234567890.25,"s":80}'
+    written.batch([(0, b"1", value, 1, 1)], 10)
+    command = [*COMMAND, "snapshot", written.name, "--output", "parquet"]
+    command += ["--bootstrap-servers", written.servers]
+    printed = subprocess.run(command, check=True, capture_output=True).stdout
+
+    (row,) = parquet.read_table(pa.BufferReader(printed)).to_pylist()
+
+    assert row == {
+        **{"key": 1, "day": datetime.date(2024, 2, 29), "l": [1], "s": Decimal(80), "count": 1},
+        "price": Decimal("12345678901234567890.25"),
+    }
+
+
+def test_sql_has_the_types_that_progress_tells(
+    written: Written, ikebana: Callable[..., Result]
+) -> None:
+    """A sum of whole numbers is a number, and money is exact."""
+    written.columns = {"price": "DECIMAL(10,2)", "n": "BIGINT"}
+    written.batch([(0, b"%d" % n, b'{"n":40,"price":0.10}', 1, 1) for n in range(2)], 10)
+
+    query = f'SELECT sum(n) AS n, sum(price) AS p FROM "{written.name}"'
+    result = ikebana("sql", query, written.name, "--output", "json")
+
+    assert result.out.strip() == '{"n":80,"p":0.20}'
 
 
 def test_a_snapshot_refuses_progress_with_a_gap(

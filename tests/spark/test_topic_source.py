@@ -129,6 +129,25 @@ def test_the_example_of_its_docstring_runs(spark: "SparkSession", written: Writt
     assert _collection(found["frame"]) == at[max(at)]
 
 
+def test_columns_that_the_topic_tells_need_no_schema(
+    spark: "SparkSession", written: Written
+) -> None:
+    """They have the types that the pipeline knows; a topic that tells none is refused."""
+    from pyspark.errors import PySparkException
+
+    _life(written)
+    with pytest.raises(PySparkException, match="does not tell the types of its columns"):
+        _read(spark, written, columns="true")
+    written.columns = {"name": "VARCHAR", "n": "DECIMAL(9,2)"}
+    written.batch([_row(30, "c", 10, 1)], 12)
+
+    frame = _read(spark, written, columns="true")
+
+    assert frame.dtypes[:2] == [("name", "string"), ("n", "decimal(9,2)")]
+    rows = [(row.name, row.n, row.time, row.diff) for row in frame.collect() if row.n == 10]
+    assert rows == [("c", 10, 11, 1)]
+
+
 def test_a_collection_is_read_as_of_each_time(spark: "SparkSession", written: Written) -> None:
     """Of several partitions, compacted or not; and a time that cannot be read is refused."""
     from pyspark.errors import AnalysisException, PySparkException

@@ -33,6 +33,8 @@ class Written:
             topics.create(self.admin, topic, partitions, 1, {"retention.ms": "-1"})
         self.batches = 0
         self.upper = 0
+        self.columns: dict[str, str] = {}
+        """What progress tells of types."""
         self.connect()
 
     def connect(self) -> None:
@@ -58,7 +60,9 @@ class Written:
         """Close a batch of all that is there."""
         ends = topics.high_watermarks(self.admin, {self.name: self.partitions()})[self.name]
         said = (self.batches, self.upper, upper, count)
-        record = ProgressRecord("c", "p", self.name, *said, ends, self.promise)
+        record = ProgressRecord(
+            "c", "p", self.name, *said, ends, self.promise, columns=self.columns
+        )
         self.publish(record)
         self.batches += 1
         self.upper = upper
