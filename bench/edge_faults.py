@@ -304,6 +304,48 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         "    if isinstance(several, str):\n        return (several,)\n",
         "",
     ),
+    "edge:names the whole key comes before a column": (
+        "tests/unit/test_names_of_columns.py::test_key_is_the_whole_key",
+        "processor/linear/scope.py",
+        "if whole is None or name in self.types:",
+        "if whole is None:",
+    ),
+    "edge:names a join by a column named key is by the key": (
+        "tests/unit/test_names_of_columns.py::test_a_join_by_a_column",
+        "processor/joins/qualified.py",
+        "return [scope.column(names[1]), *names[2:]]",
+        "return [{'key': 'ikebana_key'}.get(names[1], names[1]), *names[2:]]",
+    ),
+    "edge:names a name of ours is taken": (
+        "tests/unit/test_names_of_columns.py::test_names_of_ours",
+        "processor/planning/input_problems.py",
+        "if is_ours(column.name):",
+        "if not column.name:",
+    ),
+    "edge:names rows with keys of bytes keep their bytes beside joins": (
+        "tests/unit/test_names_of_columns.py::test_rows_with_keys_of_bytes",
+        "processor/relational/matching.py",
+        " or left.relation.key == BLOB:",
+        ":",
+    ),
+    "edge:names columns alike are read by a view": (
+        "tests/unit/test_names_of_columns.py::test_a_view_reads_beside",
+        "processor/relational/sql_whole.py",
+        "if self._stars or lower in self._mentioned:",
+        "if self._stars:",
+    ),
+    "edge:names a notebook's function is taken to be a module's": (
+        "tests/unit/test_python_runs.py::test_a_program_without",
+        "processor/linear/functions.py",
+        '== "__main__" and main_module() is None:',
+        '== "__nowhere__":',
+    ),
+    "edge:names a key that is no column is taken": (
+        "tests/unit/test_names_of_columns.py::test_keys_and_unique",
+        "processor/planning/input_problems.py",
+        "if declared and name not in declared:",
+        "if name in ():",
+    ),
     "edge:names a key of one column is several keys": (
         "tests/unit/test_texts_of_the_api.py",
         "processor/linear/settled.py",

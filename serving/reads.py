@@ -14,7 +14,7 @@ import msgspec
 
 from ikebana.codecs.progress import Times
 from ikebana.errors import IkebanaError
-from ikebana.processor.ground.spelling import instead
+from ikebana.processor.ground.spelling import hint
 from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.serving import page_tokens
 from ikebana.serving.common_times import frontier, kind, newest
@@ -339,7 +339,7 @@ def waited(time: int, timeout: float, upper: int) -> WaitedError:
 def unknown(name: str, names: Mapping[str, object] | Sequence[str]) -> UnknownCollectionError:
     """Make the error for a name that no collection has."""
     return UnknownCollectionError(
-        f'there is no collection "{name}"{instead(name, list(names))}',
+        f'there is no collection "{name}"{hint(name, list(names))}',
         hint=f"There are: {', '.join(sorted(names))}." if names else None,
     )
 

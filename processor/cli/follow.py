@@ -20,7 +20,7 @@ from ikebana.codecs.formats import OUTPUT_FORMATS, SINGLE_VALUE_FORMATS
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.errors import SourceError
 from ikebana.processor.cli.connection import connected
-from ikebana.processor.cli.values import Time
+from ikebana.processor.cli.values import NOW, TimeOrNow
 from ikebana.processor.ground.counting import counted
 from ikebana.processor.ground.moments import EPOCH_MS, moment, span
 from ikebana.processor.kafka.diff_topic import DiffTopic
@@ -52,10 +52,10 @@ _ROWS = 15
 )
 @click.option(
     "--until",
-    type=Time(),
+    type=TimeOrNow(),
     metavar="T",
-    help="End when the frontier is at or beyond T: a whole number, or a date where times are "
-    "milliseconds.",
+    help="End when the frontier is at or beyond T: a whole number, a date where times are "
+    "milliseconds, or now: when all that is closed now has been shown.",
 )
 @connected("diff", *SINGLE_VALUE_FORMATS)
 def follow_command(
@@ -83,6 +83,9 @@ def follow_command(
     reading = DiffTopic(settings, topic, form)
     try:
         reading.require_output()
+        if until == NOW:
+            closed = reading.last_closed()
+            until = 0 if closed is None else closed.upper
         tally = Tally()
         before = None
         if start == "now":

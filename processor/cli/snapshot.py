@@ -14,6 +14,7 @@ from ikebana.codecs.formats import FACT_FORMATS, OUTPUT_FORMATS, SINGLE_VALUE_FO
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.cli.connection import connected
+from ikebana.processor.cli.sql import print_table
 from ikebana.processor.cli.values import Time
 from ikebana.processor.ground.moments import moment
 from ikebana.processor.kafka.cdcv2_topic import published
@@ -40,7 +41,7 @@ _BINARY = ("parquet", "arrow")
 )
 @click.option(
     "--output",
-    type=click.Choice(["json", "csv", "parquet", "arrow"]),
+    type=click.Choice(["json", "table", "csv", "parquet", "arrow"]),
     default="json",
     show_default=True,
     help="All but json are tables: a column for each field of keys and values that are "
@@ -172,6 +173,9 @@ def _write_table(counts: Counts, output: str, types: Mapping[str, str]) -> None:
     from ikebana.serving.sql.export import table_of
 
     table = table_of(((*data, counts[data]) for data in _in_order(counts)), types)
+    if output == "table":
+        print_table(table)
+        return
     sink = pa.PythonFile(sys.stdout.buffer, mode="w")
     match output:
         case "csv":

@@ -93,11 +93,16 @@ def sql_command(
     """Run QUERY, one SELECT whose tables are collections, all of them as of one time.
 
     Collections are those of an `ikebana serve` (--url or --data), or output topics TOPIC...,
-    which are read whole first.  A key or value that is a JSON object gives a column for each of
-    its fields.
+    by default those that FROM names, which are read whole first.  A key or value that is a JSON
+    object gives a column for each of its fields.
     """
+    if url is None and data is None and not topics:
+        topics = _named(query)
     if sum((url is not None, data is not None, bool(topics))) != 1:
-        raise ConfigError("cannot run the query: give one of --url, --data, and topics")
+        raise ConfigError(
+            "cannot run the query: give one of --url, --data, and topics",
+            hint="With none of them, the topics are those that the query names in FROM.",
+        )
     settings = {} if config is None else read_config(config)
     if bootstrap_servers:
         settings["bootstrap.servers"] = bootstrap_servers
@@ -107,6 +112,18 @@ def sql_command(
     else:
         found = _served(query, url, credentials, data, as_of)
     _print(found, output or ("table" if sys.stdout.isatty() else "json"))
+
+
+def _named(query: str) -> tuple[str, ...]:
+    """Return the topics that a query names in FROM, and say that they are read."""
+    # Imported here, so that `--help` does not wait for it.
+    from ikebana.processor.ground.log_lines import note
+    from ikebana.processor.relational.sql import tables_of
+
+    topics = tuple(dict.fromkeys(tables_of(query)))
+    if topics:
+        note(f"reading the topics that FROM names: {', '.join(topics)}")
+    return topics
 
 
 def _served(
@@ -243,12 +260,20 @@ def _print(found: "pa.Table", output: str) -> None:
         case "csv":
             print(_csv_text(found), end="")
         case _:
-            table = Table()
-            for name in found.column_names:
-                table.add_column(Text(name))
-            for row in rows_of(found):
-                table.add_row(*("" if each is None else Text(str(each)) for each in row))
-            Console(highlight=False).print(table)
+            print_table(found)
+
+
+def print_table(found: "pa.Table") -> None:
+    """Print a table with lines, as wide as the terminal."""
+    # Imported here, so that `--help` does not wait for it.
+    from ikebana.serving.plain import rows_of
+
+    table = Table()
+    for name in found.column_names:
+        table.add_column(Text(name))
+    for row in rows_of(found):
+        table.add_row(*("" if each is None else Text(str(each)) for each in row))
+    Console(highlight=False).print(table)
 
 
 def _csv_text(found: "pa.Table") -> str:

@@ -59,3 +59,17 @@ class Time(click.ParamType[int]):
                 param,
                 ctx,
             )
+
+
+# The time that `TimeOrNow` has for "now": no output has it.
+NOW = -(2**64)
+
+
+class TimeOrNow(Time):
+    """A time of an output, or `now`."""
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """Parse the argument, or refuse it with the forms that it may have."""
+        return NOW if value == "now" else super().convert(value, param, ctx)

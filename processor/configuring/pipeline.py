@@ -154,12 +154,24 @@ def parse(
 
 def document_of(text: str, source: str, environ: Mapping[str, str]) -> Document:
     """The values of a pipeline file, by its name in SQL or in YAML.  Raises: ConfigError."""
-    if not source.endswith(".sql"):
+    is_sql = source.endswith(".sql")
+    begins, form, other = (_YAML, "YAML", ".yaml") if is_sql else (_SQL, "SQL", ".sql")
+    if begins.search(text):
+        raise ConfigError(
+            f"cannot read pipeline file {source}: it has {form}, which is told by the file's name",
+            hint=f"Rename it, so that it ends in {other}.",
+        )
+    if not is_sql:
         return read_yaml(text, source, environ)
     # DuckDB takes a while to import, and memory.
     from ikebana.processor.configuring.pipeline_sql import read_sql
 
     return read_sql(text, environ)
+
+
+# How a pipeline in YAML has to have a line, and how one in SQL has to begin, behind comments.
+_YAML = re.compile(r"^pipeline\s*:", re.MULTILINE)
+_SQL = re.compile(r"\A(?:\s+|--[^\n]*\n|/\*.*?\*/)*CREATE\s", re.DOTALL | re.IGNORECASE)
 
 
 def _mapping(document: Document, source: str) -> dict[str, object]:

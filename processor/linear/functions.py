@@ -64,6 +64,14 @@ def why_not_portable(function: Any) -> str | None:
     if isinstance(function, str):
         return None
     name = name_of(function)
+    if getattr(function, "__module__", "") == "__main__" and main_module() is None:
+        own = getattr(function, "__qualname__", "it").rpartition(".")[2]
+        own = own if own.isidentifier() else "kept"
+        return (
+            f'"{name.rpartition(":")[2]}" is known to this notebook or program alone, and workers '
+            f"import functions by name: write it into a file beside it, such as my_functions.py, "
+            f"and give what `from my_functions import {own}` has"
+        )
     problem = f"{name} is no function of a module; give it a name in one"
     if "<" in name:
         return problem

@@ -8,6 +8,7 @@ from ikebana.codecs.column_encodings import encoding
 from ikebana.codecs.formats import FORMATS
 from ikebana.codecs.sql_type import TypeTextError
 from ikebana.errors import ConfigError
+from ikebana.processor.ground.spelling import instead
 from ikebana.processor.linear.json_text import field_of
 from ikebana.processor.linear.judging import judged
 from ikebana.processor.linear.scope import VALUE, ExpressionError, is_ours
@@ -77,6 +78,12 @@ def _column_problems(source: Input) -> Iterator[Problem]:
     path = f"inputs.{source.name}"
     if source.columns and not source.traits.has_columns:
         yield f"{path}.columns", "bytes have no columns"
+    declared = [column.name for column in source.columns]
+    named = {"key": source.key, "unique": dict.fromkeys(c for key in source.unique for c in key)}
+    for part, columns in named.items():
+        for name in columns:
+            if declared and name not in declared:
+                yield f"{path}.{part}", f'there is no column "{name}"{instead(name, declared)}'
     for name, count in Counter(column.name for column in source.columns).items():
         if count > 1:
             yield f"{path}.columns.{name}", f"is declared {count} times"

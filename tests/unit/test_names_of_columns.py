@@ -360,3 +360,67 @@ def test_bytes_as_values_have_no_columns_for_a_view(tmp_path: Path) -> None:
     """A linear operator makes columns of them."""
     with pytest.raises(IkebanaError, match='"c" has bytes for values; they must be JSON'):
         loaded({"v": {"sql": "SELECT 1 AS n FROM c"}}, {}, tmp_path, format="bytes")
+
+
+def test_keys_and_unique_columns_are_declared_where_any_column_is(tmp_path: Path) -> None:
+    """A misspelt one is told when the file is read, with the one that is meant."""
+    columns = {"id": "BIGINT", "name": "VARCHAR"}
+    with pytest.raises(ConfigError, match=r'inputs\.t\.unique: there is no column "nme"; did you'):
+        loaded({}, columns, tmp_path, unique=["id", "nme"])
+    with pytest.raises(ConfigError, match=r'inputs\.t\.key: there is no column "nope"; there are'):
+        loaded({}, columns, tmp_path, format="maxwell", key="nope")
+
+    loaded({}, columns, tmp_path, format="maxwell", key="id", unique="name")
+    loaded({}, {}, tmp_path, format="maxwell", key="id", unique="name")
+
+
+TABLE = {"a": "BIGINT", "s": "VARCHAR", "l": "BIGINT[]", "ts": "TIMESTAMP", "m": "MAP(INT, INT)"}
+
+
+@pytest.mark.parametrize(
+    ("query", "problem"),
+    [
+        ("SELECT b FROM c", 'column 8: there is no column "b"; there are a, l, m, s, ts'),
+        ("SELECT c.sa FROM c", 'there is no column "sa" of "c"; did you mean'),
+        ("SELECT d.a FROM c", 'FROM names no "d"; there are c'),
+        ("SELECT summ(a) FROM c", "there is no function summ(); did you mean sum()?"),
+        (
+            "SELECT c.a FROM tumble(c, ts, INTERVAL '1 hour') GROUP BY c.a",
+            'tumble(c, …) has no name in the query; write tumble(c, …) AS "c"',
+        ),
+        (
+            "SELECT a, unnest(l) AS e FROM c",
+            "column 11: unnest() is not supported in a query: make",
+        ),
+        ("SELECT a, e FROM c, unnest(c.l) AS u(e)", "unnest() is not supported in a query: make"),
+        ("SELECT a FROM c JOIN (VALUES (1)) AS v(i) ON a = i", "VALUES in FROM is not supported"),
+        ("PIVOT c ON s USING sum(a)", "write a PIVOT as sums with FILTER, as in sum(x) FILTER"),
+        (
+            "SELECT a FROM c WHERE (a, s) IN (SELECT a, s FROM c)",
+            "of several columns write EXISTS",
+        ),
+        ("SELECT count(DISTINCT (a, s)) AS n FROM c", "(a, s): is of type TUPLE(BIGINT, VARCHAR)"),
+        ("SELECT * FROM c ORDER BY a LIMIT 1", '"m" is of type MAP(INTEGER, INTEGER): SQL orders'),
+    ],
+)
+def test_a_view_is_refused_in_the_words_of_its_query(
+    query: str, problem: str, tmp_path: Path
+) -> None:
+    """With the names that there are, and what to write instead."""
+    with pytest.raises(ConfigError) as refused:
+        loaded({"v": {"sql": query}}, TABLE, tmp_path)
+    assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT c.a FROM tumble(c, ts, INTERVAL '1 hour') AS c GROUP BY c.a",
+        "SELECT sum(a) FILTER (WHERE s = 'x') AS x FROM c",
+        "SELECT a FROM c WHERE EXISTS (SELECT 1 FROM c d WHERE d.a = c.a AND d.s = c.s)",
+        "SELECT count(DISTINCT {'a': a, 'b': s}) AS n FROM c",
+    ],
+)
+def test_what_a_refusal_tells_to_write_is_taken(query: str, tmp_path: Path) -> None:
+    """Each is the remedy of one of the refusals."""
+    loaded({"v": {"sql": query}}, TABLE, tmp_path)

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import ikebana as ik
 import user_functions
 from ikebana.processor.cli import finding
 from ikebana.processor.cli.main import cli
+from ikebana.processor.linear.functions import why_not_portable
 from support.waiting import patient
 
 PROGRAM = """
@@ -104,6 +106,57 @@ def test_a_program_that_runs_while_it_is_imported_is_told_what_to_write(tmp_path
 
     assert done.returncode == 1
     assert 'if __name__ == "__main__":' in done.stderr.replace("\\", "")
+
+
+CELLS = """
+import ikebana as ik
+
+def big(data):
+    return data[1]["n"] > 1
+
+shop = ik.Pipeline("shop")
+shop.topic("orders").upsert().filter(big).to("out")
+print(shop.evaluate(orders=[(1, {"n": 2}, 0)])["out"])
+shop.start("localhost:1", checkpoint="state")
+"""
+
+
+def test_a_function_of_a_notebook_is_refused_before_a_run_with_what_to_write(
+    tmp_path: Path,
+) -> None:
+    """Its module is no file that workers can import; in this process it works."""
+    done = subprocess.run(
+        [sys.executable, "-"],
+        input=CELLS,
+        capture_output=True,
+        text=True,
+        timeout=patient(120),
+        check=False,
+        cwd=tmp_path,
+    )
+
+    assert "Update(data=(1, {'n': 2}), time=0, diff=1)" in done.stdout
+    assert done.returncode == 1
+    assert 'filter: "big" is known to this notebook or program alone' in done.stderr
+    assert "what `from my_functions import big` has" in done.stderr
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_program_without_a_name_to_import_has_no_functions_for_workers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such as a notebook, or a file whose name is no identifier."""
+
+    def kept(data: object) -> bool:
+        return bool(data)
+
+    kept.__module__, kept.__qualname__ = "__main__", "kept"
+    program = types.ModuleType("__main__")
+    program.__dict__["kept"] = kept
+    for file in (None, "/shops/my-shop.py"):
+        program.__file__ = file
+        monkeypatch.setitem(sys.modules, "__main__", program)
+        assert "from my_functions import kept" in (why_not_portable(kept) or "")
 
 
 @pytest.fixture

@@ -9,7 +9,10 @@ from click.testing import CliRunner, Result
 
 from ikebana.arrangements.rocks import LocalDamageError
 from ikebana.arrangements.shared_rocks import DatabaseReader, Scans, SharedDatabase
+from ikebana.errors import ConfigError
+from ikebana.processor.cli import snapshot
 from ikebana.processor.cli.main import cli
+from ikebana.processor.cli.values import NOW, TimeOrNow
 from ikebana.processor.kafka import following, reading_rights
 from ikebana.processor.kafka.following import Following, Resume
 from ikebana.serving.service import CopyError
@@ -67,6 +70,20 @@ def test_a_copy_of_a_topic_that_is_damaged_is_made_again(monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("topics")
+def test_topics_are_those_that_from_names_unless_others_are_given() -> None:
+    """It says which; a query that names none is told what to give."""
+    done = asked()
+    assert (done.exit_code, done.stdout) == (0, '{"n":2}\n')
+    assert f"reading the topics that FROM names: {NAME}\n" in done.stderr
+
+    none = CliRunner().invoke(cli, ["sql", "SELECT 1 AS n"])
+    assert isinstance(none.exception, ConfigError)
+    assert none.exception.message == (
+        "cannot run the query: give one of --url, --data, and topics"
+    )
+
+
+@pytest.mark.usefixtures("topics")
 def test_copies_that_are_all_damaged_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which names the damage, and what may be wrong."""
     damage(monkeypatch, SharedDatabase, 99)
@@ -90,3 +107,25 @@ def test_a_damaged_copy_of_a_server_is_an_error(
     assert isinstance(done.exception, CopyError)
     assert f"a local copy in {tmp_path} cannot be read" in done.exception.message
     assert "--rebuild" in (done.exception.hint or "")
+
+
+def test_a_snapshot_may_be_printed_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    """As the answers of queries are."""
+    snapshot._write_table({(b"1", b'{"a":2}'): 3}, "table", {})
+
+    printed = capsys.readouterr().out
+    assert [word for word in printed.split() if word.isalnum()] == [
+        "key",
+        "a",
+        "count",
+        "1",
+        "2",
+        "3",
+    ]
+
+
+def test_a_reader_may_end_with_what_is_closed_now() -> None:
+    """Which is no time that an output could have."""
+    time = TimeOrNow()
+    assert time.convert("now", None, None) == NOW
+    assert [time.convert(text, None, None) for text in ("-1", "5")] == [-1, 5]

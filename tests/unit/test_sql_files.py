@@ -257,3 +257,32 @@ def test_a_second_file_has_settings_over_those_of_the_first(tmp_path: Path) -> N
     found = pipeline.read(path, environ={"IKEBANA_SETTINGS": str(over)})
 
     assert (found.settings.shards, found.settings.checkpoint) == (7, "./c")
+
+
+IN_YAML = "# A shop.\npipeline: p\ninputs: {t: {topic: t}}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "form", "ending"),
+    [
+        ("shop.sql", IN_YAML, "YAML", ".yaml"),
+        ("shop.yaml", HEAD + SOURCE, "SQL", ".sql"),
+        ("shop.yml", "-- A shop.\n/* one */ create pipeline p;\n", "SQL", ".sql"),
+    ],
+)
+def test_a_file_whose_name_tells_another_form_is_refused(
+    name: str, text: str, form: str, ending: str, tmp_path: Path
+) -> None:
+    """With the name that it has to have."""
+    (tmp_path / name).write_text(text)
+
+    with pytest.raises(ConfigError) as refused:
+        load(tmp_path / name)
+    assert refused.value.message.endswith(f"it has {form}, which is told by the file's name")
+    assert refused.value.hint == f"Rename it, so that it ends in {ending}."
+
+
+def test_a_word_of_another_form_within_a_file_is_no_other_form(tmp_path: Path) -> None:
+    """Texts and comments may have any words."""
+    text = f"{HEAD}{SOURCE}/*\npipeline : CREATE it\n*/\n{VIEW}{SINK}"
+    assert problems(text, tmp_path) == []
