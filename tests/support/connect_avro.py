@@ -56,4 +56,7 @@ def value_of(node: Node, data: Any) -> Any:
             return {name: value_of(node["values"], item) for name, item in data.items()}
         case "bytes":
             return base64.b64decode(data)
+        case "float" | "double":
+            # JSON has texts for those that are not finite.
+            return float(data)
     return data
