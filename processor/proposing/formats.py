@@ -240,10 +240,13 @@ def event(envelope: Mapping[str, Any], kinds: Kinds | None) -> Seen:
     return Seen(table, rows=_rows(rows, kinds), lacks_image=lacks_image)
 
 
+_OPERATIONS = ("c", "u", "r", "d", "t", "m")
+
+
 def _is_flat(value: dict[str, Any]) -> bool:
     """Whether it is a row alone, with Debezium's fields or in a message with its schema."""
     row = payload(value)
-    if {"__op", "__deleted"} & row.keys():
+    if row.get("__op") in _OPERATIONS or row.get("__deleted") in (True, False, "true", "false"):
         return True
     schema = value.get("schema")
     told = schema is None or (isinstance(schema, dict) and schema.get("type") == "struct")

@@ -67,7 +67,7 @@ def written(proposal: Proposal, brokers: str, registry: str | None = None) -> st
         "# Every key that can stand here is in docs/pipeline-file.md; `ikebana schema` is for "
         "editors.",
         "#",
-        *(f"# {line}" for note in proposal.notes for line in wrap(note, _WIDTH)),
+        *(f"# {line}" for note in proposal.notes for line in wrap(_printable(note), _WIDTH)),
         "",
         "# Names the pipeline and its state: keep this name, and those below.",
         f"pipeline: {name}-first",
@@ -171,6 +171,11 @@ def _in_quotes(told: str) -> str:
     if '"' in told and "'" not in told and told.isprintable():
         return f"'{told}'"
     return f'"{"".join(map(_escaped, told))}"'
+
+
+def _printable(text: str) -> str:
+    """A text for a comment, which must not end within it: names may have any characters."""
+    return "".join(each if each.isprintable() else _escaped(each) for each in text)
 
 
 def _escaped(character: str) -> str:

@@ -319,7 +319,7 @@ def test_numbers_have_all_of_their_digits() -> None:
 
 NAMES = [
     *("a.b", 'a "quoted" name', "größe", "🌷", "select", "on", "${x}", "a: b # c", "'", " ", "1"),
-    *("x\ty", "\u2028", "order", "full"),
+    *("x\ty", "\u2028", "order", "full", "nul\0l", "__\u2028y: z", "__\x1b", "__\n- 1"),
 ]
 
 
