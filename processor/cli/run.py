@@ -109,8 +109,9 @@ def _run(
                 once=once,
                 stopping=stopping,
                 watcher=display if monitor is None else Watchers([display, monitor]),
-                on_start=_started(display, monitor),
-                on_trigger=None if monitor is None else monitor.trigger,
+                hooks=supervised.Hooks(
+                    _started(display, monitor), None if monitor is None else monitor.trigger
+                ),
                 wait=wait,
             )
         except Stopped:

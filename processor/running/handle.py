@@ -67,12 +67,7 @@ class PipelineRun:
             ConfigError: a module that is imported for its functions starts it.
             PlanError: the parts of the plan do not fit; it lists every problem.
         """
-        if (importing := modules.importing()) is not None:
-            raise ConfigError(
-                f'cannot run pipeline "{plan.name}" while module "{importing}" is imported',
-                hint="Workers import the module for its functions. Run the pipeline below "
-                '`if __name__ == "__main__":`.',
-            )
+        _refuse_within_imports(plan.name)
         self.plan = checked(plan)
         self.frontier: int | None = None
         """All times before it are complete; None until a batch has been committed."""
@@ -187,7 +182,7 @@ class PipelineRun:
                 once=once,
                 stopping=self._stopping,
                 watcher=watcher,
-                on_start=self._started,
+                hooks=supervised.Hooks(on_start=self._started),
                 spark=spark,
                 wait=wait,
             )
@@ -230,3 +225,13 @@ class _Counting:
 
     def notice(self, notices: Sequence[Notice]) -> None:
         self._run.notices = tuple(notices)
+
+
+def _refuse_within_imports(pipeline: str) -> None:
+    """Refuse to run a pipeline from a module that is being imported for its functions."""
+    if (importing := modules.importing()) is not None:
+        raise ConfigError(
+            f'cannot run pipeline "{pipeline}" while module "{importing}" is imported',
+            hint="Workers import the module for its functions. Run the pipeline below "
+            '`if __name__ == "__main__":`.',
+        )

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ikebana.errors import ConfigError, LateError, LostError
 from ikebana.processor.configuring.settings import Settings
@@ -24,9 +24,24 @@ from ikebana.processor.watching.watchers import Watcher
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from ikebana.processor.kafka.first_messages import FirstMessages
     from ikebana.processor.spark.given_session import GivenSpark
     from ikebana.processor.spark.query import Running
     from ikebana.processor.spark.triggers import Told
+
+
+class Hooks(NamedTuple):
+    """What is called on the way.
+
+    `on_start` gets each query that has been started, and `on_trigger` Spark's report on each
+    trigger, also on those that had nothing to do.
+    """
+
+    on_start: "Callable[[Running], None]" = lambda _: None
+    on_trigger: "Told | None" = None
+
+
+_NO_HOOKS = Hooks()
 
 
 def run(
@@ -36,8 +51,7 @@ def run(
     once: bool,
     stopping: Stopping,
     watcher: Watcher,
-    on_start: "Callable[[Running], None]" = lambda _: None,
-    on_trigger: "Told | None" = None,
+    hooks: Hooks = _NO_HOOKS,
     spark: "SparkSession | None" = None,
     wait: bool | None = None,
 ) -> None:
@@ -53,32 +67,25 @@ def run(
         ConfigError: Spark runs in this process already, or is being started, and `spark` is not
             given.
     """
+    waits = not once if wait is None else wait
+    board = Board(watcher.notice)
     alone = _alone(plan.name) if spark is None else nullcontext()
     with alone, _spark(settings, plan.name, spark) as ours:
         # Its processes come up while we import pyspark and pandas, and look at the topics.
         ours.begin()
-        from ikebana.processor.kafka.first_messages import FirstMessages
         from ikebana.processor.spark import query
 
-        board = Board(watcher.notice)
-        if (not once if wait is None else wait) and not _topics_are_there(
-            plan, settings, watcher, board, stopping
-        ):
+        if waits and not _topics_are_there(plan, settings, watcher, board, stopping):
             return
-        messages = FirstMessages(
-            plan,
-            {**settings.kafka, **settings.source_kafka},
-            settings.registry,
-            functools.partial(board.put, "messages"),
-        )
+        messages = _first_messages(plan, settings, board)
 
         def start(on_begin: Callable[[], None], own: int) -> "Running":
             ours.begin()
             callbacks = query.Callbacks(
-                watcher.batch, watcher.step, on_begin, watcher.edit, on_trigger
+                watcher.batch, watcher.step, on_begin, watcher.edit, hooks.on_trigger
             )
             running = query.start(ours, plan, settings, callbacks, once=once, own=own)
-            on_start(running)
+            hooks.on_start(running)
             if not running.precedes:
                 watcher.step("waiting for records")
                 messages.begin()
@@ -89,6 +96,13 @@ def run(
             persistently(attempts.attempt, Restarts(settings.restarts), time, watcher.restart)
         finally:
             messages.end()
+
+
+def _first_messages(plan: Plan, settings: Settings, board: Board) -> "FirstMessages":
+    from ikebana.processor.kafka.first_messages import FirstMessages
+
+    kafka = {**settings.kafka, **settings.source_kafka}
+    return FirstMessages(plan, kafka, settings.registry, functools.partial(board.put, "messages"))
 
 
 def _topics_are_there(

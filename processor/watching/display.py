@@ -95,12 +95,12 @@ class BatchDisplay:
         if self._task is not None:
             self._bar.tell(what)
         else:
-            self._line(f"{what} …")
+            self.say(f"{what} …")
 
     def edit(self, plan: "EditPlan") -> None:
         """Summarise an edit of the plan in a few lines."""
         for line in plan.gist():
-            self._line(f"{self._plan.name}: {line}")
+            self.say(f"{self._plan.name}: {line}")
 
     def watch(
         self,
@@ -116,7 +116,7 @@ class BatchDisplay:
         self._waiting = waiting
         if fast_paths and (words := in_words(fast_paths)) != self._fast_paths:
             self._fast_paths = words
-            self._line(f"{self._plan.name}: {words}")
+            self.say(f"{self._plan.name}: {words}")
 
     def batch(self, report: "BatchReport") -> None:
         """Show a committed batch."""
@@ -146,7 +146,7 @@ class BatchDisplay:
             self._bar.tell(told)
             self._advance(self._task, report)
         elif self._batches <= _FIRST_LINES or self._due(report):
-            self._line(told)
+            self.say(told)
         for words, fields in self._hot.of(report.batch, report.hot):
             self._warn(words, fields)
 
@@ -161,7 +161,7 @@ class BatchDisplay:
         if log_lines.wanted():
             log_lines.warning(words, pipeline=self._plan.name, **fields)
         else:
-            self._line(f"{self._plan.name}: warning: {words}")
+            self.say(f"{self._plan.name}: warning: {words}")
 
     def _advance(self, task: TaskID, report: "BatchReport") -> None:
         """Move the bar: by the edit while it fills, because nothing is read then."""
@@ -174,7 +174,7 @@ class BatchDisplay:
     def restart(self, cause: Exception, pause_s: float) -> None:
         """Show the cause of a failure, and that the query is restarted."""
         reason = cause.message if isinstance(cause, IkebanaError) else str(cause)
-        self._line(f"{self._plan.name}: {reason}; starting again in {pause_s:.0f} s")
+        self.say(f"{self._plan.name}: {reason}; starting again in {pause_s:.0f} s")
         self.step("starting again")
 
     def stopped_early(self) -> None:
@@ -182,11 +182,11 @@ class BatchDisplay:
         if self._batches:
             self.done(stopped=True)
         else:
-            self._line(f"{self._plan.name}: stopped before it began")
+            self.say(f"{self._plan.name}: stopped before it began")
 
     def done(self, *, stopped: bool) -> None:
         """Summarise the run."""
-        self._line(
+        self.say(
             f"{self._plan.name}: {'stopped' if stopped else 'caught up'} after "
             f"{counted(self._batches, 'batch')}, {counted(self._records, 'record')}, "
             f"{counted(self._updates, 'update')}"
@@ -197,7 +197,7 @@ class BatchDisplay:
         standing = self._standing()
         if words := held_words(standing, self._waiting):
             where = f" ({stands_words(standing)})" if standing is not None else ""
-            self._line(f"{self._plan.name}: {words}{where}")
+            self.say(f"{self._plan.name}: {words}{where}")
 
     def _due(self, report: "BatchReport") -> bool:
         does = bool(report.records) or report.filling is not None
@@ -205,9 +205,6 @@ class BatchDisplay:
 
     def say(self, text: str) -> None:
         """Print a text on a line of its own, above the bar."""
-        self._line(text)
-
-    def _line(self, text: str) -> None:
         self._last_line = time.monotonic()
         if log_lines.wanted():
             log_lines.info(text, pipeline=self._plan.name)
