@@ -149,27 +149,7 @@ class Pipeline:
                     f'cannot read an input of pipeline "{self.name}": topic() takes no '
                     f'"{option}"{instead(option, known)}'
                 )
-        columns: Any = options.get("columns", ())
-        # A text is refused by what has columns.
-        columns = columns if isinstance(columns, str) else tuple(columns)
-        if row is not None:
-            columns = (*columns_of(row), *columns)
-        given = Input(
-            options.get("name", topics[0]),
-            topics,
-            options.get("format", "json"),
-            options.get("key_format", "json"),
-            options.get("start", "earliest"),
-            columns=columns,
-            key=texts(options.get("key", ()), "key"),
-            tables=options.get("tables"),
-            drift=options.get("drift", True),
-            schema=options.get("schema"),
-            options=tuple(options.get("options", {}).items()),
-            event_time=options.get("event_time"),
-            unique=keys(options.get("unique", ()), "unique"),
-            size=options.get("size"),
-        )
+        given = _input_of(topics, row, options)
         self._parts.places.setdefault(f"inputs.{given.name}", here())
         return Topic(self._parts, given)
 
@@ -394,3 +374,28 @@ class Pipeline:
             settings or {}, plan, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint
         )
         return plan, found
+
+
+def _input_of(topics: tuple[str, ...], row: type | None, options: TopicOptions) -> Input:
+    """Return the input that the arguments of `Pipeline.topic` describe."""
+    columns: Any = options.get("columns", ())
+    # A text is refused by what has columns.
+    columns = columns if isinstance(columns, str) else tuple(columns)
+    if row is not None:
+        columns = (*columns_of(row), *columns)
+    return Input(
+        options.get("name", topics[0]),
+        topics,
+        options.get("format", "json"),
+        options.get("key_format", "json"),
+        options.get("start", "earliest"),
+        columns=columns,
+        key=texts(options.get("key", ()), "key"),
+        tables=options.get("tables"),
+        drift=options.get("drift", True),
+        schema=options.get("schema"),
+        options=tuple(options.get("options", {}).items()),
+        event_time=options.get("event_time"),
+        unique=keys(options.get("unique", ()), "unique"),
+        size=options.get("size"),
+    )

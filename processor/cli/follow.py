@@ -97,15 +97,8 @@ def follow_command(
             reading.require_beginning()
         console = Console(highlight=False)
         with _until_signal() as stopping, _view(console, topic, updates, tally) as view:
-            _follow(
-                reading,
-                tally,
-                view,
-                stopping,
-                until,
-                before,
-                counted=OUTPUT_FORMATS[form].as_updates,
-            )
+            counted = OUTPUT_FORMATS[form].as_updates
+            _follow(reading, tally, view, stopping, until, before, counted=counted)
         click.echo(f"{topic}: {_summary(tally)}", err=True)
     finally:
         reading.close()

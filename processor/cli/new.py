@@ -64,31 +64,39 @@ def new_command(
     if file.exists() and not force:
         raise ConfigError(f"{file} exists already", hint="--force overwrites it.")
     # Imported here, so that `--help` does not wait for Kafka's client.
-    from ikebana.processor.cli.connection import read_config
     from ikebana.processor.configuring.pipeline import parse
     from ikebana.processor.proposing import writing
-    from ikebana.processor.proposing.proposal import propose
-    from ikebana.processor.proposing.trial import tried
 
     if topic is None:
         text = writing.sample(brokers)
     else:
-        from ikebana.processor.kafka import client
-        from ikebana.processor.kafka.registry import Registry
-        from ikebana.processor.kafka.sampling import sampled
-
-        settings = {**(read_config(config) if config else {}), "bootstrap.servers": brokers}
-        client.reach(settings)
-        schemas = None if registry is None else Registry({"url": registry})
-        samples = sampled(settings, topic)
-        write = partial(writing.written, brokers=brokers, registry=registry)
-        proposal = tried(propose(topic, samples, schemas, table), samples, schemas, write)
-        text = write(proposal)
-        for note in proposal.notes:
-            click.echo(note, err=True)
+        text = _proposed(topic, brokers, config, registry, table)
     parse(text, str(file), environ={})
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"could not write {file}: {error.strerror}") from error
     click.echo(f"wrote {file}; `ikebana explain {file}` shows what it will do", err=True)
+
+
+def _proposed(
+    topic: str, brokers: str, config: Path | None, registry: str | None, table: str | None
+) -> str:
+    """Return the text of a pipeline file for a topic; say what its messages leave open."""
+    from ikebana.processor.cli.connection import read_config
+    from ikebana.processor.kafka import client
+    from ikebana.processor.kafka.registry import Registry
+    from ikebana.processor.kafka.sampling import sampled
+    from ikebana.processor.proposing import writing
+    from ikebana.processor.proposing.proposal import propose
+    from ikebana.processor.proposing.trial import tried
+
+    settings = {**(read_config(config) if config else {}), "bootstrap.servers": brokers}
+    client.reach(settings)
+    schemas = None if registry is None else Registry({"url": registry})
+    samples = sampled(settings, topic)
+    write = partial(writing.written, brokers=brokers, registry=registry)
+    proposal = tried(propose(topic, samples, schemas, table), samples, schemas, write)
+    for note in proposal.notes:
+        click.echo(note, err=True)
+    return write(proposal)

@@ -36,6 +36,10 @@ def java_of(environ: Mapping[str, str]) -> tuple[Path, int]:
                 "cannot find Java: JAVA_HOME is not set and PATH has no java", hint=hint
             )
     java = Path(found).absolute()
+    return java, _version_of(java, environ, hint)
+
+
+def _version_of(java: Path, environ: Mapping[str, str], hint: str) -> int:
     try:
         asked = subprocess.run(
             [java, "-version"],
@@ -67,7 +71,7 @@ def java_of(environ: Mapping[str, str]) -> tuple[Path, int]:
             f"{_OLDEST_JAVA}",
             hint=hint,
         )
-    return java, version
+    return version
 
 
 def java_version(printed: str) -> int | None:

@@ -1,6 +1,6 @@
 """Operators in the making: what has been made so far, and the types of what it makes."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -127,18 +127,11 @@ class Making:
         columns = [name for name, _, _ in by]
         groups = source.selected((name, sql) for name, sql, _ in by)
         few = groups.declared.minimal(columns) if minimal else columns
-
-        def of_groups(keys: Keys) -> Keys:
-            every = [KEY, *columns, *(name for name, _ in kept)]
-            key = frozenset(few)
-            keys = (
-                keys.several()
-                if begin.diff is not None
-                else Keys((), keys.determines).with_unique(keys.minimal(columns), every)
-            )
-            return keys.with_dependencies([(frozenset((KEY,)), key), (key, frozenset((KEY,)))])
-
-        facts = groups.each(of_groups)
+        every = [KEY, *columns, *(name for name, _ in kept)]
+        is_several = begin.diff is not None
+        facts = groups.each(
+            lambda keys: _keys_of_groups(keys, columns, every, few, several=is_several)
+        )
         if len(by) < 2:
             of_key = [(name, as_type(reduced.key_name, kind)) for name, _, kind in by]
             step = msgspec.structs.replace(begin, select=(*of_key, *kept))
@@ -316,6 +309,22 @@ def _as_input(source: Relation) -> Input:
     columns = tuple(Column(name, kind) for name, kind in source.types.items())
     form: KeyFormat = "bytes" if source.key == BLOB else "json"
     return Input(source.name, (source.name,), "json", form, mode="append", columns=columns)
+
+
+def _keys_of_groups(
+    keys: Keys, columns: Sequence[str], every: Sequence[str], few: Iterable[str], *, several: bool
+) -> Keys:
+    """Return the keys of groups by `columns`, of which `few` are their key.
+
+    `every` lists all columns of the result; with `several`, a group may have several rows.
+    """
+    key = frozenset(few)
+    groups = (
+        keys.several()
+        if several
+        else Keys((), keys.determines).with_unique(keys.minimal(columns), every)
+    )
+    return groups.with_dependencies([(frozenset((KEY,)), key), (key, frozenset((KEY,)))])
 
 
 def _key_of(by: tuple[tuple[str, str, str], ...]) -> str:

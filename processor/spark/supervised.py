@@ -64,8 +64,7 @@ def run(
     Raises:
         IkebanaError: what ended it, by its name.
         Stopped: it was asked to stop when there was nothing to finish.
-        ConfigError: Spark runs in this process already, or is being started, and `spark` is not
-            given.
+        ConfigError: Spark runs or starts in this process already, and `spark` is not given.
     """
     waits = not once if wait is None else wait
     board = Board(watcher.notice)
@@ -81,9 +80,8 @@ def run(
 
         def start(on_begin: Callable[[], None], own: int) -> "Running":
             ours.begin()
-            callbacks = query.Callbacks(
-                watcher.batch, watcher.step, on_begin, watcher.edit, hooks.on_trigger
-            )
+            reports = (watcher.batch, watcher.step, on_begin, watcher.edit, hooks.on_trigger)
+            callbacks = query.Callbacks(*reports)
             running = query.start(ours, plan, settings, callbacks, once=once, own=own)
             hooks.on_start(running)
             if not running.precedes:
