@@ -16,7 +16,7 @@ from ikebana.processor.linear.bound_query import types_of
 from ikebana.processor.linear.database import asked, first_line
 from ikebana.processor.linear.json_text import literal
 from ikebana.processor.linear.scope import ExpressionError, plain
-from ikebana.processor.linear.syntax import Node
+from ikebana.processor.linear.syntax import Node, root_of
 from ikebana.processor.linear.trees import column, text_of, tree
 
 # A cast from one type to another that there is for no value.
@@ -24,12 +24,20 @@ _SOURCE = " when casting from source column"
 _NO_CAST = "Conversion Error: Unimplemented type for cast"
 
 
-def misfits(root: Node, types: Mapping[str, str]) -> Iterator[str]:
+def misfits(root: Node, types: Mapping[str, str]) -> tuple[str, ...]:
     """The problems of an expression over columns of these types."""
-    for node in _evaluated(root):
-        problem = _problem(node, types)
-        if problem is not None:
-            yield f"{plain(text_of(node))} can never be evaluated: {problem}"
+    # Plans parse an expression many times.
+    return _misfits(text_of(root), tuple(types.items()))
+
+
+@functools.lru_cache(maxsize=4096)
+def _misfits(text: str, types: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    found = ((node, _problem(node, dict(types))) for node in _evaluated(root_of(text)))
+    return tuple(
+        f"{plain(text_of(node))} can never be evaluated: {problem}"
+        for node, problem in found
+        if problem is not None
+    )
 
 
 def _evaluated(node: Node) -> Iterator[Node]:

@@ -48,6 +48,7 @@ Texts = Sequence[Column]
 # From names of fields to their columns.
 Columns = Callable[[tuple[str, ...]], Texts]
 
+_MOST_REASONS = 1_000
 # Errors that are nobody's data's fault.
 _OURS = (
     duckdb.BinderException,
@@ -72,6 +73,7 @@ class Query:
         self._typed = statement(steps, scope, typed=True)
         self.result = self._typed.result
         self._whose, self._written = "", texts_of(steps)
+        self._reasons: dict[tuple[Any, ...], str] = {}
         self._picking = picking(steps, scope, self._typed.fields)
 
     @functools.cached_property
@@ -189,14 +191,24 @@ class Query:
         if not failure.reason.startswith(NOT_EVALUATED):
             return failure
         (first,) = table.column(ROW).slice(0, 1).to_pylist()
+        row = table.slice(failure.row - first, 1)
+        # A row that fails often fails again, when it is retracted.
+        key = failure.reason, *(column[0].as_py() for column in row.columns[1:])
+        if key not in self._reasons:
+            if len(self._reasons) >= _MOST_REASONS:
+                self._reasons.clear()
+            said = self._said(row)
+            self._reasons[key] = f"{failure.reason}: {said}" if said else failure.reason
+        return failure._replace(reason=self._reasons[key])
+
+    def _said(self, row: pa.Table) -> str:
         try:
-            self._results(self._plain, table.slice(failure.row - first, 1))
+            self._results(self._plain, row)
         except duckdb.Error as error:
-            if (said := without_data(error)) and not isinstance(error, _OURS):
-                return failure._replace(reason=f"{failure.reason}: {said}")
+            return "" if isinstance(error, _OURS) else without_data(error)
         except MemoryLimitError:
             pass
-        return failure
+        return ""
 
     def _results(self, form: Statement, table: pa.Table) -> tuple[Made, list[Failure]]:
         found = answer(form.sql, table, self._whose, self._written)
