@@ -93,6 +93,7 @@ def plan_of(form: str, columns: tuple[str, ...], declared: tuple[str, ...]) -> P
 
 def outcome(plan: Plan, messages: list[bytes], pushed: bool, compiled: bool) -> Any:  # noqa: FBT001
     """The updates, and the errors without their reasons' details."""
+    records: list[Any] = [(b'{"id":1}', value, at) for at, value in enumerate(messages)]
     with ExitStack() as stack:
         if not compiled:
             for module, name in (
@@ -103,8 +104,7 @@ def outcome(plan: Plan, messages: list[bytes], pushed: bool, compiled: bool) -> 
                 stack.enter_context(patch.object(module, name, None))
             stack.enter_context(patch.object(unread, "_doubtful", unread.doubtful_in_python))
         evaluation = Evaluation(plan, optimized=pushed)
-    records: list[Any] = [(b'{"id":1}', value, at) for at, value in enumerate(messages)]
-    made = evaluation.advance({"t": records}, 100)
+        made = evaluation.advance({"t": records}, 100)
     updates = consolidate(
         Update(json.dumps(u.data, sort_keys=True), u.time, u.diff) for u in made["o"]
     )
