@@ -4,7 +4,7 @@ from math import inf, nan
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ikebana import Input, Linear, Output, Plan, Reduce, StateMachine, Upsert, evaluate, steps
@@ -45,6 +45,11 @@ QUERIES = [
 ]
 
 
+def row_of(number: Any) -> dict[str, Any]:
+    """A row of the first group."""
+    return {"g": 0, "d": number, "f": number, "l": [number, 1]}
+
+
 @st.composite
 def histories(draw: st.DrawFn) -> dict[str, list[Change]]:
     """Inserts, updates and deletes of few keys."""
@@ -64,6 +69,7 @@ def histories(draw: st.DrawFn) -> dict[str, list[Change]]:
 @pytest.mark.parametrize("query", QUERIES)
 @settings(unhurried, max_examples=max(5, settings().max_examples // 10))
 @given(histories())
+@example({"t": [(at, row_of(d), 0) for at, d in enumerate(["NaN", 1.5, 0, -2.5])], "u": []})
 def test_a_view_is_what_duckdb_answers(query: str, changes: dict[str, list[Change]]) -> None:
     """At every time, also when what is not finite has gone again."""
     found = evaluate(plan_of(TABLES, {"view": query}), records_of(changes), TIMES, shards=2)
