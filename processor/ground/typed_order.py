@@ -27,8 +27,8 @@ _END, _VALUE, _NULL = b"\0", b"\1", b"\2"
 NOT_FINITE = {"-Infinity": b"2\0\1", "Infinity": b"4\xff\1", "NaN": b"4\xff\2"}
 """Numbers that are not finite, as bytes beside those that `kernels.order` has of others."""
 
-# A year before Christ has a word after the day; the only offset that occurs is that of UTC.
-_INSTANT = re.compile(r"(\d+)-(\d\d-\d\d)( \(BC\))?(?:[T ]([0-9:.]+))?(?:Z|\+00)?")
+# Years before 0 have a sign; the only offset that occurs is that of UTC.
+_INSTANT = re.compile(r"(-?\d+)-(\d\d-\d\d)(?:[T ]([0-9:.]+))?(?:Z|\+00)?")
 _INFINITE = {"-infinity": b"\0", "infinity": b"\2"}
 _TIME_OF_DAY = re.compile(
     r"(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?([+-])(\d\d)(?::(\d\d))?(?::(\d\d))?"
@@ -73,9 +73,8 @@ def _instant(text: str) -> bytes:
         return _INFINITE[text]
     found = _INSTANT.fullmatch(text)
     assert found is not None, f"no instant is {text!r}"
-    year = 1 - int(found[1]) if found[3] else int(found[1])
-    rest = f"{found[2]} {found[4] or ''}".encode()
-    return b"\1" + _YEAR.pack(year + _YEAR_BIAS) + rest + _END
+    rest = f"{found[2]} {found[3] or ''}".encode()
+    return b"\1" + _YEAR.pack(int(found[1]) + _YEAR_BIAS) + rest + _END
 
 
 def _time_of_day(text: str) -> bytes:

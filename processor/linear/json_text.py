@@ -171,12 +171,22 @@ def to_field(name: str) -> str:
 
 def _plain(column: str, name: str) -> str:
     if name == ZONED:
-        text = f"replace({column}::VARCHAR, '+00', 'Z')"
-        return f"CASE WHEN contains({text}, '(') THEN {text} ELSE replace({text}, ' ', 'T') END"
-    if name in INSTANTS and name != "DATE":
-        # Years before Christ are written with a word in the middle.
-        text = f"{column}::VARCHAR"
-        return f"CASE WHEN contains({text}, '(') THEN {text} ELSE replace({text}, ' ', 'T') END"
+        return _iso(f"replace({column}::VARCHAR, '+00', 'Z')")
+    if name in INSTANTS:
+        return _iso(f"{column}::VARCHAR")
     if name == BLOB:
         return f"to_base64({column})"
     return f"{column}::VARCHAR"
+
+
+def _iso(text: str) -> str:
+    """SQL that turns SQL's text of a date or timestamp into that of ISO 8601.
+
+    SQL counts years before 1 from 1, with a word behind the day; in ISO 8601 the year before 1
+    is 0, and those before it have a sign.
+    """
+    year = f"split_part({text}, '-', 1)::INTEGER - 1"
+    sign = f"CASE WHEN {year} > 0 THEN '-' ELSE '' END"
+    rest = f"replace(substr({text}, strpos({text}, '-')), ' (BC)', '')"
+    before = f"{sign} || printf('%04d', {year}) || {rest}"
+    return f"replace(CASE WHEN contains({text}, '(') THEN {before} ELSE {text} END, ' ', 'T')"
