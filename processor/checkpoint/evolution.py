@@ -43,7 +43,7 @@ from ikebana.processor.planning.edits_problems import START_ANEW, Problem
 from ikebana.processor.planning.edits_problems import problems as problems_of
 from ikebana.processor.planning.edits_resolved import as_written, generations, resolved
 from ikebana.processor.planning.plan import Input, Output, Plan
-from ikebana.processor.planning.state_forms import differing
+from ikebana.processor.planning.state_forms import differing, watched_outputs
 from ikebana.processor.timing.again import first_offsets, why_not_placed
 from ikebana.processor.timing.source_offset import SourceOffset
 
@@ -317,14 +317,20 @@ def edit_under_way(birth: Birth, offset: SourceOffset, *, is_done: bool = False)
 
 
 def _check_forms(birth: Birth, plan: Plan) -> None:
-    """Refuse parts whose state an older version has kept in another form."""
+    """Refuse parts whose state an older version has kept in another form.
+
+    An output that only another plan begins to watch is not one: `problems_of` refuses that edit.
+    """
     parts = {
         f"{kind}.{part['name']}" for kind in ("operators", "outputs") for part in birth.plan[kind]
     }
+    forms = birth.plan.get(FORMS, {})
+    old = recorded_if_known(birth)
+    edits = set() if old is None else watched_outputs(plan) - watched_outputs(old)
     wrong = [
         problem
-        for path, problem in differing(birth.plan.get(FORMS, {}), plan).items()
-        if path in parts
+        for path, problem in differing(forms, plan).items()
+        if path in parts and path not in edits
     ]
     if wrong:
         raise CheckpointError(

@@ -212,7 +212,7 @@ def _outputs(edit: Edit, used: Mapping[str, int]) -> Iterator[Problem]:
             )
         if output.name in edit.others and output.on_change != "difference":
             yield _of_change(edit, before[output.name], output)
-        if output.name in edit.replaced:
+        if output.name not in edit.added:
             watched = [
                 promises.watches(plan, each)
                 for plan, each in ((edit.before, before[output.name]), (edit.after, output))

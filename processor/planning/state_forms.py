@@ -31,17 +31,18 @@ def state_forms(plan: Plan) -> dict[str, str]:
         if reduction.function is None
         and (form := _of_aggregates(ways.aggregates_of(plan, reduction)))
     }
-    shown = {
-        f"outputs.{output.name}": WATCHED
-        for output in plan.outputs
-        if promises.watches(plan, output)
-    }
+    shown = dict.fromkeys(watched_outputs(plan), WATCHED)
     joined = {
         f"operators.{join.name}": REACHED
         for join in plan.joins
         if ways.join_of(plan, join.name).by_unique_keys
     }
     return {**found, **shown, **joined}
+
+
+def watched_outputs(plan: Plan) -> set[str]:
+    """The paths of the outputs whose keys may have several rows, of which the state knows."""
+    return {f"outputs.{each.name}" for each in plan.outputs if promises.watches(plan, each)}
 
 
 def _of_aggregates(aggregates: Sequence[Aggregate]) -> str:

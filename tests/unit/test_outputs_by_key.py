@@ -7,6 +7,7 @@ import pytest
 
 import ikebana as ik
 from ikebana import Plan
+from ikebana.errors import CheckpointError
 from ikebana.processor.explain.explanation import explained
 from ikebana.processor.explain.text import text
 from ikebana.processor.planning import planner, promises
@@ -200,6 +201,29 @@ def test_an_edit_of_a_key_gives_an_output_the_difference(output: Any, shards: in
         found, expected = (sorted(each.collection("out"), key=repr) for each in (run, fresh))
         assert found == expected
         assert run.errors() == []
+
+
+@pytest.mark.parametrize("output", ["upsert", "debezium-json"])
+def test_an_edit_does_not_begin_or_end_to_watch_an_output(output: Any) -> None:
+    """It is refused as the edit that it is, not as the work of an older version."""
+    by_key, by_column = (pipeline("SELECT id, v FROM l", key, output) for key in (None, "v"))
+    joined = pipeline("SELECT l.v, r.n FROM l LEFT JOIN r ON l.fk = r.v", None, output)
+    for before, after, when in [
+        (by_key, by_column, "now"),
+        (by_key, joined, "now"),
+        (by_column, by_key, "until now"),
+    ]:
+        run = Run(before)
+        run.send("l", 1, {"id": 1, "v": "a", "fk": "x"})
+        run.read()
+
+        with pytest.raises(CheckpointError) as refusal:
+            run.restart(after)
+
+        assert f"outputs.out shows what may have several values of a key {when}" in str(
+            refusal.value
+        )
+        assert "older version" not in str(refusal.value)
 
 
 def keys(unique: str, columns: str) -> Keys:
