@@ -391,7 +391,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:kernels: two starts of Spark begin in one process": (
         "tests/unit/test_attempts.py::test_of_starts_at_the_same_time",
-        "processor/spark/supervised.py",
+        "processor/spark/alone.py",
         "if not is_free or _is_running():",
         "if _is_running():",
     ),
@@ -455,5 +455,17 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         "processor/relational/known.py",
         "facts = Facts(keys, declared(keys, self.inputs, self.operators.get(name), found))",
         "facts = Facts(*[declared(keys, self.inputs, self.operators.get(name), found)] * 2)",
+    ),
+    "edge:acts: a second start is refused in its own thread": (
+        "tests/unit/test_attempts.py::test_spark_is_started_once",
+        "processor/running/handle.py",
+        "        if spark is None:\n            self._claim",
+        "        if False:\n            self._claim",
+    ),
+    "edge:acts: a run that has failed keeps Spark to itself": (
+        "tests/unit/test_attempts.py::test_a_run_that_shows_its_end",
+        "processor/running/handle.py",
+        "            with self._claim:\n",
+        "            with ExitStack():\n",
     ),
 }

@@ -29,6 +29,7 @@ from ikebana.processor.ground.stopping import Stopped, Stopping, on_signals
 from ikebana.processor.kafka import broker, demo_topics
 from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
+from ikebana.processor.spark.alone import alone
 from ikebana.processor.watching.display import BatchDisplay
 
 PLAN = Plan(
@@ -152,7 +153,7 @@ def _run(servers: str, folder: Path, stopping: Stopping) -> None:
         max_records_per_batch=50_000,
         master="local[2]",
     )
-    with BatchDisplay(PLAN, once=True) as display:
+    with alone(PLAN.name), BatchDisplay(PLAN, once=True) as display:
         supervised.run(PLAN, settings, once=True, stopping=stopping, watcher=display)
         display.done(stopped=False)
 

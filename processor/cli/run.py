@@ -11,6 +11,7 @@ import click
 from ikebana.processor.cli.watching import Watching, watchable, watched
 from ikebana.processor.ground.private_files import private_files
 from ikebana.processor.ground.stopping import Stopped, on_signals
+from ikebana.processor.spark.alone import alone
 
 if TYPE_CHECKING:
     from ikebana.processor.configuring.settings import Settings
@@ -98,6 +99,7 @@ def _run(
         on_signals() as stopping,
         BatchDisplay(plan, once=once) as display,
         watch(display.say) as monitor,
+        alone(plan.name),
     ):
         try:
             # Importing Spark takes a second, and a mistake in the file is reported before it.

@@ -3,6 +3,7 @@
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from html import escape
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
@@ -14,6 +15,7 @@ from ikebana.processor.ground.stopping import Stopping
 from ikebana.processor.linear import modules
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Plan
+from ikebana.processor.spark.alone import alone
 from ikebana.processor.watching.watchers import Watcher, Watchers
 
 if TYPE_CHECKING:
@@ -64,7 +66,8 @@ class PipelineRun:
         For `wait` see `supervised.run`.
 
         Raises:
-            ConfigError: a module that is imported for its functions starts it.
+            ConfigError: a module that is imported for its functions starts it, or Spark runs or
+                starts in this process already, and `spark` is not given.
             PlanError: the parts of the plan do not fit; it lists every problem.
         """
         _refuse_within_imports(plan.name)
@@ -86,6 +89,10 @@ class PipelineRun:
         self._batches = self._records = self._waiting = self._state_bytes = self._restarts = 0
         self._updates: Counter[str] = Counter({o.name: 0 for o in plan.published})
         self._counted: Counter[str] = Counter()
+        # Refused here, not in the thread, whose errors nobody sees who does not look.
+        self._claim = ExitStack()
+        if spark is None:
+            self._claim.enter_context(alone(plan.name))
         self._thread = threading.Thread(
             target=self._run,
             args=(settings, spark),
@@ -172,20 +179,21 @@ class PipelineRun:
 
     def _run(self, settings: Settings, spark: Any, *, once: bool, wait: bool | None) -> None:
         try:
-            # Importing Spark takes a second, for which the caller need not wait.
-            from ikebana.processor.spark import supervised
+            with self._claim:
+                # Importing Spark takes a second, for which the caller need not wait.
+                from ikebana.processor.spark import supervised
 
-            watcher = Watchers([_Counting(self), *self._watchers])
-            supervised.run(
-                self.plan,
-                settings,
-                once=once,
-                stopping=self._stopping,
-                watcher=watcher,
-                hooks=supervised.Hooks(on_start=self._started),
-                spark=spark,
-                wait=wait,
-            )
+                watcher = Watchers([_Counting(self), *self._watchers])
+                supervised.run(
+                    self.plan,
+                    settings,
+                    once=once,
+                    stopping=self._stopping,
+                    watcher=watcher,
+                    hooks=supervised.Hooks(on_start=self._started),
+                    spark=spark,
+                    wait=wait,
+                )
         except BaseException as error:  # noqa: BLE001 -- passed to the thread that waits
             self.error, self.status = error, "failed"
         else:

@@ -5,14 +5,11 @@ fences the producers of the one before, and continues after the last committed b
 """
 
 import functools
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from ikebana.errors import ConfigError, LateError, LostError
+from ikebana.errors import LateError, LostError
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.ground.notice import Board
 from ikebana.processor.ground.restarts import Failed, Restarts, persistently
@@ -59,17 +56,16 @@ def run(
 
     With `wait` it waits for input topics that are not there yet; None stands for yes, but for no
     with `once`, which reads what is there.  Nothing that was started is left when this returns.
-    A session of the user's, `spark`, is used in place of one of our own, and stays.
+    A session of the user's, `spark`, is used in place of one of our own, and stays; without it
+    the caller is `alone` in this process.
 
     Raises:
         IkebanaError: what ended it, by its name.
         Stopped: it was asked to stop when there was nothing to finish.
-        ConfigError: Spark runs or starts in this process already, and `spark` is not given.
     """
     waits = not once if wait is None else wait
     board = Board(watcher.notice)
-    alone = _alone(plan.name) if spark is None else nullcontext()
-    with alone, _spark(settings, plan.name, spark) as ours:
+    with _spark(settings, plan.name, spark) as ours:
         # Its processes come up while we import pyspark and pandas, and look at the topics.
         ours.begin()
         from ikebana.processor.spark import query
@@ -118,37 +114,6 @@ def _topics_are_there(
         watcher.step,
         lambda: stopping.asked,
     )
-
-
-# Held by the run whose Spark this process has, from before its start until it has ended.
-_ours = threading.Lock()
-
-
-@contextmanager
-def _alone(pipeline: str) -> Iterator[None]:
-    """Keep other runs from starting Spark in this process in a `with` block.
-
-    Raises:
-        ConfigError: it runs in this process already, or is being started.
-    """
-    is_free = _ours.acquire(blocking=False)
-    try:
-        if not is_free or _is_running():
-            raise ConfigError(
-                f'cannot start Spark for pipeline "{pipeline}": it runs in this process already',
-                hint="Give the session to run on: spark=session. Several pipelines can share one.",
-            )
-        yield
-    finally:
-        if is_free:
-            _ours.release()
-
-
-def _is_running() -> bool:
-    """Whether Spark runs in this process."""
-    # Another thread may be importing it now.
-    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
-    return context is not None and context._active_spark_context is not None
 
 
 def _spark(settings: Settings, name: str, given: "SparkSession | None") -> "Spark | GivenSpark":
