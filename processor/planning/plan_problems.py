@@ -123,15 +123,15 @@ def is_whole(plan: Plan, name: str, unread: Unread) -> bool:
 
 def _function_problems(reduction: Reduce, scopes: Sequence[Scope]) -> Iterator[Problem]:
     """What a reduction's function cannot be given of data that have one of these scopes."""
-    for part, setting, remedy in (
-        (KEY, "by", "make a key in JSON of it here"),
-        (VALUE, "reduce", "make values in JSON of them by a select before"),
+    for part, word, setting, remedy in (
+        (KEY, "key", "by", "make a key in JSON of it here"),
+        (VALUE, "value", "reduce", "make values in JSON of them by a select before"),
     ):
         made_here = part == KEY and reduction.key is not None
         if not made_here and any(scope.types[part] == BLOB for scope in scopes):
             yield (
                 f"operators.{reduction.name}.{setting}",
-                f"a function is not given a {part} in bytes; {remedy}",
+                f"a function is not given a {word} in bytes; {remedy}",
             )
 
 

@@ -7,18 +7,22 @@ Operators whose layout has never changed have no form, so their checkpoints cont
 
 from collections.abc import Mapping, Sequence
 
+from ikebana.processor.joins.paths import Planned
 from ikebana.processor.kernels.reduce import Aggregate
+from ikebana.processor.linear.scope import OURS
 from ikebana.processor.planning import promises, ways
 from ikebana.processor.planning.plan import Plan
 
-ORDERED, WATCHED, REACHED = "ordered by type", "watched", "looked up by unique keys"
-SINGLE = "added as doubles"
+ORDERED, WATCHED, SINGLE = "ordered by type", "watched", "added as doubles"
+NAMED = "whole keys and values by names of their own"
+REACHED = f"looked up by unique keys, {NAMED}"
 # What a version that knows nothing of a form has done in its place.
 _BEFORE = {
     ORDERED: "has the values of min, max or top in the order of their JSON, which is not that of "
     "their type",
     SINGLE: "has added numbers of FLOAT as they are written, and not as the doubles that they are",
     REACHED: "looks its inputs up in another order, or by other keys",
+    NAMED: "has arrangements by whole keys or values, which it calls otherwise",
     WATCHED: "knows nothing of the rows that each key has",
 }
 
@@ -33,9 +37,9 @@ def state_forms(plan: Plan) -> dict[str, str]:
     }
     shown = dict.fromkeys(watched_outputs(plan), WATCHED)
     joined = {
-        f"operators.{join.name}": REACHED
+        f"operators.{join.name}": form
         for join in plan.joins
-        if ways.join_of(plan, join.name).by_unique_keys
+        if (form := _of_join(ways.join_of(plan, join.name)))
     }
     return {**found, **shown, **joined}
 
@@ -43,6 +47,15 @@ def state_forms(plan: Plan) -> dict[str, str]:
 def watched_outputs(plan: Plan) -> set[str]:
     """The paths of the outputs whose keys may have several rows, of which the state knows."""
     return {f"outputs.{each.name}" for each in plan.outputs if promises.watches(plan, each)}
+
+
+def _of_join(join: Planned) -> str:
+    """The form of a join's arrangements, which the texts of their keys and filters name."""
+    if join.by_unique_keys:
+        return REACHED
+    arrangements = (arrangement for path in join.paths for _, arrangement in path.reads())
+    texts = (text for each in arrangements for text in (*each.keys, *each.filters))
+    return NAMED if any(OURS in text for text in texts) else ""
 
 
 def _of_aggregates(aggregates: Sequence[Aggregate]) -> str:

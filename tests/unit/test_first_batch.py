@@ -20,6 +20,7 @@ from ikebana.testing import Run, Topics
 
 NOW = 1_700_000_000_000
 COLUMNS = (Column("t", "BIGINT"), Column("v", "BIGINT"))
+ID = Column("id", "BIGINT")
 
 
 def upserted(source: Input, time: TimeDomain = "ingest") -> Plan:
@@ -95,7 +96,9 @@ def _undated(source: Input, more: Callable[[Topics], None]) -> dict[str, Kind]:
 
 ROWS = Input("rows", ("rows",), columns=COLUMNS)
 CHANGES = Input("rows", ("rows",), "debezium-json", columns=COLUMNS)
-IMAGES = Input("rows", ("rows",), "debezium-json", mode="diffs", key=("id",), columns=COLUMNS)
+IMAGES = Input(
+    "rows", ("rows",), "debezium-json", mode="diffs", key=("id",), columns=(ID, *COLUMNS)
+)
 EVENT = EventTime(of="t", ahead_ms=None)
 BANK = EventTime(clock="transaction", transactions="bank.transaction")
 KINDS = {

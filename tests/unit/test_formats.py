@@ -85,7 +85,19 @@ def test_headers_that_cannot_be_read_are_named(
     assert (caught.value.codec, caught.value.reason) == ("diff record", reason)
 
 
-RECORD = ProgressRecord("c", "p", "t", 7, 10, 20, 3, {0: 5, 12: 9}, "upserts", times="clock")
+RECORD = ProgressRecord(
+    "c",
+    "p",
+    "t",
+    7,
+    10,
+    20,
+    3,
+    {0: 5, 12: 9},
+    "upserts",
+    times="clock",
+    columns={"n": "DECIMAL(9,2)"},
+)
 MESSAGE = {
     "checkpoint": "c",
     "pipeline": "p",
@@ -98,6 +110,7 @@ MESSAGE = {
     "promise": "upserts",
     "version": 1,
     "times": "clock",
+    "columns": {"n": "DECIMAL(9,2)"},
 }
 
 

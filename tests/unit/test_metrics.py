@@ -126,7 +126,7 @@ def test_arrangements_of_joins_say_what_they_are_of() -> None:
 
     found = {s.labels for s in metrics.of_plan(plan) if s.metric is metrics.ARRANGEMENT_INFO}
 
-    assert found == {("current", 'current("key")'), (other, 'current("value")')}
+    assert found == {("current", "current(ikebana_key)"), (other, "current(ikebana_value)")}
 
 
 def test_a_batch_says_what_was_read_and_written_and_up_to_when() -> None:

@@ -52,6 +52,9 @@ EXCUSED = {
     "processor/ground/calls.py: ctypes": "it stops a thread of ours, and reads nothing",
     "processor/cli/main.py: import_module": "a command, by a table of ours",
     "codecs/formats.py: import_module": "a codec of ours, by the table of formats",
+    "processor/spark/failures.py: import_module": (
+        "a module of ours, which a failure of Spark's names as that of an error: ikebana.…"
+    ),
     "processor/linear/modules.py: import_module": (
         "the module of a pipeline's functions, which the pipeline file names, or the plan of a "
         "checkpoint: so who may write there is trusted (docs/security.md)"

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from ikebana.arrangements import run as runs
 from ikebana.arrangements.store import MemoryStore
-from ikebana.processor.checkpoint.checkpoint import Checkpoint
+from ikebana.errors import CheckpointError
+from ikebana.processor.checkpoint.checkpoint import FORMS, Checkpoint
 from ikebana.processor.checkpoint.evolution import evolved, names_of, resumed
 from ikebana.processor.checkpoint.state_figures import newest_line
 from ikebana.processor.configuring.pipeline import parse
@@ -147,6 +148,18 @@ def test_a_checkpoint_of_before_goes_on_as_it_would_have(kept: Path, tmp_path: P
 
     assert contents(again) == contents(whole)
     assert all(len(whole.written.updates[name]) > count for name, count in before.items())
+
+
+def test_arrangements_of_whole_keys_by_other_names_are_refused(tmp_path: Path) -> None:
+    """Their joins are named: under the present names there would be nothing in their state."""
+    (kept, *_) = GOLDEN.iterdir()
+    place = copytree(kept, tmp_path / "checkpoint")
+    birth = Checkpoint(str(place)).relocate()
+    plain = {name: part for name, part in birth.plan.items() if name != FORMS}
+    older = replace(birth, plan=plain)
+
+    with pytest.raises(CheckpointError, match=r"operators\.priced has arrangements by whole keys"):
+        evolved(older, plan())
 
 
 def test_the_metadata_of_each_has_a_format_that_is_known() -> None:
