@@ -25,6 +25,7 @@ from ikebana.processor.checkpoint.state_figures import StateFigures
 from ikebana.processor.ground.generations import shown
 from ikebana.processor.joins.arrangements import Shared
 from ikebana.processor.joins.query import AsOfJoin
+from ikebana.processor.linear.scope import plain
 from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.backfill import core, read_again
 from ikebana.processor.planning.edits import Edit, can_be_recomputed
@@ -294,7 +295,7 @@ class _Description:
 
     def _title(self, shared: Shared) -> str:
         of = shared.arrangement
-        return str(replace(of, relation=self._name(of.relation)))
+        return plain(str(replace(of, relation=self._name(of.relation))))
 
     def _arrangements(self) -> Iterator[PartPlan]:
         """Yield the arrangements that joins make, but not those that are an upsert's own state."""
@@ -311,7 +312,7 @@ class _Description:
             if not each.is_own and name not in new:
                 yield PartPlan(
                     "arrangement",
-                    shown(str(each.arrangement)),
+                    plain(shown(str(each.arrangement))),
                     "dropped",
                     why="its state is released",
                     bytes=self._sizes.bytes_of(name),

@@ -41,8 +41,8 @@ def _misfits(text: str, types: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
 
 
 def _evaluated(node: Node) -> Iterator[Node]:
-    """The parts that may not fit; the parameters of lambdas have no types here."""
-    if node["class"] == "LAMBDA":
+    """The parts that may not fit, but for what TRY makes null of; lambdas' parameters lack types."""
+    if node["class"] == "LAMBDA" or node["type"] == "OPERATOR_TRY":
         return
     children = [child for _, child in _children(node)]
     match node["class"]:

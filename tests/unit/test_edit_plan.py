@@ -39,7 +39,7 @@ def origins(found: EditPlan, kind: str, name: str) -> list[tuple[str, str]]:
 
 
 ORDERS_BY_CUSTOMER = "order(customer)"
-CUSTOMERS_BY_KEY = "customer(CAST(ikebana_key AS BIGINT))"
+CUSTOMERS_BY_KEY = "customer(CAST(key AS BIGINT))"
 CASES = [
     pytest.param(FIRST, FIRST, {}, id="nothing"),
     pytest.param(

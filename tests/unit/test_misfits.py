@@ -67,6 +67,7 @@ def test_types_that_can_never_fit_are_refused(text: str, reason: str) -> None:
         *("TRY_CAST('x' AS BIGINT)", "CAST(s AS BIGINT)", "coalesce(s, 'x')::BIGINT > 5"),
         *("CASE WHEN b > 1 THEN s ELSE 'x' END", "CASE WHEN o THEN NULL ELSE 'x' END"),
         *("list_transform(l, lambda e: e = 5)", "strftime(y, '%Y')", "j->>'x' = 'x'", "j->'x'"),
+        *("TRY('x'::BIGINT)", "coalesce(TRY(b > 'x'), o)"),
         *("l = '[1]'", "NULL::DATE", "b::VARCHAR::DATE", "y::TIMESTAMP", "b // 0", "j::BIGINT"),
     ],
 )
