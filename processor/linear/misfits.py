@@ -41,7 +41,7 @@ def _misfits(text: str, types: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
 
 
 def _evaluated(node: Node) -> Iterator[Node]:
-    """The parts that may not fit, but for what TRY makes null of; lambdas' parameters lack types."""
+    """The parts that may not fit; TRY makes null of its own, and parameters have no types here."""
     if node["class"] == "LAMBDA" or node["type"] == "OPERATOR_TRY":
         return
     children = [child for _, child in _children(node)]
