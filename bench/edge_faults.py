@@ -468,4 +468,10 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         "            with self._claim:\n",
         "            with ExitStack():\n",
     ),
+    "edge:acts: a collection that is behind is not named": (
+        "tests/unit/test_sql_command.py::test_a_topic_that_is_behind",
+        "processor/cli/sql.py",
+        "    if len(times) > 1:\n",
+        "    if not times:\n",
+    ),
 }

@@ -127,9 +127,18 @@ def outputs_told(
     """
     plan = None
     settings = {} if config is None else read_config(config)
-    if _is_pipeline(what[0]):
-        if len(what) > 1 or form is not None:
-            raise ConfigError("cannot go on: a pipeline stands alone, and names its formats")
+    if pipelines := [each for each in what if _is_pipeline(each)]:
+        if len(what) > 1:
+            raise ConfigError(
+                f"cannot read {', '.join(what)} together: {pipelines[0]} is a pipeline, "
+                "which is given alone, with all of its outputs",
+                hint="Name the topics of outputs to read those of several pipelines.",
+            )
+        if form is not None:
+            raise ConfigError(
+                f"cannot read {what[0]} as {form}: a pipeline names the formats of its outputs",
+                hint="Leave --format out, or name topics.",
+            )
         # Imported here, so that `--help` does not wait for DuckDB.
         from ikebana.processor.cli import finding
 

@@ -15,6 +15,7 @@ from rich.text import Text
 from ikebana.processor.cli import finding
 from ikebana.processor.cli.follow import text
 from ikebana.processor.cli.values import shown
+from ikebana.processor.ground.counting import counted
 from ikebana.processor.ground.moments import iso, moment
 from ikebana.processor.kafka import reading_rights
 from ikebana.processor.kafka.diff_topic import DiffTopic
@@ -62,7 +63,9 @@ def errors_command(
         _print(found, fetched, asked=records)
     if not as_json:
         closed = "nothing is published yet" if frontier is None else f"frontier {moment(frontier)}"
-        click.echo(f"{plan.error_topic}: {sum(e.number for e in found):,} errors, {closed}")
+        click.echo(
+            f"{plan.error_topic}: {counted(sum(e.number for e in found), 'error')}, {closed}"
+        )
 
 
 def _records(settings: Mapping[str, str], found: list[CurrentError]) -> list[Record | None]:

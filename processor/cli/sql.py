@@ -134,6 +134,8 @@ def _served(
 
     with _reads(url, credentials, data) as reads:
         found = _first_closed(lambda: _answer(reads, query, as_of))
+        if as_of is None:
+            _say_how_far(reads, query)
     if isinstance(found, str):
         raise CopyError(
             f"cannot run the query: a local copy in {data} cannot be read: {found}",
@@ -141,6 +143,27 @@ def _served(
             "builds all that it serves.",
         )
     return found
+
+
+def _say_how_far(reads: "Reads", query: str) -> None:
+    """Say it where one collection is behind another, for then these are read as they were.
+
+    What began after the time that all have is empty as of it.
+    """
+    from ikebana.processor.ground.log_lines import note
+    from ikebana.processor.ground.moments import moment
+    from ikebana.processor.relational.sql import tables_of
+
+    named = set(tables_of(query))
+    far = {each.name: each.upper for each in reads.collections() if each.name in named}
+    times = sorted({upper for upper in far.values() if upper is not None})
+    if len(times) > 1:
+        behind = ", ".join(name for name, upper in far.items() if upper == times[0])
+        ahead = ", ".join(name for name, upper in far.items() if upper != times[0])
+        note(
+            f"all are read as of {moment(times[0] - 1)}, the newest time of {behind}; "
+            f"{ahead} may have newer rows"
+        )
 
 
 def _first_closed(answer: "Callable[[], pa.Table | str]") -> "pa.Table | str":
@@ -209,6 +232,8 @@ def _of_topics(
         try:
             with _copied(topics, form, settings, as_of) as reads:
                 found = _answer(reads, query, as_of)
+                if as_of is None:
+                    _say_how_far(reads, query)
         except LocalDamageError as error:
             found = str(error)
         if not isinstance(found, str):

@@ -48,7 +48,8 @@ class Cdcv2Topic:
         if topic not in found:
             raise SourceError(
                 f'cannot read topic "{topic}": it does not exist',
-                hint="Check its name and --bootstrap-servers.",
+                hint="Check its name and --bootstrap-servers; "
+                "the first run of a pipeline makes its topics.",
             )
         self.topic_id = found[topic].id
         if place is None:

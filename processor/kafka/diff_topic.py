@@ -86,7 +86,8 @@ class DiffTopic:
         if topic not in found:
             raise SourceError(
                 f'cannot read topic "{topic}": it does not exist',
-                hint="Check its name and --bootstrap-servers.",
+                hint="Check its name and --bootstrap-servers; "
+                "the first run of a pipeline makes its topics.",
             )
         self.topic_id = found[topic].id
         """What tells the topic from one of the same name that was made anew."""

@@ -190,7 +190,7 @@ class BatchDisplay:
             f"{self._plan.name}: {'stopped' if stopped else 'caught up'} after "
             f"{counted(self._batches, 'batch')}, {counted(self._records, 'record')}, "
             f"{counted(self._updates, 'update')}"
-            + (f", {self._errors:,} changes of errors" if self._errors else "")
+            + (f", {counted(self._errors, 'change')} of errors" if self._errors else "")
             + (f"; {_listed(self._counted)}" if self._counted else "")
             + (f", frontier {moment(self._upper)}" if self._batches else "")
         )

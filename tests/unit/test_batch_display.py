@@ -36,6 +36,16 @@ def test_what_was_counted_is_summed_up_in_words(capsys: pytest.CaptureFixture[st
     )
 
 
+def test_one_error_is_not_several(capsys: pytest.CaptureFixture[str]) -> None:
+    """A count stands with its noun in singular or plural."""
+    with BatchDisplay(PLAN, once=True) as display:
+        for errors, words in ((1, "1 change of errors"), (2, "3 changes of errors")):
+            counts = {"d": 1, "errors": errors}
+            display.batch(BatchReport(0, 0, 1, 1, 0, counts, {}, 0, 0.1, []))
+            display.done(stopped=False)
+            assert f", {words}, frontier 1" in capsys.readouterr().err
+
+
 def test_a_narrow_terminal_shows_all_that_there_is_to_say() -> None:
     """What is said stands below the bar, in as many lines as it needs."""
     console = Console(width=30, force_terminal=True, file=io.StringIO())

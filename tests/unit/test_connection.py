@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from ikebana import ConfigError
 from ikebana.processor.cli.check import check_command
-from ikebana.processor.cli.connection import told_by
+from ikebana.processor.cli.connection import outputs_told, told_by
 from ikebana.processor.cli.follow import follow_command
 from ikebana.processor.cli.snapshot import snapshot_command
 
@@ -117,3 +117,18 @@ def test_follow_reads_no_facts(path: Path) -> None:
 
     assert isinstance(done.exception, ConfigError)
     assert 'cannot read "facts": its format is cdcv2-json' in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("what", "form", "words"),
+    [
+        (("p.yaml", "other.yaml"), None, "p.yaml, other.yaml together: p.yaml is a pipeline"),
+        (("plain", "p.yaml"), None, "plain, p.yaml together: p.yaml is a pipeline"),
+        (("p.yaml",), "upsert", "p.yaml as upsert: a pipeline names the formats"),
+    ],
+)
+def test_a_pipeline_is_given_alone(what: tuple[str, ...], form: str | None, words: str) -> None:
+    """The other names are read as topics nowhere, and the remedy is to name topics."""
+    with pytest.raises(ConfigError, match=words) as refused:
+        outputs_told(what, form, None, None)
+    assert "topics" in (refused.value.hint or "")

@@ -83,6 +83,25 @@ def test_topics_are_those_that_from_names_unless_others_are_given() -> None:
     )
 
 
+def test_a_topic_that_is_behind_is_named(topics: MemoryTopics) -> None:
+    """For the others are read as of its time, at which they may have had nothing."""
+    topics.close("later", 30, (b"1", b"a", 20, 1))
+    both = f"SELECT (SELECT count(*) FROM later) AS l, (SELECT count(*) FROM {NAME}) AS n"
+    words = "all are read as of 9, the newest time of things; later may have newer rows\n"
+
+    done = CliRunner().invoke(cli, ["sql", both, "--output", "json"])
+    assert (done.exit_code, done.stdout) == (0, '{"l":0,"n":2}\n')
+    assert words in done.stderr
+
+    # Nothing is said of one alone, as of a time that was asked for, and of those that are as far.
+    assert "newest time" not in asked().stderr
+    at = CliRunner().invoke(cli, ["sql", both, "--as-of", "8", "--output", "json"])
+    assert (at.stdout, "newest time" in at.stderr) == ('{"l":0,"n":2}\n', False)
+    topics.close(NAME, 30)
+    even = CliRunner().invoke(cli, ["sql", both, "--output", "json"])
+    assert (even.stdout, "newest time" in even.stderr) == ('{"l":1,"n":2}\n', False)
+
+
 @pytest.mark.usefixtures("topics")
 def test_copies_that_are_all_damaged_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which names the damage, and what may be wrong."""
