@@ -6,7 +6,8 @@ Two plans compute the same from the same state if they differ only in these:
 * `lateness` and `idle` of event time: they say how far the next batches may go, and a
   frontier that has been reached is never taken back;
 * hints, by which joins are laid out: `size` and `unique`;
-* declared columns that nothing reads and that are not decoded.
+* declared columns that nothing reads and that are not decoded, but for one called `key` or `value`
+  that is declared no longer: its name means the whole key or value then.
 
 What state was made by stays as it was made, so a checkpoint goes on with the operators and
 inputs *as it knows them*: errors that it has recorded name expressions as they were
@@ -21,7 +22,7 @@ import msgspec
 
 from ikebana.codecs.sql_type import parsed
 from ikebana.errors import PlanError
-from ikebana.processor.linear.scope import ExpressionError
+from ikebana.processor.linear.scope import SHORT, ExpressionError
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.checking import checked
@@ -118,7 +119,10 @@ def _bare(source: Input) -> Input:
 
 
 def _unread(was: Input, now: Input, decoded: Decoded, new: Plan) -> bool:
-    """Whether all columns whose declarations differ are neither read nor decoded."""
+    """Whether all columns whose declarations differ are neither read nor decoded.
+
+    Without a column `key`, that name is read all the same: as the whole key.
+    """
     declared = [
         {column.name: (parsed(column.type), column.encoding) for column in source.columns}
         for source in (was, now)
@@ -130,6 +134,8 @@ def _unread(was: Input, now: Input, decoded: Decoded, new: Plan) -> bool:
     }
     if not changed:
         return True
+    if any(name.lower() in SHORT for name in declared[0].keys() - declared[1].keys()):
+        return False
     read = (decoded[was.name], planner.physical(new).readings[was.name].columns)
     return changed.isdisjoint(was.key) and all(
         columns is not None and changed.isdisjoint(columns) for columns in read

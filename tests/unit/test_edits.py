@@ -683,3 +683,29 @@ outputs:
 
     assert collection(run, "slim") == expected(run, small, "slim")
     assert collection(run, "errors") == expected(run, small, "errors")
+
+
+@pytest.mark.parametrize("new", ["key", "ikebana_key"])
+def test_a_key_means_the_whole_key_once_no_column_is_called_so(new: str) -> None:
+    """Also if the column that was declared before was not read."""
+
+    def slim(columns: str, key: str) -> str:
+        return f"""
+inputs:
+  orders: {{topic: orders, columns: {{product: VARCHAR{columns}}}}}
+operators:
+  order: {{upsert: orders}}
+  slim: {{linear: order, select: {{k: "{key}::BIGINT", p: product}}}}
+outputs:
+  slim: {{from: slim, topic: slim}}
+"""
+
+    run = Run(plan_of(slim(", key: BIGINT", "ikebana_key")))
+    run.send("orders", 1, {"product": "tea", "key": 5})
+    run.read()
+    run.restart(plan_of(slim("", new)))
+    run.send("orders", 2, {"product": "mate", "key": 6})
+    run.read()
+
+    assert sorted(value["k"] for _, value in run.collection("slim")) == [1, 2]
+    assert run.errors() == []
