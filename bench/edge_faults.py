@@ -474,4 +474,10 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         "    if len(times) > 1:\n",
         "    if not times:\n",
     ),
+    "edge:acts: a session that was stopped ends its run by what came of it": (
+        "tests/unit/test_given_session.py::test_a_session_that_is_stopped",
+        "processor/spark/given_session.py",
+        "        self.begin()\n        return True\n",
+        "        return True\n",
+    ),
 }

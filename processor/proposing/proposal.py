@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from ikebana.codecs.avro_schema import Schemas
 from ikebana.codecs.formats import FORMATS, Format, InputTraits, KeyFormat
 from ikebana.errors import ConfigError
+from ikebana.processor.ground.counting import counted
 from ikebana.processor.planning.plan import Mode
 from ikebana.processor.proposing.avro_samples import framing_of, told_of_avro
 from ikebana.processor.proposing.formats import (
@@ -81,7 +82,7 @@ def propose(
     form = value_format(samples)
     there = sum(sample.value is not None for sample in samples)
     proposal = Proposal(topic, form, key_format(samples)).noting(
-        f"Seen: {len(samples)} messages, of which {there} have a value."
+        f"Seen: {counted(len(samples), 'message')}, of which {there} have a value."
     )
     if form != "avro":
         proposal, found = _of_a_table(proposal, partial(told, form, samples), table)

@@ -8,9 +8,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from ikebana.errors import ConfigError, SparkStartError
+from ikebana.errors import ConfigError, LostError, SparkStartError
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.ground.fast_paths import FastPath, compiled_code
 from ikebana.processor.linear.modules import FOLDER_VARIABLE
@@ -40,12 +41,15 @@ class GivenSpark:
         Raises:
             ConfigError: it is a session of Spark Connect, has another value of a setting that
                 ikebana controls, or its Python workers on this machine cannot import ikebana.
+            LostError: it has been stopped.
         """
+        self._name, self._given = name, given
         if not hasattr(given, "_jsparkSession"):
             raise ConfigError(
                 f'cannot run pipeline "{name}" on a session of Spark Connect',
                 hint="Give a session of a SparkContext in this process, or none.",
             )
+        self.begin()
         known = given.sparkContext.getConf()
         for key, wanted in OWNED.items():
             if not key.startswith("spark.sql.") and known.get(key, wanted) != wanted:
@@ -61,7 +65,6 @@ class GivenSpark:
                 f"{context.pythonExec}, which cannot import ikebana",
                 hint=f"Set PYSPARK_PYTHON={sys.executable} before the session is started.",
             )
-        self._given = given
         if folder := os.environ.get(FOLDER_VARIABLE):
             # Workers get these variables even if Spark was started before.
             given.sparkContext.environment[FOLDER_VARIABLE] = folder
@@ -91,11 +94,32 @@ class GivenSpark:
         return is_stopped(self._given)
 
     def survives(self, error: Exception) -> bool:
-        """Return True: a JVM that is not ours is never restarted."""
+        """Return True: a JVM that is not ours is never restarted.
+
+        Raises:
+            LostError: the given session has been stopped, whatever error has come of that.
+        """
+        self.begin()
         return True
 
     def begin(self) -> None:
-        """Do nothing: Spark runs already."""
+        """Start nothing: Spark runs already.
+
+        Raises:
+            LostError: the given session has been stopped.
+        """
+        try:
+            has_ended = self._given._jsc.sc().isStopped()
+        except (Py4JError, OSError):
+            # Its JVM has ended, as that of a run's own session does with the run.
+            has_ended = True
+        if has_ended:
+            raise LostError(
+                f'cannot go on with pipeline "{self._name}": '
+                "the Spark session that it was given has been stopped",
+                hint="Stop runs before their session. The checkpoint is as the last batch left "
+                "it: start again with a session that runs, or with none.",
+            )
 
     def session(self) -> SparkSession:
         """Return the run's own session.

@@ -1,25 +1,46 @@
 """What of a Spark session of the user's is looked at before a pipeline runs on it."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import pytest
 from pyspark.sql import SparkSession
 
-from ikebana.errors import ConfigError
+from ikebana.errors import ConfigError, LostError
 from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.ground.stopping import Stopping
 from ikebana.processor.spark.given_session import GivenSpark
+from ikebana.processor.spark.supervised import _Attempts
+
+if TYPE_CHECKING:
+    from ikebana.processor.spark.query import Running
 
 SETTINGS = Settings("./state", {"bootstrap.servers": "b:1"})
+
+
+class Stoppable:
+    """The part of a session's Java object that says whether Spark has been stopped."""
+
+    stopped: bool | None = False
+    """None: its JVM has ended."""
+
+    def sc(self) -> Self:
+        if self.stopped is None:
+            raise ConnectionRefusedError
+        return self
+
+    def isStopped(self) -> bool:
+        return bool(self.stopped)
 
 
 def session(python: str, conf: dict[str, str] | None = None, master: str = "local[2]") -> Any:
     context = SimpleNamespace(
         getConf=lambda: conf or {}, pythonExec=python, master=master, environment={}
     )
-    return SimpleNamespace(_jsparkSession=object(), sparkContext=context)
+    return SimpleNamespace(_jsparkSession=object(), sparkContext=context, _jsc=Stoppable())
 
 
 def given(found: Any) -> GivenSpark:
@@ -57,3 +78,28 @@ def test_settings_that_lose_exactness_are_refused() -> None:
     unlike = SimpleNamespace(sparkContext=None)
     with pytest.raises(ConfigError, match="Spark Connect"):
         given(unlike)
+
+
+@pytest.mark.parametrize("stopped", [True, None])
+def test_a_session_that_is_stopped_ends_its_runs_by_name(*, stopped: bool | None) -> None:
+    """Whatever came of it, and no other attempt is made, nor a run begun on it."""
+    mine = session(sys.executable)
+    stopping = Stopping()
+
+    def start(begin: Callable[[], None], _: int) -> "Running":
+        running.begin()
+        begin()
+        mine._jsc.stopped = stopped
+        raise AssertionError
+
+    with given(mine) as running:
+        assert running.survives(AssertionError())
+        with pytest.raises(
+            LostError, match='pipeline "shop": the Spark session that it was given'
+        ):
+            _Attempts(start, stopping, running.survives).attempt()
+        with pytest.raises(LostError, match="has been stopped"):
+            running.begin()
+    with pytest.raises(LostError, match="has been stopped") as refused:
+        given(mine)
+    assert "Stop runs before their session" in (refused.value.hint or "")
