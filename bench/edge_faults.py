@@ -480,4 +480,22 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         "        self.begin()\n        return True\n",
         "        return True\n",
     ),
+    "edge:breaker: an edit that begins to watch is an older version's work": (
+        "tests/unit/test_outputs_by_key.py::test_an_edit_does_not_begin",
+        "processor/checkpoint/evolution.py",
+        "watched_outputs(plan) - watched_outputs(old)",
+        "set[str]()",
+    ),
+    "edge:breaker: a column called key that is gone is unread": (
+        "tests/unit/test_edits.py::test_a_key_means_the_whole_key",
+        "processor/planning/identity.py",
+        "if any(name.lower() in SHORT for name",
+        "if any(False for name",
+    ),
+    "edge:breaker: what TRY has is refused": (
+        "tests/unit/test_misfits.py::test_what_some_value_fits",
+        "processor/linear/misfits.py",
+        ' or node["type"] == "OPERATOR_TRY"',
+        "",
+    ),
 }
