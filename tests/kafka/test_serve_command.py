@@ -65,8 +65,9 @@ class Server:
         wait_until(lambda: self._upper(topic) > time, 30, f"time {time} is served")
 
     def _upper(self, topic: str) -> int:
-        found: int = self.get(f"/v1/collections/{topic}")["collection"]["upper"]
-        return found
+        """The time before which all are closed; 0 as long as none is."""
+        upper: int | None = self.get(f"/v1/collections/{topic}")["collection"]["upper"]
+        return upper or 0
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """End it by a signal; return its exit status."""
