@@ -57,8 +57,8 @@ def misfit_of(column: str, type_: SqlType | str, field: str = "") -> str:
 def field_of(value: str, name: str) -> str:
     """SQL of a field of a value in JSON, as text.
 
-    >>> field_of("value", "a"), field_of("value", "/a")
-    ("value->>'a'", 'value->>\'$."/a"\'')
+    >>> print(field_of("value", "a"), field_of("value", "/a"))
+    value->>'a' value->>'$."/a"'
     """
     if name.isidentifier():
         return f"{value}->>{literal(name)}"

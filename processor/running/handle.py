@@ -61,9 +61,7 @@ class PipelineRun:
         watchers: Sequence[Watcher] = (),
         on_start: "Callable[[Running], None]" = lambda _: None,
     ) -> None:
-        """Start a plan; with `once` it ends when it has caught up.
-
-        For `wait` see `supervised.run`.
+        """Start a plan; with `once` it ends when it has caught up; `wait` as in `supervised.run`.
 
         Raises:
             ConfigError: a module that is imported for its functions starts it, or Spark runs or
@@ -95,8 +93,7 @@ class PipelineRun:
             self._claim.enter_context(alone(plan.name))
         self._thread = threading.Thread(
             target=self._run,
-            args=(settings, spark),
-            kwargs={"once": once, "wait": wait},
+            kwargs={"settings": settings, "spark": spark, "once": once, "wait": wait},
             name=f"ikebana {plan.name}",
             daemon=True,
         )

@@ -80,13 +80,11 @@ TYPED = ("n BIGINT", "t VARCHAR", "x JSON")
 def plan_of(form: str, columns: tuple[str, ...], declared: tuple[str, ...]) -> Plan:
     """A plan that reads some columns; of all formats but JSON the key is in the row."""
     value_format, _ = FORMATS[form]
-    source = Input(
-        "t",
-        ("t",),
-        value_format,
-        key=() if value_format == "json" else ("id",),
-        columns=tuple(Column(*each.split()) for each in declared),
-    )
+    key = () if value_format == "json" else ("id",)
+    # Where columns are declared, those of the key are, too.
+    listed = (*(f"{name} BIGINT" for name in key if declared), *declared)
+    columns_of = tuple(Column(*each.split()) for each in listed)
+    source = Input("t", ("t",), value_format, key=key, columns=columns_of)
     steps = (Linear("l", "u", (project(*columns),)),)
     return Plan("p", (source,), (Upsert("u", "t"), *steps), (Output("o", "l", "o"),))
 

@@ -129,7 +129,7 @@ def test_a_program_runs_its_own_pipeline(program: Callable[[str], str]) -> None:
     """
     refused, ended = program(RUN).splitlines()
 
-    assert refused.startswith("starting Give the session to run on: spark=session.")
+    assert refused.startswith("starting Stop that one first, or run several pipelines on one ")
     assert ended == "ended 3 3 4"
 
 
