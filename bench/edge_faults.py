@@ -194,7 +194,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         "{text}",
     ),
     "edge:values decimals within structs have any scale": (
-        "tests/property/test_usual_forms.py::test_rows_are_wrong",
+        "tests/unit/test_nested_values.py::test_decimals_within_structs",
         "processor/reading/usual_forms.py",
         "                for numbers, decimal in _numbers_in(of):\n"
         '                    yield partial(_of_structs, attrgetter(f"f{at}"), numbers), decimal\n',
@@ -207,7 +207,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         'parts.append(f"isnan({name})")',
     ),
     "edge:values infinity and its opposite are infinity": (
-        "tests/property/test_not_finite.py::test_a_view_is",
+        "tests/property/test_not_finite.py::test_infinity_and_its_opposite",
         "processor/kernels/aggregate_kinds.py",
         "return NAN if nans or (up and down) else",
         "return NAN if nans else",

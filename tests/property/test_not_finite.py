@@ -120,3 +120,17 @@ def test_json_that_duckdb_writes_has_the_names() -> None:
         {"a": "Infinity", "b": {"NaN": "-Infinity"}, "c": ["Infinity"]},
         {"a": 2, "b": {"NaN": -2}, "c": [2]},
     ]
+
+
+def test_infinity_and_its_opposite_have_no_sum() -> None:
+    """It is no number, and one again as soon as one of them has gone."""
+    rows = [(1, {"g": 1, "d": "Infinity"}, 0), (2, {"g": 1, "d": "-Infinity"}, 0), (1, None, 1)]
+    plan = plan_of({"t": {"g": "BIGINT", "d": "DOUBLE"}}, {"v": "SELECT sum(d) AS s FROM t"})
+
+    updates = evaluate(plan, {"t_changes": rows})["v"]
+
+    assert [(u.data[1]["s"], u.time, u.diff) for u in updates] == [
+        ("NaN", 0, 1),
+        ("NaN", 1, -1),
+        ("-Infinity", 1, 1),
+    ]

@@ -75,3 +75,18 @@ def test_a_field_that_does_not_fit_is_named(
 ) -> None:
     """By its path in the column."""
     assert shown(tmp_path, {**message, **changed})["errors"] == [reason]
+
+
+@pytest.mark.parametrize("kind", ["STRUCT(a DECIMAL(9,2))", "STRUCT(a STRUCT(b DECIMAL(9,2))[])"])
+def test_decimals_within_structs_keep_their_scale(kind: str) -> None:
+    """A number of more digits than the type has is an error, however deep it lies."""
+    shop = ik.Pipeline("shop")
+    shop.topic("t", columns=[ik.Column("s", kind)]).upsert().to("out")
+    numbers: list[Any] = [1.25, 1.239]
+    if "[]" in kind:
+        numbers = [[{"b": number}] for number in numbers]
+
+    found = shop.evaluate(t=[(key, {"s": {"a": each}}, 0) for key, each in enumerate(numbers)])
+
+    assert [u.data[0] for u in found["out"]] == [0]
+    assert [u.data["offset"] for u in found["errors"]] == [2]
