@@ -1,7 +1,6 @@
 """Run a pipeline on a Spark session that the user has started."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.ground.fast_paths import FastPath, compiled_code
 from ikebana.processor.linear.modules import FOLDER_VARIABLE
 from ikebana.processor.spark.connection import is_stopped
+from ikebana.processor.spark.installed import is_this_python
 from ikebana.processor.spark.options import OWNED, spark_settings
 from ikebana.processor.spark.run_folder import RunFolder
 
@@ -143,7 +143,7 @@ class GivenSpark:
 
 def _can_import_us(python: str) -> bool:
     """Whether Spark's Python is ours, or has ikebana installed."""
-    if shutil.which(python) == sys.executable:
+    if is_this_python(python):
         return True
     try:
         asked = subprocess.run(
