@@ -1,40 +1,30 @@
 """Read what an `ikebana serve` serves, over HTTP: the same reads as of its folder."""
 
-import base64
 import http.client
 import json
 import ssl
 import urllib.parse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from time import monotonic
-from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn
 
 import msgspec
 import pyarrow as pa
 
 from ikebana.errors import AccessError, AwayError, ConfigError
-from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.processor.ground.listening import Problem
 from ikebana.serving.http.parameters import (
-    ChangesAnswer,
+    READS,
+    V1,
     CollectionsAnswer,
-    CountAnswer,
-    GetAnswer,
-    GetManyAnswer,
     NewestAnswer,
-    Problem,
-    ScanAnswer,
+    Sql,
+    asked,
 )
-from ikebana.serving.http.wire import ARROW, JSON, KeyValues, based
-from ikebana.serving.layout import State, Totals
+from ikebana.serving.http.wire import ARROW, JSON
 from ikebana.serving.of_threads import OfThreads
-from ikebana.serving.reads import (
-    ChangesPage,
-    CollectionInfo,
-    Page,
-    WaitedError,
-)
-from ikebana.serving.view import Bounds, Row, UnknownCollectionError, UnreadableTimeError
+from ikebana.serving.reads import CollectionInfo, Reads, Result, WaitedError
+from ikebana.serving.view import UnknownCollectionError, UnreadableTimeError
 
 _PATIENCE_S = 60.0
 # The server waits so long for one request; a client that waits longer asks again.
@@ -66,8 +56,8 @@ def connect(
     return Connection(url, token, tls)
 
 
-class Connection:
-    """`reads.Reads` over HTTP; each thread has a connection of its own, until the thread ends.
+class Connection(Reads):
+    """`Reads` over HTTP; each thread has a connection of its own, until the thread ends.
 
     Every read raises:
         AwayError: the server does not answer, or cannot now; asked again later, it may.
@@ -85,105 +75,40 @@ class Connection:
         secure = parts.scheme == "https"
         self._tls = (tls or ssl.create_default_context()) if secure else None
         self._host, self._port = parts.hostname, parts.port
-        self._base = parts.path.rstrip("/").removesuffix("/v1/collections") + "/v1"
+        self._base = parts.path.rstrip("/").removesuffix(f"{V1}/collections")
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._connections = OfThreads[http.client.HTTPConnection]()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+    def _read(self, read: Callable[..., Result], /, **arguments: Any) -> Result:
+        operation = READS[read]
+        path = operation.path
+        if (name := arguments.pop("name", None)) is not None:
+            path = path.replace("{name}", urllib.parse.quote(name, safe=""))
+        fields = asked(operation.takes, arguments)
+        if operation.method == "POST":
+            answer = self._request("POST", path, json.dumps(fields).encode())
+        else:
+            answer = self._get(path, fields)
+        result: Result = msgspec.json.decode(answer, type=operation.answers).result()
+        return result
 
     def collections(self) -> list[CollectionInfo]:
-        found = self._get(CollectionsAnswer, "/collections", {})
-        return [each.collection for each in found.collections]
-
-    def newest(self, *names: str) -> int:
-        found: NewestAnswer = self._get(NewestAnswer, "/newest", {"collection": names})
-        return found.newest
-
-    def get(self, name: str, key: bytes, *, as_of: int | None = None) -> State:
-        asked = {"key_base64": based(key), "as_of": as_of, "encoding": "base64"}
-        found = self._get(GetAnswer, _of(name, "get"), asked)
-        return {_bytes(each["value"]): each["count"] for each in found.values}
-
-    def get_many(
-        self, name: str, keys: Sequence[bytes], *, as_of: int | None = None
-    ) -> list[State]:
-        asked: dict[str, Any] = {"keys_base64": [*map(based, keys)], "encoding": "base64"}
-        if as_of is not None:
-            asked["as_of"] = str(as_of)
-        body = json.dumps(asked).encode()
-        answer = self._request("POST", _of(name, "get"), body)
-        found = msgspec.json.decode(answer, type=GetManyAnswer)
-        return [_row(each).values for each in found.rows]
-
-    def page(
-        self,
-        name: str,
-        bounds: Bounds = Bounds(),  # noqa: B008 - immutable
-        *,
-        as_of: int | None = None,
-        limit: int = 1_000,
-        page: str | None = None,
-    ) -> Page:
-        asked = {**_bounds(bounds), "as_of": as_of, "limit": limit, "page": page}
-        found = self._get(ScanAnswer, _of(name, "scan"), asked)
-        return Page(found.as_of, [_row(each) for each in found.rows], found.page)
-
-    def count(
-        self,
-        name: str,
-        bounds: Bounds = Bounds(),  # noqa: B008 - immutable
-        *,
-        as_of: int | None = None,
-    ) -> Totals:
-        asked = {**_bounds(bounds), "as_of": as_of}
-        found = self._get(CountAnswer, _of(name, "count"), asked)
-        return Totals(found.keys, found.data, found.total, found.bytes)
-
-    def changes(
-        self,
-        name: str,
-        above: int,
-        upto: int | None = None,
-        *,
-        limit: int = 1_000,
-        page: str | None = None,
-    ) -> ChangesPage:
-        asked = {"above": above, "upto": upto, "limit": limit, "page": page}
-        asked["encoding"] = "base64"
-        found = self._get(ChangesAnswer, _of(name, "changes"), asked)
-        updates = [
-            KeyedUpdate(
-                None if each.key is None else _bytes(each.key),
-                _bytes(each.value),
-                each.time,
-                each.diff,
-            )
-            for each in found.updates
-        ]
-        return ChangesPage(found.above, found.upto, updates, found.page)
+        answer = msgspec.json.decode(self._get(f"{V1}/collections", {}), type=CollectionsAnswer)
+        return [each.collection for each in answer.collections]
 
     def sql(self, query: str, *, as_of: int | None = None) -> pa.Table:
-        asked = {"query": query} if as_of is None else {"query": query, "as_of": str(as_of)}
-        body = self._request("POST", "/sql", json.dumps(asked).encode(), accept=ARROW)
+        body = json.dumps(asked(Sql, {"query": query, "as_of": as_of})).encode()
+        body = self._request("POST", f"{V1}/sql", body, accept=ARROW)
         return pa.ipc.open_stream(body).read_all()
 
     def wait(self, time: int, *names: str, timeout: float) -> int:
         deadline = monotonic() + timeout
         while True:
             left = max(0.0, deadline - monotonic())
-            asked = {"time": time, "timeout": min(left, _MOST_WAIT_S), "collection": names}
+            fields = {"time": time, "timeout": min(left, _MOST_WAIT_S), "collection": names}
             try:
-                found: NewestAnswer = self._get(NewestAnswer, "/wait", asked)
-                return found.newest
+                answer = self._get(f"{V1}/wait", fields)
+                return msgspec.json.decode(answer, type=NewestAnswer).newest
             except WaitedError:
                 if left <= _MOST_WAIT_S:
                     raise
@@ -191,15 +116,9 @@ class Connection:
     def close(self) -> None:
         self._connections.close()
 
-    def _get(
-        self,
-        answers: type[Any],
-        path: str,
-        asked: Mapping[str, Any],
-    ) -> Any:
-        given = {name: value for name, value in asked.items() if value is not None}
-        query = urllib.parse.urlencode(given, doseq=True)
-        return msgspec.json.decode(self._request("GET", f"{path}?{query}", None), type=answers)
+    def _get(self, path: str, fields: Mapping[str, Any]) -> bytes:
+        query = urllib.parse.urlencode(fields, doseq=True)
+        return self._request("GET", f"{path}?{query}", None)
 
     def _request(self, method: str, path: str, body: bytes | None, accept: str = JSON) -> bytes:
         headers = {**self._headers, "Accept": accept}
@@ -254,25 +173,3 @@ def _refuse(status: int, body: bytes) -> NoReturn:
             raise AwayError(told, hint=problem.hint)
         case _:
             raise ConfigError(told, hint=problem.hint)
-
-
-def _of(name: str, what: str) -> str:
-    return f"/collections/{urllib.parse.quote(name, safe='')}/{what}"
-
-
-def _bytes(text: str) -> bytes:
-    return base64.b64decode(text)
-
-
-def _row(found: KeyValues) -> Row:
-    key = None if found.key is None else _bytes(found.key)
-    return Row(key, {_bytes(each.value): each.count for each in found.values})
-
-
-def _bounds(bounds: Bounds) -> dict[str, str]:
-    told = {
-        f"{name}_base64": based(value)
-        for name, value in bounds._asdict().items()
-        if value is not None
-    }
-    return {**told, "encoding": "base64"}

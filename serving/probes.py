@@ -1,5 +1,6 @@
 """Say whether a service is live and ready, and count what it does, for Prometheus."""
 
+import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from ikebana.processor.ground.moments import EPOCH_MS
 from ikebana.processor.watching.monitor import exposed
-from ikebana.serving.access import Permitted
+from ikebana.serving.permitted import Permitted
 from ikebana.serving.service import Service
 
 # name, whether it is a counter, what it says; all with the label `collection`.
@@ -27,13 +28,18 @@ METRICS = (
 )
 
 
-class Probes:
-    """Answers probes of one service; ready if all topics were read lately."""
+class Probes(Collector):
+    """Answers probes of one service to one reader; ready if all topics were read lately."""
 
     def __init__(
-        self, service: Service, ready_within: float, subscribers: Callable[[], int]
+        self,
+        service: Service,
+        views: Permitted,
+        ready_within: float,
+        subscribers: Callable[[], int],
     ) -> None:
         self._service = service
+        self._views = views
         self._ready_within = ready_within
         self._subscribers = subscribers
 
@@ -43,15 +49,15 @@ class Probes:
             return False, f"ended: {str(failure).splitlines()[0]}"
         return True, "following"
 
-    def ready(self, views: Permitted) -> tuple[bool, dict[str, Any]]:
-        """Return whether all collections can be read and are fresh, and how each one stands.
+    def ready(self) -> tuple[bool, bytes]:
+        """Return whether all collections can be read and are fresh, and JSON on each of them.
 
         Names are told of those that the reader sees.
         """
         live, reason = self.live()
         found: dict[str, Any] = {}
         good = live
-        seen = views.names()
+        seen = self._views.names()
         for name in self._service.names():
             meta, standing = self._service.view(name).meta, self._service.standing(name)
             age = standing.caught_up_s
@@ -68,16 +74,17 @@ class Probes:
                 "upper": upper,
                 "caught_up_seconds": None if age is None else round(age, 1),
             }
-        return good, {"ready": good, "reason": reason, "collections": found}
+        body = {"ready": good, "reason": reason, "collections": found}
+        return good, json.dumps(body, indent=2).encode() + b"\n"
 
-    def scrape(self, views: Permitted, accept: str) -> tuple[str, bytes]:
+    def scrape(self, accept: str) -> tuple[str, bytes]:
         """Render the metrics of what is seen in an accepted format; return its type and text."""
         registry = CollectorRegistry()
-        registry.register(_Collected(self, views))
+        registry.register(self)
         ProcessCollector(registry=registry)
         return exposed(registry, accept)
 
-    def samples(self, views: Permitted) -> list[CounterMetricFamily | GaugeMetricFamily]:
+    def collect(self) -> list[CounterMetricFamily | GaugeMetricFamily]:
         """Make all samples of this moment."""
         made: dict[str, CounterMetricFamily | GaugeMetricFamily] = {
             name: (CounterMetricFamily if counts else GaugeMetricFamily)(
@@ -85,8 +92,8 @@ class Probes:
             )
             for name, counts, told in METRICS
         }
-        for name in views.names():
-            view, standing = views.view(name), views.standing(name)
+        for name in self._views.names():
+            view, standing = self._views.view(name), self._views.standing(name)
             meta = view.meta
             since, upper = meta.bounds
             values: dict[str, float | None] = {
@@ -110,14 +117,3 @@ class Probes:
             "ikebana_served_subscribers", "Subscriptions that are open.", self._subscribers()
         )
         return [*made.values(), subscribers]
-
-
-class _Collected(Collector):
-    """Makes the samples when they are asked for."""
-
-    def __init__(self, probes: Probes, views: Permitted) -> None:
-        self._probes = probes
-        self._views = views
-
-    def collect(self) -> list[CounterMetricFamily | GaugeMetricFamily]:
-        return self._probes.samples(self._views)

@@ -1,14 +1,15 @@
-"""The reads of served collections: what `ikebana.open` and `ikebana.connect` both answer.
+"""The reads of served collections, which `ikebana.open`, `ikebana.connect` and HTTP answer.
 
 Keys and values are bytes.  Every read is as of one time: `as_of`, or the newest time that can be
 read.  Whoever reads several collections together asks `newest` for a time that is closed in all
 of them, and passes it on.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -16,8 +17,7 @@ from ikebana.codecs.progress import Times
 from ikebana.errors import IkebanaError
 from ikebana.processor.ground.spelling import hint
 from ikebana.processor.rows.rows import KeyedUpdate
-from ikebana.serving import page_tokens
-from ikebana.serving.common_times import frontier, kind, newest
+from ikebana.serving import common_times, page_tokens
 from ikebana.serving.layout import State, Totals
 from ikebana.serving.view import (
     MOST_PAGE_BYTES,
@@ -33,10 +33,16 @@ if TYPE_CHECKING:
 MOST_ROWS = 10_000
 # Parts are numbered in 32 bits.
 _MOST_PARTS = 2**32 - 1
+_KEYS_AT_ONCE = 500
+Result = TypeVar("Result")
 
 
 class WaitedError(IkebanaError):
     """A time was not closed before a deadline."""
+
+
+class TooLargeError(IkebanaError):
+    """A body or an answer is larger than it may be."""
 
 
 class CollectionInfo(msgspec.Struct, frozen=True):
@@ -60,12 +66,37 @@ class CollectionInfo(msgspec.Struct, frozen=True):
     """`clock`: milliseconds; `offset`: numbers of records, or positions; None: not known yet."""
 
 
+class KeyState(NamedTuple):
+    """The values of a key as of a time, each with its count; empty if it has none."""
+
+    as_of: int
+    key: bytes
+    values: State
+
+
+class KeyStates(NamedTuple):
+    """The values of several keys as of one time, in the order of the keys."""
+
+    as_of: int
+    rows: list[Row]
+
+
 class Page(NamedTuple):
     """Rows as of a time; `page` asks for those after them, and is None after the last."""
 
     as_of: int
     rows: list[Row]
     page: str | None
+
+
+class Counted(NamedTuple):
+    """How many keys and data there are as of a time, and their length, as `Totals` has them."""
+
+    as_of: int
+    keys: int
+    data: int
+    total: int
+    bytes: int
 
 
 class ChangesPage(NamedTuple):
@@ -77,84 +108,11 @@ class ChangesPage(NamedTuple):
     page: str | None
 
 
-class Reads(Protocol):
-    """Reads of served collections; `since` and `upper` of each bound the times."""
+class CommonTimes(NamedTuple):
+    """The times that several collections can be read at: `since <= time <= newest`."""
 
-    def collections(self) -> list[CollectionInfo]:
-        """List the collections, by name."""
-        ...
-
-    def newest(self, *names: str) -> int:
-        """Return the newest time that can be read of all these collections, or of all there are.
-
-        Raises:
-            UnreadableTimeError: there is none.
-        """
-        ...
-
-    def get(self, name: str, key: bytes, *, as_of: int | None = None) -> State:
-        """Read the values of a key, each with its count; empty if it has none."""
-        ...
-
-    def get_many(
-        self, name: str, keys: Sequence[bytes], *, as_of: int | None = None
-    ) -> list[State]:
-        """Read the values of several keys as of one time, in the order of the keys."""
-        ...
-
-    def page(
-        self,
-        name: str,
-        bounds: Bounds = Bounds(),  # noqa: B008 - immutable
-        *,
-        as_of: int | None = None,
-        limit: int = 1_000,
-        page: str | None = None,
-    ) -> Page:
-        """Read some rows in the order of the bytes of keys; later pages stay at one time."""
-        ...
-
-    def count(
-        self,
-        name: str,
-        bounds: Bounds = Bounds(),  # noqa: B008 - immutable
-        *,
-        as_of: int | None = None,
-    ) -> Totals:
-        """Count keys, data, and their bytes; within bounds this reads all of them."""
-        ...
-
-    def changes(
-        self,
-        name: str,
-        above: int,
-        upto: int | None = None,
-        *,
-        limit: int = 1_000,
-        page: str | None = None,
-    ) -> ChangesPage:
-        """Read the consolidated updates with `above < time <= upto`, in the order of times."""
-        ...
-
-    def sql(self, query: str, *, as_of: int | None = None) -> "pa.Table":
-        """Run one SELECT over the collections that it names, all as of one time.
-
-        Raises:
-            IkebanaError: it is refused, fails, or exceeds a limit.
-        """
-        ...
-
-    def wait(self, time: int, *names: str, timeout: float) -> int:
-        """Wait until a time is closed in all these collections; return their newest one.
-
-        Raises:
-            WaitedError: it was not, within `timeout` seconds.
-        """
-        ...
-
-    def close(self) -> None:
-        """Give everything up."""
-        ...
+    newest: int
+    since: int
 
 
 class Views(Protocol):
@@ -177,6 +135,203 @@ class Views(Protocol):
         ...
 
 
+# The reads: what each takes, and what it gives of views.  `Reads` has a method for each, and
+# `serving.http.parameters.READS` its route.
+
+
+def get(views: Views, name: str, key: bytes, as_of: int | None) -> KeyState:
+    """Read the values of a key."""
+    view = views.view(name)
+    time = _time(view, as_of)
+    return KeyState(time, key, view.get(key, time))
+
+
+def get_many(
+    views: Views,
+    name: str,
+    keys: Sequence[bytes],
+    as_of: int | None,
+    most_bytes: int | None = None,
+) -> KeyStates:
+    """Read the values of several keys as of one time.
+
+    Raises:
+        TooLargeError: the values have more than `most_bytes`.
+    """
+    view = views.view(name)
+    time = _time(view, as_of)
+    states: list[State] = []
+    size = 0
+    for begin in range(0, len(keys), _KEYS_AT_ONCE):
+        states += view.get_many(keys[begin : begin + _KEYS_AT_ONCE], time)
+        size += sum(len(value) for state in states[begin:] for value in state)
+        if most_bytes is not None and size > most_bytes:
+            raise TooLargeError(
+                f"the values of these keys have more than {most_bytes:,} bytes",
+                hint="Ask for fewer keys.",
+            )
+    return KeyStates(time, [Row(*row) for row in zip(keys, states, strict=True)])
+
+
+def scan(
+    views: Views, name: str, bounds: Bounds, as_of: int | None, limit: int, page: str | None
+) -> Page:
+    """Read rows in the order of the bytes of keys, page by page at one time."""
+    view = views.view(name)
+    begin = None
+    if page is not None:
+        place = page_tokens.place(page)
+        page_tokens.same_topic(view, place.topic)
+        as_of, begin, bounds = place.times[0], place.subject, Bounds(*place.bounds)
+    time = _time(view, as_of)
+    found = view.page(bounds, time, begin, max(1, min(limit, MOST_ROWS)))
+    token = None
+    if found.then is not None:
+        within = bounds.start, bounds.end, bounds.prefix
+        place = page_tokens.Place(
+            (time, time), within, found.then, topic=page_tokens.topic_id(view.meta)
+        )
+        token = page_tokens.token(place)
+    return Page(time, found.rows, token)
+
+
+def count(views: Views, name: str, bounds: Bounds, as_of: int | None) -> Counted:
+    """Count keys and data; within bounds this reads all of them."""
+    view = views.view(name)
+    time = _time(view, as_of)
+    return Counted(time, *view.count(bounds, time))
+
+
+def changes(
+    views: Views, name: str, above: int, upto: int | None, limit: int, page: str | None
+) -> ChangesPage:
+    """Read the consolidated updates between two times."""
+    view = views.view(name)
+    begin = None
+    if page is not None:
+        place = page_tokens.place(page)
+        page_tokens.same_topic(view, place.topic)
+        (above, upto), begin = place.times, place.part
+        if not (above < begin[0] <= upto and 0 <= begin[1] <= _MOST_PARTS):
+            raise page_tokens.unplaced()
+    view.check(above)
+    upto = _time(view, upto)
+    found = view.changes(above, upto, begin, max(1, min(limit, MOST_ROWS)), MOST_PAGE_BYTES)
+    token = None
+    if found.then is not None:
+        place = page_tokens.Place(
+            (above, upto),
+            (None, None, None),
+            part=found.then,
+            topic=page_tokens.topic_id(view.meta),
+        )
+        token = page_tokens.token(place)
+    return ChangesPage(above, upto, found.updates, token)
+
+
+def newest(views: Views, collection: Sequence[str]) -> CommonTimes:
+    """Return the newest time that can be read of all these collections."""
+    every = [views.view(name) for name in collection or views.names()]
+    return CommonTimes(common_times.newest(every), max(view.meta.since for view in every))
+
+
+class Reads(ABC):
+    """Reads of served collections; `since` and `upper` of each bound the times."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @abstractmethod
+    def _read(self, read: Callable[..., Result], /, **arguments: Any) -> Result:
+        """Answer one of the reads above with these arguments, those without a default."""
+
+    @abstractmethod
+    def collections(self) -> list[CollectionInfo]:
+        """List the collections, by name."""
+
+    def newest(self, *names: str) -> int:
+        """Return the newest time that can be read of all these collections, or of all there are.
+
+        Raises:
+            UnreadableTimeError: there is none.
+        """
+        return self._read(newest, collection=names).newest
+
+    def get(self, name: str, key: bytes, *, as_of: int | None = None) -> State:
+        """Read the values of a key, each with its count; empty if it has none."""
+        return self._read(get, name=name, key=key, as_of=as_of).values
+
+    def get_many(
+        self, name: str, keys: Sequence[bytes], *, as_of: int | None = None
+    ) -> list[State]:
+        """Read the values of several keys as of one time, in the order of the keys."""
+        found = self._read(get_many, name=name, keys=keys, as_of=as_of)
+        return [row.values for row in found.rows]
+
+    def page(
+        self,
+        name: str,
+        bounds: Bounds = Bounds(),  # noqa: B008 - immutable
+        *,
+        as_of: int | None = None,
+        limit: int = 1_000,
+        page: str | None = None,
+    ) -> Page:
+        """Read some rows in the order of the bytes of keys; later pages stay at one time."""
+        return self._read(scan, name=name, bounds=bounds, as_of=as_of, limit=limit, page=page)
+
+    def count(
+        self,
+        name: str,
+        bounds: Bounds = Bounds(),  # noqa: B008 - immutable
+        *,
+        as_of: int | None = None,
+    ) -> Totals:
+        """Count keys, data, and their bytes; within bounds this reads all of them."""
+        _, *size = self._read(count, name=name, bounds=bounds, as_of=as_of)
+        return Totals(*size)
+
+    def changes(
+        self,
+        name: str,
+        above: int,
+        upto: int | None = None,
+        *,
+        limit: int = 1_000,
+        page: str | None = None,
+    ) -> ChangesPage:
+        """Read the consolidated updates with `above < time <= upto`, in the order of times."""
+        return self._read(changes, name=name, above=above, upto=upto, limit=limit, page=page)
+
+    @abstractmethod
+    def sql(self, query: str, *, as_of: int | None = None) -> "pa.Table":
+        """Run one SELECT over the collections that it names, all as of one time.
+
+        Raises:
+            IkebanaError: it is refused, fails, or exceeds a limit.
+        """
+
+    @abstractmethod
+    def wait(self, time: int, *names: str, timeout: float) -> int:
+        """Wait until a time is closed in all these collections; return their newest one.
+
+        Raises:
+            WaitedError: it was not, within `timeout` seconds.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give everything up."""
+
+
 def rows(
     reads: Reads,
     name: str,
@@ -193,106 +348,17 @@ def rows(
         yield from found.rows
 
 
-class LocalReads:
+class LocalReads(Reads):
     """`Reads` of arrangements that this process can reach."""
 
     def __init__(self, views: Views) -> None:
         self._views = views
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+    def _read(self, read: Callable[..., Result], /, **arguments: Any) -> Result:
+        return read(self._views, **arguments)
 
     def collections(self) -> list[CollectionInfo]:
         return [info(self._views.view(name)) for name in self._views.names()]
-
-    def newest(self, *names: str) -> int:
-        views = [self._views.view(name) for name in names or self._views.names()]
-        return newest(views)
-
-    def get(self, name: str, key: bytes, *, as_of: int | None = None) -> State:
-        view = self._views.view(name)
-        return view.get(key, _time(view, as_of))
-
-    def get_many(
-        self, name: str, keys: Sequence[bytes], *, as_of: int | None = None
-    ) -> list[State]:
-        view = self._views.view(name)
-        return view.get_many(keys, _time(view, as_of))
-
-    def page(
-        self,
-        name: str,
-        bounds: Bounds = Bounds(),  # noqa: B008 - immutable
-        *,
-        as_of: int | None = None,
-        limit: int = 1_000,
-        page: str | None = None,
-    ) -> Page:
-        view = self._views.view(name)
-        begin = None
-        if page is not None:
-            place = page_tokens.place(page)
-            page_tokens.same_topic(view, place.topic)
-            as_of, begin, bounds = place.times[0], place.subject, Bounds(*place.bounds)
-        time = _time(view, as_of)
-        found = view.page(bounds, time, begin, max(1, min(limit, MOST_ROWS)))
-        token = None
-        if found.then is not None:
-            within = bounds.start, bounds.end, bounds.prefix
-            place = page_tokens.Place(
-                (time, time), within, found.then, topic=page_tokens.topic_id(view.meta)
-            )
-            token = page_tokens.token(place)
-        return Page(time, found.rows, token)
-
-    def count(
-        self,
-        name: str,
-        bounds: Bounds = Bounds(),  # noqa: B008 - immutable
-        *,
-        as_of: int | None = None,
-    ) -> Totals:
-        view = self._views.view(name)
-        return view.count(bounds, _time(view, as_of))
-
-    def changes(
-        self,
-        name: str,
-        above: int,
-        upto: int | None = None,
-        *,
-        limit: int = 1_000,
-        page: str | None = None,
-    ) -> ChangesPage:
-        view = self._views.view(name)
-        begin = None
-        if page is not None:
-            place = page_tokens.place(page)
-            page_tokens.same_topic(view, place.topic)
-            (above, upto), begin = place.times, place.part
-            if not (above < begin[0] <= upto and 0 <= begin[1] <= _MOST_PARTS):
-                raise page_tokens.unplaced()
-        view.check(above)
-        upto = _time(view, upto)
-        found = view.changes(above, upto, begin, max(1, min(limit, MOST_ROWS)), MOST_PAGE_BYTES)
-        token = None
-        if found.then is not None:
-            place = page_tokens.Place(
-                (above, upto),
-                (None, None, None),
-                part=found.then,
-                topic=page_tokens.topic_id(view.meta),
-            )
-            token = page_tokens.token(place)
-        return ChangesPage(above, upto, found.updates, token)
 
     def sql(self, query: str, *, as_of: int | None = None) -> "pa.Table":
         # Imported here: readers of keys wait for no database.
@@ -304,9 +370,9 @@ class LocalReads:
         deadline = monotonic() + timeout
         while True:
             views = [self._views.view(name) for name in names or self._views.names()]
-            upper = frontier(views)
+            upper = common_times.frontier(views)
             if upper > time:
-                return newest(views)
+                return common_times.newest(views)
             if (left := deadline - monotonic()) <= 0:
                 raise waited(time, timeout, upper)
             self._views.pause(left)
@@ -324,7 +390,7 @@ def info(view: CollectionView) -> CollectionInfo:
     )
     since, upper = meta.bounds
     return CollectionInfo(
-        meta.topic, meta.form, since, upper, total.keys, data, sums, size, kind(view)
+        meta.topic, meta.form, since, upper, total.keys, data, sums, size, common_times.kind(view)
     )
 
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from ikebana.errors import ConfigError
 from ikebana.processor.cli.connection import BROKERS, CONFIG, outputs_told
 from ikebana.processor.cli.listening import access_options, address, listening
 from ikebana.processor.cli.values import Number
@@ -124,14 +123,6 @@ def serve_command(what: tuple[str, ...], **given: Any) -> None:
 
     Exit status 0: stopped.  1: a topic cannot be followed; the message says why.
     """
-    try:
-        import ikebana.serving.http.server as _  # noqa: F401 - whether it is installed
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"cannot serve: there is no module {error.name}",
-            hint="The environment of `make setup` has what it needs; in another one, run "
-            "pip install '.[serve]' in a copy of the project.",
-        ) from error
     _serve(what, _Given(**given))
 
 
@@ -158,10 +149,9 @@ class _Given(NamedTuple):
 
 
 def _serve(what: tuple[str, ...], given: _Given) -> None:
-    from ikebana.processor.console import plan_view
     from ikebana.processor.kafka import following
-    from ikebana.serving import access
-    from ikebana.serving.http.guard import Limits
+    from ikebana.processor.watching import access, plan_view
+    from ikebana.processor.watching.guard import Limits
     from ikebana.serving.http.server import serve
     from ikebana.serving.retention import USUAL
     from ikebana.serving.service import Service, Wanted

@@ -15,8 +15,7 @@ from ikebana.processor.planning.plan import LOG_CLOCKS, Plan
 
 if TYPE_CHECKING:
     from ikebana.processor.ground.listening import Listening
-    from ikebana.processor.watching.console_answers import Looking
-    from ikebana.processor.watching.gate import Sight
+    from ikebana.processor.watching.answering import Looking
     from ikebana.processor.watching.monitor import Monitor
 
 # A batch may take run.max_batch, and failed tasks are retried.
@@ -130,8 +129,8 @@ def watched(
     """
     # Imported here, since most runs do not serve them.
     from ikebana.processor.checkpoint.last_edit import last_edit
-    from ikebana.processor.watching.answering import probed, serving
-    from ikebana.processor.watching.gate import Gate
+    from ikebana.processor.watching import access, guard
+    from ikebana.processor.watching.answering import serving
     from ikebana.processor.watching.health import Health, Limits
     from ikebana.processor.watching.monitor import Monitor
 
@@ -141,58 +140,40 @@ def watched(
     limits = Limits(given.ready_within + patience_s(plan), stuck_after, given.start_within)
     health = Health(limits, time.monotonic)
     with ExitStack() as opened:
-        looking, sight = None, None
+        looking, tokens = None, access.Access()
         if given.token_file is not None:
-            sight = _sight(given.token_file)
-            looking = opened.enter_context(_looking(plan, settings, sight))
-        monitor = Monitor(plan, health, looking, lambda: last_edit(settings.checkpoint))
-        gate = Gate(sight, any_host=given.anyone or given.tls_client_ca is not None)
-        url = opened.enter_context(serving(monitor, *where.address, where.tls, gate))
-        say(f"serving {url}/metrics, /live and /ready, and {url}/console/")
-        if where.probes is not None:
-            port = opened.enter_context(probed(monitor, *where.probes))
-            say(f"serving /metrics, /live and /ready on port {port}, too")
+            tokens = access.read(given.token_file)
+            looking = opened.enter_context(_looking(plan, settings))
+        monitor = Monitor(plan, health, lambda: last_edit(settings.checkpoint))
+        any_host = given.anyone or given.tls_client_ca is not None
+        front = opened.enter_context(
+            serving(monitor, where, guard.Limits(tokens, any_host=any_host), looking)
+        )
+        say(f"serving {front.url}/metrics, /live and /ready, and {front.url}/console/")
+        if front.probes_port is not None:
+            say(f"serving /metrics, /live and /ready on port {front.probes_port}, too")
         try:
             yield monitor
         finally:
             health.end()
 
 
-def _sight(token_file: Path) -> Callable[[str], "Sight | None"]:
-    """Return what the tokens of a file let see.  Raises: ConfigError, of the file."""
-    from ikebana.processor.watching.gate import Sight
-    from ikebana.serving import access
-
-    permitted = access.read(token_file)
-
-    def sight(token: str) -> "Sight | None":
-        grant = permitted.of(token)
-        if grant is None:
-            return None
-        return Sight.EVERYTHING if grant.collections is None else Sight.METRICS
-
-    return sight
-
-
 @contextmanager
-def _looking(
-    plan: Plan, settings: Settings, sight: Callable[[str], "Sight | None"]
-) -> Iterator["Looking"]:
-    """Let, within a `with` block, tokens that may see everything look at records."""
+def _looking(plan: Plan, settings: Settings) -> Iterator["Looking"]:
+    """Read the records of inputs within a `with` block."""
     from ikebana.processor.kafka import sampling
     from ikebana.processor.kafka.first_messages import looked_at
     from ikebana.processor.kafka.records import Records
     from ikebana.processor.proposing.columns_seen import ColumnsSeen, columns_seen
-    from ikebana.processor.watching.console_answers import Looking
-    from ikebana.processor.watching.gate import Sight
+    from ikebana.processor.watching.answering import Looking
 
     def columns(name: str) -> ColumnsSeen | None:
-        found = next((each for each in plan.inputs if each.name == name), None)
-        if found is None:
+        source = next((each for each in plan.inputs if each.name == name), None)
+        if source is None:
             return None
-        _, seen = looked_at(found, kafka, settings.registry, sampling.newest)
-        return columns_seen(found, seen)
+        _, seen = looked_at(source, kafka, settings.registry, sampling.newest)
+        return columns_seen(source, seen)
 
     kafka = {**settings.kafka, **settings.source_kafka}
     with closing(Records(kafka)) as records:
-        yield Looking(lambda token: sight(token) == Sight.EVERYTHING, records.at, columns)
+        yield Looking(records.at, columns)

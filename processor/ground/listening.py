@@ -5,6 +5,8 @@ import ssl
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from ikebana.errors import ConfigError
 
 # What a browser on this machine calls a server that no other machine reaches.
@@ -38,6 +40,15 @@ class Listening(NamedTuple):
     address: Address
     tls: Tls | None = None
     probes: Address | None = None
+
+
+class Problem(msgspec.Struct, omit_defaults=True):
+    """Why there is no answer, and what to do; the bounds of the times that can be read."""
+
+    error: str
+    hint: str | None = None
+    since: int | None = None
+    upper: int | None = None
 
 
 def tls_context(tls: Tls) -> ssl.SSLContext:

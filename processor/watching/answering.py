@@ -1,182 +1,206 @@
-"""Answer requests about a run over HTTP or HTTPS, in threads of the driver's process."""
+"""What a run answers over HTTP: metrics, probes, the console, and what the console reads.
 
+What a run tells has three levels.  Nobody needs a token to ask whether the run is live and ready,
+as probes do, and is then told yes or no and nothing else.  Metrics and the reasons name inputs,
+operators and outputs, and any token sees them.  Everything is that and what lies below `/v1/`.
+That has figures, the plan, and no data, but for `/v1/records`, which reads a record that was
+noted, and `/v1/columns`, which names the columns of the newest records: both only for a token.
+"""
+
+import base64
 import json
-import ssl
-import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socket import AF_INET6
-from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 
-from ikebana.errors import ConfigError
-from ikebana.processor.console import site
-from ikebana.processor.ground.listening import Tls, tls_context
-from ikebana.processor.watching.gate import METRICS, PROBES, Asked, Gate, Refused, Sight
+import msgspec
+from starlette.applications import Starlette
+from starlette.datastructures import QueryParams
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from ikebana.errors import IkebanaError
+from ikebana.processor.ground.listening import Listening
+from ikebana.processor.rows.noted import Place
+from ikebana.processor.watching import site
+from ikebana.processor.watching.access import EVERYTHING, NOTHING
+from ikebana.processor.watching.front import Front, beside, probing
+from ikebana.processor.watching.guard import (
+    JSON,
+    METRICS,
+    PROBES,
+    Guard,
+    Limits,
+    Rules,
+    grant_of,
+    problem,
+)
 from ikebana.processor.watching.monitor import Monitor
 
-_TEXT = "text/plain; charset=utf-8"
-_JSON = "application/json"
-_OF_PROBES = "there are /metrics, /metrics/spark, /live, /ready\n"
-_THERE_ARE = (
-    "there are /console/, /metrics, /metrics/spark, /live, /ready, "
-    "/v1/plan, /v1/run, /v1/history, /v1/noted, /v1/edit, /v1/records, /v1/columns\n"
+if TYPE_CHECKING:
+    # What reads Kafka is imported where records are looked at.
+    from ikebana.processor.kafka.records import Record
+    from ikebana.processor.proposing.columns_seen import ColumnsSeen
+
+_RULES = Rules(
+    "Start `ikebana run` with --token-file, with --anyone, or ask at --probes.",
+    PROBES,
+    (*PROBES, *METRICS),
 )
-_NOT_KEPT = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-# An asker that hangs up, is too slow, or agrees on no TLS.
-_ITS_DOING = (ConnectionError, TimeoutError, ssl.SSLError)
-_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+# As much of a key and of a value is shown.
+_MOST_BYTES = 64 * 1024
+
+
+class Looking(NamedTuple):
+    """How records are looked at: what reads them, for who sends a token that sees everything.
+
+    `read` reads the record of a place, and `columns` compares the columns of the newest records
+    of an input with those that it declares; None if there is no such input.
+    """
+
+    read: "Callable[[Place], Record | None]"
+    columns: "Callable[[str], ColumnsSeen | None]"
+
+
+class Shown(msgspec.Struct):
+    """The key and the value of a record in base64, as far as they are shown; `gone` without."""
+
+    gone: bool
+    key: str | None = None
+    value: str | None = None
+    key_bytes: int = 0
+    value_bytes: int = 0
 
 
 @contextmanager
 def serving(
-    monitor: Monitor, host: str, port: int, tls: Tls | None = None, gate: Gate | None = None
-) -> Iterator[str]:
-    """Answer requests during a `with` block, which gets the URL.
-
-    Without a gate everybody is answered who asks for an address or for `localhost`.
+    monitor: Monitor,
+    listening: Listening,
+    limits: Limits = Limits(),  # noqa: B008 - immutable
+    looking: Looking | None = None,
+) -> Iterator[Front]:
+    """Answer requests about a run during a `with` block.
 
     Raises:
-        ConfigError: the address cannot be listened on, or the certificate cannot be used.
+        ConfigError: an address cannot be listened on, or the certificate cannot be used.
     """
-    context = None if tls is None else tls_context(tls)
-
-    class Handler(_Handler):
-        watched = monitor
-        judge = (gate or Gate()).judged
-
-    with _listening(host, port, Handler, context, "--http") as bound:
-        shown = f"[{host}]" if ":" in host else host or "0.0.0.0"
-        yield f"{'http' if context is None else 'https'}://{shown}:{bound}"
+    front = Front(listening)
+    everything = _application(monitor, limits, looking)
+    probes = Guard(_routed(_probes(monitor)), Limits(any_host=True), _RULES)
+    with beside(front, everything, probes):
+        yield front
 
 
-@contextmanager
-def probed(monitor: Monitor, host: str, port: int) -> Iterator[int]:
-    """Answer probes and metrics alone, without TLS and tokens; the block gets the port.
+def _application(monitor: Monitor, limits: Limits, looking: Looking | None) -> ASGIApp:
+    routes = [*site.routes(), *_probes(monitor)]
+    reads: dict[str, Callable[[], object]] = {
+        "/v1/plan": lambda: monitor.drawn,
+        "/v1/run": monitor.figures,
+        "/v1/history": monitor.past,
+        "/v1/noted": lambda: monitor.noted(shows=looking is not None),
+        "/v1/edit": monitor.edited,
+    }
+    routes += [Route(path, _reading(read)) for path, read in reads.items()]
+    looks = {"/v1/records": _record, "/v1/columns": _columns}
+    routes += [Route(path, _looked(monitor, looking, look)) for path, look in looks.items()]
+    return Guard(_routed(routes), limits, _RULES)
 
-    Raises: ConfigError, if the address cannot be listened on.
-    """
 
-    class Handler(_Handler):
-        watched = monitor
-        judge = Gate(any_host=True).judged
-        only = (*PROBES, *METRICS)
+def _routed(routes: list[Route]) -> Starlette:
+    paths = (each.path.removesuffix("{name:path}") for each in routes if each.path != "/")
+    text = f"there are {', '.join(paths)}\n"
 
-    with _listening(host, port, Handler, None, "--probes") as bound:
-        yield bound
+    async def nothing(_: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        return PlainTextResponse(text, status)
+
+    return Starlette(routes=routes, exception_handlers={404: nothing, 405: nothing})
 
 
-@contextmanager
-def _listening(
-    host: str, port: int, handler: "type[_Handler]", context: ssl.SSLContext | None, option: str
-) -> Iterator[int]:
-    class Server(ThreadingHTTPServer):
-        address_family = AF_INET6 if ":" in host else ThreadingHTTPServer.address_family
-        # A client that hangs must not keep the process from ending.
-        daemon_threads = True
-        block_on_close = False
+class _Told(NamedTuple):
+    """`Probed`: all that a run tells, or whether it is live and ready alone."""
 
-        def finish_request(self, request: Any, client_address: Any) -> None:
-            if context is None:
-                super().finish_request(request, client_address)
-                return
-            # In the thread of the request, so that a slow one holds nobody up.
-            request.settimeout(handler.timeout)
-            with context.wrap_socket(request, server_side=True) as wrapped:
-                super().finish_request(wrapped, client_address)
+    monitor: Monitor
+    is_all: bool
 
-        def handle_error(self, request: Any, client_address: Any) -> None:
-            # A probe that has disconnected needs no answer, and no traceback in the log.
-            if not isinstance(sys.exception(), _ITS_DOING):
-                super().handle_error(request, client_address)
+    def live(self) -> tuple[bool, str]:
+        good, reason = self.monitor.live()
+        return good, reason if self.is_all else "live" if good else "not live"
 
+    def ready(self) -> tuple[bool, bytes]:
+        good, body = self.monitor.readiness()
+        return good, body if self.is_all else json.dumps({"ready": good}).encode() + b"\n"
+
+    def scrape(self, accept: str) -> tuple[str, bytes]:
+        return self.monitor.scrape(accept)
+
+
+def _probes(monitor: Monitor) -> list[Route]:
+    # What is no coroutine runs in a thread of its own, so that a slow answer holds nobody up.
+    def spark(_: Request) -> Response:
+        status, body = monitor.spark()
+        return PlainTextResponse(body, status)
+
+    scrape, *probes = probing(lambda request: _Told(monitor, grant_of(request) is not NOTHING))
+    return [scrape, Route("/metrics/spark", spark), *probes]
+
+
+def _reading(read: Callable[[], object]) -> Callable[[Request], Response]:
+    return lambda _: _json(read())
+
+
+_Look = Callable[[Monitor, Looking, QueryParams], Response]
+
+
+def _looked(
+    monitor: Monitor, looking: Looking | None, look: _Look
+) -> Callable[[Request], Response]:
+    def answer(request: Request) -> Response:
+        # Whoever needs no token has not been asked who they are.
+        if looking is None or grant_of(request) is EVERYTHING:
+            hint = "Start it with --token-file to look at them."
+            return problem(403, "this run shows no records", hint)
+        try:
+            return look(monitor, looking, request.query_params)
+        except IkebanaError as error:
+            return problem(502, error.message, error.hint)
+
+    return answer
+
+
+def _record(monitor: Monitor, looking: Looking, query: QueryParams) -> Response:
     try:
-        server = Server((host, port), handler)
-    except (OSError, OverflowError) as error:
-        raise ConfigError(
-            f"cannot listen on {host}:{port}: {error}", hint=f"Give {option} another address."
-        ) from error
-    thread = threading.Thread(target=server.serve_forever, name="ikebana-http", daemon=True)
-    thread.start()
-    try:
-        yield server.server_address[1]
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
-class _Handler(BaseHTTPRequestHandler):
-    watched: Monitor
-    judge: Callable[[Asked], Sight | Refused]
-    only: tuple[str, ...] = ()
-    timeout = 10
-
-    def do_GET(self) -> None:
-        path, _, query = self.path.partition("?")
-        if self.only and path not in self.only:
-            self._answer(404, _TEXT, _OF_PROBES.encode())
-        elif path == "/":
-            self._answer(307, _TEXT, b"", {"Location": site.ROOT, **site.HEADERS})
-        elif (asset := site.asset(path)) is not None:
-            # They have no data, and the page asks for the token that it sends.
-            self._answer(200, *asset, site.HEADERS)
-        else:
-            self._judged(path, query)
-
-    def _judged(self, path: str, query: str) -> None:
-        headers = self.headers
-        asked = Asked(
-            path, headers.get("Host", ""), headers.get("Authorization"), self.client_address[0]
+        place = query["topic"], int(query["partition"]), int(query["offset"])
+    except (KeyError, ValueError):
+        place = None
+    if place is None or not monitor.has_noted(place):
+        return problem(404, "no record of this place is noted any more")
+    record = looking.read(place)
+    if record is None:
+        return _json(Shown(gone=True))
+    key, value = record.key, record.value
+    return _json(
+        Shown(
+            gone=False,
+            key=_base64(key),
+            value=_base64(value),
+            key_bytes=len(key or b""),
+            value_bytes=len(value or b""),
         )
-        found = type(self).judge(asked)
-        if isinstance(found, Refused):
-            self._answer(found.status, _JSON, found.body, {**_NOT_KEPT, **found.headers})
-        else:
-            self._told(path, query, found)
+    )
 
-    def _told(self, path: str, query: str, sight: Sight) -> None:
-        match path:
-            case "/metrics":
-                self._answer(200, *self.watched.scrape(self.headers.get("Accept", "")))
-            case "/metrics/spark":
-                status, body = self.watched.spark()
-                self._answer(status, _TEXT, body)
-            case "/live":
-                good, reason = self.watched.live()
-                told = reason if sight > Sight.WHETHER else "live" if good else "not live"
-                self._answer(200 if good else 503, _TEXT, f"{told}\n".encode())
-            case "/ready":
-                good, body = self.watched.readiness()
-                if sight == Sight.WHETHER:
-                    body = json.dumps({"ready": good}).encode() + b"\n"
-                self._answer(200 if good else 503, _JSON, body)
-            case _:
-                self._of_console(path, query)
 
-    def _of_console(self, path: str, query: str) -> None:
-        given = self.headers.get("Authorization", "")
-        found = self.watched.console.answer(path, query, given)
-        if found is None:
-            self._answer(404, _TEXT, _THERE_ARE.encode())
-        else:
-            self._answer(found.status, _JSON, found.body, _NOT_KEPT)
+def _columns(_: Monitor, looking: Looking, query: QueryParams) -> Response:
+    seen = looking.columns(query.get("input", ""))
+    return problem(404, "there is no such input") if seen is None else _json(seen)
 
-    def _answer(
-        self,
-        status: int,
-        content_type: str,
-        body: bytes,
-        headers: Mapping[str, str] = _NO_HEADERS,
-    ) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Type", content_type)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- its name
-        """Log nothing, because probes come every few seconds."""
+def _json(body: object) -> Response:
+    return Response(msgspec.json.encode(body), 200, site.UNKEPT, JSON)
+
+
+def _base64(raw: bytes | None) -> str | None:
+    return None if raw is None else base64.b64encode(raw[:_MOST_BYTES]).decode()

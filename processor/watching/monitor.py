@@ -2,10 +2,10 @@
 
 `/metrics` is for Prometheus.  `/live` and `/ready` are probes: 200 or 503, with the reason as a
 line or as JSON.  `/metrics/spark` passes on Spark's metrics of its driver and executors, if its UI
-is on.  `/console/` is a page for people, which reads what lies below `/v1/` (`console_answers`).
+is on.  `/console/` is a page for people, which reads what lies below `/v1/`.
 The answers have what the pipeline file says of inputs, operators and outputs, numbers, sizes and
 places of records, but no data.  Only records that were noted are shown as they are, if the run
-was told who may see them.  `answering` serves all of it, and `gate` says to whom.
+was told who may see them.  `answering` serves all of it, and `guard` says to whom.
 """
 
 import functools
@@ -28,22 +28,23 @@ from prometheus_client import (
 from prometheus_client.exposition import choose_encoder
 
 from ikebana import __version__
-from ikebana.processor.console import plan_view
 from ikebana.processor.ground.fast_paths import FastPath
 from ikebana.processor.ground.notice import Notice
 from ikebana.processor.planning.plan import Plan
+from ikebana.processor.rows.noted import Place
 from ikebana.processor.timing.reach import Standing
-from ikebana.processor.watching import metrics
-from ikebana.processor.watching.console_answers import ConsoleAnswers, Looking
-from ikebana.processor.watching.edit_figures import EditFigures, edit_figures, filling_figures
+from ikebana.processor.watching import metrics, plan_view
 from ikebana.processor.watching.health import Health, Verdict
-from ikebana.processor.watching.history import History
+from ikebana.processor.watching.history import History, Past
 from ikebana.processor.watching.hot_keys import HotSeries
 from ikebana.processor.watching.metrics import WHOLE, Metric, Sample, Trigger
 from ikebana.processor.watching.notes import NotedFigures, Notes, Notices
 from ikebana.processor.watching.run_figures import (
+    EditFigures,
     RunFigures,
     Series,
+    edit_figures,
+    filling_figures,
     run_figures,
     samples,
 )
@@ -78,7 +79,6 @@ class Monitor:
         self,
         plan: Plan,
         health: Health,
-        looking: Looking | None = None,
         last_edit: "Callable[[], EditPlan | None]" = no_edit,
     ) -> None:
         """Watch a run; `last_edit` reads the last edit of its checkpoint."""
@@ -101,18 +101,6 @@ class Monitor:
         self._notices = Notices()
         self._last_edit = functools.cache(last_edit)
         self._to_come: EditPlan | None = None
-        reads = {
-            "/v1/plan": lambda: self.drawn,
-            "/v1/run": self.figures,
-            "/v1/history": self._history.past,
-            "/v1/noted": lambda: NotedAnswer(
-                looking is not None,
-                [each.name for each in plan.inputs],
-                self._notes.figures(),
-            ),
-            "/v1/edit": self.edited,
-        }
-        self.console = ConsoleAnswers(reads, self._notes.has, looking)
         self._take(metrics.of_plan(plan))
 
     def step(self, what: str) -> None:
@@ -245,6 +233,19 @@ class Monitor:
         edit = self._to_come or self._last_edit()
         to_come = self._to_come is not None
         return edit_figures(edit, filling, self._outputs, to_come=to_come)
+
+    def past(self) -> Past:
+        """Return how lag and updates have been."""
+        return self._history.past()
+
+    def has_noted(self, place: Place) -> bool:
+        """Whether a record was noted, and still is."""
+        return self._notes.has(place)
+
+    def noted(self, *, shows: bool) -> NotedAnswer:
+        """Return what was noted; `shows` says whether records can be looked at."""
+        inputs = [each.name for each in self._plan.inputs]
+        return NotedAnswer(shows, inputs, self._notes.figures())
 
     def figures(self) -> RunFigures:
         """Return the figures of this moment."""

@@ -9,41 +9,52 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from ikebana.errors import ConfigError, IkebanaError
-from ikebana.serving.access import Access
-from ikebana.serving.http import console, openapi, parameters, wire
+from ikebana.processor.watching import site
+from ikebana.processor.watching.access import Access
+from ikebana.processor.watching.front import probing
+from ikebana.processor.watching.guard import PROBES, Guard, Limits, Rules, grant_of, problem
+from ikebana.serving.http import openapi, parameters, wire
 from ikebana.serving.http.callers import Callers
-from ikebana.serving.http.guard import Guard, Limits, grant_of
-from ikebana.serving.http.operations import OPERATIONS, Operation, respond
-from ikebana.serving.http.refusing import SlowError, TooLargeError, TooManyError, problem, refusal
+from ikebana.serving.http.operations import OPERATIONS, Handler, respond
+from ikebana.serving.http.parameters import Operation
+from ikebana.serving.http.refusing import SlowError, TooManyError, refusal
+from ikebana.serving.permitted import Permitted
 from ikebana.serving.probes import Probes
+from ikebana.serving.reads import TooLargeError
 from ikebana.serving.service import CopyError, copies_read
 
+ProbesOf = Callable[[Permitted], Probes]
+_RULES = Rules("Start `ikebana serve` with --token-file, or with --anyone.", (*PROBES, "/metrics"))
 
-def application(callers: Callers, probes: Probes, limits: Limits) -> ASGIApp:
+
+def application(callers: Callers, probes: ProbesOf, limits: Limits) -> ASGIApp:
     """Make the application."""
     routes = [
-        Route(each.path, _endpoint(callers, each, limits), methods=[each.method])
-        for each in OPERATIONS
+        Route(each.path, _endpoint(callers, each, handler, limits), methods=[each.method])
+        for each, handler in OPERATIONS.items()
     ]
     routes += [
         Route("/v1/subscribe", _subscribing(callers, limits)),
         Route("/openapi.json", _document()),
         *_probing(callers, probes),
-        *console.routes(),
+        *site.routes(),
     ]
-    return Guard(Starlette(routes=routes, exception_handlers=_NOTHING_THERE), limits)
+    return _guarded(routes, limits)
 
 
-def probing(callers: Callers, probes: Probes) -> ASGIApp:
+def probing_alone(callers: Callers, probes: ProbesOf) -> ASGIApp:
     """Make an application of the probes alone, for an address of their own."""
-    routes = _probing(callers, probes)
-    app = Starlette(routes=routes, exception_handlers=_NOTHING_THERE)
-    return Guard(app, Limits(Access({})))
+    return _guarded(_probing(callers, probes), Limits(Access({})))
+
+
+def _guarded(routes: list[Route], limits: Limits) -> ASGIApp:
+    app = Starlette(routes=routes, exception_handlers={404: _nothing, 405: _nothing})
+    return Guard(app, limits, _RULES)
 
 
 async def _nothing(request: Request, error: Exception) -> Response:
@@ -55,12 +66,13 @@ async def _nothing(request: Request, error: Exception) -> Response:
     )
 
 
-_NOTHING_THERE: dict[Any, Any] = {404: _nothing, 405: _nothing}
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def _endpoint(callers: Callers, operation: Operation, limits: Limits) -> Endpoint:
-    takes, handler = operation.takes, operation.handler
+def _endpoint(
+    callers: Callers, operation: Operation, handler: Handler, limits: Limits
+) -> Endpoint:
+    takes = operation.takes
     in_body = operation.method == "POST"
 
     async def answer(request: Request) -> Response:
@@ -118,22 +130,8 @@ def _document() -> Endpoint:
     return answer
 
 
-def _probing(callers: Callers, probes: Probes) -> list[Route]:
-    async def live(_: Request) -> Response:
-        good, reason = probes.live()
-        return PlainTextResponse(f"{reason}\n", 200 if good else 503)
-
-    async def ready(request: Request) -> Response:
-        good, told = probes.ready(callers.of(grant_of(request)).views)
-        body = json.dumps(told, indent=2) + "\n"
-        return Response(body, 200 if good else 503, media_type=wire.JSON)
-
-    async def scrape(request: Request) -> Response:
-        views = callers.of(grant_of(request)).views
-        kind, text = probes.scrape(views, request.headers.get("accept", ""))
-        return Response(text, media_type=kind)
-
-    return [Route("/live", live), Route("/ready", ready), Route("/metrics", scrape)]
+def _probing(callers: Callers, probes: ProbesOf) -> list[Route]:
+    return probing(lambda request: probes(callers.of(grant_of(request)).views))
 
 
 def _asked(request: Request, takes: type[Any]) -> Any:

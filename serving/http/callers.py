@@ -3,14 +3,14 @@
 import time
 from typing import NamedTuple
 
-from ikebana.processor.console.plan_view import PlanView
+from ikebana.processor.watching.access import Grant
 from ikebana.processor.watching.history import History, Sample
-from ikebana.serving.access import Grant, Permitted
+from ikebana.processor.watching.plan_view import PlanView
 from ikebana.serving.http.bell import Bell
-from ikebana.serving.http.operations import Api, lag_of
-from ikebana.serving.http.queries import Queries
+from ikebana.serving.http.operations import Api, Queries, lag_of
 from ikebana.serving.http.refusing import NotPermittedError
 from ikebana.serving.http.subscriptions import Encoded, Subscriptions
+from ikebana.serving.permitted import Permitted
 from ikebana.serving.service import Service
 from ikebana.serving.sql.query import Limits
 

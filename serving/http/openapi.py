@@ -1,13 +1,14 @@
 """The OpenAPI document of the reads, made of the types of their parameters and answers."""
 
-import inspect
 from typing import Any
 
 import msgspec
 
 from ikebana import __version__
+from ikebana.processor.ground.listening import Problem
 from ikebana.serving.http import parameters, wire
-from ikebana.serving.http.operations import OPERATIONS, Operation
+from ikebana.serving.http.operations import OPERATIONS
+from ikebana.serving.http.parameters import Operation
 
 _REFUSALS = {
     "400": "A parameter is not right.",
@@ -23,7 +24,7 @@ _ANY_BODY = {"application/json": {"schema": {"$ref": "#/components/schemas/Probl
 
 def document() -> dict[str, Any]:
     """Make the document."""
-    types = {operation.answers for operation in OPERATIONS} | {parameters.Problem}
+    types = {operation.answers for operation in OPERATIONS} | {Problem}
     bodies = {each.takes for each in OPERATIONS if each.method == "POST"}
     ordered = sorted(types | bodies, key=lambda each: each.__name__)
     template = "#/components/schemas/{name}"
@@ -54,10 +55,9 @@ def _described(operation: Operation) -> dict[str, Any]:
     }
     if operation.streams:
         content[wire.ARROW] = {"schema": {"type": "string", "format": "binary"}}
-    name = getattr(operation.handler, "__name__", operation.path)
     told: dict[str, Any] = {
-        "operationId": name,
-        "summary": (inspect.getdoc(operation.handler) or name).splitlines()[0],
+        "operationId": operation.name,
+        "summary": operation.summary,
         "parameters": [],
         "responses": {"200": {"description": "The answer.", "content": content}, **_refused()},
     }

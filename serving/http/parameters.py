@@ -1,18 +1,36 @@
-"""The parameters of requests and the bodies of answers, as types.
+"""The reads over HTTP: their routes, the types of their parameters and of their answers.
 
-From these types requests are checked, and the OpenAPI document is made.
+From these types requests are checked, and the OpenAPI document is made.  The parameters of a read
+give its `arguments`, and an answer its `result`, as `serving.reads` has them; `asked` and
+`answered` are the other way.
 """
 
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
+from ikebana.codecs.canonical import canonical
 from ikebana.errors import ConfigError
 from ikebana.processor.ground import moments
-from ikebana.serving.http.wire import Change, Encoding, KeyValues, unbased
+from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.serving import reads
+from ikebana.serving.http.wire import (
+    Change,
+    Encoding,
+    KeyValues,
+    Value,
+    based,
+    change,
+    debased,
+    encode,
+    key_bytes,
+    key_values,
+    unbased,
+)
 from ikebana.serving.reads import MOST_ROWS, CollectionInfo
-from ikebana.serving.view import Bounds
+from ikebana.serving.view import Bounds, Row
 
 MOST_KEYS = 10_000
 
@@ -29,11 +47,22 @@ Names = Annotated[
 ]
 
 
-class Read(msgspec.Struct, kw_only=True):
+class Nothing(msgspec.Struct):
+    """No parameters."""
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of the read.  Raises: ConfigError, naming the parameter."""
+        return {}
+
+
+class Read(Nothing, kw_only=True):
     """What every read takes."""
 
     as_of: AsOf | None = None
     encoding: Encoding = "json"
+
+    def arguments(self) -> dict[str, Any]:
+        return {"as_of": time_of(self.as_of, "as_of")}
 
 
 class Get(Read, kw_only=True):
@@ -42,12 +71,26 @@ class Get(Read, kw_only=True):
     key: KeyText | None = None
     key_base64: KeyBase64 | None = None
 
+    def arguments(self) -> dict[str, Any]:
+        if self.key_base64 is not None:
+            key = unbased(self.key_base64, "key_base64")
+        elif self.key is not None:
+            key = key_bytes(self.key)
+        else:
+            raise ConfigError("cannot read a key: give `key` or `key_base64`")
+        return {"key": key, **Read.arguments(self)}
+
 
 class GetMany(Read, kw_only=True):
     """A read of several keys, in the body."""
 
     keys: Annotated[list[Any], Meta(max_length=MOST_KEYS)] = []
     keys_base64: Annotated[list[str], Meta(max_length=MOST_KEYS)] = []
+
+    def arguments(self) -> dict[str, Any]:
+        keys = [canonical(encode(key)) for key in self.keys]
+        keys += [unbased(key, "keys_base64") for key in self.keys_base64]
+        return {"keys": keys, **Read.arguments(self)}
 
 
 class Within(Read, kw_only=True):
@@ -60,6 +103,14 @@ class Within(Read, kw_only=True):
     start_base64: str | None = None
     end_base64: str | None = None
 
+    def arguments(self) -> dict[str, Any]:
+        bounds = Bounds(
+            _bound(self.start, self.start_base64, "start"),
+            _bound(self.end, self.end_base64, "end"),
+            _bound(self.prefix, self.prefix_base64, "prefix"),
+        )
+        return {"bounds": bounds, **Read.arguments(self)}
+
 
 class Scan(Within, kw_only=True):
     """A scan."""
@@ -67,8 +118,11 @@ class Scan(Within, kw_only=True):
     limit: Limit = 1_000
     page: Token | None = None
 
+    def arguments(self) -> dict[str, Any]:
+        return {"limit": self.limit, "page": self.page, **Within.arguments(self)}
 
-class Changes(msgspec.Struct, kw_only=True):
+
+class Changes(Nothing, kw_only=True):
     """A read of updates."""
 
     above: Time | None = None
@@ -77,11 +131,20 @@ class Changes(msgspec.Struct, kw_only=True):
     page: Token | None = None
     encoding: Encoding = "json"
 
+    def arguments(self) -> dict[str, Any]:
+        above, upto = time_of(self.above, "above"), time_of(self.upto, "upto")
+        if above is None and self.page is None:
+            raise ConfigError("cannot read changes: give `above`, the time after which they are")
+        return {"above": above or 0, "upto": upto, "limit": self.limit, "page": self.page}
 
-class Collections(msgspec.Struct, kw_only=True):
+
+class Collections(Nothing, kw_only=True):
     """Some collections."""
 
     collection: Names = []
+
+    def arguments(self) -> dict[str, Any]:
+        return {"collection": self.collection}
 
 
 class Wait(Collections, kw_only=True):
@@ -100,7 +163,7 @@ class Subscribe(Collections, kw_only=True):
     encoding: Encoding = "json"
 
 
-class Sql(msgspec.Struct, kw_only=True):
+class Sql(Nothing, kw_only=True):
     """A query, in the body."""
 
     query: Annotated[str, Meta(max_length=100_000, description="One SELECT.")]
@@ -156,12 +219,21 @@ class GetAnswer(msgspec.Struct):
     key: Any
     values: list[Any]
 
+    def result(self) -> reads.KeyState:
+        """Return what was read, if it was asked for in base64."""
+        values = {debased(each["value"]): each["count"] for each in self.values}
+        return reads.KeyState(self.as_of, debased(self.key), values)
+
 
 class GetManyAnswer(msgspec.Struct):
     """The values of several keys as of one time, in the order of the keys."""
 
     as_of: int
     rows: list[KeyValues]
+
+    def result(self) -> reads.KeyStates:
+        """Return what was read, if it was asked for in base64."""
+        return reads.KeyStates(self.as_of, [each.row() for each in self.rows])
 
 
 class ScanAnswer(msgspec.Struct):
@@ -170,6 +242,10 @@ class ScanAnswer(msgspec.Struct):
     as_of: int
     rows: list[KeyValues]
     page: str | None
+
+    def result(self) -> reads.Page:
+        """Return what was read, if it was asked for in base64."""
+        return reads.Page(self.as_of, [each.row() for each in self.rows], self.page)
 
 
 class CountAnswer(msgspec.Struct):
@@ -181,6 +257,10 @@ class CountAnswer(msgspec.Struct):
     total: int
     bytes: int
 
+    def result(self) -> reads.Counted:
+        """Return what was read."""
+        return reads.Counted(*msgspec.structs.astuple(self))
+
 
 class ChangesAnswer(msgspec.Struct):
     """Updates with `above < time <= upto` in the order of time, key and value."""
@@ -190,6 +270,11 @@ class ChangesAnswer(msgspec.Struct):
     updates: list[Change]
     page: str | None
 
+    def result(self) -> reads.ChangesPage:
+        """Return what was read, if it was asked for in base64."""
+        updates = [each.update() for each in self.updates]
+        return reads.ChangesPage(self.above, self.upto, updates, self.page)
+
 
 class NewestAnswer(msgspec.Struct):
     """The times that all of the collections can be read at."""
@@ -197,14 +282,9 @@ class NewestAnswer(msgspec.Struct):
     newest: int
     since: int
 
-
-class Problem(msgspec.Struct, omit_defaults=True):
-    """Why there is no answer, and what to do; the bounds of the times that can be read."""
-
-    error: str
-    hint: str | None = None
-    since: int | None = None
-    upper: int | None = None
+    def result(self) -> reads.CommonTimes:
+        """Return what was read."""
+        return reads.CommonTimes(self.newest, self.since)
 
 
 def time_of(text: str | None, what: str) -> int | None:
@@ -220,13 +300,106 @@ def time_of(text: str | None, what: str) -> int | None:
         ) from error
 
 
-def bounds_of(given: Within) -> Bounds:
-    """Read the bounds of a scan."""
-    return Bounds(
-        _bound(given.start, given.start_base64, "start"),
-        _bound(given.end, given.end_base64, "end"),
-        _bound(given.prefix, given.prefix_base64, "prefix"),
-    )
+def asked(takes: type[Nothing], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a request for a read with these arguments, in base64."""
+    fields: dict[str, Any] = {}
+    for name, value in arguments.items():
+        match value:
+            case None:
+                continue
+            case Bounds():
+                bounds = {each: at for each, at in value._asdict().items() if at is not None}
+                fields |= {f"{each}_base64": based(at) for each, at in bounds.items()}
+            case bytes():
+                fields[f"{name}_base64"] = based(value)
+            case [bytes(), *_]:
+                fields[f"{name}_base64"] = [*map(based, value)]
+            case int():
+                fields[name] = str(value)
+            case _:
+                fields[name] = value
+    if "encoding" in takes.__struct_fields__:
+        fields["encoding"] = "base64"
+    return fields
+
+
+def answered(found: Any, write: Callable[[bytes], Any]) -> Any:
+    """Write what was read, or a part of it, as answers have it."""
+    match found:
+        case bytes():
+            return write(found)
+        case Row():
+            return key_values(found, write)
+        case KeyedUpdate():
+            return change(found, write)
+        case dict():
+            return [Value(write(value), count) for value, count in found.items()]
+        case list():
+            return [answered(each, write) for each in found]
+        case _:
+            return found
+
+
+class Operation(NamedTuple):
+    """A read over HTTP: its route, what it takes, and what it answers.
+
+    `is_short` says of the arguments whether it is quicker than a change of threads.
+    """
+
+    name: str
+    summary: str
+    method: str
+    path: str
+    takes: type[Nothing]
+    answers: type[Any]
+    streams: bool = False
+    """Whether it answers in Arrow, too."""
+    is_short: Callable[[Mapping[str, Any]], bool] = lambda _: True
+
+
+V1 = "/v1"
+_ONE = f"{V1}/collections/{{name}}"
+# A scan of fewer rows is quicker than a change of threads.
+_FEW = 50
+
+
+def _operation(read: Callable[..., Any], *route: Any, **how: Any) -> Operation:
+    return Operation(read.__name__, (read.__doc__ or "").partition("\n")[0], *route, **how)
+
+
+def _has_few(arguments: Mapping[str, Any]) -> bool:
+    return int(arguments["limit"]) <= _FEW
+
+
+# The routes of what `serving.reads` has, by its functions.
+READS: Mapping[Callable[..., Any], Operation] = {
+    reads.get: _operation(reads.get, "GET", f"{_ONE}/get", Get, GetAnswer, streams=True),
+    reads.get_many: _operation(
+        reads.get_many,
+        "POST",
+        f"{_ONE}/get",
+        GetMany,
+        GetManyAnswer,
+        streams=True,
+        is_short=lambda arguments: len(arguments["keys"]) <= _FEW,
+    ),
+    reads.scan: _operation(
+        reads.scan, "GET", f"{_ONE}/scan", Scan, ScanAnswer, streams=True, is_short=_has_few
+    ),
+    reads.count: _operation(
+        reads.count, "GET", f"{_ONE}/count", Within, CountAnswer, is_short=lambda _: False
+    ),
+    reads.changes: _operation(
+        reads.changes,
+        "GET",
+        f"{_ONE}/changes",
+        Changes,
+        ChangesAnswer,
+        streams=True,
+        is_short=_has_few,
+    ),
+    reads.newest: _operation(reads.newest, "GET", f"{V1}/newest", Collections, NewestAnswer),
+}
 
 
 def _bound(text: str | None, in_base64: str | None, what: str) -> bytes | None:

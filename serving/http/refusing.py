@@ -1,18 +1,12 @@
 """Refusals as answers: each error with the status that says whose doing it is."""
 
-from typing import Any
-
 from starlette.responses import Response
 
 from ikebana.errors import IkebanaError
-from ikebana.processor.console.plan_view import NoPlanError
-from ikebana.serving.http import parameters, wire
-from ikebana.serving.reads import WaitedError
+from ikebana.processor.watching.guard import problem
+from ikebana.processor.watching.plan_view import NoPlanError
+from ikebana.serving.reads import TooLargeError, WaitedError
 from ikebana.serving.view import UnknownCollectionError, UnreadableTimeError
-
-
-class TooLargeError(IkebanaError):
-    """A body or an answer is larger than it may be."""
 
 
 class TooManyError(IkebanaError):
@@ -46,8 +40,3 @@ def refusal(error: IkebanaError) -> Response:
         case _:
             status = 400
     return problem(status, error.message, error.hint)
-
-
-def problem(status: int, *told: Any) -> Response:
-    """Answer with a `Problem`."""
-    return Response(wire.encode(parameters.Problem(*told)), status, media_type=wire.JSON)

@@ -20,12 +20,13 @@ from typing import Any
 import msgspec
 
 from ikebana.errors import ConfigError, IkebanaError
+from ikebana.processor.ground.listening import Problem
 from ikebana.serving import page_tokens
-from ikebana.serving.access import Permitted
 from ikebana.serving.common_times import check_kinds, frontier, newest
 from ikebana.serving.http import parameters, wire
 from ikebana.serving.http.bell import Bell
 from ikebana.serving.http.parameters import time_of
+from ikebana.serving.permitted import Permitted
 from ikebana.serving.service import copies_read
 from ikebana.serving.view import MOST_PAGE_BYTES, Bounds, CollectionView
 
@@ -136,8 +137,7 @@ class Subscriptions:
                     position, event = self._batch(views, position, upto, encoding)
                     yield event
         except IkebanaError as error:
-            problem = parameters.Problem(error.message, error.hint)
-            yield _event("error", None, wire.encode(problem))
+            yield _event("error", None, wire.encode(Problem(error.message, error.hint)))
         finally:
             self.open -= 1
 

@@ -43,6 +43,11 @@ class KeyValues(msgspec.Struct):
     key: Any
     values: list[Value]
 
+    def row(self) -> Row:
+        """Return the row, if it was written in base64."""
+        values = {debased(each.value): each.count for each in self.values}
+        return Row(None if self.key is None else debased(self.key), values)
+
 
 class Change(msgspec.Struct):
     """The count of (key, value) changes by `diff` at `time`."""
@@ -51,6 +56,11 @@ class Change(msgspec.Struct):
     value: Any
     time: int
     diff: int
+
+    def update(self) -> KeyedUpdate:
+        """Return the update, if it was written in base64."""
+        key = None if self.key is None else debased(self.key)
+        return KeyedUpdate(key, debased(self.value), self.time, self.diff)
 
 
 def shown(data: bytes) -> Any:
@@ -73,6 +83,11 @@ def shown(data: bytes) -> Any:
 def based(data: bytes) -> str:
     """Encode bytes as base64."""
     return base64.b64encode(data).decode()
+
+
+def debased(text: str) -> bytes:
+    """Decode base64 of our own."""
+    return base64.b64decode(text)
 
 
 def unbased(text: str, what: str) -> bytes:

@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 
 from ikebana.codecs.progress import Times
-from ikebana.processor.console.plan_view import PlanView
 from ikebana.processor.ground.listening import Address, Listening, Tls
 from ikebana.processor.kafka.following import AnotherTopicError, ClosedTimes, Resume
 from ikebana.processor.rows.rows import KeyedUpdate
-from ikebana.serving.http.guard import Limits
+from ikebana.processor.watching.guard import Limits
+from ikebana.processor.watching.plan_view import PlanView
 from ikebana.serving.http.server import HttpServer
 from ikebana.serving.retention import Retention
 from ikebana.serving.service import Service, Wanted

@@ -14,19 +14,18 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ikebana.processor.console import plan_view, site
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
-from ikebana.processor.watching import metrics
-from ikebana.processor.watching.answering import serving
+from ikebana.processor.watching import metrics, plan_view, site
+from ikebana.processor.watching.access import Access
+from ikebana.processor.watching.guard import Limits
 from ikebana.processor.watching.health import Health
 from ikebana.processor.watching.health import Limits as Patience
 from ikebana.processor.watching.monitor import Monitor
 from ikebana.processor.watching.run_figures import InputFigures, Series, run_figures
-from ikebana.serving.access import Access
-from ikebana.serving.http.guard import Limits
 from ikebana.serving.service import Service, Wanted
 from support.served_topics import KEEP_ALL, MemoryTopics, answering
 from support.waiting import wait_until
+from support.watched_runs import monitored
 
 PLAN = Plan(
     "shop",
@@ -77,9 +76,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         ):
             yield found
     else:
-        with serving(
-            Monitor(PLAN, Health(Patience(60, 60, 60), time.monotonic)), "127.0.0.1", 0
-        ) as found:
+        with monitored(Monitor(PLAN, Health(Patience(60, 60, 60), time.monotonic))) as found:
             yield found
 
 
@@ -236,9 +233,7 @@ def test_figures_of_a_run_are_taken_from_its_metrics() -> None:
 
 def test_a_run_tells_its_figures() -> None:
     """Those that it has before the first batch."""
-    with serving(
-        Monitor(PLAN, Health(Patience(60, 60, 60), time.monotonic)), "127.0.0.1", 0
-    ) as url:
+    with monitored(Monitor(PLAN, Health(Patience(60, 60, 60), time.monotonic))) as url:
         found = Answer(url, "/v1/run").json()
 
     assert found["pipeline"] == "shop"

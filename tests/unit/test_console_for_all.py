@@ -12,19 +12,19 @@ from playwright.sync_api import Browser, Page, expect
 
 from ikebana.codecs.error_record import error_record
 from ikebana.processor.checkpoint.edit_plan import EditPlan, Origin, PartPlan
-from ikebana.processor.console import plan_view
 from ikebana.processor.kafka.records import Record
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.proposing.columns_seen import ColumnsSeen
 from ikebana.processor.rows.noted import Noted, NotedRecord, errors_noted
-from ikebana.processor.watching.answering import serving as monitoring
+from ikebana.processor.watching import plan_view
+from ikebana.processor.watching.answering import Looking
 from ikebana.processor.watching.batch_report import BatchReport
-from ikebana.processor.watching.console_answers import Looking
 from ikebana.processor.watching.health import Health, Limits
 from ikebana.processor.watching.monitor import Monitor
 from support.accessibility import faint, misplaced_headings, unnamed, unreached
 from support.browsers import chromium, looking
 from support.served_topics import MemoryTopics, answering, caught_up, serving
+from support.watched_runs import monitored
 
 PLAN = Plan(
     "shop",
@@ -73,12 +73,12 @@ def browser() -> Iterator[Browser]:
 
 def _run(opened: ExitStack) -> str:
     health = Health(Limits(60, 900, 3600), time.monotonic)
-    looked = Looking(lambda _: True, lambda _: Record(b"1", b"{}"), ColumnsSeen)
-    monitor = Monitor(PLAN, health, looked, lambda: EDIT)
+    looked = Looking(lambda _: Record(b"1", b"{}"), ColumnsSeen)
+    monitor = Monitor(PLAN, health, lambda: EDIT)
     now = time.time_ns() // 1_000_000
     counts = {"out": 5, "errors": 1}
     monitor.batch(BatchReport(1, now - 9, now, 5, 0, counts, {"late": 2}, 0, 1.0, [], noted=NOTED))
-    return opened.enter_context(monitoring(monitor, "127.0.0.1", 0)) + "/console/"
+    return opened.enter_context(monitored(monitor, looking=looked)) + "/console/"
 
 
 def _server(opened: ExitStack, folder: Path) -> str:

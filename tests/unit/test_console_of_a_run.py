@@ -23,14 +23,16 @@ from ikebana.processor.kafka.records import Record
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.proposing.columns_seen import ColumnsSeen, UndeclaredColumn
 from ikebana.processor.rows.noted import Noted, NotedRecord, Place, errors_noted
+from ikebana.processor.watching import guard
 from ikebana.processor.watching import monitor as module
-from ikebana.processor.watching.answering import serving
+from ikebana.processor.watching.access import Access
+from ikebana.processor.watching.answering import Looking
 from ikebana.processor.watching.batch_report import BatchReport, Filling
-from ikebana.processor.watching.console_answers import Looking
 from ikebana.processor.watching.health import Health, Limits, Progress
 from ikebana.processor.watching.metrics import WHOLE, Trigger
 from ikebana.processor.watching.monitor import Monitor
 from support.browsers import chromium, looking, picture
+from support.watched_runs import monitored
 
 PLAN = Plan(
     "shop",
@@ -101,7 +103,7 @@ def test_a_run_shows_its_outputs_and_what_it_counted(browser: Browser) -> None:
     """With rates from one answer to the next."""
     monitor = Monitor(PLAN, Health(Limits(60, 900, 3600), time.monotonic))
     _batch(monitor, 7, 12_000)
-    with serving(monitor, "127.0.0.1", 0) as url, looking(browser) as page:
+    with monitored(monitor) as url, looking(browser) as page:
         page.goto(url)
         row = page.locator("tr", has=page.locator("td", has_text="open_orders"))
         expect(row.locator("[data-label=Updates]")).to_have_text("12,000")
@@ -131,8 +133,8 @@ HOSTILE = b'{"at": "<img src=x onerror=alert(1)>"}'
 TOKEN = "secret"
 
 
-def _noting(looking_at: Looking | None = None) -> Monitor:
-    monitor = Monitor(PLAN, Health(Limits(60, 900, 3600), time.monotonic), looking_at)
+def _noting() -> Monitor:
+    monitor = Monitor(PLAN, Health(Limits(60, 900, 3600), time.monotonic))
     _batch(monitor, 7, 120, NOTED)
     return monitor
 
@@ -146,7 +148,8 @@ def _columns(name: str) -> ColumnsSeen | None:
     return ColumnsSeen(name, 40, undeclared, ["size"]) if name == "orders" else None
 
 
-LOOKING = Looking(lambda token: token == TOKEN, _read, _columns)
+LOOKING = Looking(_read, _columns)
+TOKENS = guard.Limits(Access.of_tokens([TOKEN]))
 
 
 def _asked(url: str, path: str, token: str | None = None) -> tuple[int, Any]:
@@ -164,7 +167,7 @@ def test_notices_stand_on_the_first_page_while_they_hold(browser: Browser) -> No
     monitor = Monitor(PLAN, Health(Limits(60, 900, 3600), time.monotonic))
     _batch(monitor, 7, 1)
     monitor.notice([Notice("column", "orders", "nom", "orders: nothing has nom", "; SECRET")])
-    with serving(monitor, "127.0.0.1", 0) as url, looking(browser) as page:
+    with monitored(monitor) as url, looking(browser) as page:
         page.goto(url)
         expect(page.locator(".notices li")).to_have_text(
             re.compile("orders: nothing has nom since")
@@ -176,7 +179,7 @@ def test_notices_stand_on_the_first_page_while_they_hold(browser: Browser) -> No
 
 def test_noted_records_are_told_by_their_places() -> None:
     """Without what they say."""
-    with serving(_noting(), "127.0.0.1", 0) as url:
+    with monitored(_noting()) as url:
         status, found = _asked(url, "/v1/noted")
     error, late = found["noted"]
     assert (status, found["shows"]) == (200, False)
@@ -190,9 +193,10 @@ def test_noted_records_are_told_by_their_places() -> None:
 def test_records_are_shown_to_a_token_alone() -> None:
     """And only those that were noted."""
     late = "/v1/records?topic=orders&partition=1&offset=9"
-    with serving(_noting(), "127.0.0.1", 0) as url:
-        assert _asked(url, late, TOKEN)[0] == 403
-    with serving(_noting(LOOKING), "127.0.0.1", 0) as url:
+    for looking_at in (None, LOOKING):
+        with monitored(_noting(), looking=looking_at) as url:
+            assert _asked(url, late, TOKEN)[0] == 403
+    with monitored(_noting(), TOKENS, LOOKING) as url:
         assert _asked(url, late)[0] == 401
         assert _asked(url, late, "wrong")[0] == 401
         for other in (
@@ -215,9 +219,9 @@ def test_records_are_shown_to_a_token_alone() -> None:
 def test_columns_are_named_to_a_token_alone() -> None:
     """Of inputs that there are."""
     orders = "/v1/columns?input=orders"
-    with serving(_noting(), "127.0.0.1", 0) as url:
+    with monitored(_noting()) as url:
         assert _asked(url, orders, TOKEN)[0] == 403
-    with serving(_noting(LOOKING), "127.0.0.1", 0) as url:
+    with monitored(_noting(), TOKENS, LOOKING) as url:
         assert _asked(url, orders)[0] == 401
         assert _asked(url, "/v1/columns?input=nothing", TOKEN)[0] == 404
         status, found = _asked(url, orders, TOKEN)
@@ -230,35 +234,34 @@ def test_brokers_that_do_not_answer_are_told() -> None:
     def away(place: Place) -> Record | None:
         raise AwayError("the brokers do not answer", hint="Look at them.")
 
-    with serving(_noting(Looking(lambda _: True, away, _columns)), "127.0.0.1", 0) as url:
-        status, found = _asked(url, "/v1/records?topic=orders&partition=1&offset=9", "any")
+    with monitored(_noting(), TOKENS, Looking(away, _columns)) as url:
+        status, found = _asked(url, "/v1/records?topic=orders&partition=1&offset=9", TOKEN)
     told = {"error": "the brokers do not answer", "hint": "Look at them."}
     assert (status, found) == (502, told)
 
 
 def test_a_long_record_is_cut() -> None:
     """What is left out is said."""
-    looking_at = Looking(lambda _: True, lambda _: Record(None, b"x" * 100_000), _columns)
-    with serving(_noting(looking_at), "127.0.0.1", 0) as url:
-        _, found = _asked(url, "/v1/records?topic=orders&partition=1&offset=9", "any")
+    looking_at = Looking(lambda _: Record(None, b"x" * 100_000), _columns)
+    with monitored(_noting(), TOKENS, looking_at) as url:
+        _, found = _asked(url, "/v1/records?topic=orders&partition=1&offset=9", TOKEN)
     assert (found["key"], found["value_bytes"]) == (None, 100_000)
     assert len(base64.b64decode(found["value"])) == 65_536
 
 
 def test_the_last_records_are_looked_at(browser: Browser) -> None:
     """With the token that the page asks for; as text."""
-    monitor = _noting(LOOKING)
-    with serving(monitor, "127.0.0.1", 0) as url, looking(browser) as page:
+    monitor = _noting()
+    with monitored(monitor, TOKENS, LOOKING) as url, looking(browser) as page:
         page.goto(f"{url}/console/#/errors")
+        page.get_by_label("Token", exact=True).fill(TOKEN)
+        page.get_by_role("button", name="Use it").click()
         late = page.locator("section", has_text="Late records")
         expect(late.locator("td[data-label=Records]")).to_have_text("12")
         expect(page.locator("section", has_text="Drift of old images")).to_contain_text(
             "None since"
         )
-        late.get_by_role("button", name="Show the record at orders, partition 1").click()
-        page.get_by_label("Token", exact=True).fill(TOKEN)
-        page.get_by_role("button", name="Use it").click()
-        show = late.get_by_role("button", name="Show the record")
+        show = late.get_by_role("button", name="Show the record at orders, partition 1")
         show.press("Enter")
         page.get_by_role("button", name="Compare the newest records of orders").click()
         expect(page.locator(".schema tr", has_text="<b>gift</b>")).to_contain_text("BOOLEAN")
@@ -275,7 +278,7 @@ def test_the_last_records_are_looked_at(browser: Browser) -> None:
 
 def test_without_tokens_no_record_is_shown(browser: Browser) -> None:
     """The page says how to let some see them."""
-    with serving(_noting(), "127.0.0.1", 0) as url, looking(browser) as page:
+    with monitored(_noting()) as url, looking(browser) as page:
         page.goto(f"{url}/console/#/errors")
         expect(page.locator(".said")).to_contain_text("--token-file")
         assert page.get_by_role("button", name="Show").count() == 0
@@ -306,9 +309,9 @@ EDIT = EditPlan(
 def test_the_last_edit_is_told_and_marked_in_the_plan(browser: Browser) -> None:
     """While it fills, with how far it is."""
     health = Health(Limits(60, 900, 3600), time.monotonic)
-    monitor = Monitor(PLAN, health, None, lambda: EDIT)
+    monitor = Monitor(PLAN, health, lambda: EDIT)
     monitor.edit(EDIT)
-    with serving(monitor, "127.0.0.1", 0) as url, looking(browser) as page:
+    with monitored(monitor) as url, looking(browser) as page:
         page.goto(f"{url}/console/#/plan")
         edit = page.locator(".last-edit")
         expect(edit).to_contain_text("comes next")
@@ -349,7 +352,7 @@ def test_charts_begin_before_the_page_is_opened(
         else:
             monitor.trigger(None)
     monkeypatch.undo()
-    with serving(monitor, "127.0.0.1", 0) as url:
+    with monitored(monitor) as url:
         _, past = _asked(url, "/v1/history")
         updates = past["series"]["open_orders"]["updates"]
         assert 119 <= len(past["at"]) <= 121

@@ -34,7 +34,6 @@ ORDER = (
     "processor/deciding",
     "processor/batch",
     "processor/explain",
-    "processor/console",
     "processor/kafka",
     "processor",
     "processor/watching",
@@ -74,9 +73,9 @@ ONLY_IN = {
     "duckdb": ("processor/linear/", "serving/sql/"),
     "prometheus_client": ("processor/watching/monitor.py", "serving/probes.py"),
     "pyspark": ("processor/spark/",),
-    "starlette": ("serving/http/",),
-    "uvicorn": ("serving/http/",),
-    "uvloop": ("serving/http/",),
+    "starlette": ("processor/watching/", "serving/http/"),
+    "uvicorn": ("processor/watching/front.py",),
+    "uvloop": ("processor/watching/front.py", "serving/http/server.py"),
     "rocksdict": ("arrangements/rocks.py", "arrangements/shared_rocks.py"),
 }
 PURE = (

@@ -48,7 +48,7 @@ def test_what_is_locked_is_what_is_wanted() -> None:
     """Every dependency of pyproject.toml that the image has, in its range."""
     extras = project()["optional-dependencies"]
     locked = entries("requirements.txt")
-    wanted = [*project()["dependencies"], *extras["registry"], *extras["serve"]]
+    wanted = [*project()["dependencies"], *extras["registry"]]
     assert len(wanted) > 15
     for text in wanted:
         requirement = Requirement(text)

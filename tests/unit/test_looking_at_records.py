@@ -1,13 +1,22 @@
 """Who may look at the records of a run, by `--token-file`."""
 
+import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from ikebana.processor.cli.main import cli
-from ikebana.processor.cli.watching import _looking, _sight
+from ikebana.processor.cli.watching import _looking
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
+from ikebana.processor.watching import access, guard, health
+from ikebana.processor.watching.health import Health
+from ikebana.processor.watching.monitor import Monitor
+from support.waiting import patient
+from support.watched_runs import monitored
 
 PLAN = Plan(
     "shop",
@@ -27,10 +36,19 @@ def test_only_tokens_that_see_everything_see_records(tmp_path: Path) -> None:
     """One that may see outputs may not see what comes in."""
     file = tmp_path / "tokens.yaml"
     file.write_text(TOKENS)
-    with _looking(PLAN, SETTINGS, _sight(file)) as looking:
-        seen = {token: looking.may(token) for token in ("everything", "outputs", "", "other")}
-        assert seen == {"everything": True, "outputs": False, "": False, "other": False}
-        assert looking.columns("nothing") is None
+    monitor = Monitor(PLAN, Health(health.Limits(60, 900, 3600), time.monotonic))
+    seen = {}
+    with (
+        _looking(PLAN, SETTINGS) as looking,
+        monitored(monitor, guard.Limits(access.read(file)), looking) as url,
+    ):
+        for token in ("everything", "outputs", "", "other"):
+            headers = {"Authorization": f"Bearer {token}"}
+            request = urllib.request.Request(f"{url}/v1/columns?input=nothing", headers=headers)
+            with pytest.raises(urllib.error.HTTPError) as refusal:
+                urllib.request.urlopen(request, timeout=patient(20))
+            seen[token] = refusal.value.code
+    assert seen == {"everything": 404, "outputs": 403, "": 401, "other": 401}
 
 
 def test_tokens_need_an_address(tmp_path: Path) -> None:

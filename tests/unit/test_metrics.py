@@ -29,14 +29,13 @@ from ikebana.processor.rows.skew import Hot
 from ikebana.processor.spark.triggers import trigger_of
 from ikebana.processor.timing.reach import Standing
 from ikebana.processor.watching import metrics
-from ikebana.processor.watching.answering import serving
 from ikebana.processor.watching.batch_report import BatchReport, Filling
 from ikebana.processor.watching.batch_report import report as batch_report
 from ikebana.processor.watching.health import Health, Limits, Progress, Verdict
 from ikebana.processor.watching.metrics import METRICS, Sample, Trigger
 from ikebana.processor.watching.monitor import Monitor
 from support import chart_metrics
-from support.waiting import wait_until
+from support.watched_runs import monitored
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "operating.md"
 PHASES = {"triggerExecution": 1500, "addBatch": 1200, "latestOffset": 30}
@@ -273,7 +272,7 @@ def scraped_of_both(health: Health) -> str:
 def test_what_is_read_and_waits_is_not_published(health: Health, clock: Clock) -> None:
     """A pipeline that has nothing to do is not ready while its frontier waits for an input."""
     monitor = Monitor(EVENTS, health)
-    with serving(monitor, "127.0.0.1", 0) as url:
+    with monitored(monitor) as url:
         waits(monitor, Standing(91, {"orders": 91}, [], ["orders"], ahead=False), 90, 0)
         assert get(url + "/ready")[0] == 200
         waits(monitor, HELD, 95, 22)
@@ -508,7 +507,7 @@ def get(url: str) -> tuple[int, str]:
 
 def test_probes_are_answered_with_a_status_and_a_reason(health: Health, clock: Clock) -> None:
     """200 or 503, by the clock; what there is no such path for is told the paths."""
-    with serving(Monitor(plan_of(), health), "127.0.0.1", 0) as url:
+    with monitored(Monitor(plan_of(), health)) as url:
         assert get(url + "/live") == (200, "live: 0 s since the last sign of life\n")
         assert get(url + "/ready")[0] == 503
         health.idle()
@@ -530,25 +529,24 @@ def test_an_asker_that_hangs_up_leaves_no_trace(
     health: Health, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A probe gives up after some seconds; that is no error of ours, and not told as one."""
-    gone = threading.Event()
+    heard, gone, answered = (threading.Event() for _ in range(3))
 
     class Slow(Monitor):
         def live(self) -> Verdict:
+            heard.set()
             assert gone.wait(30)
+            answered.set()
             return super().live()
 
-    def answering() -> bool:
-        return any("process_request" in thread.name for thread in threading.enumerate())
-
-    with serving(Slow(plan_of(), health), "127.0.0.1", 0) as url:
+    with monitored(Slow(plan_of(), health)) as url:
         host, port = url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port))) as asking:
             asking.sendall(b"GET /live HTTP/1.1\r\n\r\n")
-            wait_until(answering, 30, "the question has been heard")
+            assert heard.wait(30)
             # What is closed so is reset: whoever writes there is told.
             asking.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         gone.set()
-        wait_until(lambda: not answering(), 30, "the answer is given up")
+        assert answered.wait(30)
 
     assert capfd.readouterr().err == ""
 
@@ -584,6 +582,6 @@ def test_an_address_that_is_taken_is_named(health: Health) -> None:
 
         with (
             pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1:{port}"),
-            serving(Monitor(plan_of(), health), "127.0.0.1", port),
+            monitored(Monitor(plan_of(), health), port=port),
         ):
             pass

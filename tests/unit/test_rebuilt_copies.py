@@ -5,14 +5,15 @@ from pathlib import Path
 import pytest
 
 from ikebana.arrangements.rocks import LocalDamageError
-from ikebana.serving.access import EVERYTHING, Permitted
+from ikebana.processor.watching.access import EVERYTHING
+from ikebana.serving.permitted import Permitted
 from ikebana.serving.probes import Probes
 from ikebana.serving.service import Service
 from support.served_topics import MemoryTopics, serving
 
 
 def is_ready(service: Service) -> bool:
-    ready, _ = Probes(service, 60, lambda: 0).ready(Permitted(service, EVERYTHING))
+    ready, _ = Probes(service, Permitted(service, EVERYTHING), 60, lambda: 0).ready()
     return ready
 
 

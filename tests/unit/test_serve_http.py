@@ -14,15 +14,16 @@ import pytest
 from starlette.testclient import TestClient
 
 from ikebana.arrangements.update import LARGEST
-from ikebana.serving.access import EVERYTHING, Access
+from ikebana.processor.watching.access import EVERYTHING, Access
+from ikebana.processor.watching.guard import Limits
 from ikebana.serving.http.app import application
 from ikebana.serving.http.bell import Bell
 from ikebana.serving.http.callers import Callers
-from ikebana.serving.http.guard import Limits
 from ikebana.serving.http.operations import OPERATIONS
 from ikebana.serving.http.parameters import Subscribe
 from ikebana.serving.http.subscriptions import Position
 from ikebana.serving.http.wire import ARROW
+from ikebana.serving.permitted import Permitted
 from ikebana.serving.probes import Probes
 from ikebana.serving.retention import Retention
 from ikebana.serving.service import Service
@@ -59,7 +60,10 @@ def _client(service: Service, limits: Limits = Limits()) -> TestClient:  # noqa:
         if not made:
             bell = Bell()
             callers = Callers(service, bell)
-            probes = Probes(service, 60, lambda: callers.open)
+
+            def probes(views: Permitted) -> Probes:
+                return Probes(service, views, 60, lambda: callers.open)
+
             made.append(application(callers, probes, limits))
             service.listen(bell.ring)
         await made[0](scope, receive, send)

@@ -20,16 +20,16 @@ import ikebana
 from ikebana.errors import AccessError, AwayError, ConfigError
 from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.serve import serve_command
-from ikebana.processor.console.plan_view import PlanView
 from ikebana.processor.ground.listening import Tls
 from ikebana.processor.ground.rates import Rates
 from ikebana.processor.rows.rows import KeyedUpdate
-from ikebana.serving import access
-from ikebana.serving.access import EVERYTHING, Access, Grant, Permitted
-from ikebana.serving.columns import ColumnsView, Places, shown
-from ikebana.serving.http.guard import Limits
+from ikebana.processor.watching import access
+from ikebana.processor.watching.access import EVERYTHING, Access, Grant
+from ikebana.processor.watching.guard import Limits
+from ikebana.processor.watching.plan_view import PlanView
 from ikebana.serving.http.subscriptions import Position
 from ikebana.serving.http.wire import ARROW
+from ikebana.serving.permitted import ColumnsView, Permitted, Places, shown
 from ikebana.serving.reads import rows
 from ikebana.serving.service import Service
 from ikebana.serving.view import ArrangementView, Bounds

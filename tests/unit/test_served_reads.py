@@ -9,9 +9,9 @@ import ikebana
 from ikebana.arrangements.update import LARGEST, sums
 from ikebana.errors import AccessError, AwayError, ConfigError, IkebanaError
 from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.processor.watching.access import Access
+from ikebana.processor.watching.guard import Limits
 from ikebana.serving import client, reads
-from ikebana.serving.access import Access
-from ikebana.serving.http.guard import Limits
 from ikebana.serving.reads import Reads, WaitedError
 from ikebana.serving.retention import Retention
 from ikebana.serving.service import Service

@@ -14,13 +14,13 @@ from ikebana.processor.cli import top
 from ikebana.processor.cli.credentials import trusting
 from ikebana.processor.cli.top import Look, Server, page, top_command
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
-from ikebana.processor.watching.answering import serving as monitoring
+from ikebana.processor.watching import guard
+from ikebana.processor.watching.access import Access
 from ikebana.processor.watching.health import Health, Limits
 from ikebana.processor.watching.monitor import Monitor
-from ikebana.serving.access import Access
-from ikebana.serving.http import guard
 from ikebana.serving.service import Service
 from support.served_topics import MemoryTopics, answering, caught_up, serving
+from support.watched_runs import monitored
 
 PLAN = Plan(
     "shop",
@@ -70,7 +70,7 @@ def test_a_page_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its operators and outputs, too, which it has from its plan before the first batch."""
     monkeypatch.setattr(top, "_ONCE_S", 0.0)
     health = Health(Limits(60, 60, 60), time.monotonic)
-    with monitoring(Monitor(PLAN, health), "127.0.0.1", 0) as url:
+    with monitored(Monitor(PLAN, health)) as url:
         found = CliRunner().invoke(top_command, [url, "--once"])
     assert found.exit_code == 0, found.output
     assert found.output.startswith("shop: not ready (")

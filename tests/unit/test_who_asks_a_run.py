@@ -1,5 +1,6 @@
 """Who may ask a run by its `--http`: tokens, certificates, and addresses that others reach."""
 
+import hashlib
 import json
 import socket
 import ssl
@@ -13,21 +14,25 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from playwright.sync_api import expect
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from ikebana.errors import ConfigError
 from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.watching import Watching, watched
 from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.ground.listening import Tls
+from ikebana.processor.ground.listening import Address, Listening, Tls
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
-from ikebana.processor.watching.answering import probed, serving
-from ikebana.processor.watching.gate import Asked, Gate, Refused, Sight
-from ikebana.processor.watching.health import Health, Limits
+from ikebana.processor.watching import health
+from ikebana.processor.watching.access import Access, Grant
+from ikebana.processor.watching.answering import serving
+from ikebana.processor.watching.guard import METRICS, PROBES, Guard, Limits, Rules
 from ikebana.processor.watching.monitor import Monitor
 from support.browsers import chromium, looking
 from support.certificates import Authority
 from support.pipeline_processes import Pipeline
 from support.waiting import patient
+from support.watched_runs import monitored
 
 PLAN = Plan(
     "shop",
@@ -40,9 +45,8 @@ tokens:
 - {name: all, token: everything, collections: all}
 - {name: prometheus, token: metrics, collections: []}
 """
-SIGHTS = {"everything": Sight.EVERYTHING, "metrics": Sight.METRICS}
-PROBES = ("/live", "/ready")
-METRICS = ("/metrics", "/metrics/spark")
+GRANTS = {"everything": Grant("all"), "metrics": Grant("prometheus", {})}
+ACCESS = Access({hashlib.sha256(token.encode()).digest(): GRANTS[token] for token in GRANTS})
 CONSOLE = ("/v1/plan", "/v1/run", "/v1/history", "/v1/noted", "/v1/edit", "/v1/records?topic=t")
 # All that the run knows by name.
 NAMES = ("orders", "current", "hidden_out", "shop")
@@ -51,7 +55,7 @@ NAMES = ("orders", "current", "hidden_out", "shop")
 @pytest.fixture
 def monitor() -> Monitor:
     """Of a run that has just begun."""
-    return Monitor(PLAN, Health(Limits(60, 900, 3600), time.monotonic))
+    return Monitor(PLAN, health.Health(health.Limits(60, 900, 3600), time.monotonic))
 
 
 def ask(
@@ -73,7 +77,7 @@ def ask(
 
 def test_without_a_token_a_run_tells_whether_and_nothing_else(monitor: Monitor) -> None:
     """Where there are tokens; the files of the page have no data."""
-    with serving(monitor, "127.0.0.1", 0, gate=Gate(SIGHTS.get)) as url:
+    with monitored(monitor, Limits(ACCESS)) as url:
         assert ask(f"{url}/live") == (200, "live\n")
         status, text = ask(f"{url}/ready")
         assert (status, json.loads(text)) == (503, {"ready": False})
@@ -89,7 +93,7 @@ def test_without_a_token_a_run_tells_whether_and_nothing_else(monitor: Monitor) 
 
 def test_a_token_sees_metrics_and_one_for_everything_the_console(monitor: Monitor) -> None:
     """So who scrapes need not see the plan."""
-    with serving(monitor, "127.0.0.1", 0, gate=Gate(SIGHTS.get)) as url:
+    with monitored(monitor, Limits(ACCESS)) as url:
         for token, expected in (("metrics", 403), ("everything", 200)):
             assert ask(f"{url}/live", token)[1].startswith("live: ")
             assert "reason" in ask(f"{url}/ready", token)[1]
@@ -104,21 +108,22 @@ def test_a_token_sees_metrics_and_one_for_everything_the_console(monitor: Monito
 
 def test_a_name_that_points_here_is_not_answered(monitor: Monitor) -> None:
     """A web page could read what it says; unless anyone may, or tokens decide."""
-    with serving(monitor, "127.0.0.1", 0) as url:
+    with monitored(monitor) as url:
         for path in (*PROBES, *METRICS, *CONSOLE):
             assert ask(url + path, host="evil.example")[0] == 403, path
         for host in ("localhost", "localhost:9464", "127.0.0.1", "[::1]:9464"):
             assert ask(f"{url}/live", host=host)[0] == 200, host
-    with serving(monitor, "127.0.0.1", 0, gate=Gate(any_host=True)) as url:
+    with monitored(monitor, Limits(any_host=True)) as url:
         assert ask(f"{url}/v1/run", host="driver.shops.svc")[0] == 200
-    with serving(monitor, "127.0.0.1", 0, gate=Gate(SIGHTS.get)) as url:
+    with monitored(monitor, Limits(ACCESS)) as url:
         assert ask(f"{url}/v1/run", "everything", host="driver.shops.svc")[0] == 200
 
 
 def test_probes_have_an_address_of_their_own(monitor: Monitor) -> None:
     """With what Prometheus reads, for whoever reaches it by whatever name; without a console."""
-    with probed(monitor, "127.0.0.1", 0) as port:
-        url = f"http://127.0.0.1:{port}"
+    ours = Address("127.0.0.1", 0)
+    with serving(monitor, Listening(ours, probes=ours), Limits(ACCESS)) as front:
+        url = f"http://127.0.0.1:{front.probes_port}"
         assert ask(f"{url}/live", host="driver.shops.svc")[1].startswith("live: ")
         assert "reason" in ask(f"{url}/ready")[1]
         assert "hidden_out" in ask(f"{url}/metrics")[1]
@@ -126,20 +131,37 @@ def test_probes_have_an_address_of_their_own(monitor: Monitor) -> None:
             assert ask(url + path, "everything")[0] == 404, path
 
 
+async def nothing(scope: Scope, receive: Receive, send: Send) -> None:
+    """Stands behind a guard that is asked alone."""
+
+
 def test_who_guesses_tokens_has_to_wait() -> None:
     """Each address for itself, and who has a token does not."""
-    gate = Gate(SIGHTS.get)
-    guesses = [gate.judged(Asked("/metrics", "", "Bearer no", "10.0.0.1")) for _ in range(300)]
-    statuses = {found.status for found in guesses if isinstance(found, Refused)}
-    assert statuses == {401, 429}
-    last = guesses[-1]
-    assert isinstance(last, Refused)
-    assert "Retry-After" in last.headers
-    other = gate.judged(Asked("/metrics", "", None, "10.0.0.2"))
-    assert isinstance(other, Refused)
-    assert other.status == 401
-    known = gate.judged(Asked("/metrics", "", "Bearer metrics", "10.0.0.1"))
-    assert known == Sight.METRICS
+    guard = Guard(nothing, Limits(ACCESS), Rules("", PROBES, (*PROBES, *METRICS)))
+
+    def verdict(token: str | None, address: str) -> Grant | Response:
+        headers = [] if token is None else [(b"authorization", f"Bearer {token}".encode())]
+        client = address, 1
+        return guard.judged({"path": "/metrics", "headers": headers, "client": client})
+
+    guesses = [verdict("no", "10.0.0.1") for _ in range(300)]
+    refusals = [each for each in guesses if isinstance(each, Response)]
+    assert len(refusals) == len(guesses)
+    assert {each.status_code for each in refusals} == {401, 429}
+    assert "Retry-After" in refusals[-1].headers
+    other = verdict(None, "10.0.0.2")
+    assert isinstance(other, Response)
+    assert other.status_code == 401
+    assert verdict("metrics", "10.0.0.1") is GRANTS["metrics"]
+
+
+def test_a_token_asks_a_run_as_often_as_it_may(monitor: Monitor) -> None:
+    """As a server; metrics and probes are asked for as often as wanted."""
+    grant = Grant("slow", rate=0.001)
+    limits = Limits(Access({hashlib.sha256(b"slow").digest(): grant}))
+    with monitored(monitor, limits) as url:
+        assert [ask(f"{url}/v1/plan", "slow")[0] for _ in range(2)] == [200, 429]
+        assert [ask(f"{url}/metrics", "slow")[0] for _ in range(2)] == [200, 200]
 
 
 @pytest.fixture
@@ -169,7 +191,7 @@ def test_a_run_answers_over_tls(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     """To who trusts its certificate; who does not begin, or in the open, holds nobody up."""
-    with serving(monitor, "127.0.0.1", 0, certified[1]) as url, ExitStack() as hanging:
+    with monitored(monitor, tls=certified[1]) as url, ExitStack() as hanging:
         assert url.startswith("https://")
         port = int(url.rpartition(":")[2])
         hanging.enter_context(socket.create_connection(("127.0.0.1", port)))
@@ -188,7 +210,7 @@ def test_a_run_asks_for_certificates_of_clients(
     """And one of another authority is none; probes ask elsewhere."""
     authority, tls = certified
     asking = tls._replace(client_ca=tmp_path / "ca.pem")
-    with serving(monitor, "127.0.0.1", 0, asking) as url:
+    with monitored(monitor, tls=asking) as url:
         for signs, good in ((None, False), (Authority("runs"), False), (authority, True)):
             ours = None if signs is None else signs.certified("client")
             shown = None if ours is None else ours.certificate + ours.key
@@ -204,7 +226,7 @@ def test_a_certificate_that_cannot_be_used_is_refused(monitor: Monitor, tmp_path
     """Before anything is started, with its file."""
     with (
         pytest.raises(ConfigError, match=r"none\.pem"),
-        serving(monitor, "127.0.0.1", 0, Tls(tmp_path / "none.pem")),
+        monitored(monitor, tls=Tls(tmp_path / "none.pem")),
     ):
         pass
 
@@ -295,7 +317,7 @@ def test_tokens_without_tls_are_warned_of(capfd: pytest.CaptureFixture[str]) -> 
 def test_the_page_asks_for_a_token_and_goes_on_with_it(monitor: Monitor) -> None:
     """And says what one that sees metrics only is refused."""
     with (
-        serving(monitor, "127.0.0.1", 0, gate=Gate(SIGHTS.get)) as url,
+        monitored(monitor, Limits(ACCESS)) as url,
         chromium() as browser,
         looking(browser) as page,
     ):

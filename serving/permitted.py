@@ -1,8 +1,11 @@
-"""A collection of which a reader may see some columns only.
+"""A service as one reader may see it: the collections and columns that its grant names.
 
-Each value that is a JSON object is shown with the permitted fields alone; any other value is
-shown as `{}`.  Values that are then the same are one, with the sum of their counts.  Keys are
-shown whole: who may not see a key may not see its collection.
+A reader sees a service through `Permitted`, in which nothing else is there: a collection that it
+may not see has no name, and a column no values.  So no read has to remember to ask.
+
+Of some columns, each value that is a JSON object is shown with the permitted fields alone; any
+other value is shown as `{}`.  Values that are then the same are one, with the sum of their counts.
+Keys are shown whole: who may not see a key may not see its collection.
 
 No place that is given out tells a hidden column.  Rows without a key are found by their values,
 so a place among them is their number, counted from the first.
@@ -18,13 +21,17 @@ import msgspec
 
 from ikebana.errors import ConfigError
 from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.processor.watching.access import Grant
 from ikebana.serving import layout
 from ikebana.serving.layout import Meta, State, StoredTotals, Totals
+from ikebana.serving.reads import unknown
+from ikebana.serving.service import Service, Standing
 from ikebana.serving.shape import Shape
 from ikebana.serving.view import (
     MOST_PAGE_BYTES,
     ArrangementView,
     Bounds,
+    CollectionView,
     Row,
     RowPage,
     UpdatePage,
@@ -36,6 +43,37 @@ _KEYLESS = layout.subject(None)
 _number = struct.Struct(">Q")
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
+
+
+class Permitted:
+    """A service as one reader may see it; `reads.Views`."""
+
+    def __init__(self, service: Service, grant: Grant) -> None:
+        self._service = service
+        self._grant = grant
+        self._places = Places()
+
+    def names(self) -> list[str]:
+        return [name for name in self._service.names() if self._grant.sees(name)]
+
+    def view(self, name: str) -> CollectionView:
+        if not self._grant.sees(name):
+            raise unknown(name, self.names())
+        whole = self._service.view(name)
+        columns = self._grant.columns(name)
+        return whole if columns is None else ColumnsView(whole, columns, self._places)
+
+    def standing(self, name: str) -> Standing:
+        """Say how a collection that is seen stands."""
+        if not self._grant.sees(name):
+            raise unknown(name, self.names())
+        return self._service.standing(name)
+
+    def pause(self, seconds: float) -> None:
+        self._service.pause(seconds)
+
+    def close(self) -> None:
+        """Leave the service open: others read it."""
 
 
 class Places:

@@ -1,4 +1,6 @@
-"""The files of the console, which are part of the package, and the headers of each answer.
+"""The console: one page on a running server or pipeline, which loads nothing from elsewhere.
+
+Its files are part of the package.  They have no data, and so need no token.
 
 A request names a file of a fixed list, so no name of a client becomes a path.  The policy of
 the page allows what this server sends and nothing else: no script, style or text of data runs.
@@ -8,6 +10,10 @@ import functools
 from collections.abc import Mapping
 from importlib import resources
 from typing import NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
 
 from ikebana.processor.explain import svg
 
@@ -41,6 +47,8 @@ HEADERS = {
     # The files change with the version of the package, and are small.
     "Cache-Control": "no-cache",
 }
+# Of an answer with data: no cache keeps it.
+UNKEPT = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
 class Asset(NamedTuple):
@@ -57,10 +65,31 @@ def asset(path: str) -> Asset | None:
     return _assets().get(path.removeprefix(ROOT) or "index.html")
 
 
+def routes() -> list[Route]:
+    """Make the routes of the page; the root leads to it."""
+    return [Route("/", _root), Route(ROOT + "{name:path}", _file)]
+
+
+def is_of_console(path: str) -> bool:
+    """Whether a path is the root or below that of the console."""
+    return path == "/" or path.startswith(ROOT)
+
+
+async def _root(_: Request) -> Response:
+    return RedirectResponse(ROOT, headers=HEADERS)
+
+
+async def _file(request: Request) -> Response:
+    file = asset(request.url.path)
+    if file is None:
+        return PlainTextResponse("the console has no such file\n", 404, HEADERS)
+    return Response(file.body, 200, HEADERS, file.content_type)
+
+
 @functools.cache
 def _assets() -> Mapping[str, Asset]:
     found = {_PLAN_STYLE: Asset(_TYPES["css"], svg.stylesheet().encode())}
-    for file in (resources.files("ikebana.processor.console") / "page").iterdir():
+    for file in (resources.files("ikebana.processor.watching") / "page").iterdir():
         kind = file.name.rpartition(".")[2]
         if kind in _TYPES:
             found[file.name] = Asset(_TYPES[kind], file.read_bytes())

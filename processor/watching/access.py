@@ -1,9 +1,6 @@
 """Who may read what: tokens, the collections and columns that each sees, and how often it asks.
 
-A reader sees a service through `Permitted`, in which nothing else is there: a collection that it
-may not see has no name, and a column no values.  So no read has to remember to ask.
-
-Tokens are kept as their SHA-256, and so can be given.
+Tokens are kept as their SHA-256, and so a file may have them.
 """
 
 import hashlib
@@ -18,10 +15,6 @@ import yaml
 
 from ikebana.errors import ConfigError
 from ikebana.processor.ground.spelling import instead
-from ikebana.serving.columns import ColumnsView, Places
-from ikebana.serving.reads import unknown
-from ikebana.serving.service import Service, Standing
-from ikebana.serving.view import CollectionView
 
 _ALL: Literal["all"] = "all"
 
@@ -80,37 +73,6 @@ class Access(NamedTuple):
                         f"served{instead(name, list(names))}",
                         hint=f"There are: {', '.join(sorted(names))}.",
                     )
-
-
-class Permitted:
-    """A service as one reader may see it; `reads.Views`."""
-
-    def __init__(self, service: Service, grant: Grant) -> None:
-        self._service = service
-        self._grant = grant
-        self._places = Places()
-
-    def names(self) -> list[str]:
-        return [name for name in self._service.names() if self._grant.sees(name)]
-
-    def view(self, name: str) -> CollectionView:
-        if not self._grant.sees(name):
-            raise unknown(name, self.names())
-        whole = self._service.view(name)
-        columns = self._grant.columns(name)
-        return whole if columns is None else ColumnsView(whole, columns, self._places)
-
-    def standing(self, name: str) -> Standing:
-        """Say how a collection that is seen stands."""
-        if not self._grant.sees(name):
-            raise unknown(name, self.names())
-        return self._service.standing(name)
-
-    def pause(self, seconds: float) -> None:
-        self._service.pause(seconds)
-
-    def close(self) -> None:
-        """Leave the service open: others read it."""
 
 
 class _Columns(msgspec.Struct, forbid_unknown_fields=True):

@@ -1,0 +1,169 @@
+"""The HTTP front of servers and of runs: sockets, TLS, the server behind them, and probes."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import uvicorn
+import uvloop
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from ikebana.errors import ConfigError
+from ikebana.processor.ground.listening import Address, Listening, tls_context
+
+_GRACE_S = 5
+_MOST_CONNECTIONS = 4_096
+
+
+class Probed(Protocol):
+    """What answers probes and scrapes of one reader; asked in any thread."""
+
+    def live(self) -> tuple[bool, str]:
+        """Return whether it makes progress, and a reason."""
+        ...
+
+    def ready(self) -> tuple[bool, bytes]:
+        """Return whether it is ready, and more about that as JSON."""
+        ...
+
+    def scrape(self, accept: str) -> tuple[str, bytes]:
+        """Render the metrics in an accepted format; return its content type and the text."""
+        ...
+
+
+def probing(of: Callable[[Request], Probed]) -> list[Route]:
+    """Make the routes of probes and metrics; `of` says what answers a request."""
+
+    async def live(request: Request) -> Response:
+        good, reason = await run_in_threadpool(of(request).live)
+        return PlainTextResponse(f"{reason}\n", 200 if good else 503)
+
+    async def ready(request: Request) -> Response:
+        good, body = await run_in_threadpool(of(request).ready)
+        return Response(body, 200 if good else 503, media_type="application/json")
+
+    async def scrape(request: Request) -> Response:
+        accept = request.headers.get("accept", "")
+        kind, text = await run_in_threadpool(of(request).scrape, accept)
+        return Response(text, media_type=kind)
+
+    return [Route("/metrics", scrape), Route("/live", live), Route("/ready", ready)]
+
+
+class Front:
+    """Listens from the beginning on, so that an address may be told before it is answered.
+
+    Raises:
+        ConfigError: an address cannot be listened on, or a certificate cannot be used.
+    """
+
+    def __init__(self, listening: Listening) -> None:
+        self._tls = None if listening.tls is None else tls_context(listening.tls)
+        self._host = listening.address.host or "0.0.0.0"
+        self._sockets = [_bound(listening.address, "--http")]
+        if listening.probes is not None:
+            try:
+                self._sockets.append(_bound(listening.probes, "--probes"))
+            except BaseException:
+                self._sockets[0].close()
+                raise
+        self._servers: list[_Server] = []
+        self._is_stopped = False
+
+    @property
+    def url(self) -> str:
+        """The URL of the first address."""
+        port = self._sockets[0].getsockname()[1]
+        name = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{'http' if self._tls is None else 'https'}://{name}:{port}"
+
+    @property
+    def probes_port(self) -> int | None:
+        """The port for probes and metrics alone; None if there is none."""
+        port: int | None = None
+        for each in self._sockets[1:]:
+            port = each.getsockname()[1]
+        return port
+
+    async def run(self, app: ASGIApp, probes: ASGIApp) -> None:
+        """Answer until `stop`; `probes` answers at the address of its own, without TLS."""
+        configs = _config(app, self._tls), _config(probes)
+        self._servers = [_Server(each) for each, _ in zip(configs, self._sockets, strict=False)]
+        with contextlib.ExitStack() as closing:
+            for each in self._sockets:
+                closing.enter_context(contextlib.closing(each))
+            if not self._is_stopped:
+                pairs = zip(self._servers, self._sockets, strict=True)
+                await asyncio.gather(*(server.serve([each]) for server, each in pairs))
+
+    def stop(self) -> None:
+        """End soon; called in any thread."""
+        self._is_stopped = True
+        for server in self._servers:
+            server.should_exit = True
+
+
+@contextlib.contextmanager
+def beside(front: Front, app: ASGIApp, probes: ASGIApp) -> Iterator[None]:
+    """Answer in a thread during a `with` block."""
+
+    def answer() -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(front.run(app, probes))
+
+    # A client that hangs must not keep the process from ending.
+    thread = threading.Thread(target=answer, name="ikebana-http", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        front.stop()
+        thread.join(_GRACE_S)
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to us: uvicorn would raise them again when it has ended."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _config(app: ASGIApp, tls: ssl.SSLContext | None = None) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        http="httptools",
+        ws="none",
+        timeout_graceful_shutdown=_GRACE_S,
+        limit_concurrency=_MOST_CONNECTIONS,
+        ssl_context_factory=None if tls is None else lambda _, __: tls,
+    )
+
+
+def _bound(address: Address, option: str) -> socket.socket:
+    host, port = address
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((host, port))
+        # From now on connections wait.
+        made.listen()
+    except (OSError, OverflowError) as error:
+        made.close()
+        raise ConfigError(
+            f"cannot listen on {host}:{port}: {error}", hint=f"Give {option} another address."
+        ) from error
+    return made

@@ -1,0 +1,23 @@
+"""The HTTP front of a run that a test watches."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ikebana.processor.ground.listening import Address, Listening, Tls
+from ikebana.processor.watching.answering import Looking, serving
+from ikebana.processor.watching.guard import Limits
+from ikebana.processor.watching.monitor import Monitor
+
+
+@contextmanager
+def monitored(
+    monitor: Monitor,
+    limits: Limits = Limits(),  # noqa: B008 - immutable
+    looking: Looking | None = None,
+    tls: Tls | None = None,
+    port: int = 0,
+) -> Iterator[str]:
+    """Answer requests about a run; gets the URL."""
+    listening = Listening(Address("127.0.0.1", port), tls)
+    with serving(monitor, listening, limits, looking) as front:
+        yield front.url
