@@ -39,7 +39,7 @@ class Mutant(NamedTuple):
 
 MUTANTS = (
     Mutant("codecs/debezium.py", "wanted.diffs and wanted.columns is not None", "False"),
-    Mutant("codecs/debezium_quick.py", "if wanted.diffs else None", "if False else None"),
+    Mutant("codecs/debezium.py", "(not self._reads_all and self._may_lack(value))", "False"),
     Mutant(
         "codecs/dms.py",
         "self._all or (bool(declared) and not declared.absent(old))",

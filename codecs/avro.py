@@ -22,7 +22,6 @@ from fastavro.schema import SchemaParseException
 from ikebana.codecs.avro_compiler import ALL, Compiler, Fields, require_same_meaning
 from ikebana.codecs.avro_program import Parts, Take, program_of
 from ikebana.codecs.avro_schema import Schemas, SchemaUnknown, self_contained
-from ikebana.codecs.avro_source import IRREGULAR, Read, reader_of
 from ikebana.codecs.avro_values import Unfit
 from ikebana.codecs.change import Headers
 from ikebana.codecs.encodings import Convert
@@ -55,8 +54,6 @@ class _Bounded(BinaryDecoder):  # type: ignore[misc]
 class _Plan(NamedTuple):
     read: Callable[[io.BytesIO], Any]
     convert: Convert | None
-    quick: Read | None = None
-    """Does both for the usual messages, and raises `IRREGULAR` at others."""
     parts: Parts | None = None
     """Writes what is to be taken of a usual message."""
 
@@ -82,11 +79,11 @@ def _plan(writer: Any, reader: Any | None, wanted: Fields, takes: Sequence[Take 
     except (*_DAMAGED, DecodeError, SchemaParseException):
         raise SchemaUnknown("its schema cannot be read with") from None
     if not compiler.recursive:
-        quick = reader_of(writer, compiler, wanted) if reads is None else None
         parts = program_of(writer, compiler, wanted, takes) if reads is None and takes else None
         return _Plan(
             lambda body: fastavro.schemaless_reader(body, writes, reads),
-            *(node.convert, quick, parts),
+            node.convert,
+            parts,
         )
     # Decoded in Python: in C, a recursion that goes too deep would end the process.
     named: dict[str, Any] = {"writer": {}, "reader": {}}
@@ -162,12 +159,6 @@ class AvroDecoder:
             plan = self._plans.get(schema) or self._planned(schema)
             if not headers and start == self._prefix:
                 self._by_prefix[message[:start]] = plan
-        if plan.quick is not None:
-            try:
-                return plan.quick(message, start)
-            except IRREGULAR:
-                # What is wrong with a message, fastavro says.
-                pass
         # One extra byte shows afterwards whether fastavro has read past the end.
         body = io.BytesIO(message + b"\0")
         body.seek(start)

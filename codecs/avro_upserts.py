@@ -134,4 +134,4 @@ def framing_of(wanted: Wanted) -> Framing:
 def _key_of(row: Any, columns: Sequence[str], part: Part) -> bytes:
     if not isinstance(row, dict) or not all(name in row for name in columns):
         raise DecodeError(f"Avro {part}", "it lacks a column of the key")
-    return canonical.write({name: row[name] for name in columns})
+    return canonical.key(row, columns)

@@ -11,7 +11,7 @@ integer.  If an object repeats a field, the last one counts.
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any
 
@@ -201,6 +201,15 @@ def write(data: Any) -> bytes:
     Structs become objects, without their UNSET fields.
     """
     return _encode(data)
+
+
+def key(row: Mapping[str, Any], columns: Sequence[str]) -> bytes:
+    """Write the key that a row has in some of its columns, in whatever order these are.
+
+    Raises:
+        KeyError: the row lacks one of them; its argument is the name.
+    """
+    return _encode({name: row[name] for name in columns})
 
 
 def write_lines(data: Sequence[Any]) -> list[bytes]:

@@ -26,8 +26,9 @@ is base64 text like any other: declare the column's encoding as decimal:SCALE, o
 decimal.handling.mode to string.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -35,18 +36,30 @@ from msgspec import UNSET, Raw, UnsetType
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Headers, Ignored, Wanted
 from ikebana.codecs.connect_json import Opening, PayloadPlan
-from ikebana.codecs.debezium_compiled import Compiled
-from ikebana.codecs.debezium_quick import Quick
-from ikebana.codecs.debezium_rows import FAULTS, VALUE, DebeziumTables, Image, Keys, Row, Rows
-from ikebana.codecs.debezium_whole import Whole
+from ikebana.codecs.debezium_rows import (
+    FAULTS,
+    VALUE,
+    DebeziumTables,
+    Image,
+    Row,
+    Rows,
+    keys_in_json,
+)
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.semantic_types import Schema
 from ikebana.codecs.unavailable import PLACEHOLDER, Unavailable
 from ikebana.codecs.unread import require_readable
 from ikebana.errors import ConfigError
 
+try:
+    from ikebana.compiled._row_images import Rows as CompiledRows
+except ImportError:
+    CompiledRows = None  # type: ignore[assignment,misc]
+
 _NOTHING = Raw()
 _NULL = Raw(b"null")
+# Messages with schemas always miss: after so many misses in a row the compiled code gives up.
+_MOST_MISSES = 64
 
 
 class Source(msgspec.Struct):
@@ -88,7 +101,7 @@ class Debezium:
     """
 
     def __init__(self, wanted: Wanted) -> None:
-        self._keys = Keys(wanted)
+        self._keys = keys_in_json(wanted)
         self._before = wanted.before
         self._tables = DebeziumTables(wanted.tables) if wanted.tables is not None else None
         unavailable = unavailable_of(wanted)
@@ -101,8 +114,8 @@ class Debezium:
         self._compares_names = wanted.diffs and wanted.columns is not None
         self._opening = Opening(Envelope | None, self._rows.bare, self._planned)
         self._source = canonical.decoder(Source | None)
-        kinds = (kind for kind in (Compiled, Quick, Whole) if kind.fits(wanted))
-        self._quicker = [kind(wanted, unavailable, self._keys.needed) for kind in kinds]
+        fits = Compiled.fits(wanted)
+        self._compiled = Compiled(wanted, unavailable, self._keys.needed) if fits else None
 
     def key(self, key: bytes | None) -> bytes | None:
         # Debezium writes a changed key as a delete and a create, so a Kafka key that has the
@@ -114,11 +127,8 @@ class Debezium:
     ) -> Sequence[Change] | Ignored:
         try:
             if value:
-                for quicker in self._quicker:
-                    if found := quicker.changes(key, value):
-                        if not isinstance(quicker, Compiled):
-                            require_readable(value)
-                        return found
+                if self._compiled and (made := self._compiled.changes(key, value)):
+                    return made
                 require_readable(value)
             return self._changes(key, value)
         except FAULTS as error:
@@ -131,7 +141,8 @@ class Debezium:
             return Ignored("tombstone") if self._tables else self._keys.tombstone(key)
         op = _op_of(envelope) if envelope.op is UNSET or envelope.op is None else envelope.op
         if op is None:
-            return _other(envelope)
+            has = partial(_has, envelope)
+            return without_operation(has, envelope.before or envelope.after)
         if op == "m":
             return Ignored("message")
         if self._tables and not self._in_wanted_table(self._tables, envelope.source):
@@ -217,6 +228,50 @@ class Debezium:
         return None
 
 
+class Compiled:
+    """Decodes the commonest messages with compiled code, and returns None for the others.
+
+    It takes creates, updates and rows of snapshots, without schema, whose old image has the
+    columns of the new one, if no value is unavailable and the key does not change.  `Debezium`
+    decodes all other messages, and says what is wrong; both return the same changes.
+    """
+
+    def __init__(
+        self,
+        wanted: Wanted,
+        unavailable: Unavailable,
+        kafka_key: Callable[[bytes | None], bytes | None],
+    ) -> None:
+        self._may_lack = unavailable.may_be_in_json
+        # A value that nobody reads is known to be unavailable nevertheless.
+        self._reads_all = wanted.columns is None
+        self._kafka_key = kafka_key
+        self._event = CompiledRows(wanted.columns, wanted.key, before=wanted.before).event
+        self._misses = 0
+
+    @staticmethod
+    def fits(wanted: Wanted) -> bool:
+        """Whether there is such a decoder for what is wanted."""
+        read = wanted.read(wanted.key)
+        encoded = wanted.encodings if read is None else set(wanted.encodings) & set(read)
+        return CompiledRows is not None and wanted.tables is None and not encoded
+
+    def changes(self, key: bytes | None, value: bytes) -> list[Change] | None:
+        """Decode the change of a message; None if `Debezium` has to."""
+        if self._misses > _MOST_MISSES or (not self._reads_all and self._may_lack(value)):
+            return None
+        if (event := self._event(value)) is None:
+            self._misses += 1
+            return None
+        self._misses = 0
+        replaces, own, after, before = event
+        if self._reads_all and (
+            self._may_lack(after) or (before is not None and self._may_lack(before))
+        ):
+            return None
+        return [Change("upsert", own or self._kafka_key(key), after, before, (), replaces)]
+
+
 def unavailable_of(wanted: Wanted) -> Unavailable:
     """Make the test for the placeholder of values that the connector does not know.
 
@@ -237,13 +292,5 @@ def _op_of(event: Envelope) -> str | None:
     return "d" if event.before and event.before != _NULL else None
 
 
-def _other(event: Envelope) -> Ignored:
-    """Classify a message without an operation."""
-    row = event.before or event.after
-    if event.status and event.id and not row:
-        return Ignored("transaction")
-    if (event.ddl or event.tableChanges) and not row:
-        return Ignored("ddl")
-    if event.ts_ms and not event.source and not row:
-        return Ignored("heartbeat")
-    raise DecodeError(VALUE, 'field "op" is missing')
+def _has(event: Envelope, name: str) -> bool:
+    return bool(getattr(event, name))

@@ -12,30 +12,38 @@ A column whose value is the placeholder of an unavailable value (text, bytes, a 
 is absent.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 from msgspec import UNSET
 
 from ikebana.codecs import canonical
 from ikebana.codecs.avro import AvroDecoder
 from ikebana.codecs.avro_compiler import ALL, Fields
-from ikebana.codecs.avro_events import SOURCE, Events, takes_of
 from ikebana.codecs.avro_program import Take
 from ikebana.codecs.avro_schema import Schemas
 from ikebana.codecs.avro_upserts import framing_of
 from ikebana.codecs.change import Change, Headers, Ignored, Wanted
 from ikebana.codecs.column_encodings import encodings
 from ikebana.codecs.debezium import unavailable_of
-from ikebana.codecs.debezium_rows import DebeziumTables
+from ikebana.codecs.debezium_rows import (
+    FAULTS,
+    KEY,
+    VALUE,
+    DebeziumTables,
+    Keys,
+    Row,
+    without_operation,
+)
 from ikebana.codecs.errors import DecodeError
 
-Row = dict[str, Any]
-
-_FAULTS = (DecodeError, *canonical.REFUSALS)
 # Marks an event whose images may lack columns; no field has this name.
 _MAY_LACK = ""
+_SOURCE = ("db", "schema", "table", "collection")
+# As many tables as a server has; their names come from messages.
+_MOST_SOURCES = 10_000
 _OTHERS = ("ts_ms", "status", "id", "ddl", "tableChanges")
 
 
@@ -57,14 +65,14 @@ class DebeziumAvro:
         self._tables = None if wanted.tables is None else DebeziumTables(wanted.tables)
         self._told_by_header = framing == "headers"
         declared = encodings(wanted.encodings)
-        self._keys = AvroDecoder(
+        keys = AvroDecoder(
             schemas,
             framing=framing,
             part="key",
             wanted=Fields(_only(wanted.key) if wanted.key else None, declared),
             takes=[Take((), wanted.key, whole=True) if wanted.key else Take()],
         )
-        self._may_lack = wanted.diffs
+        self._keys = Keys(wanted, keys.parts, keys.decode)
         unavailable = unavailable_of(wanted)
         self._may_be_unavailable = unavailable.may_be_in_avro
         read = wanted.read(wanted.key)
@@ -80,20 +88,20 @@ class DebeziumAvro:
                 "after": after,
                 "before": before,
                 # That there is a source matters even where its table does not.
-                "source": Fields(_only(SOURCE) if self._tables else {}),
+                "source": Fields(_only(_SOURCE) if self._tables else {}),
             }
             return AvroDecoder(schemas, reader_schema, framing, wanted=Fields(fields), takes=takes)
 
         # Old rows are converted only if they, or their keys, are read.
-        self._values = values(Fields(columns, declared), Fields(old, declared), takes_of(wanted))
-        self._events = Events(wanted, self._values, self._needed, self._in_wanted_table)
+        self._values = values(Fields(columns, declared), Fields(old, declared), _takes_of(wanted))
+        self._compiled = Compiled(wanted, self._values, self._keys.needed, self._in_wanted_table)
         # Unread columns are searched for the placeholder too.
         looking = Fields(None, declared, unavailable.is_one, columns)
         self._careful = values(looking, Fields(None, declared, unavailable.is_one, old))
 
     def key(self, key: bytes | None) -> bytes | None:
         # A schema that a header names is not known here.
-        return None if self._told_by_header else self._of_kafka(key, None)
+        return None if self._told_by_header else self._keys.of_kafka(key)
 
     def changes(
         self, key: bytes | None, value: bytes | None, headers: Headers
@@ -103,9 +111,9 @@ class DebeziumAvro:
         careful = value is not None and self._may_be_unavailable(value)
         if value is not None and not careful:
             try:
-                if (found := self._events.changes(key, value, headers)) is not None:
+                if (found := self._compiled.changes(key, value, headers)) is not None:
                     return found
-            except _FAULTS:
+            except FAULTS:
                 # What is wrong, is found again below.
                 pass
         try:
@@ -113,11 +121,10 @@ class DebeziumAvro:
             return (
                 self._tombstone(key, headers) if event is None else self._of(event, key, headers)
             )
-        except _FAULTS as error:
-            fault = canonical.refused("value", error)
-        raise DecodeError(
-            f"Debezium {fault.codec}", fault.reason, key=self._readable_key(event, key, headers)
-        )
+        except FAULTS as error:
+            fault = canonical.refused(VALUE, error)
+        codec = fault.codec if fault.codec in (KEY, VALUE) else f"Debezium {fault.codec}"
+        raise DecodeError(codec, fault.reason, key=self._readable_key(event, key, headers))
 
     def _opened(self, value: bytes, headers: Headers, *, careful: bool) -> Row | None:
         event = (self._careful if careful else self._values).decode(value, headers)
@@ -125,14 +132,15 @@ class DebeziumAvro:
             if careful and event:
                 event[_MAY_LACK] = True
             return event
-        raise DecodeError("value", "expected a record")
+        raise DecodeError(VALUE, "expected a record")
 
     def _of(self, event: Row, key: bytes | None, headers: Headers) -> Sequence[Change] | Ignored:
         op = event.get("op")
         if op is None:
             op = _op_of(event)
         if op is None:
-            return _other(event)
+            row = event.get("before") or event.get("after")
+            return without_operation(event.__contains__, row)
         if op == "m":
             return Ignored("message")
         if self._tables and not self._in_wanted_table(event.get("source")):
@@ -143,20 +151,17 @@ class DebeziumAvro:
             return self._delete(event, key, headers)
         if op == "t":
             return [Change("truncate")]
-        raise DecodeError("value", 'field "op" is none of c, u, r, d, t, m')
+        raise DecodeError(VALUE, 'field "op" is none of c, u, r, d, t, m')
 
     def _tombstone(self, key: bytes | None, headers: Headers) -> Sequence[Change] | Ignored:
-        if self._tables:
-            return Ignored("tombstone")
-        found = self._of_kafka(key, headers)
-        return Ignored("tombstone") if found is None else [Change("delete", found)]
+        return Ignored("tombstone") if self._tables else self._keys.tombstone(key, headers)
 
     def _in_wanted_table(self, source: Any) -> bool:
         assert self._tables
         found = source if isinstance(source, dict) else {}
-        parts = [found.get(name) for name in SOURCE]
+        parts = [found.get(name) for name in _SOURCE]
         if not all(part is None or isinstance(part, str) for part in parts):
-            raise DecodeError("value", 'field "source" has a name that is no text')
+            raise DecodeError(VALUE, 'field "source" has a name that is no text')
         database, schema, table, collection = parts
         return self._tables.wanted(database, schema, table or collection)
 
@@ -165,15 +170,15 @@ class DebeziumAvro:
     ) -> Sequence[Change]:
         row, absent = _taken(event, "after")
         if row is None:
-            raise DecodeError("value", 'field "after" is null or missing')
+            raise DecodeError(VALUE, 'field "after" is null or missing')
         keyed = bool(self._key_columns)
-        new_key = self._of_row(row) if keyed else self._needed(key, headers)
+        new_key = self._keys.of_row(row) if keyed else self._keys.needed(key, headers)
         old_key, before = new_key, None
         if updates and (keyed or self._before):
             old, gone = _taken(event, "before")
             if old is not None:
                 if keyed:
-                    old_key = self._of_row({**row, **old})
+                    old_key = self._keys.of_row({**row, **old})
                 before = self._whole(old, gone)
         after = self._image(row)
         if old_key == new_key:
@@ -186,9 +191,9 @@ class DebeziumAvro:
     def _delete(self, event: Row, key: bytes | None, headers: Headers) -> Sequence[Change]:
         old, gone = _taken(event, "before")
         if self._key_columns and old and all(name in old for name in self._key_columns):
-            old_key: bytes | None = self._of_row(old)
+            old_key: bytes | None = self._keys.of_row(old)
         else:
-            old_key = self._needed(key, headers)
+            old_key = self._keys.needed(key, headers)
         before = self._whole(old, gone)
         return [Change("delete", old_key, None, before, replaces=True)]
 
@@ -201,50 +206,106 @@ class DebeziumAvro:
             row = {name: row[name] for name in self._columns if name in row}
         return canonical.write(row)
 
-    def _of_row(self, row: Row) -> bytes:
-        for name in self._key_columns:
-            if name not in row:
-                raise DecodeError("value", f'key column "{name}" is missing')
-        return canonical.write({name: row[name] for name in self._key_columns})
-
-    def _of_kafka(self, key: bytes | None, headers: Headers) -> bytes | None:
-        """Decode the row's key from the Kafka key; None if that lacks it."""
-        if key is None:
-            return None
-        try:
-            if (parts := self._keys.parts(key, headers)) is not None:
-                return parts[0]
-            found = self._keys.decode(key, headers)
-            if found is None:
-                return None
-            if not self._key_columns:
-                return canonical.write(found)
-            # A key that is no record has one column, whose name is not known.
-            row = found if isinstance(found, dict) else {}
-            lacks = any(name not in row for name in self._key_columns)
-            return None if lacks else self._of_row(row)
-        except _FAULTS as error:
-            raise DecodeError("key", canonical.refused("key", error).reason) from None
-
-    def _needed(self, key: bytes | None, headers: Headers) -> bytes | None:
-        found = self._of_kafka(key, headers)
-        if found is None and (self._key_columns or not self._may_lack):
-            raise DecodeError("key", "the Kafka key is null, or lacks the key's columns")
-        return found
-
     def _readable_key(
         self, event: Row | None, key: bytes | None, headers: Headers
     ) -> bytes | None:
         """Decode the row's key from a message that is damaged elsewhere; None if it cannot."""
-        with suppress(*_FAULTS):
+        with suppress(*FAULTS):
             for image in ("after", "before") if event and self._key_columns else ():
                 assert event is not None
                 row, _ = _taken(event, image)
                 if row:
-                    return self._of_row(row)
-        with suppress(*_FAULTS):
-            return self._of_kafka(key, headers)
+                    return self._keys.of_row(row)
+        with suppress(*FAULTS):
+            return self._keys.of_kafka(key, headers)
         return None
+
+
+def _takes_of(wanted: Wanted) -> list[Take | None]:
+    """What `Compiled` needs of a message."""
+    key = wanted.key
+    return [
+        Take(("op",)),
+        Take(("after",), wanted.columns, record=True),
+        Take(("after",), key, whole=True) if key else None,
+        # That it is a record matters even where it is not read.
+        Take(("before",), wanted.columns if wanted.before else (), record=True),
+        Take(("before",), key, whole=True) if key else None,
+        Take(("source",), _SOURCE) if wanted.tables is not None else None,
+    ]
+
+
+class Compiled:
+    """Decodes the usual events by programs, from a message to canonical images at once.
+
+    It takes creates, updates, deletes and rows of snapshots of the schemas that `avro_program`
+    covers, if no value is unavailable, and returns None for all others.  `DebeziumAvro` decodes
+    these, and says what is wrong; both return the same changes.
+
+    `values` decodes messages with what `_takes_of` says; `key_of` decodes the Kafka key where the
+    row's key is not in the row; `in_wanted_table` tests the source of an event.
+    """
+
+    def __init__(
+        self,
+        wanted: Wanted,
+        values: AvroDecoder,
+        key_of: Callable[[bytes | None, Headers], bytes | None],
+        in_wanted_table: Callable[[Any], bool],
+    ) -> None:
+        self._parts, self._key_of = values.parts, key_of
+        self._keyed, self._before = bool(wanted.key), wanted.before
+        self._of_tables = wanted.tables is not None
+        self._in_wanted_table = in_wanted_table
+        self._sources: dict[bytes | None, bool] = {}
+
+    def changes(
+        self, key: bytes | None, value: bytes, headers: Headers
+    ) -> Sequence[Change] | Ignored | None:
+        """Decode a message.
+
+        Raises:
+            DecodeError: it is damaged, and `DebeziumAvro` says how.
+        """
+        parts = self._parts(value, headers)
+        if parts is None:
+            return None
+        op, after, new_key, before, old_key, source = parts
+        updates = op == b'"u"'
+        if not self._before:
+            before = None
+        if op == b'"d"':
+            if ignored := self._ignored(source):
+                return ignored
+            if old_key is None:
+                old_key = self._key_of(key, headers)
+            return [Change("delete", old_key, None, before, replaces=True)]
+        if after is None or not (updates or op == b'"c"' or op == b'"r"'):
+            return None
+        if ignored := self._ignored(source):
+            return ignored
+        if not self._keyed:
+            new_key = old_key = self._key_of(key, headers)
+        if not updates:
+            before = None
+        elif old_key is not None and old_key != new_key:
+            return [
+                Change("delete", old_key, None, before, replaces=True),
+                Change("upsert", new_key, after),
+            ]
+        return [Change("upsert", new_key, after, before, (), updates)]
+
+    def _ignored(self, source: bytes | None) -> Ignored | None:
+        """Whether an event is of a table that is not wanted."""
+        if not self._of_tables:
+            return None
+        wanted = self._sources.get(source)
+        if wanted is None:
+            if len(self._sources) >= _MOST_SOURCES:
+                self._sources.clear()
+            wanted = self._in_wanted_table(source and msgspec.json.decode(source))
+            self._sources[source] = wanted
+        return None if wanted else Ignored("table")
 
 
 def _only(names: Sequence[str]) -> dict[str, Fields]:
@@ -257,7 +318,7 @@ def _taken(event: Row, image: str) -> tuple[Row | None, tuple[str, ...]]:
     if row is None:
         return None, ()
     if not isinstance(row, dict):
-        raise DecodeError("value", f'field "{image}" is no record')
+        raise DecodeError(VALUE, f'field "{image}" is no record')
     absent: tuple[str, ...] = ()
     if _MAY_LACK in event:
         absent = tuple(name for name, value in row.items() if value is UNSET)
@@ -272,15 +333,3 @@ def _op_of(event: Row) -> str | None:
         # Without a field `before`, it is open whether there was an old row.
         return "c" if "before" in event and event["before"] is None else "u"
     return "d" if event.get("before") is not None else None
-
-
-def _other(event: Row) -> Ignored:
-    """Classify a message without an operation."""
-    row = event.get("before") or event.get("after")
-    if "status" in event and "id" in event and not row:
-        return Ignored("transaction")
-    if ("ddl" in event or "tableChanges" in event) and not row:
-        return Ignored("ddl")
-    if "ts_ms" in event and "source" not in event and not row:
-        return Ignored("heartbeat")
-    raise DecodeError("value", 'field "op" is missing')

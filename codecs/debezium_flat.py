@@ -21,7 +21,7 @@ from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Headers, Ignored, Wanted
 from ikebana.codecs.connect_json import Opening
 from ikebana.codecs.debezium import unavailable_of
-from ikebana.codecs.debezium_rows import FAULTS, VALUE, DebeziumTables, Keys, Row, Rows
+from ikebana.codecs.debezium_rows import FAULTS, VALUE, DebeziumTables, Row, Rows, keys_in_json
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.unread import require_readable
 from ikebana.errors import ConfigError
@@ -45,7 +45,7 @@ class DebeziumFlat:
         self._prefix = wanted.options.get("prefix", "__")
         if not self._prefix:
             raise ConfigError('option "prefix" must not be empty')
-        self._keys = Keys(wanted)
+        self._keys = keys_in_json(wanted)
         self._before = wanted.before
         self._tables = DebeziumTables(wanted.tables) if wanted.tables is not None else None
         self._declared = wanted.declared

@@ -13,14 +13,13 @@ from typing import Any, NamedTuple
 from msgspec import Raw
 
 from ikebana.codecs import canonical
-from ikebana.codecs.change import Change, Ignored, Wanted
+from ikebana.codecs.change import Change, Headers, Ignored, Wanted
 from ikebana.codecs.column_encodings import bare, encodings, of_columns
 from ikebana.codecs.connect_json import Opening, PayloadPlan
 from ikebana.codecs.encodings import Convert
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.fields import is_exact, object_of, require_bounded
 from ikebana.codecs.semantic_types import Schema
-from ikebana.codecs.shapes import Learned, Shape
 from ikebana.codecs.unavailable import PLACEHOLDER, Unavailable
 
 try:
@@ -132,92 +131,95 @@ class Rows:
 
 
 class Keys:
-    """Makes the keys of rows from the Kafka key, or from the columns that the input names."""
+    """Makes the keys of rows from the Kafka key, or from the columns that the input names.
 
-    def __init__(self, wanted: Wanted) -> None:
+    `decode` gives the data of a Kafka key.  `quick` gives the canonical bytes of the usual ones,
+    None for a null, in a tuple; and None of what has to be decoded.  Both may raise `FAULTS`.
+    """
+
+    def __init__(
+        self,
+        wanted: Wanted,
+        quick: Callable[[bytes, Headers], tuple[bytes | None, ...] | None],
+        decode: Callable[[bytes, Headers], Any],
+    ) -> None:
         self.columns = wanted.key
         self._may_lack = wanted.diffs
-        rows = Rows(wanted.key or None, Unavailable(PLACEHOLDER), wanted.encodings)
-        self._opening = Opening(Any, rows.bare, rows.planned)
-        self._bare: Callable[[bytes], Any] | None = None
-        self._learned = Learned(self._made)
-        self._is_plain = not wanted.key
-        # Within a message with its schema, or a key whose columns are encoded.
-        names = ["schema", "payload", *wanted.encodings]
-        self._may_be_encoded = re.compile(
-            b"|".join(re.escape(canonical.write(name)) for name in names)
-        ).search
-        self._encoded = frozenset(names)
-        self._text = Canonical().text if Canonical is not None else None
+        self._quick, self._decode = quick, decode
 
-    def of_kafka(self, key: bytes | None) -> bytes | None:
+    def of_kafka(self, key: bytes | None, headers: Headers = None) -> bytes | None:
         """Decode the row's key from the Kafka key; None if that lacks it."""
         if key is None:
             return None
-        if self._is_plain and (quickly := self._of_bare(key)) is not None:
-            return quickly
         try:
-            found, plan = self._opening.open(key)
-            if found is None:
+            if (usual := self._quick(key, headers)) is not None:
+                return usual[0]
+            data = self._decode(key, headers)
+            if data is None:
                 return None
-            if not isinstance(found, dict):
-                # A key of one column without its name, which others than Debezium write.
-                return None if self.columns else canonical.write(found)
-            convert_columns(found, plan)
             if not self.columns:
-                return canonical.write(found)
-            return self.of_row(found) if all(name in found for name in self.columns) else None
+                return canonical.write(data)
+            # A key that is no object has one column without its name, which others than
+            # Debezium write.
+            row = data if isinstance(data, dict) else {}
+            return self.of_row(row) if all(name in row for name in self.columns) else None
         except FAULTS as error:
             raise DecodeError(KEY, canonical.refused(KEY, error).reason) from None
-
-    def _of_bare(self, key: bytes) -> bytes | None:
-        """Decode a key that has the columns of the keys before it; None if it cannot."""
-        if (
-            self._text is not None
-            and (found := self._text(key)) is not None
-            and found[:1] == b"{"
-            and not self._may_be_encoded(found)
-        ):
-            return found
-        learned = self._learned
-        if learned.gives_up:
-            return None
-        if self._bare is None:
-            learned.learn(key, missed=True)
-        if self._bare is None or learned.shape is None:
-            return None
-        try:
-            row = self._bare(key)
-            learned.shape.settle(row)
-            found = canonical.write(row)
-        except canonical.REFUSALS:
-            learned.learn(key, missed=True)
-            return None
-        learned.fitted()
-        return found
-
-    def _made(self, shape: Shape) -> None:
-        encoded = not self._encoded.isdisjoint(shape.names)
-        self._bare = None if encoded else canonical.decoder(shape.row)
 
     def of_row(self, row: Row) -> bytes:
         """Make the key from the columns of a row."""
         try:
-            return canonical.write({name: row[name] for name in self.columns})
+            return canonical.key(row, self.columns)
         except KeyError as error:
             raise DecodeError(VALUE, f'key column "{error.args[0]}" is missing') from None
 
-    def needed(self, key: bytes | None) -> bytes | None:
+    def needed(self, key: bytes | None, headers: Headers = None) -> bytes | None:
         """Decode the row's key from the Kafka key, which must have it if rows need a key."""
-        found = self.of_kafka(key)
+        found = self.of_kafka(key, headers)
         if found is None and (self.columns or not self._may_lack):
             raise DecodeError(KEY, "the Kafka key is null, or lacks the key's columns")
         return found
 
-    def tombstone(self, key: bytes | None) -> Sequence[Change] | Ignored:
+    def tombstone(self, key: bytes | None, headers: Headers = None) -> Sequence[Change] | Ignored:
         """Decode a null value: a delete of its key, or ignored if the key is not known."""
-        found = self.of_kafka(key)
+        found = self.of_kafka(key, headers)
         return Ignored("tombstone") if found is None else [Change("delete", found)]
+
+
+def keys_in_json(wanted: Wanted) -> Keys:
+    """Make what makes the keys of rows from Kafka keys in JSON."""
+    rows = Rows(wanted.key or None, Unavailable(PLACEHOLDER), wanted.encodings)
+    opening = Opening(Any, rows.bare, rows.planned)
+    # Within a message with its schema, or a key whose columns are encoded.
+    names = ["schema", "payload", *wanted.encodings]
+    may_be_encoded = re.compile(
+        b"|".join(re.escape(canonical.write(name)) for name in names)
+    ).search
+    text = None if Canonical is None or wanted.key else Canonical().text
+
+    def quick(key: bytes, _: Headers) -> tuple[bytes] | None:
+        if text is None or (found := text(key)) is None:
+            return None
+        return (found,) if found[:1] == b"{" and not may_be_encoded(found) else None
+
+    def decode(key: bytes, _: Headers) -> Any:
+        data, plan = opening.open(key)
+        if isinstance(data, dict):
+            convert_columns(data, plan)
+        return data
+
+    return Keys(wanted, quick, decode)
+
+
+def without_operation(has: Callable[[str], bool], row: Any) -> Ignored:
+    """Classify a message without an operation, by the fields that it has, and its row if any."""
+    if has("status") and has("id") and not row:
+        return Ignored("transaction")
+    if (has("ddl") or has("tableChanges")) and not row:
+        return Ignored("ddl")
+    if has("ts_ms") and not has("source") and not row:
+        return Ignored("heartbeat")
+    raise DecodeError(VALUE, 'field "op" is missing')
 
 
 class DebeziumTables:

@@ -13,7 +13,11 @@ from ikebana.codecs.change import Change, Headers, Wanted
 from ikebana.codecs.column_encodings import bare, encodings
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.fields import projection
-from ikebana.codecs.shapes import Objects
+
+try:
+    from ikebana.compiled._json_text import Canonical
+except ImportError:
+    Canonical = None  # type: ignore[assignment,misc]
 
 PlainFormat = Literal["json", "bytes"]
 
@@ -31,7 +35,8 @@ class Plain:
     def __init__(self, key_format: PlainFormat, value_format: PlainFormat, wanted: Wanted) -> None:
         self._raw_key = key_format == "bytes"
         self._raw_value = value_format == "bytes"
-        self._keys, self._values = Objects(), Objects()
+        # Each remembers the names of the object before.
+        self._keys, self._values = _canonical_many(), _canonical_many()
         self._whole = wanted.columns is None and not wanted.encodings
         self._value: Callable[[bytes], bytes] = bytes
         if value_format == "json":
@@ -55,7 +60,7 @@ class Plain:
             raise DecodeError("key", "it is null")
         if self._raw_key:
             return keys  # type: ignore[return-value]
-        return self._keys.canonical(keys)  # type: ignore[arg-type]
+        return self._keys(keys)  # type: ignore[arg-type]
 
     def values(self, values: Sequence[bytes | None]) -> list[bytes | None]:
         """Decode values to canonical bytes.  Raises: DecodeError, if one cannot be decoded."""
@@ -63,8 +68,8 @@ class Plain:
             return values  # type: ignore[return-value]
         if self._whole:
             if None not in values:
-                return self._values.canonical(values)  # type: ignore[arg-type, return-value]
-            made = iter(self._values.canonical([v for v in values if v is not None]))
+                return self._values(values)  # type: ignore[arg-type, return-value]
+            made = iter(self._values([v for v in values if v is not None]))
             return [None if value is None else next(made) for value in values]
         decode = self._value
         return [None if value is None else decode(value) for value in values]
@@ -85,6 +90,13 @@ class Plain:
             return Change("upsert", key, self._value(value))
         except DecodeError as error:
             raise DecodeError("value as JSON", error.reason, key=key) from None
+
+
+def _canonical_many() -> Callable[[Sequence[bytes]], list[bytes]]:
+    if Canonical is None:
+        return canonical.canonical_many
+    texts = Canonical().texts
+    return lambda messages: texts(messages, canonical.canonical)  # type: ignore[return-value]
 
 
 def _encoded(value: Callable[[bytes], bytes], wanted: Wanted) -> Callable[[bytes], bytes]:

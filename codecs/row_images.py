@@ -138,7 +138,7 @@ class RowImages:
         if not columns:
             return None
         try:
-            return canonical.write({name: image[name] for name in columns})
+            return canonical.key(image, columns)
         except KeyError:
             pass
         if not self._key:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from ikebana import Column, Input, Linear, Output, Plan, Reduce, Upsert
 from ikebana.arrangements.update import Update, consolidate
-from ikebana.codecs import debezium_compiled, fields, shapes, unread
+from ikebana.codecs import debezium as debezium_json
+from ikebana.codecs import fields, plain, unread
 from ikebana.codecs.formats import Format
 from ikebana.processor.evaluate import Evaluation
 from ikebana.processor.linear.steps import project
@@ -96,8 +97,8 @@ def outcome(plan: Plan, messages: list[bytes], pushed: bool, compiled: bool) -> 
         if not compiled:
             for module, name in (
                 (fields, "Rows"),
-                (debezium_compiled, "Rows"),
-                (shapes, "Canonical"),
+                (debezium_json, "CompiledRows"),
+                (plain, "Canonical"),
             ):
                 stack.enter_context(patch.object(module, name, None))
             stack.enter_context(patch.object(unread, "_doubtful", unread.doubtful_in_python))

@@ -48,7 +48,8 @@ def canonical_rows() -> tuple[Callable[[], object], Callable[[], object]]:
 
 def debezium_events() -> tuple[Callable[[], object], Callable[[], object]]:
     codec = Debezium(Wanted(before=True))
-    quicker = codec._quicker[0]
+    quicker = codec._compiled
+    assert quicker is not None
     texts = [json.dumps(event(at)).encode() for at in range(MESSAGES)]
     assert quicker.changes(b"1", texts[0])
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, cast
 import pytest
 
 from ikebana import Input, Linear, Output, Plan, Upsert
-from ikebana.codecs import avro_program, debezium_compiled, debezium_rows, fields, shapes
+from ikebana.codecs import avro_program, debezium, debezium_rows, fields
 from ikebana.codecs.avro_schema import self_contained
 from ikebana.codecs.change import Column
 from ikebana.codecs.formats import Format, KeyFormat
@@ -109,10 +109,9 @@ def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     """Decoders with their compiled loops, and without."""
     if request.param == "in Python":
         monkeypatch.setattr(avro_program, "Program", None)
-        for module in (debezium_compiled, fields):
-            monkeypatch.setattr(module, "Rows", None)
-        for module in (debezium_rows, shapes):
-            monkeypatch.setattr(module, "Canonical", None)
+        monkeypatch.setattr(debezium, "CompiledRows", None)
+        monkeypatch.setattr(fields, "Rows", None)
+        monkeypatch.setattr(debezium_rows, "Canonical", None)
 
 
 @pytest.mark.usefixtures("loops")

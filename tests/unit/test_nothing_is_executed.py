@@ -44,11 +44,6 @@ EXCUSED = {
         (f"processor/spark/{name}.py: pickle" for name in ("owners", "owner_messages")),
         "only made, for those sockets",
     ),
-    **dict.fromkeys(
-        ("codecs/avro_source.py: compile", "codecs/avro_source.py: exec"),
-        "a reader that we write for a schema, which gives it sizes, as integers, and names of "
-        "fields, as literals (test_names_of_fields_are_data_in_the_source_of_a_reader)",
-    ),
     "processor/ground/calls.py: ctypes": "it stops a thread of ours, and reads nothing",
     "processor/cli/main.py: import_module": "a command, by a table of ours",
     "codecs/formats.py: import_module": "a codec of ours, by the table of formats",
