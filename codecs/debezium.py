@@ -44,6 +44,7 @@ from ikebana.codecs.debezium_rows import (
     Row,
     Rows,
     keys_in_json,
+    without_operation,
 )
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.semantic_types import Schema
@@ -127,8 +128,8 @@ class Debezium:
     ) -> Sequence[Change] | Ignored:
         try:
             if value:
-                if self._compiled and (made := self._compiled.changes(key, value)):
-                    return made
+                if self._compiled and (usual := self._compiled.changes(key, value)):
+                    return usual
                 require_readable(value)
             return self._changes(key, value)
         except FAULTS as error:
