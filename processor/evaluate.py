@@ -27,7 +27,7 @@ from ikebana.processor.in_process import (
 )
 from ikebana.processor.literals import Record as Record
 from ikebana.processor.literals import greatest_time, listed, messages, require_readable
-from ikebana.processor.planning import planner, progress, ways
+from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.plan import SOURCE_CLOCKS, Input, Plan
 from ikebana.processor.reading.decoding import Decoding
 from ikebana.processor.reading.messages import Message
@@ -86,9 +86,7 @@ class Evaluation:
         self._physical = planner.physical(plan, optimized=optimized)
         found = found_schemas(schemas)
         self._intakes = {
-            source.name: intake_of(
-                source, self._physical, found, named=ways.shares_topics(plan, source)
-            )
+            source.name: intake_of(source, self._physical, found, named=plan.shares_topics(source))
             for source in plan.inputs
         }
         self.greatest = 0

@@ -21,7 +21,7 @@ from ikebana.processor.batch.beside import Beside
 from ikebana.processor.batch.formatting import progress_messages
 from ikebana.processor.linear.json_text import BLOB, JSON
 from ikebana.processor.linear.scope import KEY, VALUE
-from ikebana.processor.planning import ways
+from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import ERRORS, Output, Plan
 from ikebana.processor.planning.planner import Physical
@@ -150,7 +150,7 @@ def consolidated(plan: Plan, output: Output, updates: Iterable[KeyedUpdate]) -> 
                 Update(value, time, change) for _, value, time, change in updates
             )
         ]
-    types = ways.scope_of_output(plan, output).types
+    types = catalog_of(plan).relation(output.source).scope.types
     return [
         Update(
             (_as_data(key, types.get(KEY, JSON)), _as_data(value, types.get(VALUE, JSON))),

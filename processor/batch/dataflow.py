@@ -22,7 +22,8 @@ from ikebana.processor.batch.gathered import Gathered
 from ikebana.processor.batch.held import IN, held_targets
 from ikebana.processor.batch.moving import Operators
 from ikebana.processor.checkpoint import parts
-from ikebana.processor.planning import planner, progress, ways
+from ikebana.processor.planning import planner, progress
+from ikebana.processor.planning.input_rows import comes_out_of_decoding
 from ikebana.processor.planning.plan import ERRORS, Plan
 from ikebana.processor.planning.planner import Physical
 from ikebana.processor.rows import skew
@@ -146,7 +147,7 @@ def _emitted(
 def _move(plan: Plan, operators: Operators, rows: Rows) -> None:
     """Move all operators through their intervals, each after those that it reads."""
     for source in plan.inputs:
-        if source.is_collection and not ways.comes_out_of_decoding(source):
+        if source.is_collection and not comes_out_of_decoding(source):
             operators.learn(source, [row for row in rows if isinstance(row, Facts)])
     upserts = [row for row in rows if isinstance(row, Upserts | Truncate)]
     for name in progress.order(plan):

@@ -31,7 +31,8 @@ from ikebana.processor.checkpoint import parts
 from ikebana.processor.ground.generations import shown
 from ikebana.processor.kernels import hold, reduce, reduce_rows, state_machine, upsert
 from ikebana.processor.linear.chain import consolidated
-from ikebana.processor.planning import planner, progress, ways
+from ikebana.processor.planning import planner, progress
+from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.edits import Edit, Side, branches_of
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import (
@@ -318,7 +319,7 @@ class _Filler:
                 continue
             # A concatenation of a collection with itself has each row twice.
             for _ in range(ended.count(reduction.name)):
-                aggregates = ways.aggregates_of(plan, reduction)
+                aggregates = catalog_of(plan).aggregates(reduction)
                 rows = list(keyed(made))
                 self._filling.errors += reduce.errors_of(rows, aggregates, shown(reduction.name))
 

@@ -35,7 +35,7 @@ from ikebana.processor.joins.steps import Candidate, Extend, Path
 from ikebana.processor.kernels.half_join import Arranged, Match, half_join
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.keys import is_null
-from ikebana.processor.planning import ways
+from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.rows.rows import KeyedUpdate
 
@@ -251,7 +251,7 @@ class _Row(NamedTuple):
 @functools.lru_cache(maxsize=256)
 def extending(plan: Plan, stage: Stage) -> Extending:
     """A stage of an extension, compiled once in a process."""
-    join = ways.join_of(plan, stage.join)
+    join = catalog_of(plan).join(stage.join)
     return Extending(join, path_of(join, stage), stage)
 
 

@@ -21,7 +21,8 @@ from ikebana.processor.kernels.arrange_upsert import UpsertArrangement
 from ikebana.processor.linear.chain import chain
 from ikebana.processor.linear.scope import frozen
 from ikebana.processor.linear.steps import Arrange
-from ikebana.processor.planning import progress, ways
+from ikebana.processor.planning import progress
+from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.rows.datum import parts_of
@@ -111,7 +112,7 @@ class JoinedBatch:
         not wait until it is over.
         """
         upper = self._intervals[stage.name].upper
-        join = ways.join_of(self._plan, stage.join)
+        join = catalog_of(self._plan).join(stage.join)
         begins = stage.join in self._hydrating and stage.alias == join.paths[0].alias
         if begins and not isinstance(join.join, AsOfJoin):
             return max(upper, self._hydrating[stage.join] + 1)
@@ -163,13 +164,13 @@ class Sent(NamedTuple):
 def sent(plan: Plan, stage: Stage, rows: list[KeyedUpdate]) -> Sent:
     """What a join's first stage gets of data of the arrangement that the join begins from."""
     stages = joined(plan)
-    own = ways.join_of(plan, stage.join).paths[0].arrangement
+    own = catalog_of(plan).join(stage.join).paths[0].arrangement
     if stages.kept[stages.origins[stage.join]].arrangement.keys == own.keys:
         return Sent(rows, [], [])
     # By the key that its changes ask for, they are in other shards.
     nulls = next((feed.nulls for feed in stages.feeds if feed.name == stage.name), False)
     steps = ((str(own), Arrange(own.keys, nulls)),)
-    arranging = chain(steps, frozen(ways.scope_of(plan, own.relation)))
+    arranging = chain(steps, frozen(catalog_of(plan).relation(own.relation).scope))
     whole = [KeyedUpdate(*parts_of(row.value), row.time, row.diff) for row in rows]
     far, errors = arranging.apply(whole)
     return Sent([], far, errors)

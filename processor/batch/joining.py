@@ -34,7 +34,7 @@ from ikebana.processor.linear.chain import operator_error
 from ikebana.processor.linear.keys import any_null, is_null
 from ikebana.processor.linear.query import field_texts
 from ikebana.processor.linear.scope import KEY
-from ikebana.processor.planning import ways
+from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.rows.columns import Columns, columns_of, in_columns_of, taken
 from ikebana.processor.rows.datum import parts_of
@@ -235,7 +235,7 @@ def _locks(columns: Iterable[str]) -> locked.Locks:
 @functools.lru_cache(maxsize=256)
 def looking(plan: Plan, stage: Stage) -> Looking:
     """A stage of lookups, compiled once in a process."""
-    join = ways.join_of(plan, stage.join)
+    join = catalog_of(plan).join(stage.join)
     return Looking(join, path_of(join, stage), stage)
 
 

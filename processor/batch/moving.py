@@ -17,9 +17,11 @@ from ikebana.processor.kernels import facts, reduce, reduce_rows, state_machine,
 from ikebana.processor.kernels.state_machine import Event
 from ikebana.processor.linear.chain import consolidated
 from ikebana.processor.linear.functions import found
-from ikebana.processor.planning import machines, planner, ways
+from ikebana.processor.planning import planner
 from ikebana.processor.planning.backfill import reads_again
+from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.joined import joined
+from ikebana.processor.planning.operators.state_machine import machine as machine_of
 from ikebana.processor.planning.plan import (
     ERRORS,
     TOTAL_KEY,
@@ -146,9 +148,7 @@ class Operators:
         chunks = [chunk for chunk in upserts if chunk.input == operator.input]
         part = self._flow.part(parts.MACHINE, operator.name)
         interval = self._flow.intervals[operator.name]
-        machine = machines.machine(
-            operator, self._plan.input(operator.input).topics, self._plan.topics
-        )
+        machine = machine_of(operator, self._plan.input(operator.input).topics, self._plan.topics)
         changes = state_machine.step(part, _events(chunks), interval, machine)
         self._flow.emitted[ERRORS] += changes.errors
         self._flow.flow(operator.name, changes.updates)
@@ -158,7 +158,7 @@ class Operators:
         arriving = self._flow.arrived(name)
         if operator.function is None:
             part = self._flow.part(parts.REDUCE, name)
-            aggregates = ways.aggregates_of(self._plan, operator)
+            aggregates = catalog_of(self._plan).aggregates(operator)
             always = TOTAL_KEY.encode() if operator.total else None
             if always is not None and not self._owns(always):
                 always = None

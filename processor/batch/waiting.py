@@ -6,8 +6,8 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part, Store
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.kernels import facts, hold, state_machine, upsert
-from ikebana.processor.planning import ways
 from ikebana.processor.planning.backfill import reads_again
+from ikebana.processor.planning.input_rows import comes_out_of_decoding
 from ikebana.processor.planning.plan import Plan
 
 # In each part of the state it is counted up to this, which takes a millisecond or two.
@@ -33,7 +33,7 @@ def waiting(
     for name in (o.name for o in plan.machines if o.name not in again):
         count += state_machine.waiting(part(parts.MACHINE, name), intervals[name].upper, MOST)
     for source in plan.inputs:
-        if source.is_collection and not ways.comes_out_of_decoding(source):
+        if source.is_collection and not comes_out_of_decoding(source):
             upper = intervals[source.name].upper
             count += facts.waiting(part(parts.FACTS, source.name), upper, MOST)
     return count

@@ -19,7 +19,7 @@ from ikebana.processor.planning.plan import (
 from ikebana.processor.planning.unread import Unread
 from ikebana.processor.relational import sections
 from ikebana.processor.relational.deriving import Derived, from_sql
-from ikebana.processor.relational.outer import Outer
+from ikebana.processor.relational.matching import Outer
 from ikebana.processor.relational.rows import SetOperation
 
 # What the conditions of the other kind of join are called, and those of each.

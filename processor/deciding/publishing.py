@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ikebana.codecs.progress import ProgressRecord, add_times
 from ikebana.processor.deciding.commits import Marker
 from ikebana.processor.planning import promises
-from ikebana.processor.planning.output_types import output_types
+from ikebana.processor.planning.catalog import output_types
 from ikebana.processor.planning.plan import Output, Plan
 from ikebana.processor.timing import kinds_of_time
 

@@ -21,7 +21,8 @@ from ikebana.processor.joins.stages import Stage
 from ikebana.processor.joins.steps import Lookup
 from ikebana.processor.linear.chain import Named
 from ikebana.processor.linear.steps import Call, Sql
-from ikebana.processor.planning import planner, progress, ways
+from ikebana.processor.planning import planner, progress
+from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Input, Plan, Reduce
@@ -87,7 +88,7 @@ class _Following:
     def __init__(self, plan: Plan, physical: Physical, source: Input) -> None:
         self._plan, self._physical, self._source = plan, physical, source
         self._stages = joined(plan)
-        self._roots = frozenset(ways.roots(plan))
+        self._roots = frozenset(graph_of(plan).roots)
         self._joins = {join.name for join in plan.joins}
         self._gathered = frozenset(planner.gathered(plan).values())
         self._waiting = {join.name for join in plan.joins if isinstance(join, AsOfJoin)}
@@ -178,7 +179,7 @@ class _Following:
     def _holding(self, stage: Stage) -> float:
         """The share of what a lookup meets for which all conditions hold."""
         asked = self._stages.kept[stage.looks_up].arrangement
-        step = path_of(graph_of(self._plan).join(stage.join), stage).steps[stage.number]
+        step = path_of(catalog_of(self._plan).join(stage.join), stage).steps[stage.number]
         tested = len(step.predicates) if isinstance(step, Lookup) else 0
         return _HOLDS ** (len(asked.filters) * (stage.role == "lookup") + tested)
 
@@ -187,11 +188,11 @@ class _Following:
         if stage.role != "lookup":
             return 1.0
         asked = self._stages.kept[stage.looks_up].arrangement
-        graph = graph_of(self._plan)
-        there = graph.relation(asked.relation)
+        catalog = catalog_of(self._plan)
+        there = catalog.relation(asked.relation)
         if there.one_at_most(asked.keys):
             return 1.0
-        here = graph.relation(path_of(graph.join(stage.join), stage).relation)
+        here = catalog.relation(path_of(catalog.join(stage.join), stage).relation)
         return max(1.0, there.size / here.size) if there.size and here.size else 1.0
 
 

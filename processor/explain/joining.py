@@ -21,7 +21,9 @@ from ikebana.processor.linear.expressions import parse
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import KEY, VALUE, plain
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.planning import progress, ways
+from ikebana.processor.planning import progress
+from ikebana.processor.planning.catalog import catalog_of
+from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.joined import arrangements as arrangements_of
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Plan
@@ -109,7 +111,7 @@ def parts(plan: Plan) -> Iterator[Part]:
             title = title_of(each.arrangement)
             yield Part(_arrangement_id(name), "arrangement", title, lines, ())
     for join in plan.joins:
-        planned = ways.join_of(plan, join.name)
+        planned = catalog_of(plan).join(join.name)
         for path in planned.paths:
             own = _path_id(join.name, path.alias)
             lines = tuple(_path_lines(plan, planned, path))
@@ -182,7 +184,7 @@ def warnings(plan: Plan) -> Iterator[str]:
     for miss in arrangements.near_misses(made):
         yield f"{printable(str(miss))}."
     for relation in dict.fromkeys(each.arrangement.relation for each in made):
-        scope = ways.scope_of(plan, relation)
+        scope = catalog_of(plan).relation(relation).scope
         columns = [name for name in scope.types if name not in (KEY, VALUE)]
         read = _columns_read(plan, relation)
         named = [name for name in columns if name in read]
@@ -196,11 +198,11 @@ def warnings(plan: Plan) -> Iterator[str]:
 
 def _columns_read(plan: Plan, relation: str) -> frozenset[str]:
     """Return the columns of a relation that joins read, or by which they arrange it."""
-    scope = ways.scope_of(plan, relation)
+    scope = catalog_of(plan).relation(relation).scope
     found: set[str] = set()
     for join in plan.joins:
         aliases = {each.alias for each in join.inputs if each.relation == relation}
-        for name in ways.join_of(plan, join.name).types():
+        for name in catalog_of(plan).join(join.name).types():
             if alias_of(name) in aliases:
                 found.add(name.partition(".")[2])
     for each in arrangements_of(plan):
@@ -328,7 +330,7 @@ def depth(plan: Plan, join: Join) -> int:
     depths = progress.depths(progress.edges(plan))
     roots = {
         path.root
-        for source in ways.sources_of(plan, join.name)
-        for path in ways.paths(plan, source)
+        for source in graph_of(plan).nodes[join.name].sources
+        for path in graph_of(plan).ways(source)
     }
     return depths[join.name] - max(depths[root] for root in roots)

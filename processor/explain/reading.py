@@ -20,7 +20,9 @@ from ikebana.processor.linear.query import compiled
 from ikebana.processor.linear.scope import KEY, ExpressionError, Scope, frozen
 from ikebana.processor.linear.steps import AnyStep, Arrange, Call, Negate, Sql
 from ikebana.processor.linear.syntax import conjuncts
-from ikebana.processor.planning import planner, ways
+from ikebana.processor.planning import planner
+from ikebana.processor.planning.graph import graph_of
+from ikebana.processor.planning.input_rows import scope_of_input
 from ikebana.processor.planning.plan import EventTime, Input, Plan
 from ikebana.processor.planning.planner import Branch, Physical, Reading
 from ikebana.processor.reading.codec_of import wanted_of
@@ -48,8 +50,8 @@ def roots_of(plan: Plan, source: Input) -> tuple[str, ...]:
     others = {operator.name for operator in (*plan.reductions, *plan.joins)}
     return tuple(
         root
-        for root in ways.roots(plan)
-        if root not in others and ways.input_of(plan, root) == source
+        for root in graph_of(plan).roots
+        if root not in others and graph_of(plan).input_of(root) == source
     )
 
 
@@ -151,7 +153,7 @@ def kept(plan: Plan, source: Input, physical: Physical) -> Iterator[str]:
 
 def conditions(branch: Branch, source: Input) -> Iterator[Condition]:
     """Yield all conditions of a branch."""
-    scope = ways.scope_of_input(source)
+    scope = scope_of_input(source)
     own = {KEY, *source.key}
     first = True
     for name, step in branch.steps:
@@ -200,7 +202,7 @@ def _whole(plan: Plan, source: Input, physical: Physical) -> str:
     if not branches:
         return "No output shows the input"
     reading = physical.readings[source.name]
-    scope = ways.scope_of_input(source)
+    scope = scope_of_input(source)
     # If steps are pushed, the reason is in the columns that they or their successors read.
     found = []
     for branch in branches:

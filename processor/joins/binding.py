@@ -13,26 +13,27 @@ none guards another (write CASE for that).  They are told apart by what they rea
 A variable has one term an input: that two expressions over one input are equal is a filter.
 """
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, ParamSpec
 
 from ikebana.codecs.sql_type import Decimal, type_of
 from ikebana.processor.joins import qualified
-from ikebana.processor.joins.problems import (
-    Problem,
-    connection_problems,
-    input_problems,
-    lock_problems,
-    order_problems,
-)
-from ikebana.processor.joins.qualified import Flat, Sides
-from ikebana.processor.joins.query import AsOfJoin, Join
+from ikebana.processor.joins.qualified import Flat
+from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, Join
 from ikebana.processor.joins.relation import Relation
 from ikebana.processor.linear.json_text import WHOLE, compares_as_data
-from ikebana.processor.linear.scope import KEY, ExpressionError, UnknownError
-from ikebana.processor.linear.syntax import conjuncts, shown, tree_of
+from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, UnknownError
+from ikebana.processor.linear.syntax import TOO_DEEP, Node, text_of, tree
+from ikebana.processor.linear.trees import column, conjuncts, nodes
+
+P = ParamSpec("P")
+Problem = tuple[str, str]
+_ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_Sides = tuple[Node, Node]
+"""The sides of an equality."""
 
 
 class JoinError(Exception):
@@ -111,7 +112,7 @@ def bind(join: Join, relations: Mapping[str, Relation]) -> Bound:
 
 def examined(join: Join, relations: Mapping[str, Relation]) -> Examined:
     """Find all problems of a join over relations, some of which may be unknown."""
-    if problems := list(input_problems(join, relations)):
+    if problems := list(_input_problems(join, relations)):
         # Names that cannot be make nothing of the expressions that have them.
         return Examined(tuple(problems), (), None, None)
     binding = _Binding(join, relations)
@@ -120,9 +121,9 @@ def examined(join: Join, relations: Mapping[str, Relation]) -> Examined:
     joined = None
     if not binding.is_unsure:
         joined = [frozenset(term.input for term in variable) for variable in binding.variables]
-        problems += connection_problems(join, joined)
-    problems += order_problems(join, joined)
-    problems += lock_problems(join, relations, binding.meeting_columns())
+        problems += _connection_problems(join, joined)
+    problems += _order_problems(join, joined)
+    problems += _lock_problems(join, relations, binding.meeting_columns())
     can_be = bound is not None and not problems
     select = tuple(binding.select)
     return Examined(tuple(problems), select, binding.key, bound if can_be else None)
@@ -151,13 +152,12 @@ class _Binding:
         part, texts = ("on", join.on) if isinstance(join, AsOfJoin) else ("where", join.where)
         for at, text in enumerate(texts):
             place = part if len(texts) == 1 else f"{part}.{at}"
-            for condition in conjuncts(text):
-                self.is_unsure |= not self._told(place, condition, self._add)
+            if not self._told(place, self._add_all, place, text):
+                self.is_unsure = True
         for name, text in join.select:
-            self._told(f"select.{name}", text, functools.partial(self._choose, name))
-        text = f"{shown(self._aliases[0])}.{KEY}" if join.key is None else join.key
-        self._told("key", text, self._rekey)
-        self.is_unsure |= not self._told(part, "", self._settle)
+            self._told(f"select.{name}", self._choose, name, text)
+        self._told("key", self._rekey, join.key)
+        self.is_unsure |= not self._told(part, self._settle)
         if self.is_unsure or self.key is None or len(self.select) < len(join.select):
             return None
         inputs = tuple(
@@ -177,10 +177,10 @@ class _Binding:
             if qualified.alias_of(column) == self._aliases[0]
         }
 
-    def _told(self, part: str, text: str, take: Callable[[str], None]) -> bool:
+    def _told(self, part: str, take: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> bool:
         """Whether an expression can be taken; a problem of it is noted."""
         try:
-            take(text)
+            take(*args, **kwargs)
         except UnknownError:
             return False
         except ExpressionError as error:
@@ -189,29 +189,42 @@ class _Binding:
         return True
 
     def _choose(self, name: str, text: str) -> None:
-        self.select.append((name, qualified.flat(text, self._scopes)))
+        self.select.append((name, qualified.flat(tree(text), self._scopes)))
 
-    def _rekey(self, text: str) -> None:
-        self.key = qualified.flat(text, self._scopes)
+    def _rekey(self, text: str | None) -> None:
+        key = column(self._aliases[0], KEY) if text is None else tree(text)
+        self.key = qualified.flat(key, self._scopes)
 
-    def _settle(self, _: str) -> None:
+    def _settle(self) -> None:
         self.variables = self._variables()
 
-    def _add(self, text: str) -> None:
-        equality = qualified.sides(text)
-        is_collated = equality is not None and any(map(_is_collated, equality))
-        if equality is not None and not is_collated:
-            left, right = self._both(equality)
+    def _add_all(self, place: str, text: str) -> None:
+        """Take the conditions that AND joins in a text."""
+        whole = tree(text)
+        try:
+            conditions = [*conjuncts(whole)]
+        except RecursionError:
+            raise ExpressionError(TOO_DEEP) from None
+        for each in conditions:
+            written = text if each is whole else text_of(each)
+            self.is_unsure |= not self._told(place, self._add, each, written)
+
+    def _add(self, condition: Node, text: str) -> None:
+        is_equality = condition.get("type") == "COMPARE_EQUAL"
+        is_collated = is_equality and any(n["class"] == "COLLATE" for n in nodes(condition))
+        if is_equality and not is_collated:
+            sides = condition["left"], condition["right"]
+            left, right = self._both(sides)
             if len(left.aliases) == len(right.aliases) == 1 and left.aliases != right.aliases:
-                _refuse_other_kind(equality, left, right)
-                self._unite(self._term(equality.left, left), self._term(equality.right, right))
+                _refuse_other_kind(sides, left, right)
+                self._unite(self._term(sides[0], left), self._term(sides[1], right))
                 return
-        made = qualified.flat(text, self._scopes, condition=True)
+        made = qualified.flat(condition, self._scopes, condition=True)
         match sorted(made.aliases):
             case []:
                 raise ExpressionError(f'"{text}" reads no input; leave it out')
             case [alias]:
-                self._filters[self._aliases.index(alias)].add(self._own(text, alias))
+                self._filters[self._aliases.index(alias)].add(self._own(condition, alias))
             case _ if is_collated:
                 raise ExpressionError(
                     f"{text}: a collation does not reach what a join compares; compare texts that "
@@ -220,11 +233,11 @@ class _Binding:
             case _:
                 self._predicates.append(made)
 
-    def _both(self, equality: Sides) -> list[Flat]:
+    def _both(self, sides: _Sides) -> list[Flat]:
         """The sides of an equality.  Raises: ExpressionError, with what is wrong with both."""
         made: list[Flat] = []
         problems: dict[str, None] = {}
-        for side in equality:
+        for side in sides:
             try:
                 made.append(qualified.flat(side, self._scopes))
             except UnknownError:
@@ -233,16 +246,16 @@ class _Binding:
                 problems[str(error)] = None
         if problems:
             raise ExpressionError("; and ".join(problems))
-        if len(made) < len(equality):
+        if len(made) < len(sides):
             raise UnknownError
         return made
 
-    def _own(self, text: str, alias: str) -> str:
-        return qualified.own(text, alias, self._scopes[alias])
+    def _own(self, node: Node, alias: str) -> str:
+        return qualified.own(node, alias, self._scopes[alias])
 
-    def _term(self, text: str, made: Flat) -> Term:
+    def _term(self, node: Node, made: Flat) -> Term:
         (alias,) = made.aliases
-        return Term(self._aliases.index(alias), self._own(text, alias), made)
+        return Term(self._aliases.index(alias), self._own(node, alias), made)
 
     def _unite(self, one: Term, other: Term) -> None:
         groups = [self._equal.get(_name(term), {_name(term): term}) for term in (one, other)]
@@ -275,37 +288,34 @@ def _name(term: Term) -> tuple[int, str]:
     return term.input, term.own
 
 
-def _refuse_other_kind(equality: Sides, left: Flat, right: Flat) -> None:
+def _refuse_other_kind(sides: _Sides, left: Flat, right: Flat) -> None:
+    """Raises: ExpressionError, if values of the sides are not equal as data."""
+    if _kind(left.type) == _kind(right.type) and compares_as_data(left.type):
+        return
+    one, other = map(text_of, sides)
     if _kind(left.type) != _kind(right.type):
         raise ExpressionError(
-            f"{equality.left} = {equality.right} compares {left.type} with {right.type}, which "
-            f"are not equal as data; {_remedy(equality, left.type, right.type)}"
+            f"{one} = {other} compares {left.type} with {right.type}, which are not equal as "
+            f"data; {_remedy(one, other, left.type, right.type)}"
         )
-    if not compares_as_data(left.type):
-        raise ExpressionError(
-            f"{equality.left} = {equality.right} compares {left.type}, whose equal values may "
-            "differ as data, as 1 month and 30 days do; compare seconds, as in "
-            f"epoch({equality.left}) = epoch({equality.right})"
-        )
+    raise ExpressionError(
+        f"{one} = {other} compares {left.type}, whose equal values may differ as data, as 1 "
+        f"month and 30 days do; compare seconds, as in epoch({one}) = epoch({other})"
+    )
 
 
-def _is_collated(side: str) -> bool:
-    return "'class': 'COLLATE'" in str(tree_of(side))
-
-
-def _remedy(equality: Sides, left: str, right: str) -> str:
-    """How the two sides of an equality can be made of one kind."""
-    sides = {left: equality.left, right: equality.right}
-    match sides:
+def _remedy(one: str, other: str, left: str, right: str) -> str:
+    """How two expressions of these types can be made of one kind."""
+    match {left: one, right: other}:
         case {"BLOB": raw, "VARCHAR": _}:
             return f"make text of one side, as in decode({raw})"
         case {"BLOB": raw, "JSON": text}:
             return f"make text of both, as in decode({raw}) = CAST({text} AS VARCHAR)"
         case {"JSON": text, **others}:
-            (other,) = others
-            return f"cast one side, as in CAST({text} AS {other})"
+            (kind,) = others
+            return f"cast one side, as in CAST({text} AS {kind})"
         case _:
-            return f"cast one side, as in CAST({equality.left} AS {right})"
+            return f"cast one side, as in CAST({one} AS {right})"
 
 
 def _kind(type_: str) -> str:
@@ -313,3 +323,104 @@ def _kind(type_: str) -> str:
     exact = (*WHOLE, "UBIGINT", "HUGEINT", "UHUGEINT")
     is_exact = type_ in exact or isinstance(type_of(type_), Decimal)
     return "exact number" if is_exact else type_
+
+
+def _input_problems(join: Join, relations: Mapping[str, Relation]) -> Iterator[Problem]:
+    """What is wrong with the names of inputs, and what they name."""
+    if len(join.inputs) < 2:
+        yield "inputs", "at least two are needed"
+    counted = Counter(each.alias for each in join.inputs)
+    for alias, count in counted.items():
+        if not _ALIAS.fullmatch(alias):
+            yield f"inputs.{alias}", f'"{alias}" is no name for columns (letters, digits, "_")'
+        if count > 1:
+            yield f"inputs.{alias}", f"the name is used {count} times"
+    for each in join.inputs:
+        if each.relation not in relations:
+            listed = ", ".join(sorted(relations))
+            yield (
+                f"inputs.{each.alias}",
+                f'there is no operator "{each.relation}"; there are {listed}',
+            )
+
+
+def _connection_problems(join: Join, joined: Sequence[frozenset[int]]) -> Iterator[Problem]:
+    """What no equality connects; `joined` are the inputs that each variable has terms over."""
+    if isinstance(join, DeltaJoin) and join.cartesian:
+        return
+    reached = _reached({0}, joined)
+    aliases = [each.alias for each in join.inputs]
+    apart = [f'"{alias}"' for at, alias in enumerate(aliases) if at not in reached]
+    if apart:
+        near = ", ".join(f'"{aliases[at]}"' for at in sorted(reached))
+        what = f"no equality connects {', '.join(apart)} with {near}; write one"
+        if isinstance(join, AsOfJoin):
+            yield "on", what
+        else:
+            yield "where", f"{what}, or say cartesian: true"
+
+
+def _order_problems(join: Join, joined: Sequence[frozenset[int]] | None) -> Iterator[Problem]:
+    """What is wrong with the orders that are told; `joined` is None where it is not known."""
+    if isinstance(join, AsOfJoin):
+        return
+    aliases = [each.alias for each in join.inputs]
+    told = Counter(alias for alias, _ in join.orders)
+    for alias, order in join.orders:
+        part = f"orders.{alias}"
+        others = [other for other in aliases if other != alias]
+        if alias not in aliases:
+            yield part, f'there is no input "{alias}"; there are {", ".join(aliases)}'
+        elif sorted(order) != sorted(others):
+            yield part, f"must name each of {', '.join(others)} once"
+        elif told[alias] > 1:
+            yield part, f"is given {told[alias]} times"
+        elif not join.cartesian and joined is not None:
+            known = {aliases.index(alias)}
+            for other in order:
+                at = aliases.index(other)
+                if not any(at in each and each & known for each in joined):
+                    before = ", ".join(f'"{aliases[i]}"' for i in sorted(known))
+                    yield part, f'no equality connects "{other}" with {before} before it'
+                    break
+                known.add(at)
+
+
+def _lock_problems(
+    join: Join, relations: Mapping[str, Relation], meeting: Collection[str]
+) -> Iterator[Problem]:
+    """What is wrong with the columns that an as-of join is locked by.
+
+    `meeting` are the columns of its left by which conditions tell what it meets.
+    """
+    if not isinstance(join, AsOfJoin) or not join.locked_by:
+        return
+    part = "locked_by"
+    if not join.locks:
+        yield part, "needs retract: locked, by which what a row has met is remembered"
+    scope = relations[join.left.relation].scope
+    for name, count in Counter(join.locked_by).items():
+        try:
+            scope.type_of(name)
+        except ExpressionError as error:
+            yield part, f'input "{join.left.alias}": {error}'
+        if scope.column(name) == VALUE:
+            yield part, 'names columns; "value" is all of them, as without locked_by'
+        elif count > 1:
+            yield part, f'names "{name}" {count} times'
+    missing = sorted({*meeting} - {*map(scope.column, join.locked_by), KEY})
+    if VALUE in missing:
+        alias = join.left.alias
+        yield part, f"cannot be where on reads {alias}.value; let it read columns of {alias}"
+    elif missing:
+        listed = " and ".join(f'"{column}"' for column in missing)
+        yield part, f"must name {listed} too, by which on tells what a row meets"
+
+
+def _reached(known: set[int], joined: Sequence[frozenset[int]]) -> set[int]:
+    """The inputs that variables connect with those known."""
+    while True:
+        more = known.union(*(each for each in joined if each & known))
+        if more == known:
+            return known
+        known = more

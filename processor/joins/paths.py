@@ -68,7 +68,12 @@ class Planned:
 
 def planned(join: Join, relations: Mapping[str, Relation]) -> Planned:
     """Plan a join.  Raises: JoinError, if it is refused."""
-    bound = bind(join, relations)
+    return planned_of(bind(join, relations), relations)
+
+
+def planned_of(bound: Bound, relations: Mapping[str, Relation]) -> Planned:
+    """Plan a join that has been taken apart."""
+    join = bound.join
     of = [relations[each.relation] for each in bound.inputs]
     reach = Reach(bound, of)
     intersects = _intersects(bound, reach)

@@ -9,9 +9,9 @@ is not guessed from a column's name.
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
-from ikebana.processor.linear.expressions import parse
+from ikebana.processor.linear import expressions
 from ikebana.processor.linear.json_text import JSON, quoted
 from ikebana.processor.linear.query import compiled
 from ikebana.processor.linear.scope import (
@@ -25,7 +25,7 @@ from ikebana.processor.linear.scope import (
     UnknownError,
 )
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.linear.syntax import Node, select_of, written
+from ikebana.processor.linear.syntax import TOO_DEEP, Node, text_of, tree
 
 _MADE = "made"
 _Names = Sequence[str]
@@ -55,13 +55,6 @@ class Flat:
         return frozenset(alias_of(column) for column in self.columns)
 
 
-class Sides(NamedTuple):
-    """The two sides of an equality."""
-
-    left: str
-    right: str
-
-
 def flat_name(alias: str, column: str) -> str:
     """The name that a column of an input has in rows that are being joined."""
     return f"{alias}.{column}"
@@ -72,11 +65,11 @@ def alias_of(column: str) -> str:
     return column.partition(".")[0]
 
 
-def flat(text: str, scopes: Mapping[str, Scope], *, condition: bool = False) -> Flat:
+def flat(node: Node, scopes: Mapping[str, Scope], *, condition: bool = False) -> Flat:
     """Check an expression over inputs, by alias.
 
     Raises:
-        ExpressionError: it cannot be parsed, must not stand, or names what there is not.
+        ExpressionError: it must not stand, or names what there is not.
         UnknownError: nothing is wrong that can be told, but it reads what is unknown.
     """
     types: dict[str, str] = {}
@@ -104,7 +97,7 @@ def flat(text: str, scopes: Mapping[str, Scope], *, condition: bool = False) -> 
 
     made: Flat | None = None
     try:
-        made = checked(_with_names(text, renamed), types, condition=condition)
+        made = checked(_with_names(node, renamed), types, condition=condition)
     except UnknownError:
         if not problems:
             raise
@@ -116,40 +109,32 @@ def flat(text: str, scopes: Mapping[str, Scope], *, condition: bool = False) -> 
 
 
 def checked(
-    sql: str, types: Mapping[str, str], *, condition: bool, shown: str | None = None
+    node: Node, types: Mapping[str, str], *, condition: bool, shown: str | None = None
 ) -> Flat:
     """Check an expression over flat columns of these types; `shown` if people see another one.
 
     Raises: ExpressionError.
     """
-    made = parse(sql, Scope(types), condition=condition)
+    text = text_of(node) if shown is None else shown
+    made = expressions.checked(node, text, Scope(types), condition=condition)
     kind = _type_of(made.sql, tuple(types.items()), condition=condition)
-    return Flat(made.sql, dict(types), kind, shown or sql)
+    return Flat(made.sql, dict(types), kind, text)
 
 
 def equality(one: Flat, other: Flat) -> Flat:
     """The condition that two expressions are equal."""
     shown = f"{one.shown} = {other.shown}"
     reads = {**one.reads, **other.reads}
-    return checked(f"{one.sql} = {other.sql}", reads, condition=True, shown=shown)
+    return checked(tree(f"{one.sql} = {other.sql}"), reads, condition=True, shown=shown)
 
 
-def own(text: str, alias: str, scope: Scope) -> str:
+def own(node: Node, alias: str, scope: Scope) -> str:
     """An expression over one input as an expression over that input's own data."""
 
     def renamed(names: _Names) -> _Names:
         return [scope.column(names[1]), *names[2:]] if names[0] == alias else names
 
-    return _with_names(text, renamed)
-
-
-def sides(text: str) -> Sides | None:
-    """The sides of a condition that is one equality."""
-    node = select_of(text)
-    (root,) = node["select_list"]
-    if root.get("type") != "COMPARE_EQUAL":
-        return None
-    return Sides(*(written({**node, "select_list": [root[side]]}) for side in Sides._fields))
+    return text_of(_with_names(node, renamed))
 
 
 def _found(names: _Names, scopes: Mapping[str, Scope]) -> tuple[str, str]:
@@ -168,14 +153,13 @@ def _found(names: _Names, scopes: Mapping[str, Scope]) -> tuple[str, str]:
     return names[0], names[1]
 
 
-def _with_names(text: str, renamed: Callable[[_Names], _Names]) -> str:
+def _with_names(node: Node, renamed: Callable[[_Names], _Names]) -> Node:
     """An expression with its columns named anew; the parameters of lambdas stay."""
-    node = select_of(text)
     try:
-        made = [_walked(root, renamed, frozenset()) for root in node["select_list"]]
+        made: Node = _walked(node, renamed, frozenset())
     except RecursionError:
-        raise ExpressionError("it is nested too deeply") from None
-    return written({**node, "select_list": made})
+        raise ExpressionError(TOO_DEEP) from None
+    return made
 
 
 def _walked(value: Any, renamed: Callable[[_Names], _Names], bound: frozenset[str]) -> Any:

@@ -1,18 +1,19 @@
-"""A relation as the planning of joins sees it: its types and keys, never its data."""
+"""Relations: what plans know of a collection, its columns and keys, but never its data."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from ikebana.processor.linear.json_text import quoted
-from ikebana.processor.linear.scope import KEY, Scope
+from ikebana.processor.linear.scope import KEY, Scope, unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A collection that joins may read.
+    """A collection as far as plans know it.
 
-    `scope` is what may be named of its data.  No two data are equal in all columns of one
-    of `unique`.  `size` is how many data are declared to be there, None if nobody has said.
+    `scope` is what may be named of its data; if these come on several ways, `others` are the
+    scopes that differ from the first.  No two data are equal in all columns of one of
+    `unique`.  `size` is how many data are declared to be there, None if nobody has said.
     `keeps_state` tells that whatever makes the relation keeps it by its key already, as an
     upsert does: lookups by that key ask there, and need no arrangement of their own.
     """
@@ -21,6 +22,12 @@ class Relation:
     unique: tuple[tuple[str, ...], ...] = ()
     size: int | None = None
     keeps_state: bool = False
+    others: tuple[Scope, ...] = ()
+
+    @property
+    def scopes(self) -> tuple[Scope, ...]:
+        """What may be named of its data, on each way to it that differs."""
+        return (self.scope, *self.others)
 
     def one_at_most(self, keys: Collection[str]) -> bool:
         """Whether at most one datum has given values in these, SQL over its data."""
@@ -34,3 +41,13 @@ class Relation:
             if len(found) == len(columns):
                 return found
         return None
+
+
+def of_scopes(scopes: Iterable[Scope]) -> Relation:
+    """A relation whose data have one of these scopes; unknown if there are none."""
+    different: list[Scope] = []
+    for scope in scopes:
+        if scope not in different:
+            different.append(scope)
+    first, *others = different or [unknown()]
+    return Relation(first, others=tuple(others))

@@ -11,7 +11,8 @@ from confluent_kafka.admin import AdminClient
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.deciding.topic import Topic
 from ikebana.processor.kafka import client, markers, topics
-from ikebana.processor.planning import progress, ways
+from ikebana.processor.planning import progress
+from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.plan import Output, Plan
 
 # An update is longer than the upsert that it comes from, and an error record nearly twice as
@@ -77,8 +78,8 @@ def _partitions(plan: Plan, settings: Settings, output: Output) -> int:
         return output.partitions
     read = {
         topic
-        for way in ways.paths(plan, output.source)
-        for topic in ways.input_of(plan, way.root).topics
+        for way in graph_of(plan).ways(output.source)
+        for topic in graph_of(plan).input_of(way.root).topics
     }
     admin = client.admin({**settings.kafka, **settings.source_kafka})
     return max((topic.partitions for topic in topics.describe(admin, read).values()), default=1)

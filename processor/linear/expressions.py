@@ -36,7 +36,7 @@ from ikebana.processor.linear.scope import (
     UnknownError,
     is_ours,
 )
-from ikebana.processor.linear.syntax import TOO_DEEP, Node, root_of, select_of, shown, written
+from ikebana.processor.linear.syntax import TOO_DEEP, Node, shown, text_of, tree
 from ikebana.processor.linear.typed_json import from_json
 
 # JSON given to one of these is taken apart or carried along, not compared.
@@ -80,21 +80,23 @@ def parse(text: str, scope: Scope, *, condition: bool = False) -> Expression:
         ExpressionError: it cannot be parsed, or must not stand; with all that is wrong.
         UnknownError: nothing is wrong that can be told, but it reads what is unknown.
     """
+    return checked(tree(text), text, scope, condition=condition)
+
+
+def checked(root: Node, text: str, scope: Scope, *, condition: bool) -> Expression:
+    """The same of an expression that has been parsed."""
     try:
-        node = select_of(text)
-        (root,) = node["select_list"]
-        checked = _Checked(scope)
-        root = checked.node(root, outermost=True, fits=lambda: "BOOLEAN" if condition else None)
-        if any(loose(root)):
-            checked.note(LOOSE)
-        called = {scope.called(name): kind for name, kind in checked.reads.items()}
-        for problem in misfits(node["select_list"][0], {**called, **checked.reads}):
-            checked.note(problem)
-        checked.refuse()
+        checking = _Checked(scope)
+        made = checking.node(root, outermost=True, fits=lambda: "BOOLEAN" if condition else None)
+        if any(loose(made)):
+            checking.note(LOOSE)
+        called = {scope.called(name): kind for name, kind in checking.reads.items()}
+        for problem in misfits(root, {**called, **checking.reads}):
+            checking.note(problem)
+        checking.refuse()
         if condition:
-            root = _ordered(root)
-        node = {**node, "select_list": [root]}
-        return Expression(text, written(node), dict(checked.reads), root)
+            made = _ordered(made)
+        return Expression(text, text_of(made), dict(checking.reads), made)
     except RecursionError:
         raise ExpressionError(TOO_DEEP) from None
 
@@ -233,7 +235,7 @@ class _Checked:
             (name,) = self._column(child, takes_json=True, fits=lambda: kind)["column_names"]
             text = f"{quoted(name)}::VARCHAR"
             made = from_json(text, kind)
-            return root_of(f"TRY({made})" if node["try_cast"] else made)
+            return tree(f"TRY({made})" if node["try_cast"] else made)
         return self._children(node, takes_json=True)
 
     def _lambda(self, node: Node) -> Node:
@@ -257,11 +259,9 @@ def _column_names(node: Node) -> Iterator[str]:
 
 def _type_text(cast: Node) -> str:
     """The type of a cast as SQL writes it in full."""
-    node = select_of("typeof(CAST(NULL AS BIGINT))")
-    (root,) = node["select_list"]
-    root["arguments"][0]["expression"]["type_expr"] = cast["type_expr"]
+    child = {**tree("CAST(NULL AS BIGINT)"), "type_expr": cast["type_expr"]}
     try:
-        ((found,),) = asked("SELECT " + written(node))
+        ((found,),) = asked(f"SELECT typeof({text_of(child)})")
     except duckdb.Error as error:
         raise ExpressionError(first_line(error)) from None
     return str(found)

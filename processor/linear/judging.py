@@ -1,16 +1,17 @@
-"""Find all problems of a linear operator's steps, part by part.
+"""What may be named of what a linear operator's steps make, and all problems of the steps.
 
-Steps run as one statement, and DuckDB stops at the first invalid part.  So each part is
-compiled alone here.  The results of an invalid part have the type `UNKNOWN`, and what reads
-these is not reported: one mistake is one problem.
+Steps run as one statement, and DuckDB stops at the first invalid part.  So where they cannot
+be, each part is compiled alone.  The results of an invalid part have the type `UNKNOWN`, and
+what reads these is not reported: one mistake is one problem.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
+from ikebana.processor.linear.chain import ChainError, chain
 from ikebana.processor.linear.functions import FunctionError, found
 from ikebana.processor.linear.json_text import BLOB, JSON
-from ikebana.processor.linear.query import compiled
 from ikebana.processor.linear.scope import (
     KEY,
     UNKNOWN,
@@ -40,6 +41,9 @@ class Judged(NamedTuple):
 
 def judged(steps: Sequence[Step], scope: Scope) -> Judged:
     """Judge the steps of one operator over a relation of `scope`."""
+    if UNKNOWN not in scope.types.values():
+        with suppress(ChainError):
+            return Judged([], chain(tuple(("", step) for step in steps), frozen(scope)).scope)
     judging = _Judging(scope)
     for at, step in enumerate(steps):
         judging.add(at, step)
@@ -101,6 +105,9 @@ class _Judging:
 
     def _whole(self, step: Sql) -> Scope | StepError | None:
         """What a step makes, or its first problem; None if it reads what is unknown."""
+        # DuckDB takes a while to import, and memory: only where there is SQL.
+        from ikebana.processor.linear.query import compiled
+
         behind = tuple(self._flat_maps)
         try:
             return compiled((*behind, step), frozen(self._below)).result

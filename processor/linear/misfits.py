@@ -16,8 +16,8 @@ from ikebana.processor.linear.bound_query import types_of
 from ikebana.processor.linear.database import asked, first_line
 from ikebana.processor.linear.json_text import literal
 from ikebana.processor.linear.scope import ExpressionError, plain
-from ikebana.processor.linear.syntax import Node, root_of
-from ikebana.processor.linear.trees import column, text_of, tree
+from ikebana.processor.linear.syntax import Node, text_of, tree
+from ikebana.processor.linear.trees import column
 
 # A cast from one type to another that there is for no value.
 _SOURCE = " when casting from source column"
@@ -32,7 +32,7 @@ def misfits(root: Node, types: Mapping[str, str]) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=4096)
 def _misfits(text: str, types: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
-    found = ((node, _problem(node, dict(types))) for node in _evaluated(root_of(text)))
+    found = ((node, _problem(node, dict(types))) for node in _evaluated(tree(text)))
     return tuple(
         f"{plain(text_of(node))} can never be evaluated: {problem}"
         for node, problem in found

@@ -159,7 +159,7 @@ def _more_than_one(node: Node) -> Iterator[str]:
         yield "several are several columns of a select, or a list of conditions"
 
 
-def root_of(text: str) -> Node:
+def tree(text: str) -> Node:
     """The tree of one expression.  Raises: ExpressionError."""
     root: Node = select_of(text)["select_list"][0]
     return root
@@ -169,6 +169,11 @@ def written(node: Node) -> str:
     """The expression that a SELECT node has, as SQL."""
     statement = {"error": False, "statements": [{"node": node, "named_param_map": []}]}
     return _printed(msgspec.json.encode(statement).decode())
+
+
+def text_of(node: Node) -> str:
+    """An expression as SQL, without its alias.  Raises: ExpressionError."""
+    return written({**select_of("1"), "select_list": [{**node, "alias": ""}]})
 
 
 @functools.lru_cache(maxsize=4096)
@@ -225,7 +230,7 @@ def shown(name: str) -> str:
     ('amount', '"order"')
     """
     try:
-        root = root_of(name)
+        root = tree(name)
     except ExpressionError:
         root = {}
     plain = root.get("class") == "COLUMN_REF" and root["column_names"] == [name]

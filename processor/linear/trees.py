@@ -8,20 +8,9 @@ from typing import Any
 
 from ikebana.codecs.sql_type import TypeTextError, parsed
 from ikebana.processor.linear.scope import ExpressionError
-from ikebana.processor.linear.syntax import Node, select_of, written
+from ikebana.processor.linear.syntax import Node, text_of, tree
 
 _PLACES = ("query_location", "query_location_length", "alias")
-
-
-def text_of(node: Node) -> str:
-    """An expression as SQL, without its alias.  Raises: ExpressionError."""
-    return written({**select_of("1"), "select_list": [{**node, "alias": ""}]})
-
-
-def tree(text: str) -> Node:
-    """The tree of one expression.  Raises: ExpressionError."""
-    root: Node = select_of(text)["select_list"][0]
-    return root
 
 
 def column(*names: str) -> Node:

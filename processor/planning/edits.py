@@ -14,9 +14,10 @@ from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 from ikebana.processor.joins.query import DeltaJoin
-from ikebana.processor.planning import planner, progress, ways
+from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.backfill import core
 from ikebana.processor.planning.edits_errors import EndedErrors, of_inputs, of_outputs, of_steps
+from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import ERRORS, Output, Plan
@@ -96,7 +97,7 @@ class Edit:
             return EndedErrors(everything=True)
         names = {source.name for source in after.inputs}
         inputs = [source for source in core(before).inputs if source.name not in names]
-        named = {i.name for i in inputs if i.mode != "upsert" or ways.shares_topics(before, i)}
+        named = {i.name for i in inputs if i.mode != "upsert" or before.shares_topics(i)}
         topics = {topic for source in inputs for topic in source.topics}
         formatted = [each.name for each in before.outputs if not each.traits.as_updates]
         outputs = of_outputs(self.removed.intersection(formatted))
@@ -138,7 +139,7 @@ class Edit:
                     way.root if way.root not in self.fresh | self.gone else (id(plan), way.root),
                     [step for _, step in way.steps],
                 )
-                for way in ways.paths(plan, output.source)
+                for way in graph_of(plan).ways(output.source)
             ]
             sides.append(sorted(map(repr, ends)))
         return sides[0] != sides[1]
@@ -187,7 +188,7 @@ class Edit:
         """The roots whose contents the edit has to read, in a fixed order."""
         return tuple(
             root
-            for root in ways.roots(self.before)
+            for root in graph_of(self.before).roots
             if root in self.gone
             or self.passes_differ(root)
             or any(
@@ -287,7 +288,7 @@ def edit_of(before: Plan, after: Plan) -> Edit:
         before,
         after,
         fresh=frozenset(new - old),
-        gone=frozenset(ways.roots(before)) - new,
+        gone=frozenset(graph_of(before).roots) - new,
         replaced=frozenset(replaced),
         added=frozenset(names - outputs.keys()),
         removed=frozenset(outputs.keys() - names),
@@ -298,6 +299,6 @@ def _collection(plan: Plan, output: Output, kept: set[str]) -> Any:
     """Describe an output's collection by its ways from roots; roots that do not stay differ."""
     ends = [
         (way.root if way.root in kept else (id(plan), way.root), way.steps)
-        for way in ways.paths(plan, output.source)
+        for way in graph_of(plan).ways(output.source)
     ]
     return sorted(map(repr, ends))

@@ -11,19 +11,9 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any
 
-from ikebana.processor.joins.paths import Planned, planned
-from ikebana.processor.joins.relation import Relation
-from ikebana.processor.kernels.reduce import Aggregate
-from ikebana.processor.linear.chain import chain
-from ikebana.processor.linear.json_text import BLOB, JSON, quoted
-from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
-from ikebana.processor.linear.steps import AnyStep, Arrange, Call, Negate, Sql
-from ikebana.processor.planning.operators import reduce
 from ikebana.processor.planning.operators.kind import OperatorKind, Way
 from ikebana.processor.planning.operators.table import KINDS, kind_of
-from ikebana.processor.planning.plan import Input, Operator, Plan, Reduce
-from ikebana.processor.planning.row_keys import Keyed, keys_of
-from ikebana.processor.planning.unique_keys import NOTHING
+from ikebana.processor.planning.plan import Input, Operator, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +64,6 @@ class Graph:
                 nodes.setdefault(source.name, own)
         self.nodes: Mapping[str, Node] = nodes
         self._ways: dict[str, tuple[Way, ...]] = {}
-        self._joins: dict[str, Planned] = {}
-        self._aggregates: dict[str, tuple[Aggregate, ...]] = {}
-        self._keyed: dict[str, Keyed] = {}
 
     @functools.cached_property
     def roots(self) -> tuple[str, ...]:
@@ -138,73 +125,10 @@ class Graph:
             return self.plan.input(root if node is None or node.input is None else node.input)
         return self.input_of(self.ways(node.sources[0])[0].root)
 
-    def rows(self, name: str) -> Scope:
-        """What expressions over an input's rows may name."""
-        return scope_of_input(self.plan.input(name))
-
-    def scope_of_root(self, root: str) -> Scope:
-        """What expressions over a root's data may name."""
+    def is_of_input(self, root: str) -> bool:
+        """Whether a root is an upsert or an input itself, so that decoding can be told of it."""
         node = self.nodes.get(root)
-        if node is None or node.kind is None:
-            return self.rows(root)
-        return node.kind.scope(node.operator, self)
-
-    def scope_after(self, way: Way) -> Scope:
-        """What expressions may name behind a way.  Raises: ChainError, if a step cannot be."""
-        return chain(way.steps, frozen(self.scope_of_root(way.root))).scope
-
-    def join(self, name: str) -> Planned:
-        """Compile a join.  Raises: JoinError, if it is refused."""
-        if name not in self._joins:
-            join = next(join for join in self.plan.joins if join.name == name)
-            self._joins[name] = planned(join, self.relations(name))
-        return self._joins[name]
-
-    def relations(self, join: str) -> Mapping[str, Relation]:
-        """The relations that a join reads, by name, as the join's compiler needs them."""
-        return {
-            name: self.relation(name) for name in self.nodes[join].sources if name in self.nodes
-        }
-
-    def relation(self, name: str) -> Relation:
-        """A collection as the compiler of joins needs it."""
-        unique: list[tuple[str, ...]] = []
-        size = None
-        ways = self.ways(name)
-        if len(ways) == 1:
-            (way,) = ways
-            root = self.nodes[way.root]
-            if root.single_valued and keeps_key(way):
-                unique.append((KEY,))
-            if root.is_of_decoding:
-                source = self.input_of(way.root)
-                size = source.size
-                if all(_only_chooses(step) for _, step in way.steps):
-                    unique += source.unique
-        node = self.nodes[name]
-        keeps_state = node.operator is not None and node.is_of_decoding
-        return Relation(self.scope_after(ways[0]), tuple(unique), size, keeps_state)
-
-    def keyed(self, name: str) -> Keyed:
-        """A collection with its unique keys.
-
-        Raises: ChainError, JoinError, AggregateError, if something cannot be.
-        """
-        if name not in self._keyed:
-            types = self.scope_after(self.ways(name)[0]).types
-            operator = self.nodes[name].operator
-            keys = NOTHING if operator is None else keys_of(operator, self.keyed, types)
-            self._keyed[name] = Keyed(keys, types)
-        return self._keyed[name]
-
-    def aggregates(self, reduction: Reduce) -> tuple[Aggregate, ...]:
-        """The aggregates of a reduction, with the orders of what they are of.
-
-        Raises: AggregateError, if an argument cannot be ordered.
-        """
-        if reduction.name not in self._aggregates:
-            self._aggregates[reduction.name] = reduce.aggregates_of(reduction, self)
-        return self._aggregates[reduction.name]
+        return node is None or node.is_of_decoding
 
 
 @functools.lru_cache(maxsize=64)
@@ -221,35 +145,3 @@ def node_of(operator: Operator) -> Node:
     if kind.reads_rows:
         return Node(operator.name, operator, kind, (), sources[0], single)
     return Node(operator.name, operator, kind, sources, None, single)
-
-
-def scope_of_input(source: Input) -> Scope:
-    """What expressions over an input's rows may name."""
-    types: dict[str, str] = {}
-    if source.columns:
-        # DuckDB takes a while to import, and memory: only where there is SQL.
-        from ikebana.processor.linear.expressions import column_type
-
-        types = {column.name: column_type(column.type) for column in source.columns}
-    raw = not source.traits.has_columns
-    types[KEY] = BLOB if source.key_format == "bytes" and source.traits.kind == "rows" else JSON
-    types[VALUE] = BLOB if raw else JSON
-    # If any column is declared, all must be, so that misspelt names are found.
-    return Scope(types, not raw and not source.columns, f"inputs.{source.name}.columns")
-
-
-def keeps_key(way: Way) -> bool:
-    """Whether the steps make at most one pair of each pair, with the same key."""
-    return all(
-        isinstance(step, Negate)
-        or (isinstance(step, Arrange) and step.keys in ((KEY,), (quoted(KEY),)))
-        or (isinstance(step, Call) and step.kind == "filter")
-        or (isinstance(step, Sql) and step.key is None and step.flat_map is None)
-        for _, step in way.steps
-    )
-
-
-def _only_chooses(step: AnyStep) -> bool:
-    if isinstance(step, Sql):
-        return Sql(where=step.where) == step
-    return isinstance(step, Call) and step.kind == "filter"

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from ikebana.codecs.change import Declared, Wanted
 from ikebana.codecs.column_encodings import encoding
 from ikebana.codecs.formats import FORMATS
 from ikebana.codecs.sql_type import TypeTextError
@@ -13,8 +14,7 @@ from ikebana.processor.linear.json_text import field_of
 from ikebana.processor.linear.judging import judged
 from ikebana.processor.linear.scope import VALUE, ExpressionError, is_ours
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.planning.input_options import encoding_of, option_problems
-from ikebana.processor.planning.judging import rows_of
+from ikebana.processor.planning.input_rows import encoding_of, rows_of
 from ikebana.processor.planning.operators.kind import Problem
 from ikebana.processor.planning.plan import SOURCE_CLOCKS, Input
 from ikebana.processor.planning.transaction_topics import collections_of
@@ -28,7 +28,7 @@ def input_problems(source: Input, unread: Unread) -> Iterator[Problem]:
         yield f"{path}.topic", "at least one topic is needed"
     yield from _mode_problems(source)
     yield from _key_problems(source)
-    yield from option_problems(source)
+    yield from _option_problems(source)
     yield from _column_problems(source)
     if source.size is not None and source.size < 1:
         yield f"{path}.size", "must be at least 1"
@@ -71,6 +71,36 @@ def _key_problems(source: Input) -> Iterator[Problem]:
             f"{path}.key",
             f"is needed: messages of {source.value_format} do not say what their key is",
         )
+
+
+def _option_problems(source: Input) -> Iterator[Problem]:
+    """Options that the format of an input has not, and values that they cannot have."""
+    path, known = f"inputs.{source.name}.options", source.traits.options
+    are_all_known = True
+    for name, value in source.options:
+        problem = ""
+        if name not in known:
+            problem = f"is no option of {source.value_format}{instead(name, known)}"
+        elif known[name].choices and value not in known[name].choices:
+            problem = f'is "{value}"; set it to one of: {", ".join(known[name].choices)}'
+        elif not value and not known[name].may_be_empty:
+            problem = "must not be empty"
+        if problem:
+            are_all_known = False
+            yield f"{path}.{name}", problem
+    if source.options and are_all_known and not source.traits.in_registry:
+        yield from _problems_together(source)
+
+
+def _problems_together(source: Input) -> Iterator[Problem]:
+    """Options that exclude each other, of which the codec knows."""
+    declared = Declared({column.name: column.type for column in source.columns})
+    wanted = Wanted(key=source.key, options=dict(source.options), declared=declared)
+    assert source.traits.codec is not None, f"{source.value_format} has options without a codec"
+    try:
+        source.traits.codec(wanted, source.key_format, None)
+    except ConfigError as error:
+        yield f"inputs.{source.name}.options", "; ".join(str(error).splitlines())
 
 
 def _column_problems(source: Input) -> Iterator[Problem]:

@@ -7,7 +7,7 @@ from ikebana.processor.joins.qualified import flat_name
 from ikebana.processor.joins.query import AsOfJoin
 from ikebana.processor.joins.stages import Stages, stages
 from ikebana.processor.linear.scope import KEY, VALUE
-from ikebana.processor.planning import ways
+from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.plan import Plan
 
 
@@ -17,12 +17,10 @@ def joined(plan: Plan) -> Stages:
 
     Raises: JoinError, if a join cannot be.
     """
-    joins = [ways.join_of(plan, join.name) for join in plan.joins]
-    known = {
-        name: relation
-        for join in plan.joins
-        for name, relation in ways.relations(plan, join).items()
-    }
+    catalog = catalog_of(plan)
+    joins = [catalog.join(join.name) for join in plan.joins]
+    names = {each.relation for join in plan.joins for each in join.inputs}
+    known = {name: catalog.relation(name) for name in names}
     return stages(joins, shared(joins, known))
 
 
@@ -51,7 +49,7 @@ def columns_read(plan: Plan, relation: str) -> frozenset[str] | None:
                 if not join.locked_by:
                     return None
                 found.update(join.locked_by)
-            types = ways.join_of(plan, join.name).types()
+            types = catalog_of(plan).join(join.name).types()
             start = flat_name(each.alias, "")
             found |= {name.removeprefix(start) for name in types if name.startswith(start)}
     return None if VALUE in found else frozenset(found - {KEY})

@@ -342,6 +342,10 @@ class Plan:
             if topic in source.topics and source.name not in self.backfills
         )
 
+    def shares_topics(self, source: Input) -> bool:
+        """Whether another input reads a topic of this one as well."""
+        return any(len(self.readers(topic)) > 1 for topic in source.topics)
+
     def position_key(self, source: Input, topic: str) -> str:
         """The name under which offsets have the position of an input in a topic.
 

@@ -1,25 +1,26 @@
 """Find why the parts of a plan do not fit: names, references, topics, steps, formats."""
 
-import functools
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from ikebana.processor.linear.chain import ChainError, chain
 from ikebana.processor.linear.json_text import BLOB
-from ikebana.processor.linear.scope import KEY, VALUE, Scope
-from ikebana.processor.linear.steps import moves_time
-from ikebana.processor.planning.compiling import compiled_scopes, compiling_problems
+from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
+from ikebana.processor.linear.steps import Negate, moves_time
+from ikebana.processor.planning import promises
+from ikebana.processor.planning.aggregates import arranged
+from ikebana.processor.planning.catalog import Catalog, catalog_of
 from ikebana.processor.planning.graph import graph_of, node_of
 from ikebana.processor.planning.input_problems import input_problems
-from ikebana.processor.planning.judging import Judge
-from ikebana.processor.planning.operators.kind import Around, Problem
+from ikebana.processor.planning.operators.kind import Around, Problem, Way
+from ikebana.processor.planning.operators.linear import keeps_key
 from ikebana.processor.planning.operators.table import kind_of
-from ikebana.processor.planning.output_problems import format_problems, output_problems
-from ikebana.processor.planning.plan import LOG_CLOCKS, Plan, Reduce
-from ikebana.processor.planning.topic_problems import topic_problems
+from ikebana.processor.planning.plan import ERRORS, LOG_CLOCKS, Input, Output, Plan, Reduce
 from ikebana.processor.planning.unread import ALL_READ, Unread
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 def problems_of(plan: Plan, unread: Unread = ALL_READ) -> Iterator[Problem]:
@@ -29,20 +30,55 @@ def problems_of(plan: Plan, unread: Unread = ALL_READ) -> Iterator[Problem]:
     """
     found = list(_structure_problems(plan, unread))
     yield from found
-    sound = [] if found or unread.paths else list(compiling_problems(plan))
-    if found or unread.paths or sound:
-        judge = Judge(plan, unread)
-        yield from judge.problems or sound
-        scopes = judge.scopes
-    else:
-        scopes = functools.partial(compiled_scopes, plan)
+    catalog = catalog_of(plan)
+    if unread.paths:
+        catalog = Catalog(plan.inputs, plan.operators, unread)
+    of_operators = catalog.problems()
+    if not found and not unread.paths:
+        of_operators = of_operators or list(_together_problems(plan, catalog))
+    yield from of_operators
     yield from _time_axis_problems(plan, unread)
     for output in plan.outputs:
         if is_whole(plan, output.source, unread):
-            yield from format_problems(plan, output, scopes(output.source))
+            yield from _format_problems(plan, output, catalog.relation(output.source).scopes)
     for reduction in plan.reductions:
         if reduction.function is not None and is_whole(plan, reduction.name, unread):
-            yield from _function_problems(reduction, scopes(reduction.source))
+            yield from _function_problems(reduction, catalog.relation(reduction.source).scopes)
+
+
+def _together_problems(plan: Plan, catalog: Catalog) -> Iterator[Problem]:
+    """Why steps of several operators cannot run as one pass, though each of them can.
+
+    Such as names that differ in case alone: SQL does not see it.
+    """
+    graph = graph_of(plan)
+    told: set[Problem] = set()
+    for operator in plan.operators:
+        ways = graph.ways(operator.name)
+        if isinstance(operator, Reduce):
+            before = (operator.name, arranged(operator).step)
+            sources = graph.ways(operator.source)
+            ways = tuple(Way(way.root, (*way.steps, before)) for way in sources)
+        for way in ways:
+            if len({name for name, _ in way.steps}) < 2:
+                continue
+            try:
+                chain(way.steps, frozen(catalog.relation(way.root).scope))
+            except ChainError as error:
+                problem = (_place(plan, error), error.problem)
+                if problem not in told:
+                    told.add(problem)
+                    yield problem
+                break
+
+
+def _place(plan: Plan, error: ChainError) -> str:
+    owner = next(each for each in plan.operators if each.name == error.operator)
+    kind = kind_of(owner)
+    if not kind.is_linear:
+        return f"operators.{owner.name}"
+    within = "" if len(kind.steps(owner)) == 1 else f".steps.{error.index}"
+    return f"operators.{owner.name}{within}.{error.part}"
 
 
 def _structure_problems(plan: Plan, unread: Unread) -> Iterator[Problem]:
@@ -67,8 +103,8 @@ def _structure_problems(plan: Plan, unread: Unread) -> Iterator[Problem]:
         yield from input_problems(source, unread)
     around = Around(plan.inputs, plan.operators, unread)
     yield from _operator_problems(plan, around)
-    yield from output_problems(plan, around)
-    yield from topic_problems(plan)
+    yield from _output_problems(plan, around)
+    yield from _topic_problems(plan)
 
 
 def _operator_problems(plan: Plan, around: Around) -> Iterator[Problem]:
@@ -138,3 +174,132 @@ def _function_problems(reduction: Reduce, scopes: Sequence[Scope]) -> Iterator[P
 def _name_problems(path: str, name: str) -> Iterator[tuple[str, str]]:
     if not _NAME.fullmatch(name):
         yield path, f"{name!r} is not a name (letters, digits, '.', '_', '-')"
+
+
+def _output_problems(plan: Plan, around: Around) -> Iterator[Problem]:
+    """What is wrong with the outputs, whatever their collections are."""
+    for output in plan.outputs:
+        path = f"outputs.{output.name}"
+        if output.name == ERRORS:
+            yield path, "the name is taken by the error topic"
+        yield from around.missing_collection(f"{path}.from", output.source)
+        if output.partitions is not None and output.partitions < 1:
+            yield f"{path}.partitions", "must be at least 1"
+        if not output.tombstones and not output.traits.tombstones:
+            yield f"{path}.tombstones", f"{output.format} has none of its own to leave out"
+
+
+def _format_problems(plan: Plan, output: Output, scopes: Sequence[Scope]) -> Iterator[Problem]:
+    """Why an output's format cannot write its collection, whose data have one of these scopes."""
+    if output.traits.as_updates:
+        return
+    path = f"outputs.{output.name}.format"
+    if any(scope.types[part] == BLOB for scope in scopes for part in (KEY, VALUE)):
+        yield path, f"{output.format} needs keys and values that are JSON, not bytes"
+    ways = graph_of(plan).ways(output.source)
+    if output.traits.single_value and (why := _why_several(plan, ways)):
+        reason, remedy = why
+        yield (
+            path,
+            f"{output.format} needs at most one value a key, and {reason}: {remedy}, or write a "
+            "diff topic",
+        )
+
+
+def _why_several(plan: Plan, found: Sequence[Way]) -> tuple[str, str] | None:
+    """Why keys have several values, or none, with a remedy; None if that is to be seen."""
+    appended = {source.name for source in plan.inputs if source.mode == "append"}
+    for way in found:
+        if (name := promises.what_revises(plan, way)) is not None:
+            return f"retractions of {name!r} meet another right than they came with", (
+                "set its retract: locked"
+            )
+        if way.root in appended and keeps_key(way.steps):
+            return f"rows of {way.root!r} stay", "read it by an upsert, or reduce it by the key"
+    if len(found) == 1:
+        for name, step in found[0].steps:
+            if isinstance(step, Negate):
+                return f"{name!r} changes diffs", "reduce it by the key"
+    return None
+
+
+def _topic_problems(plan: Plan) -> Iterator[Problem]:
+    """Topics that are none, or that several parts of a plan have."""
+    read = {topic: f"inputs.{i.name}.topic" for i in plan.inputs for topic in i.topics}
+    told = {
+        source.transaction_topic: f"inputs.{source.name}.event_time.transactions"
+        for source in reversed(plan.inputs)
+        if source.transaction_topic is not None
+    }
+    for topic, path in told.items():
+        if topic in read:
+            yield path, f"topic {topic!r} is also read, at {read[topic]}"
+        read.setdefault(topic, path)
+    own = (plan.markers_topic, plan.loopback_topic)
+    written = dict.fromkeys(own, "pipeline")
+    for topic in own:
+        if topic in read:
+            yield "pipeline", f"topic {topic!r} is also read, at {read[topic]}"
+    places = [(f"outputs.{o.name}.topic", o.topic) for o in plan.outputs]
+    places.append(("errors.topic", plan.error_topic))
+    for path, topic in [*((path, topic) for topic, path in read.items()), *places]:
+        if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+            yield path, f"{topic!r} is not a Kafka topic name (letters, digits, '.', '_', '-')"
+    for source in plan.inputs:
+        for topic, count in Counter(source.topics).items():
+            if count > 1:
+                yield f"inputs.{source.name}.topic", f"topic {topic!r} is listed {count} times"
+    yield from _shared_problems(plan)
+    for path, topic in places:
+        if _TOPIC.fullmatch(topic) and not _TOPIC.fullmatch(topic + ".progress"):
+            yield path, f"{topic!r} is too long to have a topic '<topic>.progress' beside it"
+        for used in (topic, topic + ".progress"):
+            if used in read:
+                yield path, f"topic {used!r} is also read, at {read[used]}"
+            elif used in written:
+                yield path, f"topic {used!r} is also written, at {written[used]}"
+            written[used] = path
+
+
+def _shared_problems(plan: Plan) -> Iterator[Problem]:
+    """Why several inputs cannot read one topic.
+
+    A topic has one position for all of them.  So they begin at one place, and are read at the
+    same pace: as records come, or as far as the times of others are closed.
+    """
+    told: set[tuple[str, str]] = set()
+    for topic in dict.fromkeys(plan.topics):
+        first, *others = plan.readers(topic)
+        for other in others:
+            for path, problem in _not_together(topic, first, other):
+                if (path, first.name) not in told:
+                    told.add((path, first.name))
+                    yield path, problem
+
+
+def _not_together(topic: str, first: Input, other: Input) -> Iterator[Problem]:
+    """What two inputs that read a topic do not agree on."""
+    path = f"inputs.{other.name}"
+    read = f"topic {topic!r} is also read, at inputs.{first.name}.topic"
+    if first.traits.is_updates or other.traits.is_updates:
+        updates = next(each for each in (first, other) if each.traits.is_updates)
+        yield (
+            f"{path}.topic",
+            f"{read}, and updates of {updates.value_format} have progress of their own, for one "
+            "input alone; any number of operators may read that one",
+        )
+        return
+    if first.start != other.start:
+        yield (
+            f"{path}.start",
+            f'is "{other.start}", and {read}, from the "{first.start}" on: both have one position '
+            f"there; set both to the same",
+        )
+    if first.is_dated != other.is_dated:
+        has, lacks = (first, other) if first.is_dated else (other, first)
+        yield (
+            f"{path}.event_time",
+            f"{read}, and inputs.{has.name} has event_time where inputs.{lacks.name} has none: "
+            "records that say their times are read as they come, others when theirs is closed; "
+            "give it to both or to neither",
+        )

@@ -39,21 +39,18 @@ from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.scope import KEY, ExpressionError, Scope, frozen
 from ikebana.processor.linear.steps import Arrange, Negate, Sql, moves_time
 from ikebana.processor.planning.aggregates import arranged
-from ikebana.processor.planning.joined import columns_read, joined, looked_up
-from ikebana.processor.planning.plan import Input, KeptReading, Plan
-from ikebana.processor.planning.stored_rows import over_stored
-from ikebana.processor.planning.ways import (
-    Way,
+from ikebana.processor.planning.catalog import catalog_of
+from ikebana.processor.planning.graph import graph_of
+from ikebana.processor.planning.input_rows import (
     comes_out_of_decoding,
     dating_query,
-    input_of,
-    is_of_input,
-    keeps_key,
-    paths,
-    roots,
     scope_of_input,
-    scope_of_root,
 )
+from ikebana.processor.planning.joined import columns_read, joined, looked_up
+from ikebana.processor.planning.operators.kind import Way
+from ikebana.processor.planning.operators.linear import keeps_key
+from ikebana.processor.planning.plan import Input, KeptReading, Plan
+from ikebana.processor.planning.stored_rows import over_stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +107,13 @@ class Physical:
 def physical(plan: Plan, *, optimized: bool | None = None) -> Physical:
     """Fuse steps and push work down, if the plan, or `optimized` instead, says so."""
     optimized = plan.pushdown if optimized is None else optimized
+    graph = graph_of(plan)
     readings = {source.name: Reading() for source in plan.inputs}
     branches: dict[str, tuple[Branch, ...]] = {}
-    for root in roots(plan):
+    for root in graph.roots:
         found = tuple(map(_needed, _branches(plan, root)))
-        if optimized and is_of_input(plan, root):
-            source = input_of(plan, root)
+        if optimized and graph.is_of_input(root):
+            source = graph.input_of(root)
             if not source.traits.is_updates:
                 kept = dict(plan.readings).get(source.name)
                 readings[source.name], found = (
@@ -155,13 +153,14 @@ def has_enough(reading: Reading, plan: Plan, source: str) -> bool:
 
 def _has_rows(reading: Reading, plan: Plan, source: str) -> bool:
     """Whether rows to which steps have been applied have all that the plan's branches need."""
-    of_input = (root for root in roots(plan) if is_of_input(plan, root))
+    graph = graph_of(plan)
+    of_input = (root for root in graph.roots if graph.is_of_input(root))
     names = scope_of_input(plan.input(source)).types
     return not reading.pushed or all(
         over_stored(reading.pushed, [_needed(b).steps for b in _branches(plan, root)], names)
         is not None
         for root in of_input
-        if input_of(plan, root).name == source
+        if graph.input_of(root).name == source
     )
 
 
@@ -216,7 +215,7 @@ def inlet_paths(plan: Plan, inlet: Inlet) -> Iterator[tuple[Way, bool]]:
     others go through an exchange, which is the exchange topic.
     """
     sent = {source.name for source in plan.inputs if comes_out_of_decoding(source)}
-    for path in paths(plan, inlet.source):
+    for path in graph_of(plan).ways(inlet.source):
         whole = Way(path.root, (*path.steps, *inlet.steps))
         yield whole, path.root not in sent and not _stays(plan, whole)
 
@@ -227,15 +226,15 @@ def _stays(plan: Plan, path: Way) -> bool:
         return False
     # A key in bytes is another one as JSON.
     arranges = any(isinstance(step, Arrange) for _, step in path.steps)
-    in_json = scope_of_root(plan, path.root).types[KEY] == JSON
-    return keeps_key(path) and (in_json or not arranges)
+    in_json = catalog_of(plan).relation(path.root).scope.types[KEY] == JSON
+    return keeps_key(path.steps) and (in_json or not arranges)
 
 
 def chain_of(plan: Plan, branch: Branch, of: Physical) -> Chain:
     """The compiled steps of a branch that are not pushed."""
-    scope = scope_of_root(plan, branch.root)
-    if is_of_input(plan, branch.root):
-        pushed = of.readings[input_of(plan, branch.root).name].pushed
+    scope = catalog_of(plan).relation(branch.root).scope
+    if graph_of(plan).is_of_input(branch.root):
+        pushed = of.readings[graph_of(plan).input_of(branch.root).name].pushed
         scope = chain(pushed, frozen(scope)).scope
     return chain(branch.steps, frozen(scope))
 
@@ -245,7 +244,7 @@ def _branches(plan: Plan, root: str) -> Iterator[Branch]:
     near: dict[tuple[Named, ...], list[str]] = {}
     hops: dict[tuple[Named, ...], list[str]] = {}
     for output in plan.outputs:
-        for path in paths(plan, output.source):
+        for path in graph_of(plan).ways(output.source):
             if path.root == root:
                 # An output that reaches the root twice in the same way shows it twice.
                 outputs.setdefault(path.steps, []).append(output.name)

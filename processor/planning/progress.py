@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 
 from ikebana.arrangements.frontier import Interval, Time
-from ikebana.processor.planning import backfill, planner, ways
+from ikebana.processor.planning import backfill, planner
+from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import ERRORS, Plan
 
@@ -41,7 +42,7 @@ def edges(plan: Plan) -> Mapping[str, Edges]:
     These are the roots, the arrangements and stages of joins, and the inlets of gathered outputs.
     Linear operators are passes over the updates of these.
     """
-    graph = {root: Edges(from_source=True) for root in ways.roots(plan)}
+    graph = {root: Edges(from_source=True) for root in graph_of(plan).roots}
     for inlet in planner.inlets(plan):
         found = list(planner.inlet_paths(plan, inlet))
         graph[inlet.name] = Edges(
@@ -162,7 +163,7 @@ def producers(plan: Plan) -> Mapping[str, tuple[str, ...]]:
     found = {
         output.name: (gathered[output.name],)
         if output.name in gathered
-        else _unique(path.root for path in ways.paths(plan, output.source))
+        else _unique(path.root for path in graph_of(plan).ways(output.source))
         for output in plan.outputs
     }
     again = backfill.reads_again(plan)

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 
 from ikebana.codecs.progress import Promise
 from ikebana.processor.linear.scope import KEY
-from ikebana.processor.linear.steps import moves_time
+from ikebana.processor.linear.steps import AnyStep, Arrange, Call, Negate, Sql, moves_time
+from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.graph import graph_of
+from ikebana.processor.planning.operators.kind import Way
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import Output, Plan
-from ikebana.processor.planning.ways import Way, paths, signs, sources_of
 
 
 @functools.lru_cache(maxsize=64)
@@ -26,9 +27,9 @@ def promise(plan: Plan, output: Output) -> Promise:
         revised = any(join.revises for join in plan.joins)
         signed = any(signs(step) for o in plan.operators for _, step in kind_of(o).steps(o))
         return "changes" if signed or revised else "collection"
-    if graph_of(plan).keyed(output.source).keys.is_unique([KEY]):
+    if catalog_of(plan).keyed(output.source).keys.is_unique([KEY]):
         return "upserts"
-    negative = any(_may_be_negative(plan, way) for way in paths(plan, output.source))
+    negative = any(_may_be_negative(plan, way) for way in graph_of(plan).ways(output.source))
     return "changes" if negative else "collection"
 
 
@@ -60,18 +61,36 @@ def what_revises(plan: Plan, way: Way) -> str | None:
     """The as-of join behind a way whose retractions may meet another right than insertions."""
     for join in plan.joins:
         if join.name == way.root and join.revises:
-            lefts = paths(plan, join.inputs[0].relation)
+            lefts = graph_of(plan).ways(join.inputs[0].relation)
             if not all(_only_grows(plan, left) for left in lefts):
                 return join.name
     return next(filter(None, (what_revises(plan, other) for other in _behind(plan, way))), None)
+
+
+def signs(step: AnyStep) -> bool:
+    """Whether a step may change the sign of a diff."""
+    match step:
+        case Negate():
+            return True
+        case Call():
+            return step.kind in ("explode", "join_function")
+        case Arrange():
+            return False
+        case Sql():
+            if step.flat_map is None:
+                return step.diff is not None
+            from ikebana.processor.linear.syntax import called
+
+            repeats = called(step.flat_map[1])
+            return step.diff is not None or bool(repeats and repeats[0] == "repeat_row")
 
 
 def _behind(plan: Plan, way: Way) -> Iterator[Way]:
     """The ways to what a join reads, if one is the root of a way."""
     for join in plan.joins:
         if join.name == way.root:
-            for source in sources_of(plan, join.name):
-                yield from paths(plan, source)
+            for source in graph_of(plan).nodes[join.name].sources:
+                yield from graph_of(plan).ways(source)
 
 
 def _roots_behind(plan: Plan, way: Way) -> Iterator[str]:

@@ -82,7 +82,7 @@ def made_of(text: str, parts: int = 1, *, names: Collection[str]) -> Made:
     """
     if parts == 1 and (name := _name_of(text)) is not None:
         return Made(frozenset((_meant((name,), names),)), one_to_one=True)
-    from ikebana.processor.linear.trees import tree
+    from ikebana.processor.linear.syntax import tree
 
     try:
         return made_of_tree(tree(text), parts, names=names)
@@ -137,7 +137,8 @@ def equalities(conditions: Collection[Node], types: Mapping[str, str]) -> list[t
 
 
 def _of_join(join: DeltaJoin, known: Callable[[str], Keyed]) -> Keys:
-    from ikebana.processor.linear.trees import conjuncts, tree
+    from ikebana.processor.linear.syntax import tree
+    from ikebana.processor.linear.trees import conjuncts
 
     sides = [(each.alias, known(each.relation)) for each in join.inputs]
     types = {f"{alias}.{name}": of for alias, side in sides for name, of in side.types.items()}

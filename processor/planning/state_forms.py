@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from ikebana.processor.joins.paths import Planned
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.linear.scope import OURS
-from ikebana.processor.planning import promises, ways
+from ikebana.processor.planning import promises
+from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.plan import Plan
 
 ORDERED, WATCHED, SINGLE = "ordered by type", "watched", "added as doubles"
@@ -33,13 +34,13 @@ def state_forms(plan: Plan) -> dict[str, str]:
         f"operators.{reduction.name}": form
         for reduction in plan.reductions
         if reduction.function is None
-        and (form := _of_aggregates(ways.aggregates_of(plan, reduction)))
+        and (form := _of_aggregates(catalog_of(plan).aggregates(reduction)))
     }
     shown = dict.fromkeys(watched_outputs(plan), WATCHED)
     joined = {
         f"operators.{join.name}": form
         for join in plan.joins
-        if (form := _of_join(ways.join_of(plan, join.name)))
+        if (form := _of_join(catalog_of(plan).join(join.name)))
     }
     return {**found, **shown, **joined}
 

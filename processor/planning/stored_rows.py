@@ -100,7 +100,8 @@ def _of_stored(text: str, plain: Mapping[str, str], names: Collection[str]) -> s
         return None
     if of.is_same:
         return "".join(plain[column] for column in of.of)
-    from ikebana.processor.linear.trees import changed, text_of, tree
+    from ikebana.processor.linear.syntax import text_of, tree
+    from ikebana.processor.linear.trees import changed
 
     def change(node: Node) -> Node | None:
         if node["class"] != "COLUMN_REF":

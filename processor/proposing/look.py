@@ -12,9 +12,9 @@ import msgspec
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Declared
 from ikebana.codecs.errors import DecodeError
+from ikebana.processor.planning.input_rows import dating_query
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.planning.planner import Reading
-from ikebana.processor.planning.ways import dating_query
 from ikebana.processor.reading.codec_of import codec_of, takes_empty_for_null, wanted_of
 from ikebana.processor.reading.column_types import ColumnTypes
 from ikebana.processor.reading.images import untold

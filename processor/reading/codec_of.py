@@ -7,7 +7,7 @@ import msgspec
 from ikebana.codecs.change import Codec, Declared, Wanted
 from ikebana.codecs.formats import EMPTY_VALUES
 from ikebana.codecs.sql_type import parsed
-from ikebana.processor.planning.input_options import encodings_of
+from ikebana.processor.planning.input_rows import encodings_of
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.planning.planner import Reading
 from ikebana.processor.reading.column_types import checked_columns, usual_of

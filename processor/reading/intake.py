@@ -18,7 +18,12 @@ from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.fields import projection
 from ikebana.processor.linear.chain import Chain, chain
 from ikebana.processor.linear.scope import frozen
-from ikebana.processor.planning import planner, ways
+from ikebana.processor.planning import planner
+from ikebana.processor.planning.input_rows import (
+    comes_out_of_decoding,
+    dating_query,
+    scope_of_input,
+)
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.planning.planner import Branch
 from ikebana.processor.reading.codec_of import checked_of
@@ -69,11 +74,11 @@ class Intake:
         self._reader = f"input {source.name}: " if named else ""
         reading = physical.readings[source.name]
         self._messages = MessageReader(source, codec, reading)
-        scope = frozen(ways.scope_of_input(source))
+        scope = frozen(scope_of_input(source))
         self._pushed = chain(reading.pushed, scope) if reading.pushed else None
         self._event = None
         if source.event_time is not None:
-            self._event = EventTimes(ways.dating_query(source))
+            self._event = EventTimes(dating_query(source))
         as_is = source.key_format == source.traits.encoding == "bytes" and source.mode == "upsert"
         alters = self._messages.selects or self._pushed is not None or self._event is not None
         self.takes_as_is = as_is and not alters
@@ -295,13 +300,13 @@ class Intake:
 
 def branches_in_decoding(source: Input, physical: planner.Physical) -> list[tuple[Branch, Chain]]:
     """List the branches of an input's updates that run in the task that decodes these."""
-    if not ways.comes_out_of_decoding(source):
+    if not comes_out_of_decoding(source):
         return []
     branches = physical.branches.get(source.name, ())
     if branches and not physical.fused:
         # The branches run in the shards, which get the input's updates as they are.
         branches = (Branch(source.name, (), ()),)
-    scope = frozen(ways.scope_of_input(source))
+    scope = frozen(scope_of_input(source))
     return [(branch, chain(branch.steps, scope)) for branch in branches]
 
 

@@ -17,7 +17,8 @@ from ikebana.codecs.plain import Plain
 from ikebana.processor.ground import calls
 from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.planning import planner, ways
+from ikebana.processor.planning import planner
+from ikebana.processor.planning.input_rows import scope_of_input
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.reading.images import untold
 
@@ -81,7 +82,7 @@ class MessageReader:
         # Only JSON can nest too deep: the depth of an Avro value is that of its schema.
         self._nests = source.traits.encoding == "json"
         self._keys_nest = source.key_format == "json"
-        self._passes = _key_test(source, reading, ways.scope_of_input(source))
+        self._passes = _key_test(source, reading, scope_of_input(source))
         self.selects = self._passes is not None
         """Whether conditions drop messages by their keys."""
         self._by_images = source.mode == "diffs"

@@ -69,7 +69,7 @@ def resolved(
                 problems.append((f"operators.{name}.{place}", str(error)))
                 lost.add(name)
             else:
-                known.add(made[name])
+                known.catalog.add(made[name])
             stuck = False
             del waiting[name]
             if name in made:

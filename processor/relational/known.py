@@ -3,24 +3,15 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from ikebana.errors import PlanError
-from ikebana.processor.joins.binding import JoinError
-from ikebana.processor.linear.chain import ChainError
 from ikebana.processor.linear.json_text import BLOB
-from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, ExpressionError, Scope
-from ikebana.processor.planning.aggregates import AggregateError
-from ikebana.processor.planning.graph import Graph
-from ikebana.processor.planning.plan import Input, Operator, Plan, Upsert
+from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, Scope
+from ikebana.processor.planning.catalog import Catalog
+from ikebana.processor.planning.plan import Input, Operator, Upsert
 from ikebana.processor.planning.row_keys import made_of
 from ikebana.processor.planning.unique_keys import NOTHING_KNOWN, Facts, Keys
 from ikebana.processor.planning.unread import ALL_READ, Unread
 
 Types = Mapping[str, str]
-# What a plan raises of which a part has a problem, or is not there.
-_OF_OTHERS = (
-    *(ChainError, JoinError, AggregateError, ExpressionError, PlanError),
-    *(KeyError, StopIteration),
-)
 
 
 class UnmadeError(Exception):
@@ -36,8 +27,8 @@ class MakingError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Relation:
-    """A collection by its name, with the types of its values' columns."""
+class Table:
+    """A relation under its name, of which all columns are known, as SQL over it needs it."""
 
     name: str
     types: Types
@@ -101,13 +92,18 @@ class Known:
     ) -> None:
         self.pending = set(pending)
         self._unread = unread
-        self.inputs = {source.name: source for source in inputs}
-        self.operators = {operator.name: operator for operator in operators}
-        self._relations: dict[str, Relation] = {}
+        self.catalog = Catalog(inputs, operators, unread)
+        self._relations: dict[str, Table] = {}
 
-    def add(self, operators: Iterable[Operator]) -> None:
-        """Add operators that have been made."""
-        self.operators |= {operator.name: operator for operator in operators}
+    @property
+    def inputs(self) -> Mapping[str, Input]:
+        """The inputs by name."""
+        return self.catalog.inputs
+
+    @property
+    def operators(self) -> Mapping[str, Operator]:
+        """The operators by name."""
+        return self.catalog.operators
 
     def hides(self, name: str) -> bool:
         """Whether a name may be of something that was not read, or not completely."""
@@ -117,7 +113,7 @@ class Known:
     def __contains__(self, name: str) -> bool:
         return name in self.operators or (name in self.inputs and self.inputs[name].is_collection)
 
-    def relation(self, name: str) -> Relation:
+    def relation(self, name: str) -> Table:
         """A collection with its types.
 
         Raises:
@@ -127,21 +123,17 @@ class Known:
         if name in self.pending or self.hides(name):
             raise UnmadeError
         if name not in self._relations:
-            plan = Plan("", tuple(self.inputs.values()), tuple(self.operators.values()), ())
-            graph = Graph(plan)
-            try:
-                scope = graph.relation(name).scope
-                found = relation_of(name, scope)
-                keys = graph.keyed(name).keys
-            except _OF_OTHERS as error:
-                raise UnmadeError from error
+            if not self.catalog.is_sound(name):
+                raise UnmadeError
+            found = table_of(name, self.catalog.relation(name).scope)
+            keys = self.catalog.keyed(name).keys
             facts = Facts(keys, declared(keys, self.inputs, self.operators.get(name), found))
             self._relations[name] = replace(found, facts=facts)
         return self._relations[name]
 
 
 def declared(
-    keys: Keys, inputs: Mapping[str, Input], operator: Operator | None, of: Relation
+    keys: Keys, inputs: Mapping[str, Input], operator: Operator | None, of: Table
 ) -> Keys:
     """What is known of a collection with what its input, if it has one, declares."""
     name = operator.input if isinstance(operator, Upsert) else of.name
@@ -154,7 +146,7 @@ def declared(
     return keys
 
 
-def relation_of(name: str, scope: Scope) -> Relation:
+def table_of(name: str, scope: Scope) -> Table:
     """A collection with the types of its columns.  Raises: UnmadeError, MakingError."""
     if UNKNOWN in scope.types.values():
         raise UnmadeError
@@ -170,4 +162,4 @@ def relation_of(name: str, scope: Scope) -> Relation:
     if scope.types[VALUE] == BLOB:
         raise MakingError(f'"{name}" has bytes for values; they must be JSON')
     types = {column: kind for column, kind in scope.types.items() if column not in (KEY, VALUE)}
-    return Relation(name, types, scope.types[KEY])
+    return Table(name, types, scope.types[KEY])

@@ -5,28 +5,23 @@ from dataclasses import replace
 
 import msgspec
 
-from ikebana.codecs.change import Column
-from ikebana.codecs.formats import KeyFormat
-from ikebana.processor.joins.binding import JoinError
 from ikebana.processor.joins.query import DeltaJoin, JoinInput
-from ikebana.processor.linear.chain import ChainError
-from ikebana.processor.linear.json_text import BLOB, quoted
-from ikebana.processor.linear.scope import KEY, ExpressionError
+from ikebana.processor.linear.json_text import quoted
+from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.steps import Negate, Sql, Step
-from ikebana.processor.linear.trees import columns, tree
+from ikebana.processor.linear.syntax import tree
+from ikebana.processor.linear.trees import columns
 from ikebana.processor.planning.aggregates import AggregateError
-from ikebana.processor.planning.graph import Graph
 from ikebana.processor.planning.operators.table import kind_of
-from ikebana.processor.planning.plan import Concat, Input, Linear, Operator, Plan, Reduce, Upsert
+from ikebana.processor.planning.plan import Concat, Linear, Operator, Reduce, Upsert
 from ikebana.processor.planning.row_keys import Keyed, keys_of
 from ikebana.processor.planning.unique_keys import Facts, Keys
 from ikebana.processor.relational.known import (
     Known,
     MakingError,
-    Relation,
-    UnmadeError,
+    Table,
     declared,
-    relation_of,
+    table_of,
 )
 
 
@@ -39,28 +34,27 @@ class Making:
     def __init__(self, known: Known, name: str) -> None:
         self._known = known
         self._name = name
+        self._catalog = known.catalog.copy()
         self._made: dict[str, Operator] = {}
-        self._relations: dict[str, Relation] = {}
+        self._relations: dict[str, Table] = {}
 
-    def relation(self, name: str) -> Relation:
+    def relation(self, name: str) -> Table:
         """A collection that is known, or that has been made."""
         return self._relations.get(name) or self._known.relation(name)
 
-    def linear(
-        self, source: Relation, what: str, *steps: Step, facts: Facts | None = None
-    ) -> Relation:
+    def linear(self, source: Table, what: str, *steps: Step, facts: Facts | None = None) -> Table:
         """Steps over a collection; `facts` are those of the result, if more is known."""
         return self._add(Linear(self._free(what), source.name, steps), facts)
 
-    def select(self, source: Relation, what: str, columns: Iterable[tuple[str, str]]) -> Relation:
+    def select(self, source: Table, what: str, columns: Iterable[tuple[str, str]]) -> Table:
         """A collection of other columns, as SQL over those that it has."""
         return self.linear(source, what, Sql(select=tuple(columns)))
 
-    def where(self, source: Relation, what: str, *conditions: str) -> Relation:
+    def where(self, source: Table, what: str, *conditions: str) -> Table:
         """The data of a collection for which conditions are true."""
         return self.linear(source, what, Sql(where=conditions)) if conditions else source
 
-    def vouched(self, made: Relation, facts: Facts) -> Relation:
+    def vouched(self, made: Table, facts: Facts) -> Table:
         """What has been made by steps or as a sum, of which more is known."""
         operator = self._made[made.name]
         assert isinstance(operator, Linear | Concat), made.name
@@ -68,11 +62,11 @@ class Making:
         self._relations[made.name] = replace(made, facts=facts)
         return self._relations[made.name]
 
-    def negated(self, source: Relation, what: str) -> Relation:
+    def negated(self, source: Table, what: str) -> Table:
         """A collection with the opposite counts."""
         return self.linear(source, what, Negate())
 
-    def is_whole(self, source: Relation) -> bool:
+    def is_whole(self, source: Table) -> bool:
         """Whether values have the columns that are known of them and no others."""
         return source.name in self._made and not isinstance(self._made[source.name], Upsert)
 
@@ -90,12 +84,12 @@ class Making:
             case _:
                 return False
 
-    def together(self, what: str, *sources: Relation, facts: Facts | None = None) -> Relation:
+    def together(self, what: str, *sources: Table, facts: Facts | None = None) -> Table:
         """The sum of collections, of which `facts` are known."""
         operator = Concat(self._free(what), tuple(source.name for source in sources))
         return self._add(operator, facts)
 
-    def rows_of(self, source: str) -> Relation:
+    def rows_of(self, source: str) -> Table:
         """The rows of an input of upserts; an upsert that is there already is taken."""
         for operator in (*self._known.operators.values(), *self._made.values()):
             if isinstance(operator, Upsert) and operator.input == source:
@@ -104,7 +98,7 @@ class Making:
 
     def reduce(
         self,
-        source: Relation,
+        source: Table,
         what: str,
         by: Iterable[tuple[str, str, str]],
         aggregates: Iterable[tuple[str, str]],
@@ -112,7 +106,7 @@ class Making:
         *,
         total: bool = False,
         minimal: bool = False,
-    ) -> Relation:
+    ) -> Table:
         """The aggregates of each group, with columns for what the groups are by.
 
         `by` are triples (column, SQL over the source, its type).  `then` has conditions and a
@@ -151,13 +145,13 @@ class Making:
 
     def reduced(
         self,
-        source: Relation,
+        source: Table,
         what: str,
         by: Iterable[tuple[str, str, str]],
         aggregates: Iterable[tuple[str, str]],
         *,
         total: bool = False,
-    ) -> Relation:
+    ) -> Table:
         """The aggregates of each group alone; the key is what they are by."""
         key = None if total else _key_of(tuple(by))
         name, listed = self._free(what), tuple(aggregates)
@@ -166,12 +160,12 @@ class Making:
     def join(
         self,
         what: str,
-        inputs: Iterable[tuple[str, Relation]],
+        inputs: Iterable[tuple[str, Table]],
         where: Iterable[str],
         select: Iterable[tuple[str, str]],
         *,
         cartesian: bool = False,
-    ) -> Relation:
+    ) -> Table:
         """Every combination of data of several collections for which conditions are true."""
         (alias, first), *others = inputs
         wanted = [each for each in where if each != "true"]
@@ -184,7 +178,7 @@ class Making:
             DeltaJoin(self._free(what), joined, conditions, tuple(select), cartesian=cartesian)
         )
 
-    def finished(self, last: Relation, key: str | None = None) -> tuple[Operator, ...]:
+    def finished(self, last: Table, key: str | None = None) -> tuple[Operator, ...]:
         """The operators, of which the one that makes `last` has the name of all."""
         if key is not None:
             last = self.linear(last, "keyed", Sql(key=key))
@@ -212,7 +206,7 @@ class Making:
         in_order = sorted(renamed, key=lambda each: each.name == self._name)
         return tuple(self._unshared(in_order, last))
 
-    def _unshared(self, made: Iterable[Operator], last: Relation) -> Iterator[Operator]:
+    def _unshared(self, made: Iterable[Operator], last: Table) -> Iterator[Operator]:
         """The operators of which there is no equal one yet; others read those that are there."""
         there = {_nameless(each): each.name for each in self._known.operators.values()}
         instead: dict[str, str] = {}
@@ -235,36 +229,17 @@ class Making:
         taken = {*self._made, *self._known.operators, *self._known.inputs}
         return next(name for name in _numbered(f"{self._name}.{what}") if name not in taken)
 
-    def _add(self, operator: Operator, facts: Facts | None = None) -> Relation:
+    def _add(self, operator: Operator, facts: Facts | None = None) -> Table:
         """Add an operator, and find the types of what it makes.  Raises: MakingError.
 
         `facts` are those of the result, where the operator alone does not show them.
         """
-        kind = kind_of(operator)
-        if isinstance(operator, Upsert):
-            plan = Plan("", tuple(self._known.inputs.values()), (operator,), ())
-        else:
-            sources = [self.relation(name) for name in dict.fromkeys(kind.sources(operator))]
-            plan = Plan("", tuple(map(_as_input, sources)), (operator,), ())
-        graph = Graph(plan)
-        try:
-            kind.compile(operator, graph)
-            scope = graph.relation(operator.name).scope
-        except ChainError as error:
-            raise MakingError(error.problem) from None
-        except JoinError as error:
-            raise MakingError("; ".join(problem for _, problem in error.problems)) from None
-        except AggregateError as error:
-            of = self.relation(kind.sources(operator)[0])
-            told = dict.fromkeys(_of_column(of, problem) for _, problem in error.problems)
-            raise MakingError("; ".join(told)) from None
-        except ExpressionError as error:
-            if isinstance(operator, Upsert):
-                # The problem is one of the input, where it is told.
-                raise UnmadeError from error
-            raise MakingError(str(error)) from None
+        self._catalog.add((operator,))
+        scope = self._catalog.relation(operator.name).scope
+        if problem := self._problem(operator):
+            raise MakingError(problem)
         called = operator.input if isinstance(operator, Upsert) else operator.name
-        found = replace(relation_of(called, scope), name=operator.name)
+        found = replace(table_of(called, scope), name=operator.name)
         if facts is None:
             facts = Facts(*(self._keys(operator, found, level) for level in (0, 1)))
         elif isinstance(operator, Linear | Concat):
@@ -273,7 +248,22 @@ class Making:
         self._relations[operator.name] = replace(found, facts=facts)
         return self._relations[operator.name]
 
-    def _keys(self, operator: Operator, made: Relation, level: int) -> Keys:
+    def _problem(self, operator: Operator) -> str:
+        """Why an operator that has been added cannot be: of its steps the first reason."""
+        problems = [problem for _, problem in self._catalog.told]
+        match operator:
+            case DeltaJoin() if parts := self._catalog.examined(operator).problems:
+                return "; ".join(problem for _, problem in parts)
+            case Reduce():
+                try:
+                    self._catalog.aggregates(operator)
+                except AggregateError as error:
+                    of, own = self.relation(operator.source), [each for _, each in error.problems]
+                    if not problems or problems[0] in own:
+                        return "; ".join(dict.fromkeys(_of_column(of, each) for each in own))
+        return problems[0] if problems else ""
+
+    def _keys(self, operator: Operator, made: Table, level: int) -> Keys:
         """What is known of what an operator makes, at a level of facts."""
 
         def keyed(name: str) -> Keyed:
@@ -291,7 +281,7 @@ def _unique(facts: Facts) -> tuple[tuple[str, ...], ...]:
     return tuple(sorted(own | {tuple(sorted(key)) for key in keys.unique}))
 
 
-def _of_column(source: Relation, problem: str) -> str:
+def _of_column(source: Table, problem: str) -> str:
     """A problem of a type, told of a column that has it."""
     if not problem.startswith("is of "):
         return problem
@@ -302,13 +292,6 @@ def _of_column(source: Relation, problem: str) -> str:
 
 def _nameless(operator: Operator) -> Operator:
     return msgspec.structs.replace(operator, name="")
-
-
-def _as_input(source: Relation) -> Input:
-    """An input with the same columns, which stands for a collection whose types are asked."""
-    columns = tuple(Column(name, kind) for name, kind in source.types.items())
-    form: KeyFormat = "bytes" if source.key == BLOB else "json"
-    return Input(source.name, (source.name,), "json", form, mode="append", columns=columns)
 
 
 def _keys_of_groups(

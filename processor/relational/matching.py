@@ -7,18 +7,23 @@ other than equalities decide what matches, the matching rows of the left are mad
 take the place of the keys.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from ikebana.processor.ground.spelling import instead
 from ikebana.processor.linear.json_text import BLOB, quoted
+from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.linear.syntax import Node, shown
-from ikebana.processor.linear.trees import column, columns, renamed, text_of, tree
-from ikebana.processor.relational.known import MakingError, Relation
+from ikebana.processor.linear.syntax import Node, shown, text_of, tree
+from ikebana.processor.linear.trees import changed, column, columns, renamed
+from ikebana.processor.planning.row_keys import equalities, made_of_tree
+from ikebana.processor.planning.unique_keys import NOTHING_KNOWN, Facts, Keys, left_joined
+from ikebana.processor.relational.known import MakingError, Table
 from ikebana.processor.relational.making import Making, struct
 from ikebana.processor.relational.rows import distinct
 
+Outer = Literal["left", "right", "full"]
 Listed = list[tuple[str, Node]]
 """Expressions by the names of columns."""
 
@@ -28,7 +33,7 @@ class Side:
     """An input of a join under its alias, by which conditions name it."""
 
     alias: str
-    relation: Relation
+    relation: Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,7 @@ def aliases_of(node: object) -> set[str]:
     return {names[0] for names in columns(node) if len(names) > 1}
 
 
-def over(text: str, relations: Mapping[str, Relation], part: str) -> Node:
+def over(text: str, relations: Mapping[str, Table], part: str) -> Node:
     """An expression over inputs, with an alias before every column.
 
     Raises: MakingError, as a problem of `part`.
@@ -142,7 +147,7 @@ def met(
     on: Conditions,
     what: str,
     select: Listed | None = None,
-) -> Relation:
+) -> Table:
     """The rows of the left for which there is a row of the right: a semi-join.
 
     `select` are expressions over the left, by default its columns.
@@ -168,7 +173,7 @@ def _met_by_rows(
     on: Conditions,
     what: str,
     listed: list[tuple[str, str]],
-) -> Relation:
+) -> Table:
     """The same by rows of the left that match, each of them once.
 
     Rows are told apart by their columns, and where a condition reads the key by that as well.
@@ -192,7 +197,7 @@ def _met_by_rows(
     return making.join(what, both, [f"{one} = {other}"], listed)
 
 
-def keys_of(making: Making, right: Side, on: Conditions, what: str) -> tuple[list[Node], Relation]:
+def keys_of(making: Making, right: Side, on: Conditions, what: str) -> tuple[list[Node], Table]:
     """The distinct keys of the right, and the equalities of the left with them.
 
     Without equalities it is one row if the right has any.
@@ -212,7 +217,7 @@ def keys_of(making: Making, right: Side, on: Conditions, what: str) -> tuple[lis
     return equalities, distinct(making, selected, f"{what}.keys.once")
 
 
-def unmet(making: Making, left: Side, right: Side, on: Conditions, what: str) -> Relation:
+def unmet(making: Making, left: Side, right: Side, on: Conditions, what: str) -> Table:
     """The rows of the left for which there is no row of the right: an anti-join."""
     rows, less = unmet_parts(making, left, right, on, what, own_columns(left))
     # What is left of rows is told apart as they are.
@@ -221,7 +226,7 @@ def unmet(making: Making, left: Side, right: Side, on: Conditions, what: str) ->
 
 def unmet_parts(
     making: Making, left: Side, right: Side, on: Conditions, what: str, select: Listed
-) -> list[Relation]:
+) -> list[Table]:
     """Collections whose sum are expressions over the rows of an anti-join: all less those met."""
     matched = met(making, left, right, on, f"{what}.met", select)
     own = [(name, text_of(without(left.alias, node))) for name, node in select]
@@ -233,3 +238,90 @@ def unmet_parts(
     else:
         rows = left.relation if is_all else making.select(left.relation, f"{what}.rows", own)
     return [rows, making.negated(matched, f"{what}.less")]
+
+
+def outer_join(
+    making: Making,
+    left: Side,
+    right: Side,
+    on: Conditions,
+    select: Sequence[tuple[str, Node]],
+    kind: Outer,
+) -> Table:
+    """What SQL calls LEFT, RIGHT and FULL JOIN; `select` is over the aliases of both sides.
+
+    Conditions over one side alone say what matches; they leave out no row of an outer side.
+    The key of a row that matches is that of the left, as it is in a delta join.
+    """
+    matched = making.join(
+        f"{kind}.met",
+        ((left.alias, left.relation), (right.alias, right.relation)),
+        map(text_of, on.all),
+        ((name, text_of(node)) for name, node in select),
+        cartesian=not on.equalities,
+    )
+    found = [matched]
+    if kind in ("left", "full"):
+        found += _alone(making, left, right, on, select, f"{kind}.left")
+    if kind in ("right", "full"):
+        found += _alone(making, right, left, on.turned(), select, f"{kind}.right")
+    types = matched.types
+    for each in found[1:]:
+        if each.types != types:
+            raise MakingError(
+                "a column of the result has another type where a side has no match: cast it, as "
+                "in CAST(… AS BIGINT)"
+            )
+    return making.together(kind, *found, facts=_facts(left, right, on, select, kind))
+
+
+def _facts(
+    left: Side, right: Side, on: Conditions, select: Sequence[tuple[str, Node]], kind: Outer
+) -> Facts:
+    """What is known of an outer join: a row without a match is there once, and meets no other."""
+    if kind == "full":
+        return NOTHING_KNOWN
+    kept, other = (left, right) if kind == "left" else (right, left)
+    types = {
+        f"{side.alias}.{name}": side.relation.type_of(name)
+        for side in (left, right)
+        for name in (*side.relation.types, KEY)
+    }
+    pairs = equalities([equal(*pair) for pair in on.equalities], types)
+    made = {name: made_of_tree(node, 2, names=types) for name, node in select}
+    if kind == "left":
+        # A row of the right without a match has its own key.
+        made[KEY] = made_of_tree(column(left.alias, KEY), 2, names=types)
+
+    def of(kept_keys: Keys, other_keys: Keys) -> Keys:
+        sides = kept_keys.prefixed(kept.alias), other_keys.prefixed(other.alias)
+        return left_joined(*sides, pairs, types).selected(made)
+
+    return kept.relation.facts.each(of, other.relation.facts)
+
+
+def _alone(
+    making: Making,
+    side: Side,
+    other: Side,
+    on: Conditions,
+    select: Sequence[tuple[str, Node]],
+    what: str,
+) -> list[Table]:
+    """Collections whose sum are the rows of a side without a match, with nulls for the other."""
+    columns = [(name, _with_nulls(node, other)) for name, node in select]
+    return unmet_parts(making, side, other, on, what, columns)
+
+
+def _with_nulls(node: Node, other: Side) -> Node:
+    """An expression in which all columns of a side are null."""
+
+    def change(found: Node) -> Node | None:
+        if found["class"] != "COLUMN_REF" or found["column_names"][0] != other.alias:
+            return None
+        _, name, *rest = found["column_names"]
+        null = f"CAST(NULL AS {other.relation.type_of(name)})"
+        return tree("".join([f"({null})", *(f".{quoted(each)}" for each in rest)]))
+
+    made: Node = changed(node, change)
+    return made

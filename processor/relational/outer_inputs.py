@@ -11,12 +11,19 @@ from typing import NamedTuple
 from ikebana.processor.joins.query import DeltaJoin
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.linear.syntax import Node
-from ikebana.processor.linear.trees import column, columns, conjuncts, renamed, text_of, tree
-from ikebana.processor.relational.known import MakingError, Relation
+from ikebana.processor.linear.syntax import Node, text_of, tree
+from ikebana.processor.linear.trees import column, columns, conjuncts, renamed
+from ikebana.processor.relational.known import MakingError, Table
 from ikebana.processor.relational.making import Making
-from ikebana.processor.relational.matching import Side, aliases_of, over, told_apart, without
-from ikebana.processor.relational.outer import Outer, outer_join
+from ikebana.processor.relational.matching import (
+    Outer,
+    Side,
+    aliases_of,
+    outer_join,
+    over,
+    told_apart,
+    without,
+)
 from ikebana.processor.relational.sql_whole import free
 
 Listed = list[tuple[str, Node]]
@@ -83,7 +90,7 @@ class _SoFar:
 
 def outer_delta(
     making: Making, sides: Sequence[Side], join: DeltaJoin, outer: Sequence[OuterInput]
-) -> Relation:
+) -> Table:
     """A delta join with outer inputs; its conditions are over the others.  Raises: MakingError."""
     parts = _read(sides, join, outer)
     by_alias = {side.alias: side for side in sides}
@@ -121,7 +128,7 @@ class _Parts(NamedTuple):
     alias: str
     """The alias of what has been joined."""
 
-    def so_far(self, relation: Relation, wanted: Mapping[Column, str]) -> _SoFar:
+    def so_far(self, relation: Table, wanted: Mapping[Column, str]) -> _SoFar:
         """A collection that has columns of inputs by other names."""
         names = {of: (self.alias, name) for of, name in wanted.items()}
         return _SoFar(Side(self.alias, relation), names)
@@ -161,7 +168,7 @@ def _read(sides: Sequence[Side], join: DeltaJoin, outer: Sequence[OuterInput]) -
     return _Parts(where, on, select, key, free("joined", {alias.lower() for alias in every}))
 
 
-def _conditions(texts: Iterable[str], relations: Mapping[str, Relation], part: str) -> list[Node]:
+def _conditions(texts: Iterable[str], relations: Mapping[str, Table], part: str) -> list[Node]:
     return [each for text in texts for each in conjuncts(over(text, relations, part))]
 
 

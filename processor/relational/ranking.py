@@ -13,7 +13,7 @@ from ikebana.processor.linear.json_text import INSTANTS, WHOLE, quoted
 from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning.unique_keys import Facts, Keys
-from ikebana.processor.relational.known import MakingError, Relation
+from ikebana.processor.relational.known import MakingError, Table
 from ikebana.processor.relational.making import Making, struct
 
 # No timestamp has so many microseconds.
@@ -31,12 +31,12 @@ class Order:
 
 def first_rows(
     making: Making,
-    source: Relation,
+    source: Table,
     partition: Sequence[str],
     orders: Sequence[Order],
     limit: int,
     what: str = "first",
-) -> Relation:
+) -> Table:
     """The first `limit` rows of each partition, by columns of the source."""
     parts, kinds, aggregate = ordering(source, orders)
     own = [(name, quoted(name)) for name in source.types]
@@ -53,7 +53,7 @@ def first_rows(
     return making.linear(reduced, f"{what}.rows", *steps, facts=_facts(source, partition, limit))
 
 
-def _facts(source: Relation, partition: Sequence[str], limit: int) -> Facts:
+def _facts(source: Table, partition: Sequence[str], limit: int) -> Facts:
     """What is known of the first rows: they are rows of the source, and have another key."""
     key, by = frozenset((KEY,)), frozenset(partition)
 
@@ -66,7 +66,7 @@ def _facts(source: Relation, partition: Sequence[str], limit: int) -> Facts:
     return source.selected((name, quoted(name)) for name in source.types).each(of)
 
 
-def ordering(source: Relation, orders: Sequence[Order]) -> tuple[list[str], list[str], str]:
+def ordering(source: Table, orders: Sequence[Order]) -> tuple[list[str], list[str], str]:
     """SQL by whose order rows stand, its types, and the aggregate that keeps the first.
 
     Orders of one direction are kept as they are.  In others, numbers and times are turned

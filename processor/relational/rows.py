@@ -10,7 +10,7 @@ from typing import Literal
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning.unique_keys import Keys
-from ikebana.processor.relational.known import MakingError, Relation
+from ikebana.processor.relational.known import MakingError, Table
 from ikebana.processor.relational.making import Making
 
 SetOperation = Literal["union", "except", "intersect"]
@@ -19,8 +19,8 @@ _COUNT = "n"
 
 
 def distinct(
-    making: Making, source: Relation, what: str = "distinct", *, signed: bool = False
-) -> Relation:
+    making: Making, source: Table, what: str = "distinct", *, signed: bool = False
+) -> Table:
     """Each row once, as often as it may be there; the row is its own key.
 
     A count below zero is of rows that have been retracted more often than inserted: they are not
@@ -31,14 +31,14 @@ def distinct(
     return making.reduce(source, what, _by_row(source), [(count, "count(*)")], once)
 
 
-def all_of(making: Making, sources: Sequence[Relation]) -> Relation:
+def all_of(making: Making, sources: Sequence[Table]) -> Table:
     """The rows of several collections: each as often as it is in all of them."""
     return making.together("union", *alike(making, sources))
 
 
 def set_operation(
-    making: Making, operation: SetOperation, sources: Sequence[Relation], *, every: bool
-) -> Relation:
+    making: Making, operation: SetOperation, sources: Sequence[Table], *, every: bool
+) -> Table:
     """What SQL calls UNION, EXCEPT and INTERSECT; with `every`, ALL of it."""
     if operation == "union":
         found = all_of(making, sources)
@@ -49,7 +49,7 @@ def set_operation(
     return first
 
 
-def alike(making: Making, sources: Sequence[Relation]) -> list[Relation]:
+def alike(making: Making, sources: Sequence[Table]) -> list[Table]:
     """The sources with the columns of the first, in place of theirs."""
     first = sources[0]
     wanted = dict(first.types)
@@ -74,8 +74,8 @@ def alike(making: Making, sources: Sequence[Relation]) -> list[Relation]:
 
 
 def _of_two(
-    making: Making, operation: SetOperation, left: Relation, right: Relation, *, every: bool
-) -> Relation:
+    making: Making, operation: SetOperation, left: Table, right: Table, *, every: bool
+) -> Table:
     """Both sides together, each row marked by its side; the counts say what is left of it."""
     left, right = alike(making, (left, right))
     side = left.free_column("side")
@@ -105,9 +105,9 @@ def _of_two(
     return making.vouched(found, found.facts.each(Keys.together, own))
 
 
-def _by_row(source: Relation) -> list[tuple[str, str, str]]:
+def _by_row(source: Table) -> list[tuple[str, str, str]]:
     return [(name, quoted(name), kind) for name, kind in source.types.items()]
 
 
-def _listed(source: Relation) -> str:
+def _listed(source: Table) -> str:
     return ", ".join(source.types)

@@ -14,17 +14,18 @@ from ikebana.processor.linear.trees import conjuncts
 from ikebana.processor.planning.plan import Operator
 from ikebana.processor.relational import rows
 from ikebana.processor.relational.deriving import Derived
-from ikebana.processor.relational.known import Known, MakingError, Relation, UnmadeError
+from ikebana.processor.relational.known import Known, MakingError, Table, UnmadeError
 from ikebana.processor.relational.making import Making
 from ikebana.processor.relational.matching import (
     Conditions,
+    Outer,
     Side,
     met,
+    outer_join,
     over,
     told_apart,
     unmet,
 )
-from ikebana.processor.relational.outer import Outer, outer_join
 from ikebana.processor.relational.outer_inputs import Told, outer_delta, outer_inputs
 from ikebana.processor.relational.ranking import Order, first_rows
 from ikebana.processor.relational.sql_aggregates import direction
@@ -34,7 +35,7 @@ Pairs = Sequence[tuple[str, str]]
 
 
 def _derived(
-    name: str, kind: str, reads: Sequence[str], last: Callable[[Making, list[Relation]], Relation]
+    name: str, kind: str, reads: Sequence[str], last: Callable[[Making, list[Table]], Table]
 ) -> Derived:
     def make(known: Known) -> tuple[Operator, ...]:
         making = Making(known, name)
@@ -43,7 +44,7 @@ def _derived(
     return Derived(name, kind, make, lambda: reads)
 
 
-def _source(known: Known, making: Making, name: str) -> Relation:
+def _source(known: Known, making: Making, name: str) -> Table:
     every = {**known.inputs, **known.operators, **dict.fromkeys(known.pending)}
     if known.hides(name):
         raise UnmadeError
@@ -57,7 +58,7 @@ def _source(known: Known, making: Making, name: str) -> Relation:
 def distinct(name: str, source: str, select: Pairs | None) -> Derived:
     """The distinct rows of a collection, or of what is selected from it."""
 
-    def last(making: Making, sources: list[Relation]) -> Relation:
+    def last(making: Making, sources: list[Table]) -> Table:
         (relation,) = sources
         listed = select or [(each, quoted(each)) for each in relation.types]
         return rows.distinct(making, making.select(relation, "rows", listed))
@@ -70,7 +71,7 @@ def set_operation(
 ) -> Derived:
     """The union, difference or intersection of collections; with `every`, counts count."""
 
-    def last(making: Making, relations: list[Relation]) -> Relation:
+    def last(making: Making, relations: list[Table]) -> Table:
         if len(relations) < 2:
             raise MakingError("at least two operators are needed")
         own = [_own_columns(making, each) for each in relations]
@@ -79,7 +80,7 @@ def set_operation(
     return _derived(name, kind, sources, last)
 
 
-def _own_columns(making: Making, relation: Relation) -> Relation:
+def _own_columns(making: Making, relation: Table) -> Table:
     """The collection with its declared columns alone, as rows are compared by them."""
     listed = [(each, quoted(each)) for each in relation.types]
     return making.select(relation, "rows", listed)
@@ -88,7 +89,7 @@ def _own_columns(making: Making, relation: Relation) -> Relation:
 def matching(name: str, kind: str, inputs: Pairs, on: Sequence[str]) -> Derived:
     """The rows of the first input that meet one of the second, or meet none (`anti_join`)."""
 
-    def last(making: Making, relations: list[Relation]) -> Relation:
+    def last(making: Making, relations: list[Table]) -> Table:
         left, right = _sides(inputs, relations)
         take = met if kind == "semi_join" else unmet
         return take(making, left, right, _conditions(on, left, right), kind.partition("_")[0])
@@ -101,7 +102,7 @@ def outer(
 ) -> Derived:
     """A left, right or full outer join of two inputs."""
 
-    def last(making: Making, relations: list[Relation]) -> Relation:
+    def last(making: Making, relations: list[Table]) -> Table:
         left, right = _sides(inputs, relations)
         if not select:
             raise MakingError("at least one field is needed", "select")
@@ -114,7 +115,7 @@ def outer(
 def delta(join: DeltaJoin, left: Told, full: Told) -> Derived:
     """A delta join of which the inputs of `left` and `full` may be without a match."""
 
-    def last(making: Making, relations: list[Relation]) -> Relation:
+    def last(making: Making, relations: list[Table]) -> Table:
         outer = outer_inputs(join, left, full)
         both = zip(join.inputs, relations, strict=True)
         return outer_delta(making, [Side(of.alias, each) for of, each in both], join, outer)
@@ -127,7 +128,7 @@ def first(
 ) -> Derived:
     """The first rows of each partition, in an order such as `amount DESC`."""
 
-    def last(making: Making, sources: list[Relation]) -> Relation:
+    def last(making: Making, sources: list[Table]) -> Table:
         (relation,) = sources
         if count < 1:
             raise MakingError("must be at least 1", "count")
@@ -144,7 +145,7 @@ def first(
 def windows(name: str, kind: str, source: str, over: str, *, every: float, size: float) -> Derived:
     """The rows of a collection with the tumbling or hopping windows that they are in."""
 
-    def last(making: Making, sources: list[Relation]) -> Relation:
+    def last(making: Making, sources: list[Table]) -> Table:
         return hopping(making, sources[0], over, *map(_microseconds, (every, size)))
 
     return _derived(name, kind, (source,), last)
@@ -153,7 +154,7 @@ def windows(name: str, kind: str, source: str, over: str, *, every: float, size:
 def session(name: str, source: str, over: str, gap: float, partition: Sequence[str]) -> Derived:
     """The rows of a collection with their sessions."""
 
-    def last(making: Making, sources: list[Relation]) -> Relation:
+    def last(making: Making, sources: list[Table]) -> Table:
         return sessions(making, sources[0], over, _microseconds(gap), partition)
 
     return _derived(name, "session", (source,), last)
@@ -163,7 +164,7 @@ def _microseconds(seconds: float) -> int:
     return round(seconds * 1_000_000)
 
 
-def _order(text: str, relation: Relation) -> Order:
+def _order(text: str, relation: Table) -> Order:
     beginning = "SELECT 1 FROM t"
     try:
         node = query_tree(f"{beginning} ORDER BY {text}\n")
@@ -182,12 +183,12 @@ def _order(text: str, relation: Relation) -> Order:
     return Order(column, *direction(orders[0]))
 
 
-def _column(name: str, relation: Relation, part: str) -> None:
+def _column(name: str, relation: Table, part: str) -> None:
     if name not in relation.types:
         raise MakingError(f'there is no column "{name}"{instead(name, relation.types)}', part)
 
 
-def _sides(inputs: Pairs, relations: list[Relation]) -> tuple[Side, Side]:
+def _sides(inputs: Pairs, relations: list[Table]) -> tuple[Side, Side]:
     if len(inputs) != 2:
         raise MakingError("must have two inputs: the left, and the right that it meets")
     left, right = (

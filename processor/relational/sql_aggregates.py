@@ -8,8 +8,8 @@ from ikebana.codecs.sql_type import Array, List, type_of
 from ikebana.processor.linear.allowed import aggregates
 from ikebana.processor.linear.bound_query import QueryError
 from ikebana.processor.linear.json_text import quoted
-from ikebana.processor.linear.syntax import Node
-from ikebana.processor.linear.trees import own_nodes, text_of, tree
+from ikebana.processor.linear.syntax import Node, text_of, tree
+from ikebana.processor.linear.trees import own_nodes
 from ikebana.processor.relational.making import struct
 
 

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from ikebana.processor.linear.bound_query import QueryError
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.linear.trees import column, conjuncts, nodes
-from ikebana.processor.relational.known import MakingError, Relation
-from ikebana.processor.relational.matching import Side, equal, told_apart
-from ikebana.processor.relational.outer import Outer, outer_join
+from ikebana.processor.relational.known import MakingError, Table
+from ikebana.processor.relational.matching import Outer, Side, equal, outer_join, told_apart
 from ikebana.processor.relational.sql_refusals import UNNEST
 from ikebana.processor.relational.sql_scope import Froms, Item, Names, relation_item
 from ikebana.processor.relational.sql_subqueries import Subqueries, has_subquery, takes_away
@@ -107,7 +106,7 @@ class _From:
         self._queries += 1
         return f"unnamed_subquery{self._queries if self._queries > 1 else ''}"
 
-    def _nested(self, node: Node) -> Relation:
+    def _nested(self, node: Node) -> Table:
         """The relation of a query in FROM, which does not see the tables beside it."""
         query = node["subquery"]["node"]
         try:

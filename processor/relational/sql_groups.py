@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from ikebana.codecs.sql_type import Decimal, type_of
 from ikebana.processor.linear.bound_query import QueryError, types_of
 from ikebana.processor.linear.json_text import WHOLE
-from ikebana.processor.linear.syntax import Node
-from ikebana.processor.linear.trees import bare, changed, column, nodes, text_of, tree
+from ikebana.processor.linear.syntax import Node, text_of, tree
+from ikebana.processor.linear.trees import bare, changed, column, nodes
 from ikebana.processor.relational.matching import without
 from ikebana.processor.relational.sql_aggregates import calls, is_aggregate, parts_of, result_tree
 from ikebana.processor.relational.sql_scope import Item

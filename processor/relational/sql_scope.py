@@ -8,7 +8,7 @@ from ikebana.processor.linear.bound_query import QueryError
 from ikebana.processor.linear.scope import KEY, SHORT, is_ours
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.linear.trees import changed, column, columns
-from ikebana.processor.relational.known import Relation
+from ikebana.processor.relational.known import Table
 from ikebana.processor.relational.sql_refusals import refuse_now, refuse_stars
 
 
@@ -21,7 +21,7 @@ class Item:
     """
 
     alias: str
-    relation: Relation
+    relation: Table
     columns: tuple[tuple[str, str, str], ...] = ()
 
     def found(self, qualifier: str | None, name: str) -> list[str]:
@@ -211,7 +211,7 @@ def output_names(listed: Iterable[tuple[str, Node]]) -> list[tuple[str, Node]]:
 
 def relation_item(
     alias: str,
-    relation: Relation,
+    relation: Table,
     called: str,
     names: Sequence[str] = (),
     *,

@@ -8,7 +8,7 @@ from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.linear.trees import bare, changed, columns, conjuncts, own_nodes
 from ikebana.processor.relational import rows
-from ikebana.processor.relational.known import Relation
+from ikebana.processor.relational.known import Table
 from ikebana.processor.relational.ranking import Order, first_rows
 from ikebana.processor.relational.sql_aggregates import calls, direction, is_aggregate
 from ikebana.processor.relational.sql_filter import filtered
@@ -46,7 +46,7 @@ class _Ranked:
     limit: int
 
 
-def select(query: Query, node: Node, views: Views) -> Relation:
+def select(query: Query, node: Node, views: Views) -> Table:
     """The collection that a SELECT gives.  Raises: QueryError."""
     refuse_select(node)
     names = filtered(query, node, views, None)
@@ -70,7 +70,7 @@ class _Select:
         self._views = views
         self._names = names
 
-    def relation(self) -> Relation:
+    def relation(self) -> Table:
         node, names = self._node, self._names
         parts = [node["select_list"], node["qualify"], node["modifiers"]]
         if self._has_groups() or node["having"] or calls(parts):
@@ -96,7 +96,7 @@ class _Select:
             return None
         return {tuple(names[:2]) for names in columns(self._names.resolved({"all": parts}))}
 
-    def _of_groups(self) -> Relation:
+    def _of_groups(self) -> Table:
         node, names = self._node, self._names
         listed = output_names(self._listed())
         groups = self._groups(listed)
@@ -224,7 +224,7 @@ class _Select:
         orders = [_Ordered(resolved(o["expression"]), *direction(o)) for o in window["orders"]]
         return _Ranked(tuple(map(resolved, window["partitions"])), tuple(orders), limit)
 
-    def _shown(self, froms: Froms, listed: Listed, ranked: Sequence[_Ranked]) -> Relation:
+    def _shown(self, froms: Froms, listed: Listed, ranked: Sequence[_Ranked]) -> Table:
         """What is selected, of which only the first rows are kept, each of them once."""
         making = self._query.making
         is_distinct = any(m["type"] == "DISTINCT_MODIFIER" for m in self._node["modifiers"])

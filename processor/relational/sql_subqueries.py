@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ikebana.processor.linear.bound_query import QueryError
-from ikebana.processor.linear.syntax import Node
-from ikebana.processor.linear.trees import bare, changed, column, conjuncts, nodes, own_nodes, tree
-from ikebana.processor.relational.known import Relation
+from ikebana.processor.linear.syntax import Node, tree
+from ikebana.processor.linear.trees import bare, changed, column, conjuncts, nodes, own_nodes
+from ikebana.processor.relational.known import Table
 from ikebana.processor.relational.matching import (
     Conditions,
     Side,
@@ -130,7 +130,7 @@ class Subqueries:
         """A part of a condition over aliases and fields."""
         return node if self._of_groups else self._names.resolved(node)
 
-    def _replace(self, relation: Relation) -> None:
+    def _replace(self, relation: Table) -> None:
         (item,) = self._names.froms.items
         columns = tuple(each for each in item.columns if each[2] in relation.types)
         made = Item(item.alias, relation, columns)

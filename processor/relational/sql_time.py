@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from ikebana.processor.linear.bound_query import QueryError, types_of
 from ikebana.processor.linear.json_text import INSTANTS, quoted
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.linear.syntax import Node
-from ikebana.processor.linear.trees import conjuncts, text_of
-from ikebana.processor.relational.known import Relation
+from ikebana.processor.linear.syntax import Node, text_of
+from ikebana.processor.linear.trees import conjuncts
+from ikebana.processor.relational.known import Table
 from ikebana.processor.relational.matching import aliases_of, without
 from ikebana.processor.relational.sql_refusals import is_now, reads_now, refuse_now
 from ikebana.processor.relational.sql_scope import Froms, Names
@@ -118,8 +118,8 @@ def _aliases(names: Names, each: Bound) -> set[str]:
 
 
 def _valid(
-    query: Query, names: Names, alias: str, source: Relation, bounds: Iterable[Bound]
-) -> Relation:
+    query: Query, names: Names, alias: str, source: Table, bounds: Iterable[Bound]
+) -> Table:
     lower: list[str] = []
     upper: list[str] = []
     for each in bounds:

@@ -9,10 +9,10 @@ from ikebana.processor.linear.bound_query import QueryError, bound, common_type
 from ikebana.processor.linear.json_text import field_of, quoted
 from ikebana.processor.linear.scope import KEY, SHORT
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.linear.syntax import Node, shown
-from ikebana.processor.linear.trees import column, nodes, text_of, tree
+from ikebana.processor.linear.syntax import Node, shown, text_of, tree
+from ikebana.processor.linear.trees import column, nodes
 from ikebana.processor.relational import rows
-from ikebana.processor.relational.known import Known, MakingError, Relation, UnmadeError
+from ikebana.processor.relational.known import Known, MakingError, Table, UnmadeError
 from ikebana.processor.relational.making import Making
 from ikebana.processor.relational.matching import aliases_of, without
 from ikebana.processor.relational.sql_refusals import refuse_modifiers
@@ -21,7 +21,7 @@ from ikebana.processor.relational.sql_windows import WindowCall
 
 Listed = list[tuple[str, Node]]
 Views = Mapping[str, "View"]
-_Select = Callable[["Query", Node, Views], Relation]
+_Select = Callable[["Query", Node, Views], Table]
 _Filtered = Callable[["Query", Node, Views, Names | None], Names]
 _SET_OPERATIONS: Mapping[str, rows.SetOperation] = {
     "UNION": "union",
@@ -37,7 +37,7 @@ class View:
     node: Node
     names: Sequence[str]
     views: Views
-    made: Relation | None = None
+    made: Table | None = None
 
 
 class Query:
@@ -119,18 +119,18 @@ class Query:
                         f"{{{first}: {shown(first)}, other: {field}}} in its place"
                     )
 
-    def _read(self, table: Relation, *, with_key: bool) -> dict[str, str]:
+    def _read(self, table: Table, *, with_key: bool) -> dict[str, str]:
         """The columns of a table that SQL sees, and its key by the names that the query has."""
         alike = table.alike()
         found = {name: kind for name, kind in table.types.items() if name.lower() not in alike}
         keyed = table.keyed().items() if with_key else ()
         return found | {n: kind for n, kind in keyed if n in self._mentioned and n not in found}
 
-    def result(self) -> Relation:
+    def result(self) -> Table:
         """The collection that the query gives.  Raises: QueryError."""
         return self.query(self._node, {})
 
-    def query(self, node: Node, views: Views) -> Relation:
+    def query(self, node: Node, views: Views) -> Table:
         """The collection of a query within.  Raises: QueryError."""
         views = with_views(node, views)
         if node["type"] == "SET_OPERATION_NODE":
@@ -140,7 +140,7 @@ class Query:
             raise QueryError(f"a {named} is not supported")
         return self._select(self, node, views)
 
-    def table(self, node: Node, views: Views) -> Relation:
+    def table(self, node: Node, views: Views) -> Table:
         """The collection that a name in FROM means."""
         name = node["table_name"].lower()
         view = views.get(name)
@@ -197,7 +197,7 @@ class Query:
         relation = self.selected(froms, listed, what)
         return Item(self.free_alias(what), relation, tuple(columns))
 
-    def selected(self, froms: Froms, listed: Listed, what: str) -> Relation:
+    def selected(self, froms: Froms, listed: Listed, what: str) -> Table:
         """The collection of expressions over items for which the conditions are true."""
         if len(froms.items) == 1:
             (item,) = froms.items
@@ -215,7 +215,7 @@ class Query:
             cartesian=not _is_connected(froms),
         )
 
-    def _set_operation(self, node: Node, views: Views) -> Relation:
+    def _set_operation(self, node: Node, views: Views) -> Table:
         refuse_modifiers(node)
         operation = _SET_OPERATIONS.get(node["setop_type"])
         if operation is None:
@@ -227,7 +227,7 @@ class Query:
             sources = self._of_common_types(sources)
         return rows.set_operation(self.making, operation, sources, every=node["setop_all"])
 
-    def _of_common_types(self, sources: Sequence[Relation]) -> list[Relation]:
+    def _of_common_types(self, sources: Sequence[Table]) -> list[Table]:
         columns = zip(*(each.types.values() for each in sources), strict=True)
         kinds = [common_type(each) for each in columns]
         found = []
@@ -248,7 +248,7 @@ class Query:
             found.append(self.making.select(source, "cast", casts))
         return found
 
-    def _tables(self, node: Node) -> Iterator[tuple[str, Relation]]:
+    def _tables(self, node: Node) -> Iterator[tuple[str, Table]]:
         """All collections that the query names, but for the views of its own."""
         seen: set[str] = set()
         for each in named_tables(node):
@@ -268,13 +268,13 @@ class Query:
                 source = self._collection(window.source, window.place)
                 yield name, self._window(window, source)
 
-    def _window(self, window: WindowCall, source: Relation) -> Relation:
+    def _window(self, window: WindowCall, source: Table) -> Table:
         try:
             return window.made(self.making, source)
         except MakingError as error:
             raise QueryError(str(error), window.place) from None
 
-    def _collection(self, name: str, place: int | None) -> Relation:
+    def _collection(self, name: str, place: int | None) -> Table:
         pending = dict.fromkeys(self._known.pending)
         known: dict[str, object] = {**self._known.inputs, **self._known.operators, **pending}
         alike = [each for each in known if each.lower() == name.lower()]

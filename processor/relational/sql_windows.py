@@ -11,10 +11,10 @@ from itertools import count
 from ikebana.processor.linear.bound_query import QueryError, query_tree, types_of
 from ikebana.processor.linear.database import asked
 from ikebana.processor.linear.scope import ExpressionError
-from ikebana.processor.linear.syntax import Node
+from ikebana.processor.linear.syntax import Node, text_of
 from ikebana.processor.linear.tokens import tokens
-from ikebana.processor.linear.trees import columns, text_of
-from ikebana.processor.relational.known import Relation
+from ikebana.processor.linear.trees import columns
+from ikebana.processor.relational.known import Table
 from ikebana.processor.relational.making import Making
 from ikebana.processor.relational.windows import hopping, sessions
 
@@ -36,7 +36,7 @@ class WindowCall:
     partition: tuple[str, ...]
     place: int
 
-    def made(self, making: Making, source: Relation) -> Relation:
+    def made(self, making: Making, source: Table) -> Table:
         """The rows of the collection with their windows.  Raises: MakingError."""
         if self.function == "session":
             return sessions(making, source, self.over, self.lengths[0], self.partition)

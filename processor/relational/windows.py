@@ -17,8 +17,8 @@ from ikebana.processor.linear.bound_query import types_of
 from ikebana.processor.linear.json_text import INSTANTS, quoted
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.linear.trees import text_of, tree
-from ikebana.processor.relational.known import MakingError, Relation
+from ikebana.processor.linear.syntax import text_of, tree
+from ikebana.processor.relational.known import MakingError, Table
 from ikebana.processor.relational.making import Making, struct
 from ikebana.processor.relational.rows import distinct
 
@@ -27,7 +27,7 @@ START, END = "window_start", "window_end"
 _INFINITE = 2**63 - 1
 
 
-def hopping(making: Making, source: Relation, over: str, every: int, size: int) -> Relation:
+def hopping(making: Making, source: Table, over: str, every: int, size: int) -> Table:
     """Each row once for each window that it is in.
 
     Windows have `size` microseconds, and one begins every `every`; where both are the same, they
@@ -56,8 +56,8 @@ def hopping(making: Making, source: Relation, over: str, every: int, size: int) 
 
 
 def sessions(
-    making: Making, source: Relation, over: str, gap: int, partition: Sequence[str]
-) -> Relation:
+    making: Making, source: Table, over: str, gap: int, partition: Sequence[str]
+) -> Table:
     """Each row with its session: rows of a partition of which each is less than `gap` after
     another one, in microseconds.  A session ends `gap` after its last row.
     """
@@ -86,8 +86,8 @@ def sessions(
 
 
 def _sessions(
-    making: Making, timed: Relation, moment: str, gap: int, partition: Sequence[str]
-) -> Relation:
+    making: Making, timed: Table, moment: str, gap: int, partition: Sequence[str]
+) -> Table:
     """The sessions of each partition: the times of their first and last rows."""
     times = timed.free_column("times")
     by = [(name, quoted(name), timed.types[name]) for name in partition]
@@ -110,7 +110,7 @@ def _sessions(
     return distinct(making, cut, "sessions")
 
 
-def _timed(making: Making, source: Relation, over: str, moment: str) -> Relation:
+def _timed(making: Making, source: Table, over: str, moment: str) -> Table:
     """The rows that have a time, with it in microseconds; infinity is beyond all others."""
     try:
         # One expression, which may stand within others.
@@ -133,11 +133,11 @@ def _timestamp(at: str, after: int = 0) -> str:
     return f"CASE WHEN abs({at}) = {_INFINITE} THEN {sign} ELSE {finite} END"
 
 
-def _own(source: Relation) -> list[tuple[str, str]]:
+def _own(source: Table) -> list[tuple[str, str]]:
     return [(name, quoted(name)) for name in source.types]
 
 
-def _require(source: Relation) -> None:
+def _require(source: Table) -> None:
     """Refuse a source that has columns of these names.  Raises: MakingError."""
     for name in (START, END):
         if name in {column.lower() for column in source.types}:

@@ -11,7 +11,6 @@ from ikebana.processor.kafka import client
 from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import Input, Plan
-from ikebana.processor.planning.ways import shares_topics
 from ikebana.processor.reading.codec_of import needs_headers
 from ikebana.processor.reading.decoding import Decoding
 from ikebana.processor.reading.intake import Intake
@@ -77,7 +76,7 @@ def connected(settings: Mapping[str, str]) -> Reader:
 def _intake(plan: Plan, name: str, registry: tuple[tuple[str, str], ...]) -> Intake | UpdateIntake:
     # Cached for the worker, because each task gets a new reader and compiling is expensive.
     source = plan.input(name)
-    named = shares_topics(plan, source)
+    named = plan.shares_topics(source)
     return intake_of(source, planner.physical(plan), _registry(registry), named=named)
 
 

@@ -34,7 +34,7 @@ from ikebana.processor.in_process import (
     plan_of,
 )
 from ikebana.processor.literals import require_readable
-from ikebana.processor.planning import planner, ways
+from ikebana.processor.planning import planner
 from ikebana.processor.planning.backfill import has_caught_up
 from ikebana.processor.planning.plan import Output, Plan
 from ikebana.processor.reading.own_reading import taken_back
@@ -124,7 +124,7 @@ class Batches:
         plan = self._running
         self._physical = planner.physical(plan)
         self._intakes = {
-            s.name: intake_of(s, self._physical, self._schemas, named=ways.shares_topics(plan, s))
+            s.name: intake_of(s, self._physical, self._schemas, named=plan.shares_topics(s))
             for s in plan.inputs
         }
 

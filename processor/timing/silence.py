@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ikebana.processor.planning.plan import Input, Plan
-from ikebana.processor.planning.ways import shares_topics
 from ikebana.processor.rows.rows import Seen
 from ikebana.processor.timing.event_time import Where
 from ikebana.processor.timing.input_times import Ends
@@ -36,7 +35,7 @@ class Silence:
         self._choosy = {
             source.name
             for source in self._patient
-            if source.tables is not None or shares_topics(plan, source)
+            if source.tables is not None or plan.shares_topics(source)
         }
         self._unchanged: dict[Where, tuple[int, float]] = {}
         self._checked: dict[Where, _Checked] = {}

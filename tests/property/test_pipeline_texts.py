@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from ikebana.errors import ConfigError
 from ikebana.processor.configuring.pipeline import Pipeline, parse
 from ikebana.processor.joins import qualified
+from ikebana.processor.linear import trees
 from ikebana.processor.linear.expressions import parse as checked
 from ikebana.processor.linear.expressions import type_named
 from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, Scope
-from ikebana.processor.linear.syntax import called, conjuncts
+from ikebana.processor.linear.syntax import called, conjuncts, tree
 from ikebana.processor.planning.aggregates import AggregateError, arranged
 from ikebana.processor.planning.plan import Reduce
 from support.sql_texts import sql_texts
@@ -34,11 +35,11 @@ def readers(text: str) -> list[Callable[[], Any]]:
         lambda: checked(text, SCOPES["o"]),
         lambda: checked(text, SCOPES["c"], condition=True),
         lambda: [
-            (qualified.sides(each), qualified.flat(each, SCOPES, condition=True))
-            for each in conjuncts(text)
+            qualified.flat(each, SCOPES, condition=True) for each in trees.conjuncts(tree(text))
         ],
         lambda: called(text),
-        lambda: qualified.flat(text, SCOPES),
+        lambda: conjuncts(text),
+        lambda: qualified.flat(tree(text), SCOPES),
         lambda: type_named(text),
         lambda: arranged(Reduce("r", "o", (("n", text),))),
     ]

@@ -20,7 +20,7 @@ from ikebana.processor.linear.bound_query import QueryError
 from ikebana.processor.linear.json_text import to_object
 from ikebana.processor.linear.scope import KEY, VALUE
 from ikebana.processor.linear.typed_json import from_json
-from ikebana.processor.planning.graph import Graph
+from ikebana.processor.planning.catalog import catalog_of
 from support.random_expressions import TABLES, Expressions, rows
 from support.sql_oracle import Change, plan_of, records_of
 from support.strategies import unhurried
@@ -70,7 +70,7 @@ def shown(value: Any) -> str:
 
 def types_of(plan: Plan) -> dict[str, str]:
     """The types of the view's columns, as the plan has them."""
-    types = Graph(plan).relation("view").scope.types
+    types = catalog_of(plan).relation("view").scope.types
     return {name: kind for name, kind in types.items() if name not in (KEY, VALUE)}
 
 

@@ -14,8 +14,8 @@ from ikebana.codecs.formats import OUTPUT_FORMATS, OutputFormat
 from ikebana.processor.linear.bound_query import QueryError
 from ikebana.processor.linear.scope import KEY, VALUE
 from ikebana.processor.planning import promises
+from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.checking import checked
-from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.unique_keys import Columns
 from ikebana.testing import Run
 from support.keyed_queries import TABLES, KeyedDrawing, keyed_history
@@ -69,7 +69,7 @@ def test_what_is_unique_by_the_plan_is_unique_at_every_time(choice: Random) -> N
     Every operator of the plan is looked at, those that others are made of as well.
     """
     plan = drawn(choice)
-    known = {o.name: graph_of(plan).keyed(o.name) for o in plan.operators}
+    known = {o.name: catalog_of(plan).keyed(o.name) for o in plan.operators}
     told = [name for name, of in known.items() if of.keys.unique or of.keys.determines]
     changes = keyed_history(choice, TIMES)
 

@@ -1,7 +1,7 @@
 """The event times of rows, by the column that says them."""
 
 from ikebana.codecs.change import Column
-from ikebana.processor.planning import ways
+from ikebana.processor.planning.input_rows import dating_query
 from ikebana.processor.planning.plan import EventTime, Input
 from ikebana.processor.timing.event_time import Bounds, EventTimes
 
@@ -17,7 +17,7 @@ NULL = "event time is null"
 
 def test_a_row_without_a_time_never_takes_that_of_its_message() -> None:
     """Whether or not there are tombstones beside it, which do."""
-    times = EventTimes(ways.dating_query(INPUT))
+    times = EventTimes(dating_query(INPUT))
     rows = [b'{"id":1,"ms":20}', b'{"id":2,"ms":null}', b'{"id":3}', b'{"id":4,"ms":30}']
     keys: list[bytes | None] = [b"%d" % at for at in range(1, 5)]
 

@@ -39,7 +39,9 @@ from ikebana.processor.linear.steps import (
     valid_between,
     where,
 )
-from ikebana.processor.planning import promises, ways
+from ikebana.processor.planning import promises
+from ikebana.processor.planning.catalog import catalog_of
+from ikebana.processor.planning.input_rows import scope_of_input
 from ikebana.processor.planning.plan import Mode
 from ikebana.processor.planning.planner import Branch, Reading, physical
 from ikebana.processor.rows.rows import KeyedUpdate
@@ -127,7 +129,7 @@ def test_a_bad_datum_is_one_error_however_many_branches_see_it() -> None:
         Linear("two", "one", (BIG,)),
         Linear("three", "one", (negate(),)),
     )
-    scope = frozen(ways.scope_of_root(plan, "current"))
+    scope = frozen(catalog_of(plan).relation("current").scope)
     update = KeyedUpdate(b"1", b'{"n":0}', 5, 1)
 
     errors = [
@@ -346,22 +348,22 @@ def test_what_expressions_may_name() -> None:
     declared = Input("rows", ("rows",), columns=(Column("a", "int"),))
     raw = Input("rows", ("rows",), value_format="bytes", key_format="bytes")
 
-    assert ways.scope_of_input(declared).types == {
+    assert scope_of_input(declared).types == {
         "a": "INTEGER",
         KEY: "JSON",
         VALUE: "JSON",
     }
-    assert not ways.scope_of_input(declared).open
-    assert ways.scope_of_input(ROWS).open
-    assert ways.scope_of_input(raw).types == {KEY: "BLOB", VALUE: "BLOB"}
-    assert not ways.scope_of_input(raw).open
+    assert not scope_of_input(declared).open
+    assert scope_of_input(ROWS).open
+    assert scope_of_input(raw).types == {KEY: "BLOB", VALUE: "BLOB"}
+    assert not scope_of_input(raw).open
 
 
 def test_the_relation_of_an_output() -> None:
     """What the last step makes, whatever is pushed."""
     plan = plan_of(Linear("op", "current", (select(a="n::BIGINT"), rekey("a"))))
 
-    assert ways.scope_of_output(plan, plan.outputs[0]).types == {
+    assert catalog_of(plan).relation(plan.outputs[0].source).scope.types == {
         "a": "BIGINT",
         KEY: "JSON",
         VALUE: "JSON",

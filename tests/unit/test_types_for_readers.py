@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 
 from ikebana import Column, Input, Output, Plan, Upsert
 from ikebana.codecs.progress import ProgressRecord, decode
-from ikebana.processor.planning.output_types import output_types
+from ikebana.processor.planning.catalog import output_types
 from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.processor.spark.topic_rows import RowMaker, schema_of
 from ikebana.serving.arrangement import Closed, ServedArrangement

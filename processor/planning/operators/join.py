@@ -2,20 +2,13 @@
 
 from collections.abc import Callable, Iterator
 
-from ikebana.processor.joins.binding import examined
 from ikebana.processor.joins.query import Join, section_of
 from ikebana.processor.joins.relation import Relation
-from ikebana.processor.linear.chain import chain
 from ikebana.processor.linear.json_text import JSON
-from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, Scope, frozen
+from ikebana.processor.linear.judging import judged
+from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, Scope
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.planning.operators.kind import (
-    Around,
-    Compiled,
-    Judged,
-    OperatorKind,
-    Problem,
-)
+from ikebana.processor.planning.operators.kind import Around, OperatorKind, Problem, Relations
 
 
 class JoinKind(OperatorKind[Join]):
@@ -38,36 +31,20 @@ class JoinKind(OperatorKind[Join]):
             path = f"operators.{operator.name}.{section_of(operator)}.{each.alias}"
             yield from around.missing_collection(path, each.relation)
 
-    def judged(self, operator: Join, judge: Judged) -> list[Scope]:
-        from ikebana.processor.linear.judging import judged
-
+    def relation(self, operator: Join, catalog: Relations) -> Relation:
         section = section_of(operator)
         path = f"operators.{operator.name}"
-        relations = {
-            each.relation: Relation(judge.scopes(each.relation)[0]) for each in operator.inputs
-        }
-        told = examined(operator, relations)
-        for part, problem in told.problems:
-            judge.tell(f"{path}.{part.replace('inputs', section, 1)}", problem)
-        known = [each for _, each in told.select] + ([] if told.key is None else [told.key])
+        parts = catalog.examined(operator)
+        for part, problem in parts.problems:
+            catalog.tell(f"{path}.{part.replace('inputs', section, 1)}", problem)
+        known = [each for _, each in parts.select] + ([] if parts.key is None else [parts.key])
         types = {name: type_ for each in known for name, type_ in each.reads.items()}
-        select = tuple((name, each.sql) for name, each in told.select)
-        step = Sql(select=select, key=None if told.key is None else told.key.sql)
+        select = tuple((name, each.sql) for name, each in parts.select)
+        step = Sql(select=select, key=None if parts.key is None else parts.key.sql)
         scope = Scope({**types, KEY: JSON, VALUE: JSON})
-        results = judge.taking(judged((step,), scope), lambda at: f"{path}.{at.part}")
+        results = catalog.taking(judged((step,), scope), lambda at: f"{path}.{at.part}")
         made = {name: UNKNOWN for name, _ in operator.select}
-        for name, each in told.select:
+        for name, each in parts.select:
             if results.types.get(name) != UNKNOWN:
                 made[name] = each.type
-        return [Scope({**made, KEY: JSON, VALUE: JSON})]
-
-    def scope(self, operator: Join, compiled: Compiled) -> Scope:
-        types = {name: made.type for name, made in compiled.join(operator.name).select}
-        return Scope({**types, KEY: JSON, VALUE: JSON})
-
-    def compile(self, operator: Join, compiled: Compiled) -> None:
-        super().compile(operator, compiled)
-        made = compiled.join(operator.name)
-        select = tuple((name, each.sql) for name, each in made.select)
-        scope = Scope({**made.types(), KEY: JSON, VALUE: JSON})
-        chain(((operator.name, Sql(select=select, key=made.key.sql)),), frozen(scope))
+        return Relation(Scope({**made, KEY: JSON, VALUE: JSON}))

@@ -6,17 +6,17 @@ operator is a value, a kernel, and a kind in this folder with a row in `table.py
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from ikebana.processor.ground.spelling import instead
-from ikebana.processor.joins.paths import Planned
+from ikebana.processor.joins.binding import Examined
+from ikebana.processor.joins.query import Join
+from ikebana.processor.joins.relation import Relation
 from ikebana.processor.linear.chain import Named
+from ikebana.processor.linear.judging import StepProblem
 from ikebana.processor.linear.scope import Scope
-from ikebana.processor.planning.plan import Input, Operator, Plan
+from ikebana.processor.planning.plan import Input, Operator
 from ikebana.processor.planning.unread import Unread
-
-if TYPE_CHECKING:
-    from ikebana.processor.linear.judging import StepProblem
 
 O_contra = TypeVar("O_contra", contravariant=True)
 Problem = tuple[str, str]
@@ -30,40 +30,24 @@ class Way:
     steps: tuple[Named, ...]
 
 
-class Compiled(Protocol):
-    """A plan without problems, as it runs."""
+class Relations(Protocol):
+    """The catalog, as a kind asks it for what its operator reads."""
 
     @property
-    def plan(self) -> Plan:
-        """The plan itself."""
-        ...
-
-    def ways(self, name: str) -> tuple[Way, ...]:
-        """All ways from roots to a collection."""
+    def inputs(self) -> Mapping[str, Input]:
+        """The inputs by name."""
         ...
 
     def rows(self, name: str) -> Scope:
         """What may be named of an input's rows."""
         ...
 
-    def scope_after(self, way: Way) -> Scope:
-        """What may be named behind a way.  Raises: ChainError, if a step cannot be."""
+    def relation(self, name: str) -> Relation:
+        """A collection, of which nothing is known if it is not there, or reads itself."""
         ...
 
-    def join(self, name: str) -> Planned:
-        """A join as it runs.  Raises: JoinError, if it cannot be."""
-        ...
-
-
-class Judged(Protocol):
-    """A plan with problems, which is checked operator by operator."""
-
-    def scopes(self, name: str) -> tuple[Scope, ...]:
-        """What may be named of a collection, on each way to it that differs."""
-        ...
-
-    def rows(self, name: str) -> Scope:
-        """What may be named of an input's rows."""
+    def examined(self, join: Join) -> Examined:
+        """A join taken apart, as far as it can be."""
         ...
 
     def tell(self, path: str, problem: str) -> None:
@@ -71,9 +55,7 @@ class Judged(Protocol):
         ...
 
     def taking(
-        self,
-        found: "tuple[list[StepProblem], Scope]",
-        place: "Callable[[StepProblem], str]",
+        self, judged: tuple[list[StepProblem], Scope], place: Callable[[StepProblem], str]
     ) -> Scope:
         """The scope behind judged steps, whose problems are noted."""
         ...
@@ -152,19 +134,6 @@ class OperatorKind(Generic[O_contra]):
         """Its problems apart from those of SQL."""
         raise NotImplementedError
 
-    def judged(self, operator: O_contra, judge: Judged) -> list[Scope]:
-        """What may be named of what it makes, where something does not fit; problems are noted."""
+    def relation(self, operator: O_contra, catalog: Relations) -> Relation:
+        """What is known of what it makes; problems of its SQL are noted in the catalog."""
         raise NotImplementedError
-
-    def scope(self, operator: O_contra, compiled: Compiled) -> Scope:
-        """What may be named of what it makes, if it is a root."""
-        raise NotImplementedError
-
-    def compile(self, operator: Any, compiled: Compiled) -> None:
-        """Make sure that it can run.
-
-        Raises:
-            ChainError, JoinError, AggregateError: with the first reason why it cannot.
-        """
-        for way in compiled.ways(operator.name):
-            compiled.scope_after(way)

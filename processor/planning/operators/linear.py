@@ -1,17 +1,18 @@
 """Linear and concat, as kinds of operators."""
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import msgspec
 
+from ikebana.processor.joins.relation import Relation, of_scopes
 from ikebana.processor.linear.chain import Named
-from ikebana.processor.linear.scope import Scope
-from ikebana.processor.planning.operators.kind import Around, Judged, OperatorKind, Problem
+from ikebana.processor.linear.json_text import quoted
+from ikebana.processor.linear.judging import StepProblem, judged
+from ikebana.processor.linear.scope import KEY
+from ikebana.processor.linear.steps import AnyStep, Arrange, Call, Negate, Sql
+from ikebana.processor.planning.operators.kind import Around, OperatorKind, Problem, Relations
 from ikebana.processor.planning.plan import Concat, Linear
-
-if TYPE_CHECKING:
-    from ikebana.processor.linear.judging import StepProblem
 
 
 class LinearKind(OperatorKind[Linear]):
@@ -33,20 +34,21 @@ class LinearKind(OperatorKind[Linear]):
         path = f"operators.{operator.name}.linear"
         yield from around.missing_collection(path, operator.source)
 
-    def judged(self, operator: Linear, judge: Judged) -> list[Scope]:
-        # There, and not above: DuckDB takes a while to import, and what fits is not judged.
-        from ikebana.processor.linear.judging import judged
-
+    def relation(self, operator: Linear, catalog: Relations) -> Relation:
         path = f"operators.{operator.name}"
 
-        def place(at: "StepProblem") -> str:
+        def place(at: StepProblem) -> str:
             within = "" if len(operator.steps) == 1 else f".steps.{at.step}"
             return f"{path}{within}.{at.part}"
 
-        return [
-            judge.taking(judged(operator.steps, scope), place)
-            for scope in judge.scopes(operator.source)
-        ]
+        source, steps = catalog.relation(operator.source), self.steps(operator)
+        made = of_scopes(
+            catalog.taking(judged(operator.steps, scope), place) for scope in source.scopes
+        )
+        unique = source.unique
+        if not all(_only_chooses(step) for step in operator.steps):
+            unique = tuple(key for key in unique if key == (KEY,) and keeps_key(steps))
+        return replace(made, unique=unique, size=source.size)
 
 
 class ConcatKind(OperatorKind[Concat]):
@@ -68,5 +70,26 @@ class ConcatKind(OperatorKind[Concat]):
         for source in operator.sources:
             yield from around.missing_collection(path, source)
 
-    def judged(self, operator: Concat, judge: Judged) -> list[Scope]:
-        return [scope for name in operator.sources for scope in judge.scopes(name)]
+    def relation(self, operator: Concat, catalog: Relations) -> Relation:
+        sources = [catalog.relation(name) for name in operator.sources]
+        made = of_scopes(scope for source in sources for scope in source.scopes)
+        if len(sources) != 1:
+            return made
+        return replace(made, unique=sources[0].unique, size=sources[0].size)
+
+
+def keeps_key(steps: Sequence[Named]) -> bool:
+    """Whether steps make at most one pair of each pair, with the same key."""
+    return all(
+        isinstance(step, Negate)
+        or (isinstance(step, Arrange) and step.keys in ((KEY,), (quoted(KEY),)))
+        or (isinstance(step, Call) and step.kind == "filter")
+        or (isinstance(step, Sql) and step.key is None and step.flat_map is None)
+        for _, step in steps
+    )
+
+
+def _only_chooses(step: AnyStep) -> bool:
+    if isinstance(step, Sql):
+        return Sql(where=step.where) == step
+    return isinstance(step, Call) and step.kind == "filter"

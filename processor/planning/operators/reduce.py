@@ -2,31 +2,22 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from ikebana.processor.joins.relation import Relation
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.linear.functions import FunctionError, found
-from ikebana.processor.linear.scope import UNKNOWN, Scope
+from ikebana.processor.linear.judging import StepProblem, judged
+from ikebana.processor.linear.scope import KEY, UNKNOWN, Scope
 from ikebana.processor.planning.aggregates import (
     AggregateError,
     arranged,
     in_order_of_types,
     result_scope,
 )
-from ikebana.processor.planning.operators.kind import (
-    Around,
-    Compiled,
-    Judged,
-    OperatorKind,
-    Problem,
-    Way,
-)
+from ikebana.processor.planning.operators.kind import Around, OperatorKind, Problem, Relations
 from ikebana.processor.planning.plan import Reduce
-
-if TYPE_CHECKING:
-    from ikebana.processor.linear.judging import StepProblem
 
 
 class ReduceKind(OperatorKind[Reduce]):
@@ -77,9 +68,7 @@ class ReduceKind(OperatorKind[Reduce]):
             for name, problem in error.problems:
                 yield f"{of_aggregates}.{name}", problem
 
-    def judged(self, operator: Reduce, judge: Judged) -> list[Scope]:
-        from ikebana.processor.linear.judging import judged
-
+    def relation(self, operator: Reduce, catalog: Relations) -> Relation:
         path = f"operators.{operator.name}"
         readable, wrong = operator, set()
         try:
@@ -91,7 +80,7 @@ class ReduceKind(OperatorKind[Reduce]):
             readable = msgspec.structs.replace(operator, aggregates=kept)
         step, aggregates = arranged(readable)
 
-        def place(at: "StepProblem") -> str:
+        def place(at: StepProblem) -> str:
             if not at.part.startswith("select."):
                 return f"{path}.by"
             field = at.part.removeprefix("select.")
@@ -99,7 +88,8 @@ class ReduceKind(OperatorKind[Reduce]):
             return f"{path}.aggregates.{name}"
 
         befores = [
-            judge.taking(judged((step,), scope), place) for scope in judge.scopes(operator.source)
+            catalog.taking(judged((step,), scope), place)
+            for scope in catalog.relation(operator.source).scopes
         ]
         unknown_of = {
             name for before in befores for name in before.types if before.types[name] == UNKNOWN
@@ -109,32 +99,18 @@ class ReduceKind(OperatorKind[Reduce]):
             in_order_of_types(known, befores)
         except AggregateError as error:
             for name, problem in error.problems:
-                judge.tell(f"{path}.aggregates.{name}", problem)
+                catalog.tell(f"{path}.aggregates.{name}", problem)
         made = result_scope(readable, befores[0])
         types = {**made.types, **dict.fromkeys(wrong, UNKNOWN)}
-        return [Scope(types, made.open, made.declare)]
-
-    def scope(self, operator: Reduce, compiled: Compiled) -> Scope:
-        way = ways_before(operator, compiled)[0]
-        return result_scope(operator, compiled.scope_after(way))
-
-    def compile(self, operator: Reduce, compiled: Compiled) -> None:
-        for way in ways_before(operator, compiled):
-            compiled.scope_after(way)
-        if operator.function is None:
-            aggregates_of(operator, compiled)
+        unique = ((KEY,),) if self.single_valued(operator) else ()
+        return Relation(Scope(types, made.open, made.declare), unique)
 
 
-def ways_before(operator: Reduce, compiled: Compiled) -> tuple[Way, ...]:
-    """The ways to what a reduction reads, with the step that makes its key and arguments."""
-    before = (operator.name, arranged(operator).step)
-    return tuple(Way(way.root, (*way.steps, before)) for way in compiled.ways(operator.source))
-
-
-def aggregates_of(operator: Reduce, compiled: Compiled) -> tuple[Aggregate, ...]:
+def aggregates_of(operator: Reduce, catalog: Relations) -> tuple[Aggregate, ...]:
     """The aggregates of a reduction, with the orders of what they are of.
 
     Raises: AggregateError, if an argument cannot be ordered.
     """
-    befores = [compiled.scope_after(way) for way in ways_before(operator, compiled)]
-    return in_order_of_types(arranged(operator).aggregates, befores)
+    step, aggregates = arranged(operator)
+    scopes = catalog.relation(operator.source).scopes
+    return in_order_of_types(aggregates, [judged((step,), scope).scope for scope in scopes])

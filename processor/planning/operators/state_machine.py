@@ -1,18 +1,15 @@
-"""State machine, as a kind of operator."""
+"""State machine, as a kind of operator, and its functions."""
 
+import functools
 from collections.abc import Iterator
 
 from ikebana.codecs.formats import FORMATS
+from ikebana.processor.joins.relation import Relation
+from ikebana.processor.kernels.state_machine import Machine
 from ikebana.processor.linear.functions import FunctionError, found
 from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
-from ikebana.processor.planning.operators.kind import (
-    Around,
-    Compiled,
-    Judged,
-    OperatorKind,
-    Problem,
-)
+from ikebana.processor.planning.operators.kind import Around, OperatorKind, Problem, Relations
 from ikebana.processor.planning.plan import StateMachine
 
 
@@ -52,12 +49,27 @@ class StateMachineKind(OperatorKind[StateMachine]):
             yield f"{path}.version", "must be at least 1"
         readers[name] = operator.name
 
-    def judged(self, operator: StateMachine, judge: Judged) -> list[Scope]:
-        return [_shown(judge.rows(operator.input))]
-
-    def scope(self, operator: StateMachine, compiled: Compiled) -> Scope:
-        return _shown(compiled.rows(operator.input))
+    def relation(self, operator: StateMachine, catalog: Relations) -> Relation:
+        rows = catalog.rows(operator.input)
+        return Relation(Scope({KEY: rows.types[KEY], VALUE: JSON}, open=True))
 
 
-def _shown(rows: Scope) -> Scope:
-    return Scope({KEY: rows.types[KEY], VALUE: JSON}, open=True)
+@functools.lru_cache(maxsize=64)
+def machine(
+    operator: StateMachine, topics: tuple[str, ...], all_topics: tuple[str, ...] = ()
+) -> Machine:
+    """The machine of an operator whose input has these topics, with its functions imported.
+
+    `all_topics` are those of the plan, by which older versions have named places.
+
+    Raises: FunctionError.
+    """
+    return Machine(
+        name=operator.name,
+        topics=topics,
+        all_topics=all_topics,
+        step=found(operator.step),
+        view=None if operator.view is None else found(operator.view),
+        version=operator.version,
+        migrate=None if operator.migrate is None else found(operator.migrate),
+    )

@@ -2,14 +2,9 @@
 
 from collections.abc import Iterator
 
-from ikebana.processor.linear.scope import Scope
-from ikebana.processor.planning.operators.kind import (
-    Around,
-    Compiled,
-    Judged,
-    OperatorKind,
-    Problem,
-)
+from ikebana.processor.joins.relation import Relation
+from ikebana.processor.linear.scope import KEY
+from ikebana.processor.planning.operators.kind import Around, OperatorKind, Problem, Relations
 from ikebana.processor.planning.plan import Upsert
 
 
@@ -42,8 +37,8 @@ class UpsertKind(OperatorKind[Upsert]):
             )
         readers[name] = operator.name
 
-    def judged(self, operator: Upsert, judge: Judged) -> list[Scope]:
-        return [judge.rows(operator.input)]
-
-    def scope(self, operator: Upsert, compiled: Compiled) -> Scope:
-        return compiled.rows(operator.input)
+    def relation(self, operator: Upsert, catalog: Relations) -> Relation:
+        rows, source = catalog.rows(operator.input), catalog.inputs.get(operator.input)
+        if source is None:
+            return Relation(rows)
+        return Relation(rows, ((KEY,), *source.unique), source.size, keeps_state=True)

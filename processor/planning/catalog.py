@@ -1,0 +1,223 @@
+"""The catalog of a plan: what is known of each of its collections, found out once.
+
+Relations are found in the order of the dataflow, each from those that its operator reads.  What
+an operator with a problem makes, or one whose source is missing, has the type `UNKNOWN`, and
+what depends on that is not reported: so one mistake is one problem, and all are found.
+"""
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+
+from ikebana.codecs.sql_type import JSON, NULL, Scalar, SqlType, type_of, within
+from ikebana.processor.joins.binding import Examined, JoinError, examined
+from ikebana.processor.joins.paths import Planned, planned_of
+from ikebana.processor.joins.query import Join
+from ikebana.processor.joins.relation import Relation
+from ikebana.processor.kernels.reduce import Aggregate
+from ikebana.processor.linear.judging import StepProblem
+from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, ExpressionError, Scope, unknown
+from ikebana.processor.linear.typed_json import from_json
+from ikebana.processor.planning.input_rows import rows_of
+from ikebana.processor.planning.operators import reduce
+from ikebana.processor.planning.operators.table import kind_of
+from ikebana.processor.planning.plan import Input, Operator, Output, Plan, Reduce
+from ikebana.processor.planning.row_keys import Keyed, keys_of
+from ikebana.processor.planning.unique_keys import NOTHING
+from ikebana.processor.planning.unread import ALL_READ, Unread
+
+Problem = tuple[str, str]
+_UNKNOWN = Relation(unknown())
+# Of which nothing is known, or tables of other programs have no values.
+_UNTOLD = {JSON, NULL, Scalar("INTERVAL"), Scalar("VARIANT"), Scalar(UNKNOWN)}
+
+
+class Catalog:
+    """The relations of inputs and operators by name, and the problems of the operators.
+
+    Nothing is known of operators that share a name, nor of what `unread` says was not read.
+    """
+
+    def __init__(
+        self,
+        inputs: Iterable[Input],
+        operators: Iterable[Operator] = (),
+        unread: Unread = ALL_READ,
+    ) -> None:
+        self.inputs: Mapping[str, Input] = {source.name: source for source in inputs}
+        self._listed = tuple(operators)
+        counted = Counter(operator.name for operator in self._listed)
+        self.operators = {o.name: o for o in self._listed if counted[o.name] == 1}
+        self._unread = unread
+        self.told: list[Problem] = []
+        """The problems that have been found so far, as (path of the part, problem)."""
+        self._relations: dict[str, Relation] = {}
+        # The collections that have a problem, or of whose sources one has.
+        self._faulty: set[str] = set()
+        self._examined: dict[Join, Examined] = {}
+        self._joins: dict[str, Planned] = {}
+        self._aggregates: dict[str, tuple[Aggregate, ...]] = {}
+        self._keyed: dict[str, Keyed] = {}
+
+    def problems(self) -> list[Problem]:
+        """All problems of the operators.
+
+        They are looked for each time: a module of functions may be there the next time.
+        """
+        self._forget_faulty()
+        for operator in self._listed:
+            if operator.name in self.operators:
+                self.relation(operator.name)
+            else:
+                kind_of(operator).relation(operator, self)
+        return self.told
+
+    def copy(self) -> "Catalog":
+        """A catalog of the same, to which other operators may be added."""
+        made = Catalog(self.inputs.values(), unread=self._unread)
+        made.operators = dict(self.operators)
+        made._relations = {n: of for n, of in self._relations.items() if n not in self._faulty}
+        return made
+
+    def add(self, operators: Iterable[Operator]) -> None:
+        """Add operators, which may be what others have waited for."""
+        self.operators |= {operator.name: operator for operator in operators}
+        self._forget_faulty()
+
+    def relation(self, name: str) -> Relation:
+        """A collection, of which nothing is known if it is not there, or reads itself."""
+        waiting, begun = [(name, False)], set[str]()
+        while waiting:
+            at, has_sources = waiting.pop()
+            if has_sources:
+                for source in self._sources(at):
+                    if source not in self._relations:
+                        # It reads itself.
+                        self._relations[source] = _UNKNOWN
+                        self._faulty.add(source)
+                self._relations[at] = self._found(at)
+            elif at not in self._relations and at not in begun:
+                begun.add(at)
+                waiting.append((at, True))
+                waiting += ((source, False) for source in reversed(self._sources(at)))
+        return self._relations[name]
+
+    def is_sound(self, name: str) -> bool:
+        """Whether a collection is there, and neither it nor what it reads has a problem."""
+        self.relation(name)
+        return name not in self._faulty
+
+    def rows(self, name: str) -> Scope:
+        """What may be named of an input's rows."""
+        return rows_of(self.inputs[name], self._unread) if name in self.inputs else unknown()
+
+    def tell(self, path: str, problem: str) -> None:
+        """Note a problem."""
+        # A collection with several ways to it is judged once for each.
+        if (path, problem) not in self.told:
+            self.told.append((path, problem))
+
+    def taking(
+        self, judged: tuple[list[StepProblem], Scope], place: Callable[[StepProblem], str]
+    ) -> Scope:
+        """The scope behind judged steps, whose problems are noted."""
+        problems, scope = judged
+        for problem in problems:
+            self.tell(place(problem), problem.problem)
+        return scope
+
+    def examined(self, join: Join) -> Examined:
+        """A join taken apart, as far as it can be."""
+        if join not in self._examined:
+            self._examined[join] = examined(join, self._relations_of(join))
+        return self._examined[join]
+
+    def join(self, name: str) -> Planned:
+        """A join as it runs.  Raises: JoinError, if it cannot be."""
+        if name not in self._joins:
+            join = self.operators[name]
+            assert isinstance(join, Join)
+            parts = self.examined(join)
+            if parts.bound is None:
+                raise JoinError(parts.problems)
+            self._joins[name] = planned_of(parts.bound, self._relations_of(join))
+        return self._joins[name]
+
+    def aggregates(self, reduction: Reduce) -> tuple[Aggregate, ...]:
+        """The aggregates of a reduction, with the orders of what they are of.
+
+        Raises: AggregateError, if an argument cannot be ordered.
+        """
+        if reduction.name not in self._aggregates:
+            self._aggregates[reduction.name] = reduce.aggregates_of(reduction, self)
+        return self._aggregates[reduction.name]
+
+    def keyed(self, name: str) -> Keyed:
+        """A collection with its unique keys, if it is sound."""
+        if name not in self._keyed:
+            types = self.relation(name).scope.types
+            operator = self.operators.get(name)
+            keys = NOTHING if operator is None else keys_of(operator, self.keyed, types)
+            self._keyed[name] = Keyed(keys, types)
+        return self._keyed[name]
+
+    def _relations_of(self, join: Join) -> dict[str, Relation]:
+        return {each.relation: self.relation(each.relation) for each in join.inputs}
+
+    def _sources(self, name: str) -> tuple[str, ...]:
+        """The collections that an operator reads, if there is one of that name."""
+        operator = self.operators.get(name)
+        if operator is None or kind_of(operator).reads_rows:
+            return ()
+        return kind_of(operator).sources(operator)
+
+    def _found(self, name: str) -> Relation:
+        operator, known = self.operators.get(name), len(self.told)
+        if operator is not None:
+            found = kind_of(operator).relation(operator, self)
+            is_whole = not self._unread.may_have("operators", name)
+        else:
+            source = self.inputs.get(name)
+            is_whole = source is not None and source.is_collection
+            if source is not None and is_whole:
+                found = Relation(self.rows(name), source.unique, source.size)
+            else:
+                found = _UNKNOWN
+        is_faulty = not is_whole or len(self.told) > known
+        if is_faulty or not self._faulty.isdisjoint(self._sources(name)):
+            self._faulty.add(name)
+        return found if is_whole else _UNKNOWN
+
+    def _forget_faulty(self) -> None:
+        for name in self._faulty:
+            del self._relations[name]
+            self._keyed.pop(name, None)
+        self._faulty.clear()
+        self.told.clear()
+        self._examined = {join: of for join, of in self._examined.items() if of.bound}
+
+
+@functools.lru_cache(maxsize=64)
+def catalog_of(plan: Plan) -> Catalog:
+    """The catalog of a plan; it is made once for each plan."""
+    return Catalog(plan.inputs, plan.operators)
+
+
+@functools.lru_cache(maxsize=256)
+def output_types(plan: Plan, output: Output) -> Mapping[str, str]:
+    """The types of the columns of an output's values, by name, as far as they are known."""
+    if not output.source:
+        return MappingProxyType({})
+    types = catalog_of(plan).relation(output.source).scope.types
+    told = {name: kind for name, kind in types.items() if name not in (KEY, VALUE)}
+    return MappingProxyType({name: kind for name, kind in told.items() if _is_told(type_of(kind))})
+
+
+def _is_told(kind: SqlType) -> bool:
+    if not _UNTOLD.isdisjoint(within(kind)):
+        return False
+    try:
+        return bool(from_json("x", str(kind)))
+    except ExpressionError:
+        return False

@@ -1,0 +1,102 @@
+"""The rows of an input: what expressions over them may name, their encodings and their times."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ikebana.codecs.change import Column
+from ikebana.codecs.column_encodings import full_name, usual_name
+from ikebana.processor.linear.json_text import BLOB, JSON
+from ikebana.processor.linear.scope import (
+    KEY,
+    UNKNOWN,
+    VALUE,
+    ExpressionError,
+    Scope,
+    frozen,
+    unknown,
+)
+from ikebana.processor.linear.steps import Sql
+from ikebana.processor.planning.plan import Input
+from ikebana.processor.planning.unread import Unread
+
+if TYPE_CHECKING:
+    from ikebana.processor.linear.query import Query
+
+
+def scope_of_input(source: Input) -> Scope:
+    """What expressions over an input's rows may name.
+
+    Raises:
+        ExpressionError: a column has a type that there is not.
+    """
+    types: dict[str, str] = {}
+    if source.columns:
+        # DuckDB takes a while to import, and memory: only where there is SQL.
+        from ikebana.processor.linear.expressions import column_type
+
+        types = {column.name: column_type(column.type) for column in source.columns}
+    raw = not source.traits.has_columns
+    types[KEY] = BLOB if source.key_format == "bytes" and source.traits.kind == "rows" else JSON
+    types[VALUE] = BLOB if raw else JSON
+    # If any column is declared, all must be, so that misspelt names are found.
+    return Scope(types, not raw and not source.columns, f"inputs.{source.name}.columns")
+
+
+def rows_of(source: Input, unread: Unread) -> Scope:
+    """The same of an input with faults: of a column without a type, only that it is there."""
+    if unread.hides_rows(source.name):
+        return unknown()
+    known = []
+    lost = set(unread.columns(source.name))
+    for column in source.columns:
+        from ikebana.processor.linear.expressions import column_type
+
+        try:
+            column_type(column.type)
+        except ExpressionError:
+            lost.add(column.name)
+        else:
+            known.append(column)
+    scope = scope_of_input(replace(source, columns=tuple(known)))
+    is_open = scope.open and not lost
+    return Scope({**scope.types, **dict.fromkeys(lost, UNKNOWN)}, is_open, scope.declare)
+
+
+def comes_out_of_decoding(source: Input) -> bool:
+    """Whether an input's own updates are known where it is decoded, and its branches run there.
+
+    The facts of CDCv2 are known only when the shards have told which are new.
+    """
+    return source.is_collection and source.traits.kind != "facts"
+
+
+def dating_query(source: Input) -> "Query | None":
+    """What makes the event times of an input's rows, as a bound in milliseconds.
+
+    Raises:
+        ExpressionError, StepError: the expression is none.
+    """
+    if source.event_time is None or source.event_time.of is None:
+        return None
+    from ikebana.processor.linear.query import compiled
+
+    return compiled((Sql(valid_from=source.event_time.of),), frozen(scope_of_input(source)))
+
+
+def encodings_of(source: Input) -> dict[str, str]:
+    """The encodings of columns by their full names: the declared ones, and those of the format."""
+    found = {}
+    for column in source.columns:
+        if name := encoding_of(source, column):
+            found[column.name] = name
+    return found
+
+
+def encoding_of(source: Input, column: Column) -> str | None:
+    """The encoding of a column by its full name; None if values are as they are.
+
+    Raises: TypeTextError, if it has no type.
+    """
+    if column.encoding is not None:
+        return full_name(column.type, column.encoding)
+    return usual_name(column.type, source.traits.usual_encodings)
