@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 import psutil
 
 from ikebana.processor.kafka.broker import running
-from ikebana.processor.spark import owner
+from ikebana.processor.spark.workers import owner
 from support.pipeline_processes import Pipeline, Run, create, produce, upserts
 
 PROGRAMS = ("chmod", "readlink", "ls", "bash")
@@ -181,7 +181,7 @@ def _kind(process: psutil.Process) -> str:
         parent = process.ppid()
     except psutil.Error:
         return "gone"
-    if "fork_server" in line or "pyspark" in line:
+    if "spark.workers" in line or "pyspark" in line:
         return "Python workers"
     return "driver" if "ikebana" in line else f"other ({parent and line[:20]})"
 

@@ -230,7 +230,8 @@ class _Opening:
         assert ran is not None, "a new checkpoint has no other number of shards"
         words = Rescaled(ran.shards, shards).words()
         if ran.shards == shards:
-            words = f"the state is rewritten for {counted(shards, 'shard')} with a task each"
+            tasks = counted(self._tasks, "task") if self._tasks else "a task each"
+            words = f"the state is rewritten for {counted(shards, 'shard')} with {tasks}"
         self._on_step(words)
         written = 0
 
@@ -276,8 +277,10 @@ class _Opening:
                 step.plan, kafka, again.begun(again.begins(step.plan, first), last.positions)
             )
         self.told = self._read_back() if step.birth != self._present else []
-        # Without owners of shards, those of one task would run one after the other.
-        spreads = self._present.tasks > 0 and not self._tasks
+        # Without owners of shards, those of one task would run one after the other; and executors
+        # without a task would do nothing.
+        shards = self._present.shards
+        spreads = self._present.state_partitions < (min(self._tasks, shards) or shards)
         self._rescales = self._present.shards != settings.shards or spreads
         last = logged.offset or self._present.start
         if under_way(last.rebuilding) and (step.birth != self._present or self._rescales):

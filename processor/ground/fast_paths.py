@@ -16,6 +16,19 @@ class FastPath(NamedTuple):
     why_not: str = ""
 
 
+OWNERS = "owners"
+"""Processes that keep the databases of shards open between batches."""
+_MISSED = "Spark's Python has found no host: see spark.python.daemon.module"
+
+
+def missed_owners(paths: Sequence[FastPath]) -> tuple[FastPath, ...]:
+    """Return the ways after a batch that no owners have run, although the run has some."""
+    return tuple(
+        FastPath(path.name, path.why_not or _MISSED) if path.name == OWNERS else path
+        for path in paths
+    )
+
+
 def compiled_code() -> FastPath:
     """Return whether all loops over records are compiled."""
     absent = compiled_parts.absent()

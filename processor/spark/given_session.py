@@ -12,12 +12,15 @@ from pyspark.sql import SparkSession
 
 from ikebana.errors import ConfigError, LostError, SparkStartError
 from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.ground.fast_paths import FastPath, compiled_code
+from ikebana.processor.ground.fast_paths import OWNERS, FastPath, compiled_code
 from ikebana.processor.linear.modules import FOLDER_VARIABLE
 from ikebana.processor.spark.connection import is_stopped
 from ikebana.processor.spark.installed import is_this_python
 from ikebana.processor.spark.options import OWNED, spark_settings
 from ikebana.processor.spark.run_folder import RunFolder
+from ikebana.processor.spark.workers import daemon
+
+_MODULE = "spark.python.daemon.module"
 
 
 class GivenSpark:
@@ -27,13 +30,9 @@ class GivenSpark:
     do not affect the user's queries.
     """
 
-    # The session's Python workers are the user's, and open the shards themselves.
-    owners: None = None
-    fast_paths = (
-        FastPath("owners", "the Spark session was given"),
-        FastPath("class archive", "the Spark session was given"),
-        compiled_code(),
-    )
+    # Its Python workers may open the shards themselves, and its executors be anywhere.
+    tasks = 0
+    rows = ""
 
     def __init__(self, given: SparkSession, settings: Settings, name: str) -> None:
         """Check a session and keep it.
@@ -69,6 +68,12 @@ class GivenSpark:
             # Workers get these variables even if Spark was started before.
             given.sparkContext.environment[FOLDER_VARIABLE] = folder
         self._options = spark_settings(settings, name)
+        has_owners = known.get(_MODULE, "") == daemon.MODULE
+        self.fast_paths = (
+            FastPath(OWNERS, "" if has_owners else f"the Spark session has no {_MODULE} of ours"),
+            FastPath("class archive", "the Spark session was given"),
+            compiled_code(),
+        )
         self._session: SparkSession | None = None
         self._folder = RunFolder()
 

@@ -6,12 +6,15 @@ number of state partitions.  The others can change at each restart.
 
 import os
 import re
+import sys
 from importlib import resources
 
 from ikebana.arrangements.files import is_local
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.ground import calls, log_lines
 from ikebana.processor.linear.modules import FOLDER_VARIABLE
+from ikebana.processor.spark.workers import daemon
+from ikebana.processor.spark.workers.starting import PYTHON_VARIABLE
 
 # These settings override the user's.
 _STATE_STORE = "spark.sql.streaming.stateStore."
@@ -51,6 +54,8 @@ DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.python.worker.reuse": "true",
+    # On each machine it sees to it that there is a host, with owners of shards.
+    "spark.python.daemon.module": daemon.MODULE,
     # The time for a Python worker, or a process that fetches a result, to authenticate itself.
     # On a busy machine Spark's 15 s are too short.
     "spark.python.authenticate.socketTimeout": "120s",
@@ -60,6 +65,8 @@ DEFAULTS = {
     "spark.driver.extraJavaOptions": (
         "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xms128m -XX:NewSize=64m"
     ),
+    # With these an executor starts with half the CPU time.
+    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
 # In one process no executor can be lost: a silent one only lacks a processor.  Spark's requests
 # to itself (spark.rpc.askTimeout) and its heartbeats use the network's timeout.
@@ -83,6 +90,7 @@ _LOCAL_FILES = {
 # A task whose worker died is tried again; only then does the query fail.
 _LOCAL_FAILURES = 4
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+EXECUTORS_JAVA_OPTIONS = "spark.executor.extraJavaOptions"
 _LOG_FILE = "log4j2.configurationFile"
 
 
@@ -99,9 +107,14 @@ def spark_settings(settings: Settings, name: str) -> dict[str, str]:
         "spark.sql.streaming.minBatchesToRetain": str(max(2, settings.retained_batches)),
     }
     # Workers on this machine have it from what starts them.
-    options[f"spark.executorEnv.{calls.LIMIT_VARIABLE}"] = calls.limit(settings.max_batch_s)
+    executors_have = {
+        calls.LIMIT_VARIABLE: calls.limit(settings.max_batch_s),
+        daemon.OWNERS_VARIABLE: str(owners(settings)),
+        PYTHON_VARIABLE: sys.executable,
+    }
     if folder := os.environ.get(FOLDER_VARIABLE):
-        options[f"spark.executorEnv.{FOLDER_VARIABLE}"] = folder
+        executors_have[FOLDER_VARIABLE] = folder
+    options |= {f"spark.executorEnv.{name}": value for name, value in executors_have.items()}
     master = settings.master
     if not master.startswith("local"):
         del options["spark.driver.bindAddress"]
@@ -113,16 +126,17 @@ def spark_settings(settings: Settings, name: str) -> dict[str, str]:
             options["spark.master"] = f"{master[:-1]},{_LOCAL_FAILURES}]"
         elif master == "local":
             options["spark.master"] = f"local[1,{_LOCAL_FAILURES}]"
-    if not logs_itself(settings):
-        told = "log4j2-json.properties" if log_lines.wanted() else "log4j2.properties"
-        path = resources.files("ikebana.processor.spark") / told
-        options[_JAVA_OPTIONS] += f" -D{_LOG_FILE}={path}"
+    told = "log4j2-json.properties" if log_lines.wanted() else "log4j2.properties"
+    path = resources.files("ikebana.processor.spark") / told
+    for key in (_JAVA_OPTIONS, EXECUTORS_JAVA_OPTIONS):
+        if not logs_itself(settings, key):
+            options[key] += f" -D{_LOG_FILE}={path}"
     return options
 
 
-def logs_itself(settings: Settings) -> bool:
-    """Return whether the user configures the JVM's log."""
-    return _LOG_FILE in settings.spark.get(_JAVA_OPTIONS, "")
+def logs_itself(settings: Settings, key: str = _JAVA_OPTIONS) -> bool:
+    """Return whether the user configures the log of a JVM, by default of the driver's."""
+    return _LOG_FILE in settings.spark.get(key, "")
 
 
 def slots(settings: Settings) -> int:
@@ -132,10 +146,23 @@ def slots(settings: Settings) -> int:
     return (os.cpu_count() or 1) if found == "*" else int(found)
 
 
+def executors(settings: Settings) -> int:
+    """Return the number of machines that run tasks; 0 if Spark's settings do not say it."""
+    if settings.master.startswith("local"):
+        return 1
+    return int(settings.spark.get("spark.executor.instances", 0))
+
+
 def owners(settings: Settings) -> int:
-    """Choose the number of processes that own shards, for a local run.
+    """Choose the number of processes that own shards, on each machine that runs tasks.
 
     With twice as many as there are slots, two tasks that run at a time seldom need the same one:
     shards follow one another in turn.
     """
-    return max(1, min(settings.shards, 2 * slots(settings)))
+    if settings.master.startswith("local"):
+        cores = slots(settings)
+    else:
+        # Executors of a standalone cluster take all that a worker has, which may be as ours.
+        every = (os.cpu_count() or 1) if settings.master.startswith("spark:") else 1
+        cores = int(settings.spark.get("spark.executor.cores", every))
+    return max(1, min(settings.shards, 2 * cores))

@@ -27,8 +27,6 @@ from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark import connection, failures, keyed_operator, source
 from ikebana.processor.spark.given_session import GivenSpark
 from ikebana.processor.spark.keyed_operator import Groups
-from ikebana.processor.spark.left_markers import markers_folder
-from ikebana.processor.spark.owners import Owners
 from ikebana.processor.spark.session import Spark
 from ikebana.processor.spark.sink import Sink
 from ikebana.processor.spark.source import IkebanaSource
@@ -192,9 +190,7 @@ def start(
     """
     # From here on the plan is sent to other processes.
     portable, on_step = checked(plan).portable(), callbacks.on_step
-    # Only owners run the shards of one task side by side.
-    tasks = 0 if spark.owners is None else 1
-    found = opened(portable, settings, on_step, callbacks.on_edit, own=own, tasks=tasks)
+    found = opened(portable, settings, on_step, callbacks.on_edit, own=own, tasks=spark.tasks)
     birth, taken = found.birth, found.taken
     on_step("starting Spark")
     running = spark.session()
@@ -203,7 +199,7 @@ def start(
     stop = spark.folder / f"stop-{taken.incarnation}"
     edit = _edit(found)
     readers = running.sparkContext.defaultParallelism
-    config = _source_config(found, settings, labels, readers, stop, edit, spark.owners)
+    config = _source_config(found, settings, labels, readers, stop, edit, spark.rows)
     job = _job(found, settings, labels, _local_directory(spark, settings), edit)
     # A query that only finishes something is over before there is anything to tell.
     on_trigger = None if found.finishes else callbacks.on_trigger
@@ -212,7 +208,7 @@ def start(
     callbacks.on_begin()
     # Where inputs were read from snapshots, nothing is known of the times before.
     sink = Sink(job, taken, settings, callbacks.on_batch, begin=birth.begin, config=config)
-    query = _query(running, config, job, spark.owners, settings, sink, once=once or found.finishes)
+    query = _query(running, config, job, settings, sink, once=once or found.finishes)
     return Running(
         Going(query, stop, told, spark.has_ended),
         found.layout,
@@ -247,7 +243,7 @@ def _source_config(
     readers: int,
     stop: Path,
     edit: Edit | None,
-    owners: Owners | None,
+    rows: str,
 ) -> SourceConfig:
     """What the source needs to mint batches and to read them."""
     birth, taken = found.birth, found.taken
@@ -274,7 +270,7 @@ def _source_config(
         read_back={} if edit is None else edit.read_back,
         interval_s=settings.trigger_interval_s,
         max_batch_s=settings.max_batch_s,
-        owners=owners,
+        rows=rows,
     )
 
 
@@ -319,7 +315,6 @@ def _query(
     spark: SparkSession,
     config: SourceConfig,
     job: Job,
-    owners: Owners | None,
     settings: Settings,
     sink: Sink,
     *,
@@ -330,16 +325,18 @@ def _query(
         .option(source.OPTION, msgspec.json.encode(config).decode())
         .load()
     )
-    if markers_folder(config.rows, job.labels):
+    if config.rows and len({*job.labels}) == 1:
         # All has been read, and one task runs all shards: nothing is to be shuffled.
         rows = rows.coalesce(1)
     found = rows.groupBy("label").applyInPandasWithState(
-        functools.partial(keyed_operator.run_group, Groups.of(job, owners)),
+        functools.partial(keyed_operator.run_group, Groups.of(job)),
         keyed_operator.OUTPUT_SCHEMA,
         keyed_operator.STATE_SCHEMA,
         "append",
         "NoTimeout",
     )
+    # A projection, even one that only renames, makes rows that tasks can send.
+    found = found.withColumnRenamed("result", "answer")
     writer = (
         found.writeStream.foreachBatch(sink)
         .option("checkpointLocation", job.location)

@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -17,17 +17,24 @@ from ikebana.arrangements.files import is_local
 from ikebana.errors import IkebanaError, LostError, SparkStartError
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.ground import log_lines
-from ikebana.processor.ground.fast_paths import FastPath, compiled_code
+from ikebana.processor.ground.fast_paths import OWNERS, FastPath, compiled_code
 from ikebana.processor.ground.java import find_java
 from ikebana.processor.ground.stopping import Stopped
-from ikebana.processor.spark import class_archive, launching, left_rows
+from ikebana.processor.spark import class_archive, launching
 from ikebana.processor.spark.child_processes import environment
 from ikebana.processor.spark.installed import is_this_python
 from ikebana.processor.spark.jvm import END_WITHIN_S, Jvm
-from ikebana.processor.spark.options import logs_itself, owners, slots, spark_settings
-from ikebana.processor.spark.owners import Owners
+from ikebana.processor.spark.options import (
+    EXECUTORS_JAVA_OPTIONS,
+    executors,
+    logs_itself,
+    owners,
+    slots,
+    spark_settings,
+)
 from ikebana.processor.spark.run_folder import RunFolder
-from ikebana.processor.spark.workers import Workers
+from ikebana.processor.spark.workers import daemon, left_rows
+from ikebana.processor.spark.workers.starting import PROGRAM, Workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,9 +95,19 @@ class Spark:
         return self._folder.path
 
     @property
-    def owners(self) -> Owners | None:
-        """The processes that own the shards; None if Spark's Python workers open them."""
-        return None if self._workers is None else self._workers.owners
+    def tasks(self) -> int:
+        """The number of tasks for all shards that a new checkpoint has; 0 for one a shard.
+
+        Only owners run the shards of one task side by side.
+        """
+        if any(path.name == OWNERS and path.why_not for path in self.fast_paths):
+            return 0
+        return executors(self._settings)
+
+    @property
+    def rows(self) -> str:
+        """The folder in which large rows are left for owners; empty if these may be elsewhere."""
+        return "" if self._rows is None else str(self._rows.path)
 
     @property
     def alive(self) -> bool:
@@ -134,46 +151,56 @@ class Spark:
         if settings.master.startswith("local"):
             if not os.environ.get("SPARK_LOCAL_DIRS"):
                 options.setdefault("spark.local.dir", str(self.folder / "spark"))
-            for name, value in sockets(self.folder).items():
-                options.setdefault(name, value)
-        no_owners = self._fork_server()
+            extra = sockets(self.folder)
+        else:
+            # Those of executors lie in their temporary folders.
+            extra = {f"{_SOCKETS}.enabled": "true"}
+            # In the image, executors look for their archive themselves.
+            if settings.master.startswith("spark:") and (flags := class_archive.flags(java)):
+                extra["spark.executor.extraClassPath"] = class_archive.class_path()
+                options[EXECUTORS_JAVA_OPTIONS] += "".join(f" {flag}" for flag in flags)
+        for name, value in extra.items():
+            options.setdefault(name, value)
+        self._start_host()
         no_archive = why_indirect or class_archive.why_not(java)
         self.fast_paths = [
-            FastPath("owners", no_owners),
+            FastPath(OWNERS, self._why_no_owners(options)),
             FastPath("class archive", no_archive),
             compiled_code(),
+            FastPath("forks", _why_no_forks()),
         ]
         with self._environment():
             self._jvm = Jvm(options, java, Path(tempfile.mkdtemp(dir=self.folder)), self._log)
 
-    def _fork_server(self) -> str:
-        """Start the process that forks Spark's Pythons and owns the shards, if there can be one.
-
-        Return why there is none; an empty text if there is one.
-        """
+    def _start_host(self) -> None:
+        """Start what forks Spark's Pythons, reads batches, and in a local run owns the shards."""
         settings = self._settings
-        if not settings.master.startswith("local"):
-            return "executors open their shards in each batch"
-        chosen = os.environ.get("PYSPARK_PYTHON", sys.executable)
-        if not is_this_python(chosen):
-            return f"PYSPARK_PYTHON {chosen} is another Python than {sys.executable}"
-        folder = Path(tempfile.mkdtemp(dir=self.folder))
-        self._rows = left_rows.Folder(
-            os.environ.get("SPARK_LOCAL_DIRS")
-            or settings.spark.get("spark.local.dir", tempfile.gettempdir())
-        )
+        is_here = settings.master.startswith("local")
+        if is_here:
+            self._rows = left_rows.Folder(
+                os.environ.get("SPARK_LOCAL_DIRS")
+                or settings.spark.get("spark.local.dir", tempfile.gettempdir())
+            )
         self._workers = Workers(
-            folder,
+            Path(tempfile.mkdtemp(dir=self.folder)),
             self._log,
-            owners=owners(settings),
+            # Another Python has packages of its own, and so its own host, by Spark's daemon.
+            owners=owners(settings) if is_here and is_this_python(_python()) else 0,
             readers=slots(settings),
-            rows=str(self._rows.path),
             max_batch_s=settings.max_batch_s,
         )
-        if os.access(self._workers.python, os.X_OK):
+
+    def _why_no_owners(self, options: Mapping[str, str]) -> str:
+        """Return why shards have no owners; an empty text if they have."""
+        assert self._workers is not None
+        module = options["spark.python.daemon.module"]
+        if self._workers.owners.processes:
             return ""
-        self._end(within_s=0.0)
-        return f"{folder} is mounted without the right to execute: TMPDIR names another"
+        if module != daemon.MODULE:
+            return f"spark.python.daemon.module is {module}"
+        if options.get("spark.python.use.daemon", "true") != "true":
+            return "spark.python.use.daemon is false"
+        return ""
 
     def session(self) -> "SparkSession":
         """Return the session; start it if there is none.
@@ -209,15 +236,14 @@ class Spark:
 
     @contextmanager
     def _environment(self) -> Iterator[None]:
-        """Set the Python of Spark in a `with` block, unless the user has chosen one.
+        """Set the Python of Spark in a `with` block, and what its processes find the host by.
 
-        Without a fork server it is ours, on executors too: Spark's `python3` may be another one.
+        One name is for the driver and for executors.  For this Python it is a program that asks
+        the host of its machine; the `python3` that Spark would run may be another one.
         """
-        if self._workers is not None:
-            python = str(self._workers.python)
-        else:
-            python = os.environ.get("PYSPARK_PYTHON", sys.executable)
-        with environment(PYSPARK_PYTHON=python):
+        python = _python() if _why_no_forks() else str(PROGRAM)
+        found = {} if self._workers is None else self._workers.environment
+        with environment(PYSPARK_PYTHON=python, **found):
             yield
 
     def _end(self, within_s: float) -> None:
@@ -232,6 +258,18 @@ class Spark:
                 workers.end(within_s)
             if rows is not None:
                 rows.remove()
+
+
+def _python() -> str:
+    """Return the Python that Spark is to run."""
+    return os.environ.get("PYSPARK_PYTHON", sys.executable)
+
+
+def _why_no_forks() -> str:
+    """Return why Spark runs a Python itself, and no fork of the host; an empty text if not."""
+    if not is_this_python(_python()):
+        return f"PYSPARK_PYTHON {_python()} is another Python than {sys.executable}"
+    return "" if os.access(PROGRAM, os.X_OK) else f"{PROGRAM} may not be executed"
 
 
 def sockets(folder: Path) -> dict[str, str]:

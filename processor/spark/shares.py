@@ -38,10 +38,7 @@ def shares_of(
 
     Inputs with the same offsets form one piece, whose offsets are read once.
     """
-    by_range: dict[Range, list[Slice]] = {}
-    for each in slices:
-        by_range.setdefault(range_of(each), []).append(each)
-    pieces: list[_Piece] = [*by_range.values(), *hops, *own]
+    pieces = _pieces(slices, hops, own)
     worth = 1 + sum(map(_size, pieces)) // _TASK_SIZE
     count = max(1, min(readers, len(pieces), worth))
     shares = [Share([], [], [], []) for _ in range(count)]
@@ -56,6 +53,12 @@ def shares_of(
         else:
             shares[least].hops.append(piece)
     return shares
+
+
+def is_small(shares: Sequence[Share]) -> bool:
+    """Whether a task of its own for the work of all would not be worth its cost."""
+    of_all = united(shares)
+    return sum(map(_size, _pieces(of_all.slices, of_all.hops, of_all.own))) < _TASK_SIZE
 
 
 def united(shares: Sequence[Share]) -> Share:
@@ -73,6 +76,15 @@ def range_of(piece: Slice) -> Range:
     """Return the offsets of a slice; slices of several inputs may have the same."""
     place = piece.place
     return Range(place.topic, place.partition, place.start, piece.end)
+
+
+def _pieces(
+    slices: Sequence[Slice], hops: Sequence[Range], own: Sequence[OwnRange]
+) -> list[_Piece]:
+    by_range: dict[Range, list[Slice]] = {}
+    for each in slices:
+        by_range.setdefault(range_of(each), []).append(each)
+    return [*by_range.values(), *hops, *own]
 
 
 def _size(piece: _Piece) -> int:

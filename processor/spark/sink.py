@@ -2,17 +2,22 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
+import msgspec
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
 from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.deciding.commits import Marker
 from ikebana.processor.ground import faults
 from ikebana.processor.kafka import client, progress_topic
 from ikebana.processor.kafka.loopback import Trimming
 from ikebana.processor.kafka.takeover import Takeover
-from ikebana.processor.spark import left_rows
-from ikebana.processor.spark.left_markers import markers_folder, markers_of
+from ikebana.processor.spark.keyed_operator import Result
 from ikebana.processor.spark.source_config import SourceConfig
+from ikebana.processor.spark.source_files import reading_s
+from ikebana.processor.spark.workers import left_rows
 from ikebana.processor.task import Job
 from ikebana.processor.watching.batch_report import BatchReport, report
 
@@ -33,7 +38,7 @@ class Sink:
         self._job = job
         self._begin = begin
         self._rows = config.rows
-        self._markers_in = markers_folder(config.rows, job.labels)
+        self._stop = Path(config.stop)
         left_rows.forget(self._rows)  # of a batch that begins anew, and may do so often
         self._lease = taken.lease
         self._published = taken.published
@@ -51,10 +56,13 @@ class Sink:
         job = self._job
         begun = time.monotonic()
         # Only one action, because each would run the keyed operator again.
-        markers = markers_of(frame, self._markers_in)
-        begun -= left_rows.reading_s(self._rows)
+        results = results_of(frame)
+        begun -= reading_s(self._stop)
         left_rows.forget(self._rows)
         batch = job.first_batch + spark_batch
+        markers = [
+            msgspec.json.decode(each, type=Marker) for found in results for each in found.markers
+        ]
         shards = sorted(marker.shard for marker in markers)
         assert shards == list(range(len(job.labels))), f"batch {batch}: markers of {shards}"
         assert {marker.batch for marker in markers} == {batch}, f"batch {batch}: {markers}"
@@ -75,4 +83,22 @@ class Sink:
         faults.point("after_progress", batch)
         if self._trimming is not None:
             self._trimming.after(markers)
-        self._on_batch(report(markers, time.monotonic() - begun))
+        owned = all(found.owned for found in results)
+        self._on_batch(report(markers, time.monotonic() - begun, owned=owned))
+
+
+def results_of(frame: DataFrame) -> list[Result]:
+    """Run a batch, by the plainest action there is, and return the results of its groups.
+
+    To collect the rows of a frame Spark plans a second query and reads its own classes to see
+    what its functions refer to, a quarter of the time of its query's thread.
+    """
+    try:
+        # What `foreachBatch` has made its frame of.
+        rows = frame._jdf.queryExecution().logical().rdd().toJavaRDD().collectAsync()
+    except Py4JError:
+        found = [row[0] for row in frame.collect()]
+    else:
+        # Spark uses an object for all rows of a partition, which has one of them.
+        found = [row.getBinary(0) for row in rows.get()]
+    return [msgspec.msgpack.decode(bytes(each), type=Result) for each in found]

@@ -31,13 +31,14 @@ from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.planning.backfill import has_caught_up
 from ikebana.processor.rows.envelope import Tick, pack
-from ikebana.processor.spark import left_rows, worker
-from ikebana.processor.spark.owner_messages import pickled
-from ikebana.processor.spark.shares import Share, shares_of, united
+from ikebana.processor.spark import worker
+from ikebana.processor.spark.shares import Share, is_small, shares_of, united
 from ikebana.processor.spark.source_config import SourceConfig
-from ikebana.processor.spark.source_files import done_at, filled_at, tell_inputs
+from ikebana.processor.spark.source_files import done_at, filled_at, tell_inputs, tell_reading
 from ikebana.processor.spark.source_rows import SCHEMA, rows_of, spark_rows
 from ikebana.processor.spark.source_task import connected, packed_rows
+from ikebana.processor.spark.workers.messages import pickled
+from ikebana.processor.spark.workers.owners import Owners
 from ikebana.processor.timing import again, reclock
 from ikebana.processor.timing.allowance import Allowance
 from ikebana.processor.timing.beats import Beats
@@ -299,12 +300,13 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         return iter([rows_of(rows, self._config.labels)] if rows else [])
 
     def _read_beforehand(self, shares: Sequence[Share]) -> list[tuple[int, bytes]] | None:
-        """Have a batch read by the processes for that, if there are any.
+        """Have a batch read by the readers of the driver's host, if there are any.
 
-        What fails there is left to tasks, where Spark and ours know what to do about it.
+        Where owners are elsewhere, the driver would have to pass on all rows, so only a small
+        batch is read here.  What fails is left to tasks, where Spark and ours know what to do.
         """
-        owners = self._config.owners
-        if owners is None:
+        owners = Owners.here()
+        if owners is None or not (self._config.rows or is_small(shares)):
             return None
         begun = time.monotonic()
         try:
@@ -314,7 +316,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
             traceback.print_exc()
             return None
         if found is not None:
-            left_rows.tell_reading(owners.rows, time.monotonic() - begun)
+            tell_reading(Path(self._config.stop), time.monotonic() - begun)
         return found
 
     def commit(self, end: dict[str, Any]) -> None:

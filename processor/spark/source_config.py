@@ -3,7 +3,6 @@
 import msgspec
 
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.spark.owners import Owners
 from ikebana.processor.timing.source_offset import Positions, SourceOffset
 
 
@@ -21,8 +20,8 @@ class SourceConfig(msgspec.Struct, frozen=True):
     by itself has nothing left to do.  `own_kafka` reads the topics of the outputs
     in `read_back`, which an edit takes back, with their names by topic.  `interval_s` is the least
     time between two batches, unless the first leaves anything on its way.  Batches read less than
-    `max_records` if they would take too large a part of `max_batch_s`.  `owners`, if there are
-    any, have processes that read batches, and a folder for large rows.
+    `max_records` if they would take too large a part of `max_batch_s`.  `rows` is the folder in
+    which large rows are left for the owners of shards; it is empty if these may be elsewhere.
     """
 
     plan: Plan
@@ -46,9 +45,4 @@ class SourceConfig(msgspec.Struct, frozen=True):
     read_back: dict[str, str] = {}
     interval_s: float = 0.0
     max_batch_s: float = 300.0
-    owners: Owners | None = None
-
-    @property
-    def rows(self) -> str:
-        """The folder in which large rows are left; empty if there is none."""
-        return "" if self.owners is None else self.owners.rows
+    rows: str = ""

@@ -3,6 +3,7 @@
 They lie beside the file `stop`, which says that no batch is to be made any more.
 """
 
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -36,3 +37,22 @@ def inputs_told(stop: Path) -> Standing | None:
 
 def _told_at(stop: Path) -> Path:
     return stop.with_suffix(".inputs")
+
+
+def tell_reading(stop: Path, seconds: float) -> None:
+    """Note how long a batch was read before Spark has run it."""
+    with suppress(OSError):
+        _took_at(stop).write_text(str(seconds))
+
+
+def reading_s(stop: Path) -> float:
+    """Take how long the batch was read before Spark has run it; 0 if tasks have read it."""
+    with suppress(OSError, ValueError):
+        seconds = float(_took_at(stop).read_text())
+        _took_at(stop).unlink()
+        return seconds
+    return 0.0
+
+
+def _took_at(stop: Path) -> Path:
+    return stop.with_suffix(".took")

@@ -40,7 +40,8 @@ class BatchReport(NamedTuple):
     """The facts about a committed batch.
 
     `noted` are the last records that were late, have drifted or made errors.  `hot` are the keys
-    that many of the records had, or that have met much in joins, by their hashes.
+    that many of the records had, or that have met much in joins, by their hashes.  `owned` says
+    whether owners have run it.
     """
 
     batch: int
@@ -57,9 +58,10 @@ class BatchReport(NamedTuple):
     filling: Filling | None = None
     noted: Sequence[Noted] = ()
     hot: Sequence[Hot] = ()
+    owned: bool = True
 
 
-def report(markers: list[Marker], seconds: float) -> BatchReport:
+def report(markers: list[Marker], seconds: float, *, owned: bool = True) -> BatchReport:
     """Make the report of a batch from the markers of its shards."""
     first = markers[0]
     counts = {shown(name): sum(m.counts.get(name, 0) for m in markers) for name in first.counts}
@@ -78,6 +80,7 @@ def report(markers: list[Marker], seconds: float) -> BatchReport:
         filling=_filling(markers),
         noted=merged(each for marker in markers for each in marker.noted),
         hot=skew.merged(each for marker in markers for each in marker.hot),
+        owned=owned,
     )
 
 

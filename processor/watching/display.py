@@ -14,7 +14,7 @@ from rich.text import Text
 from ikebana.errors import IkebanaError
 from ikebana.processor.ground import log_lines
 from ikebana.processor.ground.counting import counted
-from ikebana.processor.ground.fast_paths import FastPath, in_words
+from ikebana.processor.ground.fast_paths import FastPath, in_words, missed_owners
 from ikebana.processor.ground.moments import moment
 from ikebana.processor.ground.notice import Notice
 from ikebana.processor.planning.plan import ERRORS, Plan
@@ -70,7 +70,7 @@ class BatchDisplay:
         self._upper = 0
         self._waiting = 0
         self._filled_keys = 0
-        self._fast_paths = ""
+        self._fast_paths: tuple[FastPath, ...] = ()
         self._hot = HotWarnings()
         self._said: set[tuple[str, str, str]] = set()
         self._standing: Callable[[], Standing | None] = nowhere
@@ -114,9 +114,9 @@ class BatchDisplay:
         """
         self._standing = standing
         self._waiting = waiting
-        if fast_paths and (words := in_words(fast_paths)) != self._fast_paths:
-            self._fast_paths = words
-            self.say(f"{self._plan.name}: {words}")
+        if fast_paths and tuple(fast_paths) != self._fast_paths:
+            self._fast_paths = tuple(fast_paths)
+            self.say(f"{self._plan.name}: {in_words(fast_paths)}")
 
     def batch(self, report: "BatchReport") -> None:
         """Show a committed batch."""
@@ -149,6 +149,9 @@ class BatchDisplay:
             self.say(told)
         for words, fields in self._hot.of(report.batch, report.hot):
             self._warn(words, fields)
+        if not report.owned and (paths := missed_owners(self._fast_paths)) != self._fast_paths:
+            self._fast_paths = paths
+            self._warn(in_words(paths), {})
 
     def notice(self, notices: Sequence[Notice]) -> None:
         """Say each notice once."""

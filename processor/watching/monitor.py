@@ -28,7 +28,7 @@ from prometheus_client import (
 from prometheus_client.exposition import choose_encoder
 
 from ikebana import __version__
-from ikebana.processor.ground.fast_paths import FastPath
+from ikebana.processor.ground.fast_paths import FastPath, missed_owners
 from ikebana.processor.ground.notice import Notice
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.rows.noted import Place
@@ -147,6 +147,9 @@ class Monitor:
         seen = (seen.greatest for marker in report.markers for seen in marker.seen)
         self._greatest = max([self._greatest, *(time for time in seen if time is not None)])
         self._take(metrics.of_batch(self._plan, report))
+        if not report.owned:
+            self._fast_paths = missed_owners(self._fast_paths)
+            self._take(metrics.of_fast_paths(self._fast_paths))
         self._take(self._hot.samples(report.hot))
         self._notes.add(report.noted, _now_ms())
 

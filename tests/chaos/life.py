@@ -20,7 +20,7 @@ from chaos.runs import Runs, Wrong, wait
 from chaos.scenario import Result, Scenario
 from chaos.starved import Standstill
 from ikebana.processor.cli.main import cli
-from ikebana.processor.spark import owner
+from ikebana.processor.spark.workers import owner
 from support.output_judge import judge, offsets, truth_of
 from support.pipeline_processes import Load, Pipeline, Run, create, ends_of
 from support.process_trees import name_of

@@ -15,9 +15,9 @@ from ikebana.processor import task
 from ikebana.processor.deciding.commits import Marker
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.open_shards import OpenShards
-from ikebana.processor.spark import owner_messages
-from ikebana.processor.spark.owner import PROCESS_NAME
-from ikebana.processor.spark.workers import Workers
+from ikebana.processor.spark.workers import messages
+from ikebana.processor.spark.workers.owner import PROCESS_NAME
+from ikebana.processor.spark.workers.starting import Workers
 from ikebana.processor.task import Job
 from support.instances import KEYS, SHARDS, Instances, Way, made
 from support.process_trees import name_of
@@ -34,13 +34,13 @@ def instances(broker: Broker, topic_name: Callable[[str], str], tmp_path: Path) 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[[str], Workers]]:
-    """Starts fork servers of one owner each, and ends them."""
+    """Starts hosts of one owner each, and ends them."""
     started = []
 
     def started_in(name: str) -> Workers:
         folder = tmp_path / name
         folder.mkdir()
-        started.append(Workers(folder, None, ["ikebana.processor.spark.owner"], owners=1))
+        started.append(Workers(folder, None, ["ikebana.processor.spark.workers.owner"], owners=1))
         return started[-1]
 
     yield started_in
@@ -52,8 +52,7 @@ def by_owner(workers: Workers) -> Way:
     """Have an owner run batches, as Spark's workers do."""
 
     def run(job: Job, shard: int, state: bytes | None, rows: list[bytes]) -> Marker:
-        assert workers.owners is not None
-        sealed = owner_messages.pickled(job)
+        sealed = messages.pickled(job)
         done = workers.owners.run(*sealed, {shard: state}, {shard: rows})[shard]
         assert done is not None
         found = msgspec.json.decode(done.marker, type=Marker)
@@ -194,23 +193,22 @@ class GivenUpError(Exception):
 def _given_up(
     workers: Workers, job: Job, shard: int, state: bytes | None, rows: list[bytes]
 ) -> Marker:
-    _, digest = owner_messages.pickled(job)
+    _, digest = messages.pickled(job)
     with connected(workers) as connection:
-        ask = owner_messages.Ask(digest, shard, state, [len(row) for row in rows])
-        owner_messages.send(connection, ask, rows)
+        ask = messages.Ask(digest, shard, state, [len(row) for row in rows])
+        messages.send(connection, ask, rows)
     raise GivenUpError
 
 
 @contextlib.contextmanager
 def connected(workers: Workers) -> Iterator[socket.socket]:
     """A connection to the owner."""
-    assert workers.owners is not None
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.connect(workers.owners.address(0))
         yield connection
 
 
-def test_owners_end_when_the_fork_server_is_killed(
+def test_owners_end_when_the_host_is_killed(
     instances: Instances, start: Callable[[str], Workers]
 ) -> None:
     """Their databases are closed then, and whoever cannot reach an owner is told."""
@@ -223,7 +221,6 @@ def test_owners_end_when_the_fork_server_is_killed(
 
     wait_until(lambda: not any(each.is_running() for each in owners), 30, "the owner's end")
     assert len(owners) == 1
-    assert workers.owners is not None
     assert workers.owners.run(b"", "", {0: None}, {0: []}) == {0: None}
 
 

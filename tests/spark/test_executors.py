@@ -9,12 +9,14 @@ import psutil
 import pytest
 
 from ikebana.processor.kafka.broker import Broker
+from ikebana.processor.spark.workers import owner
 from support.output_judge import judge, truth_of
 from support.pipeline_processes import Pipeline, create, produce, upserts
+from support.process_trees import name_of
 from support.standalone_spark import cluster, executors_in
 from support.waiting import wait_until
 
-pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
 
 
 def executors(folder: Path) -> list[psutil.Process]:
@@ -30,17 +32,29 @@ def executors(folder: Path) -> list[psutil.Process]:
     return found
 
 
-def test_executors_write_what_a_driver_alone_would_and_one_may_be_lost(
+def named(name: str, executor: psutil.Process) -> list[psutil.Process]:
+    """The processes with a name that an executor has started."""
+    try:
+        return [each for each in executor.children(recursive=True) if name_of(each) == name]
+    except psutil.Error:
+        return []
+
+
+def test_executors_write_what_a_driver_alone_would_and_what_they_are_may_be_lost(
     broker: Broker,
     topic_name: Callable[[str], str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """R5, R19. The shards of an executor that is killed go on in the other one, exactly once."""
+    """R5, R19. Shards have owners there, as on a driver's machine, and go on after each loss.
+
+    A daemon that is killed is followed by another one with its own host.  The shards of an
+    executor that is killed go on in the other one.  Every batch counts once.
+    """
     servers, source = broker.bootstrap_servers, topic_name("executors")
     create(servers, source, 2)
     choice = Random(1)
-    produce(servers, source, upserts(2_000, 200, choice))
+    produce(servers, source, upserts(3_000, 200, choice))
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     places = tmp_path / "cluster"
     with cluster(places, 2, memory="600m") as address:
@@ -56,15 +70,33 @@ def test_executors_write_what_a_driver_alone_would_and_one_may_be_lost(
                 "spark.executor.memory": "512m",
                 "spark.task.maxFailures": "8",
             },
+            # Tasks read a large batch, the driver a small one.
+            limit=5_000,
         )
         with pipeline.start() as run:
             pipeline.wait_until_read()
             wait_until(lambda: len(executors(places)) == 2, 60, "two executors")
-            produce(servers, source, upserts(2_000, 200, choice))
-            executors(places)[0].kill()
-            produce(servers, source, upserts(2_000, 200, choice))
+            assert "fast paths: owners yes" in run.text
+
+            def owners() -> list[psutil.Process]:
+                found = (named(owner.PROCESS_NAME, each) for each in executors(places))
+                return [each for of_one in found for each in of_one]
+
+            before = owners()
+            assert before
+            (daemon, *_) = [each.parent().parent() for each in before]
+            theirs = daemon.children(recursive=True)
+            daemon.kill()
+            produce(servers, source, upserts(400, 200, choice))
             pipeline.wait_until_read()
+            assert not any(each.is_running() for each in theirs if name_of(each))
+
+            executors(places)[0].kill()
+            produce(servers, source, upserts(400, 200, choice))
+            pipeline.wait_until_read()
+            assert owners()
             assert run.stop() == 0, run.text
+            assert "owners no" not in run.text
 
     assert judge(servers, pipeline.target, truth_of(servers, source)) == {}
     assert os.listdir(tmp_path / "local"), "no executor has kept a shard"

@@ -69,4 +69,7 @@ def test_the_fast_paths_are_on_in_the_environment_of_the_image(
     archive = "yes"
     if class_archive.existing(find_java(os.environ)) is None:
         archive = "no (there is none yet: `ikebana prepare` makes it)"
-    assert f"fast paths: owners yes, class archive {archive}, compiled code yes" in run.text
+    assert (
+        f"fast paths: owners yes, class archive {archive}, compiled code yes, forks yes"
+        in run.text
+    )

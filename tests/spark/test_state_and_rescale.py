@@ -81,25 +81,31 @@ def test_a_checkpoint_is_read_verified_moved_and_rescaled_offline(
 def test_without_owners_of_shards_each_shard_gets_a_task_of_its_own(
     broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
 ) -> None:
-    """Spark's own Python has no owners; the state is written anew for it, once, and goes on."""
+    """The state is written anew for that, once, and goes on.
+
+    Another Python than ours has owners by Spark's daemon, unless that is not ours either.
+    """
     servers, source = broker.bootstrap_servers, topic_name("owned")
     create(servers, source, 2)
     pipeline = Pipeline(tmp_path, servers, topic_name("tasks"), source, limit=400).but(shards=3)
     other = tmp_path / "python"
     other.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     other.chmod(0o755)
-    alone = {"PYSPARK_PYTHON": str(other)}
+    elsewhere = {"PYSPARK_PYTHON": str(other)}
+    without = {"spark.python.daemon.module": "pyspark.daemon"}
 
-    def tasks(environment: dict[str, str]) -> tuple[int, int]:
+    def tasks(environment: dict[str, str], spark: dict[str, str] | None = None) -> tuple[int, int]:
         produce(servers, source, upserts(700, 100, Random(1)))
-        with pipeline.start("--once", environment=environment) as run:
+        with replace(pipeline, spark=spark or {}).start("--once", environment=environment) as run:
             assert run.wait(120) == 0, run.text
+        assert f"owners {'no (spark.python.daemon.module is ' if spark else 'yes'}" in run.text
+        assert "warning" not in run.text
         assert judge(servers, pipeline.target, truth_of(servers, source)) == {}
         birth = Checkpoint(str(pipeline.place)).birth()
         assert birth is not None
         return birth.state_partitions, birth.epoch
 
     assert tasks({}) == (1, 0)
-    assert tasks({}) == (1, 0)
-    assert tasks(alone) == (3, 1)
+    assert tasks(elsewhere) == (1, 0)
+    assert tasks(elsewhere, without) == (3, 1)
     assert tasks({}) == (3, 1)

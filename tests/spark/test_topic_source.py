@@ -37,17 +37,20 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     import ikebana
     from ikebana.processor.spark.jvm import Jvm
     from ikebana.processor.spark.options import DEFAULTS
-    from ikebana.processor.spark.workers import MODULES, Workers
+    from ikebana.processor.spark.workers.host import MODULES
+    from ikebana.processor.spark.workers.starting import PROGRAM, Workers
 
     modules = [name for name in MODULES if name.startswith("pyspark.")]
     modules.append("ikebana.processor.spark.topic_source")
     folder = tmp_path_factory.mktemp("spark")
     workers = Workers(folder, None, modules)
     patch = pytest.MonkeyPatch()
-    patch.setenv("PYSPARK_PYTHON", str(workers.python))
+    for name, value in {**workers.environment, "PYSPARK_PYTHON": str(PROGRAM)}.items():
+        patch.setenv(name, value)
     options = {
         **DEFAULTS,
         "spark.app.name": "topics",
+        "spark.python.daemon.module": "pyspark.daemon",
         "spark.master": "local[2]",
         "spark.driver.memory": "512m",
         "spark.local.dir": str(folder),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import psutil
 
-from ikebana.processor.spark import batch_reader, owner
+from ikebana.processor.spark.workers import batch_reader, daemon, owner
 from support.pipeline_processes import Pipeline, Run
 from support.process_trees import kill, name_of
 from support.waiting import wait_until
@@ -62,9 +62,9 @@ def _is_spark(process: psutil.Process) -> bool:
     return name_of(process) == "java" and "SparkSubmit" in _command(process)
 
 
-def _is_fork_server(process: psutil.Process) -> bool:
-    """The server itself: its forks have another name, or it for a parent."""
-    return "-m ikebana.processor.spark.fork_server" in _command(process) and name_of(
+def _is_host(process: psutil.Process) -> bool:
+    """The host itself: its forks have another name, or it for a parent."""
+    return "-m ikebana.processor.spark.workers.host" in _command(process) and name_of(
         process
     ).startswith("python")
 
@@ -73,12 +73,12 @@ def _is_fork_server(process: psutil.Process) -> bool:
 _KINDS: dict[str, tuple[Callable[[psutil.Process], bool], int]] = {
     "look at Java": (lambda process: _command(process).endswith("java -version"), 0),
     "JVM": (_is_spark, 0),
-    "fork server": (_is_fork_server, 0),
+    "host": (_is_host, 0),
     "stand-in of the lookup": (_stands_in_for("lookup_data_sources"), 0),
     "stand-in of the source": (_stands_in_for("create_data_source"), 0),
     "stand-in of the offsets": (_stands_in_for("python_streaming_source_runner"), 0),
     "stand-in of the planner": (_stands_in_for("plan_data_source_read"), 0),
-    "stand-in of the workers": (_stands_in_for("pyspark.daemon pyspark.worker"), 0),
+    "stand-in of the workers": (_stands_in_for(f"{daemon.MODULE} pyspark.worker"), 0),
     "daemon of the lookup": (_is_daemon, 0),
     "daemon of the source": (_is_daemon, 1),
     "daemon of the planner": (_is_daemon, 2),
@@ -94,7 +94,7 @@ _KINDS: dict[str, tuple[Callable[[psutil.Process], bool], int]] = {
 
 _LOOKS, _TAKES = "looking at the input topics", "taking over the outputs"
 _SPARK, _QUERY, _WAITS = "starting Spark", "starting the query", "waiting for records"
-_ELSEWHERE = ("look at Java", "JVM", "fork server", "reader", "owner")
+_ELSEWHERE = ("look at Java", "JVM", "host", "reader", "owner")
 
 # 40 of them, from the first process to the first batch.
 MOMENTS = (
@@ -102,8 +102,8 @@ MOMENTS = (
     *(Moment("JVM", after) for after in (0.0, 0.5)),
     *(Moment("JVM", 0.0, step) for step in (_LOOKS, _TAKES, _WAITS)),
     *(Moment("JVM", after, step) for step in (_SPARK, _QUERY) for after in (0.0, 0.5, 1.5)),
-    *(Moment("fork server", after) for after in (0.0, 0.3)),
-    *(Moment("fork server", after, step) for step in (_SPARK, _QUERY) for after in (0.0, 1.0)),
+    *(Moment("host", after) for after in (0.0, 0.3)),
+    *(Moment("host", after, step) for step in (_SPARK, _QUERY) for after in (0.0, 1.0)),
     *(Moment(kind, 0.0) for kind in _KINDS if kind not in _ELSEWHERE),
     *(Moment(kind, after) for kind in ("reader", "owner") for after in (0.0, 0.3, 1.0)),
     Moment("offsets", 0.5),

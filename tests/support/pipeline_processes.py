@@ -31,7 +31,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from ikebana.processor.spark import owner
+from ikebana.processor.spark.workers import owner
 from support.output_judge import Progress, committed, progress_of
 from support.process_trees import Family, kill, name_of
 from support.sending import Sending
@@ -308,7 +308,7 @@ class Run:
                     found.append(process)
                 elif _is_daemon(process) and not process.children():
                     parent = process.parent()
-                    # Where there is a fork server, another program stands in for the daemon.
+                    # Where there is a host, another program stands in for the daemon.
                     if parent is not None and _is_daemon(parent):
                         found.append(process)
         return found

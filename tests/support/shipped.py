@@ -69,6 +69,10 @@ def installed(folder: Path) -> Shipped:
     (packages,) = home.glob("lib/python*/site-packages")
     with zipfile.ZipFile(wheel(folder / "wheel")) as packed:
         packed.extractall(packages)
+        for each in packed.infolist():
+            # As pip does it.
+            if each.external_attr >> 16 & 0o111:
+                (packages / each.filename).chmod(0o755)
     # A path file adds folders as they are: the link of the checkout in them is not followed.
     others = [path for path in sys.path if Path(path).name == "site-packages"]
     (packages / "others.pth").write_text("\n".join(others) + "\n")

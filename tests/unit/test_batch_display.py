@@ -8,6 +8,7 @@ from rich.console import Console
 from ikebana import Input, Output, Plan, Upsert
 from ikebana.errors import LostError
 from ikebana.processor.checkpoint.edit_plan import EditPlan, Origin, PartPlan
+from ikebana.processor.ground.fast_paths import FastPath
 from ikebana.processor.ground.notice import Notice
 from ikebana.processor.timing.reach import Standing
 from ikebana.processor.watching.batch_report import BatchReport, Filling
@@ -44,6 +45,20 @@ def test_one_error_is_not_several(capsys: pytest.CaptureFixture[str]) -> None:
             display.batch(BatchReport(0, 0, 1, 1, 0, counts, {}, 0, 0.1, []))
             display.done(stopped=False)
             assert f", {words}, frontier 1" in capsys.readouterr().err
+
+
+def test_owners_that_a_batch_has_missed_are_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    """Once, with the other ways; a run that has said that it has none says no more."""
+    batch = BatchReport(0, 0, 1, 1, 0, {"d": 1, "errors": 0}, {}, 0, 0.1, [], owned=False)
+    for why_not, warnings in (("", 1), ("a session was given", 0)):
+        with BatchDisplay(PLAN, once=True) as display:
+            display.watch(lambda: None, 0, [FastPath("owners", why_not), FastPath("forks")])
+            for _ in range(2):
+                display.batch(batch)
+        said = capsys.readouterr().err
+        assert said.count("warning: fast paths: owners no (Spark's Python has found no host") == (
+            warnings
+        )
 
 
 def test_a_narrow_terminal_shows_all_that_there_is_to_say() -> None:

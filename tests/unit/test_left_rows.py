@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from ikebana.errors import LostError, SparkStartError
 from ikebana.processor.rows.envelope import pack, unpack
 from ikebana.processor.rows.rows import Upserts
-from ikebana.processor.spark import left_rows
-from ikebana.processor.spark.left_rows import Folder, Leaving
 from ikebana.processor.spark.source_rows import spark_rows
+from ikebana.processor.spark.workers import left_rows
+from ikebana.processor.spark.workers.left_rows import Folder, Leaving
 
 LARGE = b"\x95" + b"r" * 20_000
 
@@ -142,12 +142,3 @@ def test_a_folder_that_cannot_be_made_is_told_with_the_remedy(tmp_path: Path) ->
     with pytest.raises(SparkStartError, match=r"for rows in .*: (Not a dir|File ex)") as no:
         Folder(str(tmp_path / "spark" / "deeper"))
     assert "SPARK_LOCAL_DIRS" in str(no.value.hint)
-
-
-def test_how_long_a_batch_was_read_is_known_until_it_is_forgotten(tmp_path: Path) -> None:
-    """Whoever reports the batch adds it to the time that Spark took."""
-    left_rows.tell_reading(str(tmp_path), 0.25)
-
-    assert left_rows.reading_s(str(tmp_path)) == 0.25
-    left_rows.forget(str(tmp_path))
-    assert left_rows.reading_s(str(tmp_path)) == left_rows.reading_s("") == 0.0

@@ -585,3 +585,19 @@ def test_an_address_that_is_taken_is_named(health: Health) -> None:
             monitored(Monitor(plan_of(), health), port=port),
         ):
             pass
+
+
+def test_owners_that_a_batch_has_missed_are_told(health: Health) -> None:
+    """As where an executor's Python is no fork of ours: it goes on, at three times the cost."""
+    monitor = Monitor(plan_of(), health)
+    monitor.started("c", 2, None, fast_paths=(FastPath("owners"), FastPath("compiled code")))
+    batch = report(marker(0, BASE, DELTA))
+
+    monitor.batch(batch)
+    assert 'ikebana_fast_path{path="owners",pipeline="shop"} 1.0' in scrape(monitor)
+    monitor.batch(batch._replace(owned=False))
+
+    assert 'ikebana_fast_path{path="owners",pipeline="shop"} 0.0' in scrape(monitor)
+    body = json.loads(monitor.readiness()[1])
+    assert "has found no host" in body["fast_paths"]["owners"]
+    assert body["fast_paths"]["compiled code"] == "yes"

@@ -36,12 +36,12 @@ EXCUSED = {
         "the driver's job, which comes with the code of its tasks, as Spark sends both"
     ),
     **dict.fromkeys(
-        (f"processor/spark/{name}.py: pickle" for name in ("serving", "batch_reader")),
+        (f"processor/spark/workers/{name}.py: pickle" for name in ("serving", "batch_reader")),
         "the same job, and what a batch reads, over sockets in a folder that only the run's user "
         "may look into",
     ),
     **dict.fromkeys(
-        (f"processor/spark/{name}.py: pickle" for name in ("owners", "owner_messages")),
+        (f"processor/spark/workers/{name}.py: pickle" for name in ("owners", "messages")),
         "only made, for those sockets",
     ),
     "processor/ground/calls.py: ctypes": "it stops a thread of ours, and reads nothing",
@@ -54,8 +54,9 @@ EXCUSED = {
         "the module of a pipeline's functions, which the pipeline file names, or the plan of a "
         "checkpoint: so who may write there is trusted (docs/security.md)"
     ),
-    "processor/spark/fork_server.py: import_module": "modules by a list of ours, ahead of tasks",
-    "processor/spark/fork_server.py: runpy": "Spark's worker or ours, as the run's driver says",
+    "processor/spark/workers/daemon.py: ctypes": "it calls prctl, and reads nothing",
+    "processor/spark/workers/host.py: import_module": "modules by a list of ours, ahead of tasks",
+    "processor/spark/workers/host.py: runpy": "Spark's worker or ours, as the run's driver says",
     "src/ikebana/__init__.py: import_module": "a part of the package, by a table of ours",
 }
 

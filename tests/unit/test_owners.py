@@ -18,13 +18,14 @@ from ikebana import Input, Output, Plan, Upsert
 from ikebana.arrangements.files import file_system
 from ikebana.errors import CheckpointError, LostError
 from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.spark import batch_reader, left_rows, options, owner_messages
+from ikebana.processor.spark import options
 from ikebana.processor.spark.failures import from_text
-from ikebana.processor.spark.owner_messages import Ask, Done, Raised
-from ikebana.processor.spark.owners import Owners
 from ikebana.processor.spark.shares import Share
 from ikebana.processor.spark.source_config import SourceConfig
-from ikebana.processor.spark.workers import Workers
+from ikebana.processor.spark.workers import batch_reader, left_rows, messages
+from ikebana.processor.spark.workers.messages import Ask, Done, Raised
+from ikebana.processor.spark.workers.owners import Owners
+from ikebana.processor.spark.workers.starting import Workers
 from ikebana.processor.timing.source_offset import SourceOffset
 from support.process_trees import name_of
 from support.waiting import wait_until
@@ -34,8 +35,7 @@ from support.waiting import wait_until
 def owners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Owners]:
     """One owner."""
     folder = tmp_path_factory.mktemp("owners")
-    made = Workers(folder, None, ["ikebana.processor.spark.owner"], owners=1)
-    assert made.owners is not None
+    made = Workers(folder, None, ["ikebana.processor.spark.workers.owner"], owners=1)
     yield made.owners
     made.end()
 
@@ -84,7 +84,7 @@ def test_all_owners_have_answered_before_an_error_is_raised(tmp_path: Path) -> N
     def own(number: int, listener: socket.socket) -> None:
         connection, _ = listener.accept()
         with connection:
-            owner_messages.receive(connection, Ask)
+            messages.receive(connection, Ask)
             if number == 0:
                 answer: msgspec.Struct = Raised("builtins", "ValueError", "no", "")
             else:
@@ -92,7 +92,7 @@ def test_all_owners_have_answered_before_an_error_is_raised(tmp_path: Path) -> N
                 answer = Done(b"state", b"marker")
             # Before it is sent: who has got it may look at once.
             answered.append(number)
-            owner_messages.send(connection, answer)
+            messages.send(connection, answer)
 
     with ExitStack() as open_here:
         owned = Owners(str(tmp_path), 2)
@@ -118,6 +118,7 @@ def test_all_owners_have_answered_before_an_error_is_raised(tmp_path: Path) -> N
         pytest.param("local[3,8]", 64, 6, id="with a number of attempts"),
         pytest.param("local", 8, 2, id="one slot"),
         pytest.param("local[2]", 1, 1, id="one shard"),
+        pytest.param("k8s://there", 64, 2, id="executors of one core"),
     ],
 )
 def test_there_are_owners_for_the_tasks_that_run_at_a_time(
@@ -129,15 +130,48 @@ def test_there_are_owners_for_the_tasks_that_run_at_a_time(
     assert options.owners(settings) == expected
 
 
+def test_an_executor_may_have_several_cores() -> None:
+    """As many as Spark's setting says, and as many executors."""
+    spark = {"spark.executor.cores": "3", "spark.executor.instances": "5"}
+    settings = Settings(
+        "here", {"bootstrap.servers": "b:1"}, shards=64, master="k8s://there", spark=spark
+    )
+
+    assert (options.owners(settings), options.executors(settings)) == (6, 5)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 3, 4])
+def test_the_shards_of_a_group_have_different_owners(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, groups: int
+) -> None:
+    """And so have groups of one shard each: those of an executor run side by side."""
+    asked: dict[int, int] = {}
+
+    def note(_: Owners, job: bytes, digest: str, owner: int, shard: int, *rest: object) -> Done:
+        asked[shard] = owner
+        return Done(b"", b"")
+
+    monkeypatch.setattr(Owners, "_run", note)
+    owners = Owners(str(tmp_path), 4)
+    for group in range(groups):
+        shards = range(group, 4, groups)
+        owners.run(b"", "", dict.fromkeys(shards), {shard: [] for shard in shards})
+        assert len({asked[shard] for shard in shards}) == len(shards)
+
+    assert groups < 4 or len({*asked.values()}) == 4
+
+
 def test_nobody_is_reached_where_there_are_no_owners(tmp_path: Path) -> None:
-    """Such as on the executor of a cluster, which then runs the batch itself."""
+    """Such as after the end of their host."""
     assert Owners(str(tmp_path), 2).run(b"", "", {0: None}, {0: []}) == {0: None}
 
 
 @pytest.fixture
 def readers(tmp_path: Path) -> Iterator[Workers]:
     """Two processes that read batches."""
-    made = Workers(tmp_path, None, ["ikebana.processor.spark.batch_reader"], owners=1, readers=2)
+    made = Workers(
+        tmp_path, None, ["ikebana.processor.spark.workers.batch_reader"], owners=1, readers=2
+    )
     yield made
     made.end()
 
@@ -156,9 +190,9 @@ def source(folder: str) -> tuple[bytes, str]:
         heartbeat_s=0.0,
         stop="",
         incarnation=1,
-        owners=Owners("", 1, 2, folder),
+        rows=folder,
     )
-    return owner_messages.pickled(config)
+    return messages.pickled(config)
 
 
 def share(*rows: tuple[int, bytes]) -> Share:
@@ -173,7 +207,6 @@ def test_readers_read_side_by_side_and_leave_what_is_large(
     rows = tmp_path / "rows"
     rows.mkdir()
     config, large = source(str(rows)), b"\x95" + b"r" * 20_000
-    assert readers.owners is not None
     shares = [share((0, b"\x91a"), (1, b"\x91b")), share((1, large)), share((0, b"\x91c"))]
 
     for _ in range(2):
@@ -192,7 +225,6 @@ def test_an_error_in_a_reader_is_raised_and_the_next_request_is_served(
     readers: Workers, tmp_path: Path
 ) -> None:
     """What was asked for is in the text, as of an owner's errors."""
-    assert readers.owners is not None
     config = source(str(tmp_path))
 
     with pytest.raises(Exception, match="invalid literal") as found:
@@ -204,7 +236,6 @@ def test_an_error_in_a_reader_is_raised_and_the_next_request_is_served(
 
 def test_a_reader_that_is_lost_is_told_and_replaced(readers: Workers, tmp_path: Path) -> None:
     """Whoever asks next is served by another one."""
-    assert readers.owners is not None
     config = source(str(tmp_path))
 
     with pytest.raises(LostError, match="the process that reads was lost"):
@@ -218,4 +249,4 @@ def test_nobody_reads_where_there_are_no_readers(tmp_path: Path) -> None:
     config = source(str(tmp_path))
 
     assert Owners(str(tmp_path), 1).read(*config, [share()]) is None
-    assert Owners(str(tmp_path), 1, 2, str(tmp_path)).read(*config, [share()]) is None
+    assert Owners(str(tmp_path), 1, 2).read(*config, [share()]) is None

@@ -14,10 +14,10 @@ from ikebana.processor.kafka.reader import Range
 from ikebana.processor.rows.envelope import Tick, unpack
 from ikebana.processor.rows.rows import Ignored, Upserts
 from ikebana.processor.spark import worker
-from ikebana.processor.spark.owners import Owners
 from ikebana.processor.spark.shares import Share
 from ikebana.processor.spark.source import StreamReader
 from ikebana.processor.spark.source_config import SourceConfig
+from ikebana.processor.spark.workers.owners import Owners
 from ikebana.processor.timing import reclock
 from ikebana.processor.timing.edit_steps import FILLED
 from ikebana.processor.timing.source_offset import SourceOffset
@@ -155,24 +155,31 @@ def test_the_batches_of_an_edit_are_told_so_although_no_time_has_been_closed() -
     assert {each.editing for each in (fills, filled, later)} == {0}
 
 
-def planned(source: StreamReader) -> list[int]:
+def planned(source: StreamReader, each: int = 10_000) -> list[int]:
     """The partitions of a batch that reads three of a topic, by the records of each."""
     plan = source._config.plan
     before = SourceOffset(-1, 0, 0, {"t": dict.fromkeys(range(3), 0)}, plan.fingerprint())
-    look = Look({"t": dict.fromkeys(range(3), 10_000)}, {})
+    look = Look({"t": dict.fromkeys(range(3), each)}, {})
     after = reclock.mint(plan, before, look, reclock.Trigger(5_000))
     shares = source.partitions(before.to_json(), after.to_json())
-    return [sum(each.size for each in share.slices) for share in shares]
+    return [sum(piece.size for piece in share.slices) for share in shares]
 
 
 @pytest.fixture
-def read_beforehand(tmp_path: Path) -> StreamReader:
-    """A source on a machine with processes that read batches."""
+def read_beforehand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StreamReader:
+    """A source on a machine with processes that read batches, and with the owners of shards."""
+    return reading_beforehand(monkeypatch, tmp_path, str(tmp_path))
+
+
+def reading_beforehand(monkeypatch: pytest.MonkeyPatch, folder: Path, rows: str) -> StreamReader:
+    """A source whose host has readers, which leave rows in a folder, if there is one."""
+    ((name, value),) = Owners("nowhere", 1, 2).variable.items()
+    monkeypatch.setenv(name, value)
     inputs = (Input("orders", ("t",)),)
     plan = Plan("p", inputs, (Upsert("order", "orders"),), (Output("all", "order", "all"),))
     start = SourceOffset(-1, 0, 0, {"t": dict.fromkeys(range(3), 0)}, plan.fingerprint())
     config = msgspec.structs.replace(
-        config_of(plan, start), owners=Owners("nowhere", 1, 2, str(tmp_path)), max_records=90_000
+        config_of(plan, start), rows=rows, stop=str(folder / "stop"), max_records=90_000
     )
     return Source(config, Fetching([]))
 
@@ -217,3 +224,26 @@ def test_what_could_not_be_read_beforehand_is_left_to_tasks(
 
     assert planned(read_beforehand) == [10_000, 10_000, 10_000]
     assert read_beforehand.getCache({}, {}) is None
+
+
+@pytest.mark.parametrize(("each", "beforehand"), [(600, True), (10_000, False)])
+def test_where_owners_are_elsewhere_only_small_batches_are_read_beforehand(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, each: int, *, beforehand: bool
+) -> None:
+    """The driver would pass on all rows of a large one; tasks on executors read it."""
+    monkeypatch.setattr(Owners, "read", lambda *_: [(0, b"row")])
+    source = reading_beforehand(monkeypatch, tmp_path, "")
+
+    planned(source, each)
+
+    assert (source.getCache({}, {}) is not None) == beforehand
+
+
+def test_without_a_host_tasks_read(
+    read_beforehand: StreamReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as on a session that was given."""
+    monkeypatch.delenv("IKEBANA_HOST")
+    monkeypatch.setattr(Owners, "read", lambda *_: [(0, b"row")])
+
+    assert planned(read_beforehand) == [10_000, 10_000, 10_000]

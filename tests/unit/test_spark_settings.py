@@ -16,6 +16,7 @@ from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.spark.options import spark_settings
 from ikebana.processor.spark.run_folder import RunFolder
 from ikebana.processor.spark.session import Spark, is_news
+from ikebana.processor.spark.workers.starting import PROGRAM, PYTHON_VARIABLE
 
 FILE_SYSTEM = "spark.hadoop.fs.file.impl"
 FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
@@ -57,14 +58,18 @@ def test_a_user_may_want_hadoops_usual_files() -> None:
 def test_a_cluster_runs_our_python_unless_another_is_chosen(
     chosen: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark's default is the `python3` of the path, which need not have ikebana."""
+    """Spark's default is the `python3` of the path, which need not have ikebana.
+
+    Ours is a program in the installation, which asks the host of its machine for a fork.
+    """
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     if chosen is not None:
         monkeypatch.setenv("PYSPARK_PYTHON", chosen)
     settings = Settings(checkpoint="state", kafka=KAFKA, master="spark://h:7077")
 
     with Spark(settings, "p") as spark, spark._environment():
-        assert os.environ["PYSPARK_PYTHON"] == (chosen or sys.executable)
+        assert os.environ["PYSPARK_PYTHON"] == (chosen or str(PROGRAM))
+    assert spark_settings(settings, "p")[f"spark.executorEnv.{PYTHON_VARIABLE}"] == sys.executable
 
     assert os.environ.get("PYSPARK_PYTHON") == chosen
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ikebana.processor.spark.workers import Workers
+from ikebana.processor.spark.workers.starting import PROGRAM, PYTHON_VARIABLE, Workers
 
 ECHO = """
 import json, os, sys
@@ -26,7 +26,7 @@ sys.exit(7)
 
 @pytest.fixture(params=["near", "deep" * 30], ids=["near", "deep"])
 def workers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Workers]:
-    """A fork server that has imported `decimal`, and is ended; its folder may lie deep."""
+    """A host that has imported `decimal`, and is ended; its folder may lie deep."""
     folder = tmp_path / str(request.param)
     folder.mkdir()
     (tmp_path / "user").mkdir()
@@ -39,12 +39,12 @@ def workers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Workers]
     made.end()
 
 
-def environment(folder: Path) -> dict[str, str]:
+def environment(folder: Path, workers: Workers) -> dict[str, str]:
     """What a process of these tests is given, and nothing else."""
-    return {"VARIABLE": "given", "PYTHONPATH": str(folder / "user")}
+    return {"VARIABLE": "given", "PYTHONPATH": str(folder / "user"), **workers.environment}
 
 
-def echo(python: str | Path, folder: Path) -> tuple[dict[str, object], str, int]:
+def echo(python: str | Path, folder: Path, workers: Workers) -> tuple[dict[str, object], str, int]:
     """What a program says of itself that is run as Spark runs it."""
     done = subprocess.run(
         [str(python), "-m", "echo", "one", "two"],
@@ -52,7 +52,7 @@ def echo(python: str | Path, folder: Path) -> tuple[dict[str, object], str, int]
         capture_output=True,
         text=True,
         cwd=folder / "user",
-        env=environment(folder),
+        env=environment(folder, workers),
         check=False,
         timeout=120,
     )
@@ -61,8 +61,8 @@ def echo(python: str | Path, folder: Path) -> tuple[dict[str, object], str, int]
 
 def test_a_fork_is_as_a_python_of_its_own(workers: Workers, tmp_path: Path) -> None:
     """Arguments, streams, environment, folder, status: the same, but for what is imported."""
-    forked, said, status = echo(workers.python, tmp_path)
-    alone, said_alone, status_alone = echo(sys.executable, tmp_path)
+    forked, said, status = echo(PROGRAM, tmp_path, workers)
+    alone, said_alone, status_alone = echo(sys.executable, tmp_path, workers)
 
     assert (said, status) == (said_alone, status_alone) == ("told\n", 7)
     assert forked.pop("imported") is True
@@ -72,15 +72,18 @@ def test_a_fork_is_as_a_python_of_its_own(workers: Workers, tmp_path: Path) -> N
     assert forked["read"] == "something"
 
 
-def test_without_the_server_it_is_a_python_of_its_own(workers: Workers, tmp_path: Path) -> None:
-    """Whoever asks is served, also when the server has ended."""
+def test_without_the_host_it_is_a_python_of_its_own(workers: Workers, tmp_path: Path) -> None:
+    """Whoever asks is served, also when the host has ended, or none is named."""
     workers.end()
-    assert echo(workers.python, tmp_path)[0]["imported"] is False
-    ran = subprocess.run([workers.python, "-c", "print(1)"], capture_output=True, check=True)
-    assert ran.stdout == b"1\n"
+    assert echo(PROGRAM, tmp_path, workers)[0]["imported"] is False
+    named = {PYTHON_VARIABLE: sys.executable}
+    for env in (workers.environment, named):
+        command = [str(PROGRAM), "-c", "import sys; print(sys.executable)"]
+        ran = subprocess.run(command, capture_output=True, check=True, env=env)
+        assert ran.stdout.decode().strip() == sys.executable
 
 
-def test_a_fork_that_is_killed_says_so_and_all_end_with_the_server(
+def test_a_fork_that_is_killed_says_so_and_all_end_with_the_host(
     workers: Workers, tmp_path: Path
 ) -> None:
     """A signal's number comes as a shell has it; who waits for a lost fork gets a failure."""
@@ -98,10 +101,10 @@ def test_a_fork_that_is_killed_says_so_and_all_end_with_the_server(
 def waiting(workers: Workers, folder: Path) -> "subprocess.Popen[bytes]":
     """A process that waits for the end of its input, and has begun to."""
     found = subprocess.Popen(
-        [workers.python, "-m", "waits"],
+        [PROGRAM, "-m", "waits"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env=environment(folder),
+        env=environment(folder, workers),
     )
     assert found.stdout is not None
     assert found.stdout.readline() == b"here\n"

@@ -1,10 +1,10 @@
-"""The program that Spark runs as its Python, in place of the real one.
+"""Ask the host of this machine to run `python -m MODULE ARGUMENTS…`, in place of Python.
 
-It asks a fork server to run `python -m MODULE ARGUMENTS…` in a fork, with its own environment,
-working directory and standard streams, waits for that process and ends with its status.  If the
-server is away, or the command is another one, it executes an ordinary Python.
+The host runs it in a fork, with our environment, working directory and standard streams.  We
+wait for that process and end with its status.  If the host is away, or the command is another
+one, we execute an ordinary Python.
 
-    python -I -S stand_in.py SOCKET -m MODULE ARGUMENTS…
+    IKEBANA_HOST=… python -I -S stand_in.py -m MODULE ARGUMENTS…
 
 It runs without our packages on its path, and imports almost nothing, so that it starts fast.
 """
@@ -16,6 +16,10 @@ from array import array
 from contextlib import suppress
 from socket import AF_UNIX, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET, socket
 
+VARIABLE = "IKEBANA_HOST"
+"""The environment variable that names a host: numbers of owners and readers, and a folder."""
+FORKS = "forks"
+"""The name of the socket, in the folder of a host, at which it forks."""
 # The protocol of the socket: the streams that are sent, and the size of a number in bytes.
 STREAMS = (0, 1, 2)
 INT = 4
@@ -26,14 +30,14 @@ _folders: "dict[str, int]" = {}
 
 
 def main() -> None:
-    """Have the server fork the process, or execute Python instead."""
-    address, arguments = sys.argv[1], sys.argv[2:]
-    server = socket(AF_UNIX, SOCK_STREAM)
+    """Have the host fork the process, or execute Python instead."""
+    arguments = sys.argv[1:]
+    host = socket(AF_UNIX, SOCK_STREAM)
     answer = b""
-    if arguments[0] == "-m":
+    if arguments[:1] == ["-m"]:
         with suppress(OSError):
-            _ask(server, address, arguments[1:])
-            answer = server.recv(INT)
+            _ask(host, f"{os.environ[VARIABLE].split(' ', 2)[2]}/{FORKS}", arguments[1:])
+            answer = host.recv(INT)
     if len(answer) < INT:
         os.execv(sys.executable, [sys.executable, *arguments])
     # The streams belong to the process now: readers must see their ends without waiting for us.
@@ -41,7 +45,7 @@ def main() -> None:
         os.close(stream)
     status = b""
     with suppress(OSError):
-        status = server.recv(INT)
+        status = host.recv(INT)
     os._exit(int.from_bytes(status, "big") if len(status) == INT else 1)
 
 
@@ -56,14 +60,14 @@ def short(address: str) -> str:
     return f"/proc/self/fd/{_folders[folder]}/{name}"
 
 
-def _ask(server: socket, address: str, arguments: "list[str]") -> None:
-    server.connect(short(address))
+def _ask(host: socket, address: str, arguments: "list[str]") -> None:
+    host.connect(short(address))
     request = {"arguments": arguments, "environment": dict(os.environ), "folder": os.getcwd()}
     body = json.dumps(request).encode()
     # The streams are sent together with the length, so no part of it can arrive without them.
     streams = [(SOL_SOCKET, SCM_RIGHTS, array("i", STREAMS))]
-    server.sendmsg([len(body).to_bytes(INT, "big")], streams)
-    server.sendall(body)
+    host.sendmsg([len(body).to_bytes(INT, "big")], streams)
+    host.sendall(body)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,10 @@ again to pass on what it has read.  So the driver has batches read before Spark 
 import pickle
 import socket
 
-from ikebana.processor.spark import left_rows, owner_messages, serving
-from ikebana.processor.spark.owner_messages import Passed, Read
 from ikebana.processor.spark.source_config import SourceConfig
 from ikebana.processor.spark.source_task import connected, packed_rows
+from ikebana.processor.spark.workers import left_rows, messages, serving
+from ikebana.processor.spark.workers.messages import Passed, Read
 
 PROCESS_NAME = "ikebana-reader"
 
@@ -21,7 +21,7 @@ def serve(listener: socket.socket, lifeline: int) -> None:
     configs = serving.Known[SourceConfig]()
 
     def answer(connection: socket.socket) -> None:
-        asked = owner_messages.receive(connection, Read)
+        asked = messages.receive(connection, Read)
 
         def read(config: SourceConfig) -> Passed:
             packed = packed_rows(config, pickle.loads(asked.share), connected(config.kafka))

@@ -1,7 +1,7 @@
 """What the processes that serve a run over sockets have in common: owners of shards, and readers.
 
-Such a process is a fork of the fork server.  It serves one request after the other, and ends when
-the fork server ends, however that dies; the fork server starts another one for a killed one.
+Such a process is a fork of the host.  It serves one request after the other, and ends when
+the host ends, however that dies; the host starts another one for a killed one.
 """
 
 import os
@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from ikebana.processor.ground import calls
-from ikebana.processor.spark import owner_messages, worker
-from ikebana.processor.spark.owner_messages import Answer, ClosedError, Missing, Raised, Sealed
+from ikebana.processor.spark import worker
+from ikebana.processor.spark.workers import messages
+from ikebana.processor.spark.workers.messages import Answer, ClosedError, Missing, Raised, Sealed
 
 Content = TypeVar("Content")
 # All of a request is sent in one go; one that was stopped meanwhile is not waited for.
@@ -61,8 +62,8 @@ class Known(Generic[Content]):
         """Ask for the content if it is not known, do something with it, and send the answer."""
         sealed = None
         if self._content is None or self._digest != digest:
-            owner_messages.send(connection, Missing())
-            sealed = owner_messages.receive(connection, Sealed)
+            messages.send(connection, Missing())
+            sealed = messages.receive(connection, Sealed)
         # The request may have waited behind others, and who has asked may have given up.
         if _is_closed(connection):
             return
@@ -74,7 +75,7 @@ class Known(Generic[Content]):
             kind = type(error)
             told = str(error), traceback.format_exc()
             answer = Raised(kind.__module__, kind.__qualname__, *told)
-        owner_messages.send(connection, answer)
+        messages.send(connection, answer)
 
     def _opened(self, digest: str, sealed: Sealed | None) -> Content:
         if sealed is not None:

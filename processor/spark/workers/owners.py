@@ -1,4 +1,4 @@
-"""Have batches read by the processes of a run for that, and pass them on to the shards' owners."""
+"""Have batches read by the readers of a host, and pass them on to the owners of shards."""
 
 import os
 import pickle
@@ -6,11 +6,11 @@ import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from ikebana.errors import LostError
-from ikebana.processor.spark import owner_messages
-from ikebana.processor.spark.owner_messages import (
+from ikebana.processor.spark.workers import messages
+from ikebana.processor.spark.workers.messages import (
     Answer,
     Ask,
     ClosedError,
@@ -21,23 +21,41 @@ from ikebana.processor.spark.owner_messages import (
     Read,
     Sealed,
 )
-from ikebana.processor.spark.stand_in import short
+from ikebana.processor.spark.workers.stand_in import FORKS, VARIABLE, short
 
 Asked = TypeVar("Asked")
 Answered = TypeVar("Answered")
+_BACKLOG = 64
 
 
 class Owners(NamedTuple):
-    """The sockets of a run's owners: shard i belongs to owner i modulo their number.
+    """The sockets of a host, in a folder: of its owners of shards, and of its readers of batches.
 
-    `readers` is the number of processes that read batches, and `rows` the folder in which these
-    leave rows for the owners (`left_rows.py`), if there are any.
+    They are found by an environment variable, so no address is in jobs: a shard that moves to
+    another executor is served by the owners there.
     """
 
     folder: str
     processes: int
     readers: int = 0
-    rows: str = ""
+
+    @classmethod
+    def here(cls) -> Self | None:
+        """Return those of the host that the environment names; None if it names none."""
+        if not (told := os.environ.get(VARIABLE)):
+            return None
+        processes, readers, folder = told.split(" ", 2)
+        return cls(folder, int(processes), int(readers))
+
+    @property
+    def variable(self) -> dict[str, str]:
+        """The environment that names them."""
+        return {VARIABLE: f"{self.processes} {self.readers} {self.folder}"}
+
+    @property
+    def forks(self) -> str:
+        """The path of the socket at which the host forks what Spark runs."""
+        return f"{self.folder}/{FORKS}"
 
     def address(self, number: int) -> str:
         """Return the path of an owner's socket."""
@@ -47,6 +65,27 @@ class Owners(NamedTuple):
         """Return the path of a reader's socket."""
         return f"{self.folder}/reader-{number}"
 
+    def are_there(self) -> bool:
+        """Whether the host of a driver has owners, and runs."""
+        if not self.processes:
+            return False
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            try:
+                connection.connect(short(self.forks))
+            except OSError:
+                return False
+        return True
+
+    def listening(self, *, forks: bool) -> "dict[socket.socket, str]":
+        """Open the sockets of a host; return the kind of each, for `host.Host`.
+
+        Whoever connects before the host is ready waits.
+        """
+        kinds = {self.forks: FORKS} if forks else {}
+        kinds |= {self.address(number): "owner" for number in range(self.processes)}
+        kinds |= {self.reader(number): "reader" for number in range(self.readers)}
+        return {_listening(address): kind for address, kind in kinds.items()}
+
     def run(
         self,
         job: bytes,
@@ -54,28 +93,29 @@ class Owners(NamedTuple):
         states: Mapping[int, bytes | None],
         rows: Mapping[int, list[bytes]],
     ) -> dict[int, Done | None]:
-        """Have the owners of shards run their batches; None for each that cannot be reached.
+        """Have the owners of a group's shards run their batches; None for each that is not there.
 
         Owners work side by side; one that owns several shards runs them one after the other.
-        `job` is pickled, and `digest` is that of its bytes.  `states` and `rows` are by shard; the
-        rows of a shard are emptied when they are sent.
+        Shards follow one another in turn, and groups begin with different owners.  `job` is
+        pickled, and `digest` is that of its bytes.  `states` and `rows` are by shard; the rows of
+        a shard are emptied when they are sent.
 
         Raises, when all owners have answered:
             LostError: an owner ended before it answered; the batch may be committed.
             Exception: an owner's error, by a class of the same name and with the same text.
         """
         by_owner: dict[int, list[int]] = {}
-        for shard in rows:
-            by_owner.setdefault(shard % self.processes, []).append(shard)
+        for at, shard in enumerate(sorted(rows), min(rows)):
+            by_owner.setdefault(at % self.processes, []).append(shard)
 
-        def run_all(shards: Sequence[int]) -> dict[int, Done | None]:
+        def run_all(owner: int) -> dict[int, Done | None]:
             return {
-                shard: self._run(job, digest, shard, states[shard], rows[shard])
-                for shard in shards
+                shard: self._run(job, digest, owner, shard, states[shard], rows[shard])
+                for shard in by_owner[owner]
             }
 
         found: dict[int, Done | None] = {}
-        for each in _side_by_side(run_all, list(by_owner.values())):
+        for each in _side_by_side(run_all, list(by_owner)):
             found |= each
         return found
 
@@ -106,13 +146,25 @@ class Owners(NamedTuple):
         return [row for each in found if each is not None for row in each.rows]
 
     def _run(
-        self, job: bytes, digest: str, shard: int, state: bytes | None, rows: list[bytes]
+        self,
+        job: bytes,
+        digest: str,
+        owner: int,
+        shard: int,
+        state: bytes | None,
+        rows: list[bytes],
     ) -> Done | None:
         ask = Ask(digest, shard, state, [len(row) for row in rows])
-        address = self.address(shard % self.processes)
-        answer = _answered(address, f"owns shard {shard}", ask, rows, job)
+        answer = _answered(self.address(owner), f"owns shard {shard}", ask, rows, job)
         assert answer is None or isinstance(answer, Done), answer
         return answer
+
+
+def _listening(address: str) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(short(address))
+    listener.listen(_BACKLOG)
+    return listener
 
 
 def _answered(
@@ -128,13 +180,13 @@ def _answered(
         except OSError:
             return None
         try:
-            owner_messages.send(connection, request, rows)
+            messages.send(connection, request, rows)
             rows.clear()
-            answer = owner_messages.receive_answer(connection)
+            answer = messages.receive_answer(connection)
             if isinstance(answer, Missing):
                 sealed = Sealed(content, dict(os.environ), sys.path)
-                owner_messages.send(connection, sealed)
-                answer = owner_messages.receive_answer(connection)
+                messages.send(connection, sealed)
+                answer = messages.receive_answer(connection)
         except (ClosedError, OSError) as error:
             raise LostError(f"the process that {does} was lost") from error
     if isinstance(answer, Raised):

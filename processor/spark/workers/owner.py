@@ -1,7 +1,7 @@
 """A process that owns some of a run's shards: it computes and commits all of their batches.
 
 Spark gives the task of a shard to any Python worker that is idle, so what a worker keeps open
-of a shard is in the wrong process half of the time.  Where a run has a fork server, a worker
+of a shard is in the wrong process half of the time.  Where a run has a host, a worker
 passes the batch on to the process that owns the shard (`owners.py`), which keeps open what the
 next batch needs (`processor/open_shards.py`).
 
@@ -17,8 +17,8 @@ from collections.abc import Iterator
 import msgspec
 
 from ikebana.processor.open_shards import OpenShards
-from ikebana.processor.spark import left_rows, owner_messages, serving
-from ikebana.processor.spark.owner_messages import Ask, Done
+from ikebana.processor.spark.workers import left_rows, messages, serving
+from ikebana.processor.spark.workers.messages import Ask, Done
 from ikebana.processor.task import Job, encode_state
 
 PROCESS_NAME = "ikebana-owner"
@@ -29,8 +29,8 @@ def serve(listener: socket.socket, lifeline: int) -> None:
     shards, jobs = OpenShards(), serving.Known[Job]()
 
     def answer(connection: socket.socket) -> None:
-        ask = owner_messages.receive(connection, Ask)
-        rows = deque(owner_messages.received(connection, size) for size in ask.rows)
+        ask = messages.receive(connection, Ask)
+        rows = deque(messages.received(connection, size) for size in ask.rows)
 
         def run(job: Job) -> Done:
             marker = shards.run(job, ask.shard, ask.state, left_rows.found(_taken(rows)))

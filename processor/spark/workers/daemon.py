@@ -1,0 +1,99 @@
+"""The daemon that Spark runs for its Python workers, as `spark.python.daemon.module` names it.
+
+Spark's own daemon forks workers, each of which imports everything anew, and which have nobody that
+would keep a shard open.  This one becomes Spark's, but sees to it that there is a host first.  On
+the machine of a driver the run has started one; on an executor the daemon imports, forks the host,
+and names it to the workers, which inherit its environment.  The host ends with the daemon, and the
+daemon with the executor's JVM.
+"""
+
+import ctypes
+import functools
+import os
+import signal
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+from ikebana.processor.ground import calls
+from ikebana.processor.spark.workers import host
+from ikebana.processor.spark.workers.owners import Owners
+
+MODULE = "ikebana.processor.spark.workers.daemon"
+"""The name of this module, as Spark is given it."""
+OWNERS_VARIABLE = "IKEBANA_OWNERS"
+"""The environment variable with the number of owners that a host has."""
+_NAME = "pyspark.daemon"
+_HOSTS_NAME = "ikebana-host"
+# The daemon's process, for its workers.
+_VARIABLE = "IKEBANA_DAEMON"
+# See prctl(2).
+_SET_SIGNAL_OF_PARENTS_DEATH = 1
+
+
+def main() -> None:
+    """See to it that there is a host, and be Spark's daemon."""
+    # Threads of a library would be missing in forks.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    host.named(_NAME)
+    known = Owners.here()
+    life = _fork_host() if known is None or not known.are_there() else None
+    os.environ[_VARIABLE] = str(os.getpid())
+    os.register_at_fork(after_in_child=functools.partial(_bind, os.getpid(), [life]))
+    # It looks at the command line when it is imported.
+    from pyspark import daemon
+
+    daemon.manager()
+
+
+def leave() -> NoReturn:
+    """End this worker, which cannot reach its host, and its daemon: Spark starts both anew."""
+    print("the host of this machine's Python processes is gone", file=sys.stderr, flush=True)
+    if os.environ.get(_VARIABLE) == str(os.getppid()):
+        with suppress(OSError):
+            os.kill(os.getppid(), signal.SIGKILL)
+    os._exit(1)
+
+
+def _fork_host() -> int:
+    """Fork a host, and name it in the environment; it ends when the returned descriptor does."""
+    host.prepare(host.EVERYWHERE)
+    scratch = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None
+    folder = Path(tempfile.mkdtemp(prefix="ikebana-host-", dir=scratch))
+    owners = Owners(str(folder), int(os.environ.get(OWNERS_VARIABLE) or os.cpu_count() or 1))
+    os.environ.update(owners.variable)
+    os.environ.setdefault(calls.REPORT_VARIABLE, str(folder / "stuck"))
+    listeners = owners.listening(forks=False)
+    lifeline, life = os.pipe()
+    if os.fork() == 0:
+        os.close(life)
+        host.be(listeners, lifeline, folder, _HOSTS_NAME)
+    os.close(lifeline)
+    for each in listeners:
+        each.close()
+    return life
+
+
+def _bind(daemon: int, life: list[int | None]) -> None:
+    """Let a worker, just forked, end with the daemon, and the host whatever the worker does.
+
+    Spark would go on with the workers of a lost daemon, whose host is gone.
+    """
+    if not life:
+        return  # a fork of a worker
+    descriptor = life.pop()
+    if descriptor is not None:
+        os.close(descriptor)
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(_SET_SIGNAL_OF_PARENTS_DEATH, signal.SIGKILL)
+    if os.getppid() != daemon:
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    # What is imported by its name is the same module.
+    from ikebana.processor.spark.workers.daemon import main as run
+
+    run()

@@ -1,0 +1,273 @@
+"""The host of a machine: it has imported what Spark's Python processes need, and forks these.
+
+A start of Spark runs half a dozen Python processes, each of which would spend two to three
+CPU seconds on imports.  One kind of them must answer within ten seconds, and no setting of
+Spark's changes that.  A fork of the host takes milliseconds and shares its memory.
+
+    python -m ikebana.processor.spark.workers.host KIND:DESCRIPTOR,… MODULE…
+
+The host listens on inherited sockets, and ends when its lifeline does: that of a driver's host
+is its standard input.  At the socket of the kind `forks` it serves the requests of `stand_in`.
+Behind each other one stands an `owner` of shards or a `reader` of batches: it is forked when
+somebody connects to its socket, and again if it dies; it ends when the host does.  The host has
+one thread, and opens only files that a fork can use.
+"""
+
+import functools
+import gc
+import importlib
+import json
+import os
+import runpy
+import selectors
+import shutil
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+from ikebana.processor.spark.workers.stand_in import FORKS, INT, STREAMS
+
+# The modules that Spark's Python processes run, and those of ours that they load.
+EVERYWHERE = (
+    "pyspark.worker",
+    "ikebana.processor.spark.keyed_operator",
+    "ikebana.processor.spark.workers.batch_reader",
+    "ikebana.processor.spark.workers.owner",
+    "ikebana.processor.spark.source",
+)
+MODULES = (
+    "pyspark.sql.worker.lookup_data_sources",
+    "pyspark.sql.worker.create_data_source",
+    "pyspark.sql.worker.plan_data_source_read",
+    "pyspark.sql.streaming.python_streaming_source_runner",
+    *EVERYWHERE,
+)
+"""Those of a driver: Spark's planners do not run on executors."""
+# Owners finish a batch and close their databases before they end; the driver waits as long.
+END_OF_OWNERS_S = 5.0
+_LOOK_EVERY_S = 0.005
+_STDIN = 0
+# The longest name of a process that Linux shows.
+_NAME = 15
+
+
+class Request(NamedTuple):
+    """A request for a Python process: a module, and its arguments on the command line."""
+
+    arguments: list[str]
+    environment: dict[str, str]
+    folder: str
+    streams: list[int]
+
+
+def main() -> None:
+    """Serve requests; in a forked process, run the requested module, or own shards."""
+    sockets = (each.split(":") for each in sys.argv[1].split(","))
+    listeners = {socket.socket(fileno=int(number)): kind for kind, number in sockets}
+    prepare(sys.argv[2:])
+    if (become := Host(listeners, _STDIN).serve()) is not None:
+        become()
+
+
+def prepare(modules: Iterable[str]) -> None:
+    """Import the modules of later forks, and keep what they share from being copied."""
+    for module in modules:
+        importlib.import_module(module)
+    # All forks share the objects of this process; a garbage collection would copy their pages.
+    gc.collect()
+    gc.freeze()
+
+
+def named(name: str) -> None:
+    """Give this process a name."""
+    with suppress(OSError):
+        Path("/proc/self/comm").write_text(name[:_NAME])
+
+
+def be(listeners: Mapping[socket.socket, str], lifeline: int, folder: Path, name: str) -> NoReturn:
+    """Become a host in a process just forked, with a session and no streams of its own.
+
+    The folder of its sockets is removed at its end.
+    """
+    status = 1
+    try:
+        os.setsid()
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.dup2(2, 1)
+        os.close(nothing)
+        named(name)
+        if (become := Host(listeners, lifeline).serve()) is not None:
+            become()
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+        status = 0
+    except BaseException:  # noqa: BLE001 -- nobody else would tell it
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+class Host:
+    """Forks a process for each request and each socket, and reports ends to who has asked."""
+
+    def __init__(self, listeners: Mapping[socket.socket, str], lifeline: int) -> None:
+        self._kinds = dict(listeners)
+        self._lifeline = lifeline
+        # Those that wait for the end of a fork, and the sockets of owners and readers that run.
+        self._askers: dict[int, socket.socket] = {}
+        self._served: dict[int, socket.socket] = {}
+        # Ends with this process, however that ends; owners and readers end with it.
+        self._theirs, self._life = os.pipe()
+        self._ended, self._wake = socket.socketpair()
+        for end in (self._ended, self._wake):
+            end.settimeout(0)
+        self._selector = selectors.DefaultSelector()
+        watched: tuple[int | socket.socket, ...] = (lifeline, self._ended, *self._kinds)
+        for each in watched:
+            self._selector.register(each, selectors.EVENT_READ)
+
+    def serve(self) -> Callable[[], None] | None:
+        """Serve until the end; return what to do in a forked process, None in the host."""
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wake.fileno())
+        while True:
+            for key, _ in self._selector.select():
+                become = None
+                if key.fileobj == self._lifeline:
+                    if not os.read(self._lifeline, 1024):
+                        self._end_served()
+                        return None
+                elif key.fileobj is self._ended:
+                    self._reap()
+                else:
+                    assert isinstance(key.fileobj, socket.socket)
+                    is_asked = self._kinds[key.fileobj] == FORKS
+                    become = (self._asked if is_asked else self._connected)(key.fileobj)
+                if become is not None:
+                    return become
+
+    def _reap(self) -> None:
+        with suppress(BlockingIOError):
+            self._ended.recv(1024)
+        with suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                process, status = ended
+                if (listener := self._served.pop(process, None)) is not None:
+                    # Whoever connects to it next, or has connected already, gets another one.
+                    self._selector.register(listener, selectors.EVENT_READ)
+                    continue
+                code = os.waitstatus_to_exitcode(status)
+                _tell(self._askers.pop(process), code if code >= 0 else 128 - code)
+
+    def _asked(self, listener: socket.socket) -> Callable[[], None] | None:
+        """Fork the process that `stand_in` asks for."""
+        asker, _ = listener.accept()
+        request = _received(asker)
+        if request is None:
+            asker.close()
+            return None
+        process = os.fork()
+        if process == 0:
+            asker.close()
+            self._forget(None)
+            os.close(self._theirs)
+            return functools.partial(_become, request)
+        for stream in request.streams:
+            os.close(stream)
+        self._askers[process] = asker
+        with suppress(OSError):
+            asker.sendall(process.to_bytes(INT, "big"))
+        return None
+
+    def _connected(self, listener: socket.socket) -> Callable[[], None] | None:
+        """Fork the process that belongs to a socket; it accepts the connections that wait."""
+        process = os.fork()
+        if process == 0:
+            self._forget(listener)
+            return functools.partial(_serve, self._kinds[listener], listener, self._theirs)
+        self._served[process] = listener
+        self._selector.unregister(listener)
+        return None
+
+    def _end_served(self) -> None:
+        """Let owners and readers end, and wait for them a while."""
+        os.close(self._life)
+        deadline = time.monotonic() + END_OF_OWNERS_S
+        while self._served and time.monotonic() < deadline:
+            for process in list(self._served):
+                if os.waitpid(process, os.WNOHANG)[0]:
+                    del self._served[process]
+            time.sleep(_LOOK_EVERY_S)
+
+    def _forget(self, but: socket.socket | None) -> None:
+        """Close the host's own files in a forked process, but for a socket."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._selector.close()
+        os.close(self._life)
+        if self._lifeline != _STDIN:
+            os.close(self._lifeline)
+        for end in (*self._kinds, self._ended, self._wake, *self._askers.values()):
+            if end is not but:
+                end.close()
+
+
+def _serve(kind: str, listener: socket.socket, lifeline: int) -> None:
+    # Not at the top: a host without such processes need not have imported them.
+    from ikebana.processor.spark.workers import batch_reader, owner
+
+    {"owner": owner, "reader": batch_reader}[kind].serve(listener, lifeline)
+
+
+def _received(asker: socket.socket) -> Request | None:
+    """Receive a request; None if the requester has gone."""
+    try:
+        length, streams, _, _ = socket.recv_fds(asker, INT, len(STREAMS))
+        if len(length) < INT or len(streams) < len(STREAMS):
+            return None
+        body = b""
+        missing = int.from_bytes(length, "big")
+        while missing and (part := asker.recv(missing)):
+            body += part
+            missing -= len(part)
+    except OSError:
+        return None
+    return None if missing else Request(**json.loads(body), streams=streams)
+
+
+def _tell(asker: socket.socket, status: int) -> None:
+    with suppress(OSError), asker:
+        asker.sendall(status.to_bytes(INT, "big"))
+
+
+def _become(request: Request) -> None:
+    """Run the requested module in this forked process."""
+    for number, stream in enumerate(request.streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.environ.clear()
+    os.environ.update(request.environment)
+    os.chdir(request.folder)
+    sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
+    added = [
+        path
+        for path in request.environment.get("PYTHONPATH", "").split(os.pathsep)
+        if path and path not in sys.path
+    ]
+    sys.path[:0] = added
+    module, *_ = sys.argv = request.arguments
+    named(module)
+    # The module runs again, as the main module.
+    sys.modules.pop(module, None)
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

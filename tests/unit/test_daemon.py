@@ -1,0 +1,174 @@
+"""The daemon that Spark runs on each machine: it sees to it that there is a host."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from socket import create_connection
+
+import psutil
+import pytest
+
+from ikebana.processor.spark.workers import daemon
+from ikebana.processor.spark.workers.messages import pickled
+from ikebana.processor.spark.workers.owner import PROCESS_NAME
+from ikebana.processor.spark.workers.owners import Owners
+from ikebana.processor.spark.workers.starting import PROGRAM, PYTHON_VARIABLE, Workers
+from support.process_trees import name_of
+from support.waiting import wait_until
+
+HOST = "ikebana-host"
+# It knows of forks, and begins its thread anew in them.
+OF_JEMALLOC = {"jemalloc_bg_thd"}
+
+
+class Daemon:
+    """Spark's daemon, started as Spark does it on an executor."""
+
+    def __init__(self, folder: Path, further: dict[str, str]) -> None:
+        self.local = folder / "local"
+        self.local.mkdir()
+        environment = {
+            "PATH": os.environ["PATH"],
+            "SPARK_LOCAL_DIRS": f"{self.local},/elsewhere",
+            "SPARK_REUSE_WORKER": "1",
+            "PYTHON_WORKER_FACTORY_SECRET": "secret",
+            PYTHON_VARIABLE: sys.executable,
+            daemon.OWNERS_VARIABLE: "2",
+        }
+        self.process = subprocess.Popen(
+            [PROGRAM, "-m", daemon.MODULE, "pyspark.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**environment, **further},
+        )
+        assert self.process.stdout is not None
+        self._port = int.from_bytes(self.process.stdout.read(4), "big")
+
+    @property
+    def owners(self) -> Owners:
+        """The owners of its host."""
+        (folder,) = self.local.iterdir()
+        return Owners(str(folder), 2)
+
+    def child(self, name: str) -> psutil.Process:
+        """The child with a name."""
+        (found,) = [each for each in self.children() if name_of(each) == name]
+        return found
+
+    def children(self) -> list[psutil.Process]:
+        return [*psutil.Process(self.process.pid).children()]
+
+    def worker(self, keep: ExitStack) -> psutil.Process:
+        """Have it fork a worker, whose connection ends with `keep`."""
+        connection = keep.enter_context(create_connection(("127.0.0.1", self._port), 30))
+        return psutil.Process(int.from_bytes(connection.recv(4), "big"))
+
+    def end(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(30)
+
+
+Start = Callable[..., Daemon]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a daemon with further variables, and ends it."""
+    with ExitStack() as ending:
+
+        def started(further: dict[str, str] | None = None) -> Daemon:
+            found = Daemon(tmp_path, further or {})
+            ending.callback(found.end)
+            return found
+
+        yield started
+
+
+def asked(owners: Owners) -> str:
+    """What an owner answers to a job that it cannot open."""
+    with pytest.raises(Exception, match="invalid literal") as found:
+        owners.run(*pickled(Called()), {0: None}, {0: []})
+    return type(found.value).__name__
+
+
+class Called:
+    """What fails when it is unpickled."""
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return int, ("no number",)
+
+
+def test_an_executor_gets_a_host_with_owners(start: Start) -> None:
+    """In its first local folder.  It and the daemon have one thread: what is forked has no other.
+
+    The host is gone with the daemon, however that ends, and so are owners, workers and files.
+    """
+    executor = start()
+    host = executor.child(HOST)
+    assert threads(executor.process.pid) - OF_JEMALLOC == {"pyspark.daemon"}
+    assert threads(host.pid) == {HOST}
+    assert asked(executor.owners) == "ValueError"
+    (owner,) = host.children()
+    assert name_of(owner) == PROCESS_NAME
+    with ExitStack() as keep:
+        worker = executor.worker(keep)
+        executor.process.kill()
+
+        for process in (worker, host, owner):
+            wait_until(lambda p=process: is_gone(p), 30, f"the end of {process}")  # type: ignore[misc]
+    wait_until(lambda: not [*executor.local.iterdir()], 30, "an empty folder")
+
+
+def threads(process: int) -> set[str]:
+    """The names of the threads of a process."""
+    return {each.read_text().strip() for each in Path(f"/proc/{process}/task").glob("*/comm")}
+
+
+def is_gone(process: psutil.Process) -> bool:
+    """Whether a process has ended."""
+    try:
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return True
+
+
+def test_the_host_of_a_driver_is_the_only_one_of_its_machine(start: Start, tmp_path: Path) -> None:
+    """The daemon is then a fork of it, as all that Spark runs there."""
+    folder = tmp_path / "driver"
+    folder.mkdir()
+    workers = Workers(folder, None, ["pyspark.daemon"], owners=1)
+    try:
+        local = start(workers.environment)
+        (forked,) = psutil.Process(workers.server).children()
+        assert (name_of(forked), [*local.local.iterdir()]) == ("pyspark.daemon", [])
+    finally:
+        workers.end()
+
+
+@pytest.mark.parametrize("owners", [0, 1])
+def test_beside_a_host_without_owners_or_one_that_is_gone_there_is_another(
+    start: Start, tmp_path: Path, owners: int
+) -> None:
+    """A driver whose Spark runs another Python has no owners for that."""
+    known = Owners(str(tmp_path), owners)
+
+    assert asked(start(known.variable).owners) == "ValueError"
+
+
+def test_a_worker_without_its_host_takes_its_daemon_with_it() -> None:
+    """Spark then starts both anew; whoever else is its parent is left alone."""
+    leave = (
+        "import os, sys; from ikebana.processor.spark.workers import daemon\n"
+        "os.environ[daemon._VARIABLE] = str(os.getpid() + int(sys.argv[1]))\n"
+        "if not (worker := os.fork()): daemon.leave()\n"
+        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]))"
+    )
+    command = [sys.executable, "-c", leave]
+
+    assert subprocess.run([*command, "0"], check=False, timeout=60).returncode == -signal.SIGKILL
+    assert subprocess.run([*command, "1"], check=False, timeout=60).returncode == 1
