@@ -498,4 +498,46 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         ' or node["type"] == "OPERATOR_TRY"',
         "",
     ),
+    "edge:front a token of some collections sees the console of a run": (
+        "tests/unit/test_who_asks_a_run.py::test_a_token_sees_metrics",
+        "processor/watching/guard.py",
+        "if not sees_all and rules.shared",
+        "if False and rules.shared",
+    ),
+    "edge:front who needs no token is shown records": (
+        "tests/unit/test_console_of_a_run.py::test_records_are_shown_to_a_token_alone",
+        "processor/watching/answering.py",
+        "if looking is None or grant_of(request) is EVERYTHING:",
+        "if looking is None:",
+    ),
+    "edge:front a run forgets the rate of a token": (
+        "tests/unit/test_who_asks_a_run.py::test_a_token_asks_a_run",
+        "processor/watching/guard.py",
+        "rate = limits.rate if grant.rate is None else grant.rate",
+        "rate = limits.rate",
+    ),
+    "edge:front probes without a token are told names": (
+        "tests/unit/test_who_asks_a_run.py::test_without_a_token",
+        "processor/watching/answering.py",
+        "return good, reason if self.is_all else",
+        "return good, reason if True else",
+    ),
+    "edge:reads a client reads as of the newest time whatever it asks for": (
+        "tests/unit/test_served_reads.py",
+        "serving/http/parameters.py",
+        "                fields[name] = str(value)\n",
+        '                fields[name] = str(value) if name != "as_of" else None\n',
+    ),
+    "edge:reads values of many keys have no bound over HTTP": (
+        "tests/unit/test_serve_http.py",
+        "serving/http/operations.py",
+        "_reading(reads.get_many, most_bytes=MOST_PAGE_BYTES)",
+        "_reading(reads.get_many)",
+    ),
+    "edge:codecs a refusal in Avro names Debezium twice": (
+        "tests/unit/test_debezium_avro.py::test_a_refusal_names",
+        "codecs/debezium_avro.py",
+        "fault.codec if fault.codec in (KEY, VALUE) else",
+        "fault.codec if False else",
+    ),
 }

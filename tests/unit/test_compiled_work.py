@@ -94,7 +94,7 @@ def lookups() -> tuple[Callable[[], object], Callable[[], object]]:
 SHARES: dict[str, tuple[Callable[[], tuple[Callable[[], Any], Callable[[], Any]]], float]] = {
     "canonical rows": (canonical_rows, 0.13),
     "debezium events": (debezium_events, 0.28),
-    "avro rows": (avro_rows, 0.18),
+    "avro rows": (avro_rows, 0.05),
     "lookups": (lookups, 0.13),
 }
 

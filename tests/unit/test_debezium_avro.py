@@ -342,6 +342,29 @@ def test_a_bad_message_is_refused_with_the_key_of_its_row() -> None:
     assert caught.value.key == b'{"id":7}'
 
 
+def test_a_refusal_names_the_part_of_the_message_once() -> None:
+    """In JSON and in Avro alike; what cannot be read as Avro says that it is Avro."""
+    of_tables = Wanted(tables="shop.*")
+    nameless = event("c", None, row(), table=None)
+    no_row = event("c")
+    cut = VALUE_BYTES[:-3]
+    cases = [
+        (of_tables, in_avro({"id": 1}, nameless), in_json({"id": 1}, nameless), "value"),
+        (Wanted(), in_avro({"id": 1}, no_row), in_json({"id": 1}, no_row), "value"),
+        (Wanted(), in_avro(None, event("d")), in_json(None, event("d")), "key"),
+    ]
+    for wanted, avro, text, part in cases:
+        for codec, message in ((DebeziumAvro(SCHEMAS, wanted), avro), (Debezium(wanted), text)):
+            with pytest.raises(DecodeError) as caught:
+                codec.changes(*message, None)
+
+            assert caught.value.codec == f"Debezium {part}"
+    with pytest.raises(DecodeError) as caught:
+        DebeziumAvro(SCHEMAS, Wanted()).changes(KEY_BYTES, cut, None)
+
+    assert caught.value.codec == "Debezium Avro value"
+
+
 @given(st.binary(max_size=100), st.binary(max_size=100), st.sampled_from([b"", VALUE_ID]), wanteds)
 def test_any_bytes_are_changes_or_refused(
     key: bytes, rest: bytes, prefix: bytes, wanted: Wanted

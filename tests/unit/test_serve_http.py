@@ -20,11 +20,12 @@ from ikebana.serving.http.app import application
 from ikebana.serving.http.bell import Bell
 from ikebana.serving.http.callers import Callers
 from ikebana.serving.http.operations import OPERATIONS
-from ikebana.serving.http.parameters import Subscribe
+from ikebana.serving.http.parameters import READS, Subscribe
 from ikebana.serving.http.subscriptions import Position
 from ikebana.serving.http.wire import ARROW
 from ikebana.serving.permitted import Permitted
 from ikebana.serving.probes import Probes
+from ikebana.serving.reads import Reads
 from ikebana.serving.retention import Retention
 from ikebana.serving.service import Service
 from support.served_topics import MemoryTopics, caught_up, serving
@@ -389,6 +390,30 @@ def test_the_probes_and_metrics_say_how_the_collections_stand(client: TestClient
     assert f'ikebana_served_frontier{{collection="{PLANES}"}} 20.0' in metrics
     assert f'ikebana_served_updates_total{{collection="{PLANES}"}} 4.0' in metrics
     assert "process_cpu_seconds_total" in metrics
+
+
+def test_values_of_many_keys_have_a_bound(tmp_path: Path) -> None:
+    """As a page has one: whoever asks for more has to ask for fewer keys."""
+    topics = MemoryTopics()
+    large = b'"%b"' % (b"x" * (2 << 20))
+    topics.close("large", 10, *((b"%d" % number, large, 1, 1) for number in range(9)))
+    with serving(topics, tmp_path, "large") as service:
+        caught_up(service, topics, "large")
+        with _client(service) as client:
+            refused = client.post("/v1/collections/large/get", json={"keys": [*range(9)]})
+            some = client.post("/v1/collections/large/get", json={"keys": [*range(7)]})
+
+    assert (refused.status_code, some.status_code) == (413, 200)
+    assert "more than 16,777,216 bytes" in refused.json()["error"]
+
+
+def test_every_read_of_python_is_one_over_http() -> None:
+    """And the other way, but for what only a server has."""
+    methods = {name for name in vars(Reads) if not name.startswith("_")} - {"close"}
+    routes = {each.name for each in OPERATIONS} - {"collection", "history", "plan"}
+
+    assert {"scan" if name == "page" else name for name in methods} == routes
+    assert {each.name for each in READS.values()} <= routes
 
 
 def test_the_document_names_every_route(client: TestClient) -> None:
