@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from join_data import Message
 from measure import Watched
+from places import HERE, Place
 
 from ikebana.processor.kafka import topics
 from ikebana.processor.kafka.diff_topic import DiffTopic
@@ -69,8 +70,9 @@ class Worker:
         progress: Callable[[], object],
         done: Callable[[], bool],
         quiet_s: float,
+        place: Place = HERE,
     ) -> None:
-        self.watched = Watched(command, log)
+        self.watched = Watched(command, log, place.environment, others=place.others)
         self._log = log
         self._progress = progress
         self._done = done

@@ -8,6 +8,7 @@
     python bench/beside.py sparse --size 200000 --backlogs 3 --warm 1
     python bench/beside.py sparse --rate 60000 --warm 60 --backlogs 240     one after the other
     python bench/beside.py sparse --restarts           also with no local state any more
+    python bench/beside.py dense --systems 'kafka-streams*2' 'json/ingest*2'
 
 All systems work exactly once, with a commit (Kafka Streams) or a checkpoint (Flink) a second, and
 run until they are ended.  A backlog's cost is the CPU of the whole process tree until the last of
@@ -18,7 +19,8 @@ In each round every system runs once, in an order of its own, on a new output.  
 the first of the systems in the same round.  `kafka-streams` writes what ikebana writes: values as
 they came, time and diff in headers; `kafka-streams/envelope` writes JSON objects with key, value,
 time and diff.  `json/ingest/1s` begins a batch a second, which is as often as the others commit;
-by default that is every 450 ms.
+by default that is every 450 ms.  `kafka-streams*2` are two instances with a thread each, and
+`json/ingest*2` has two executors with a core each.
 """
 
 import argparse
@@ -30,6 +32,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,6 +41,7 @@ import generate
 import kafka_streams
 import msgspec
 from backlogs import Backlog, Caught, Committed, Ends, Phase, Worker, newest, send, stream
+from places import HERE, Place, executors
 from rich.console import Console
 from rich.table import Table
 from upsert import RUN, machine, pipeline, records_of, size
@@ -57,6 +61,7 @@ _SYSTEMS = (
     "json/ingest/1s",
     "bytes/ingest/1s",
 )
+_SEVERAL = ("kafka-streams*2", "json/ingest*2", "bytes/ingest*2")
 _RESTARTS = ("s of a restart, with a backlog", "s of a restart without local state")
 _QUIET_S = 2.0
 _decode = msgspec.json.Decoder().decode
@@ -103,7 +108,7 @@ def main() -> None:
     """Run the systems in turns, and print their figures and ratios."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("what", choices=["dense", "sparse"])
-    parser.add_argument("--systems", nargs="+", choices=_SYSTEMS, default=_SYSTEMS)
+    parser.add_argument("--systems", nargs="+", choices=(*_SYSTEMS, *_SEVERAL), default=_SYSTEMS)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--records", type=int, default=2_000_000, help="dense")
     parser.add_argument("--keys", type=int, help="200,000; sparse: 2,000,000")
@@ -133,9 +138,10 @@ def main() -> None:
                     generate.make_topic(servers, source)
                 if args.what == "sparse" or not number:
                     _fill(servers, source, args)
-                place = Path(folder) / f"{system.replace('/', '-')}-{at}"
-                place.mkdir()
-                ran = _run(system, place, servers, source, args)
+                mine = Path(folder) / f"{system.replace('/', '-').replace('*', 'x')}-{at}"
+                mine.mkdir()
+                with _place(system, mine) as place:
+                    ran = _run(system, place, mine, servers, source, args)
                 rounds[-1].append(ran)
                 _CONSOLE.print(system, ran.figures(), "exact" if ran.exact else "WRONG")
     _write(args, rounds)
@@ -148,9 +154,19 @@ def _fill(servers: str, topic: str, args: argparse.Namespace) -> None:
     generate.fill(servers, topic, records)
 
 
-def _run(system: str, folder: Path, servers: str, source: str, args: argparse.Namespace) -> Ran:
+def _place(system: str, folder: Path) -> AbstractContextManager[Place]:
+    """Where a system runs: `*N` of ikebana are executors."""
+    name, _, count = system.partition("*")
+    if count and name != "kafka-streams":
+        return executors(int(count), folder)
+    return nullcontext(HERE)
+
+
+def _run(
+    system: str, place: Place, folder: Path, servers: str, source: str, args: argparse.Namespace
+) -> Ran:
     output = f"{folder.name}.diffs"
-    worker = _worker(system, folder, servers, source, output, args.shards)
+    worker = _worker(system, place, folder, servers, source, output, args.shards)
     dense = args.what == "dense"
     first = worker.phase(args.records if dense else args.keys)
     rest = [] if dense else _backlogs(worker, servers, source, args)
@@ -163,7 +179,7 @@ def _run(system: str, folder: Path, servers: str, source: str, args: argparse.Na
             shutil.rmtree(_local_state(system, folder))
         records = generate.upserts(args.size, args.keys, seed=len(restarts))
         send(servers, [(source, records)])
-        again = _worker(system, folder, servers, source, output, args.shards)
+        again = _worker(system, place, folder, servers, source, output, args.shards)
         restarts.append(again.phase(args.size))
         again.stop()
     updates, exact = _judged(servers, source, output, _of_flink if system == "flink" else _of_ours)
@@ -202,7 +218,13 @@ def _local_state(system: str, folder: Path) -> Path:
 
 
 def _worker(
-    system: str, folder: Path, servers: str, source: str, output: str, shards: int
+    system: str,
+    place: Place,
+    folder: Path,
+    servers: str,
+    source: str,
+    output: str,
+    shards: int,
 ) -> Worker:
     log, ends = folder / "log", Ends(servers, [output])
     is_peer = system == "flink" or system.startswith("kafka-streams")
@@ -215,11 +237,19 @@ def _worker(
         return Worker(command, log, ends, Committed(servers, output, [source]), _QUIET_S)
     if system.startswith("kafka-streams"):
         form = "envelope" if system.endswith("envelope") else "headers"
-        command = kafka_streams.command(folder, servers, source, output, form)
+        count = int(system.partition("*")[2] or 1)
+        command = kafka_streams.command(folder, servers, source, output, form, count)
         return Worker(command, log, ends, Committed(servers, output, [source]), _QUIET_S)
-    value_format, time_domain, *interval = system.split("/")
+    value_format, time_domain, *interval = system.partition("*")[0].split("/")
     path = pipeline(
-        folder, folder.name, source, value_format, time_domain, shards, interval="".join(interval)
+        folder,
+        folder.name,
+        source,
+        value_format,
+        time_domain,
+        shards,
+        interval="".join(interval),
+        place=place,
     )
     checkpoint = folder / folder.name / "checkpoint"
     caught = Caught(servers, checkpoint, [source], [output])
@@ -229,6 +259,7 @@ def _worker(
         lambda: (ends(), newest(checkpoint)),
         caught,
         _QUIET_S,
+        place,
     )
 
 

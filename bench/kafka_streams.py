@@ -6,6 +6,7 @@ The jars are from Maven Central and are kept in the cache folder, 90 MB.
 """
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,14 +45,24 @@ def _fetch(private: Path, log_file: Path) -> None:
         sys.exit(f"could not fetch Kafka Streams; see {log_file}")
 
 
-def command(folder: Path, servers: str, source: str, output: str, form: str) -> list[str]:
+def command(
+    folder: Path, servers: str, source: str, output: str, form: str, instances: int = 1
+) -> list[str]:
     """The command that turns upserts of a topic into updates of another, until it is ended.
 
     It is its output's consumer group, has its store in `folder`, and writes updates in a form:
-    `headers` or `envelope`.
+    `headers` or `envelope`.  Of several instances each is a process with one thread.
     """
-    threads = str(os.cpu_count() or 1)
-    return _java(folder, "ToDiffs", servers, source, output, str(folder / "store"), threads, form)
+    threads = str((os.cpu_count() or 1) if instances == 1 else 1)
+    every = [
+        _java(folder, "ToDiffs", servers, source, output, str(store), threads, form)
+        for store in (folder / "store" / str(number) for number in range(instances))
+    ]
+    if instances == 1:
+        return every[0]
+    # What ends the shell ends them.
+    started = " ".join(f"{shlex.join(each)} &" for each in every)
+    return ["sh", "-c", f"trap 'trap \"\" TERM; kill 0; wait' TERM; {started} wait"]
 
 
 def joins(

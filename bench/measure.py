@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import psutil
 
@@ -28,10 +28,24 @@ def nothing_else() -> Iterable[psutil.Process]:
     return ()
 
 
+Role = Literal["command", "own", "other"]
+"""What a process is to a command: it itself, one that it started, or one of the `others`."""
+
+
+def usual_kind(process: psutil.Process, role: Role) -> str:
+    """The kind of a process: the command itself, its JVM, another of its own, or an executor."""
+    if role == "other":
+        return "executors"
+    if process.name() == "java":
+        return "jvm"
+    return "driver" if role == "command" else "workers"
+
+
 class Watched:
     """A command and all that it starts, sampled until it ends.
 
-    So are `others`, which work for it alone and are none of its own, as "executors".
+    So are `others`, which work for it alone and are none of its own, as executors do.  `kind`
+    names the kind of a process.
     """
 
     def __init__(
@@ -41,9 +55,11 @@ class Watched:
         environ: Mapping[str, str] | None = None,
         every_s: float = _SAMPLE_S,
         others: Callable[[], Iterable[psutil.Process]] = nothing_else,
+        kind: Callable[[psutil.Process, Role], str] = usual_kind,
     ) -> None:
         self._every_s = every_s
         self._others = others
+        self._kind = kind
         self._log = log.open("wb")
         environment = {**os.environ, **(environ or {})}
         # What is installed has its modules compiled, and so have those of a second run.
@@ -60,6 +76,7 @@ class Watched:
         self._cpu: dict[psutil.Process, tuple[str, float]] = {}
         self._sessions = {self.process.pid}
         self._peak = 0.0
+        self._looking = threading.Lock()
         self._ended = threading.Event()
         self._sampler = threading.Thread(target=self._sample, daemon=True)
         self._sampler.start()
@@ -89,26 +106,29 @@ class Watched:
         self._log.close()
         return Cost(wall, self.cpu_s(), self.cpu_by_kind(), self._peak, self.process.returncode)
 
-    def _sample(self) -> None:
-        while True:
-            last = self._ended.is_set()
+    def look(self) -> None:
+        """Take a sample now."""
+        with self._looking:
             rss = 0
             others = {*self._others()}
             for process in (*self.processes(), *others):
                 try:
                     with process.oneshot():
-                        times, name = process.cpu_times(), process.name()
+                        times = process.cpu_times()
                         rss += process.memory_info().rss
-                        parent = process.ppid()
+                        role: Role = "other" if process in others else "own"
+                        if process.pid == self.process.pid:
+                            role = "command"
+                        kind = self._kind(process, role)
                 except psutil.Error:
                     continue
-                kind = "jvm" if name == "java" else "driver"
-                if name != "java" and parent != os.getpid():
-                    kind = "workers"
-                if process in others:
-                    kind = "executors"
                 self._cpu[process] = kind, times.user + times.system
             self._peak = max(self._peak, rss / 2**20)
+
+    def _sample(self) -> None:
+        while True:
+            last = self._ended.is_set()
+            self.look()
             if last:
                 return
             self._ended.wait(self._every_s)

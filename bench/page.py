@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import cluster_table
 import matplotlib as mpl
 from markdown import cell, is_number, table
 from matplotlib import pyplot
@@ -70,7 +71,7 @@ def main() -> None:
     given = sorted(parser.parse_args().results)
     found = [(path.stem, json.loads(path.read_text())) for path in given]
     compared = [*_joins(found), *_beside(found)]
-    sections = [_compared(compared), _estimated(found), *_scale(found)]
+    sections = [_compared(compared), _estimated(found), _places(found), *_scale(found)]
     text = "\n\n".join(section for section in sections if section)
     if not text:
         sys.exit("none of these results has a figure for the page")
@@ -154,8 +155,8 @@ def _beside(found: Iterable[tuple[str, Any]]) -> Iterator[Compared]:
         job = f"{args['what']}, {size:,} {'upserts' if args['what'] == 'dense' else 'keys'}"
         for each in told["rounds"]:
             by_system = {row["system"]: row for row in each}
-            for peer in by_system.keys() & {*_PEERS}:
-                for system in by_system.keys() - {*_PEERS, "kafka-streams/envelope"}:
+            for peer in by_system.keys() & {*_PEERS, "kafka-streams*2"}:
+                for system in [each for each in by_system if not each.startswith(_PEERS)]:
                     for figure in _BESIDE.keys() & by_system[system].keys():
                         pair = by_system[system][figure], by_system[peer][figure]
                         later = "backlog" in figure or "restart" in figure
@@ -198,6 +199,15 @@ def _compared(found: Sequence[Compared]) -> str:
     )
     picture = "![CPU as a share of the peer's](performance/beside-peers.svg)"
     return "\n".join(["### Beside peers\n", *table(head, rows), "", picture])
+
+
+def _places(found: Iterable[tuple[str, Any]]) -> str:
+    """The newest result of `cluster.py`."""
+    told = [each for name, each in found if name.startswith("cluster-")]
+    if not told:
+        return ""
+    lines = cluster_table.tables(told[-1]["args"]["on"], told[-1]["results"])
+    return "\n".join(["### One machine, the image, executors\n", *lines])
 
 
 def _scale(found: Iterable[tuple[str, Any]]) -> Iterator[str]:

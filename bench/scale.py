@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ import upsert
 import yaml
 from keyed import Batches
 from measure import Cost, Watched, nothing_else
+from places import executors_here
 from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
@@ -51,7 +52,7 @@ from ikebana.processor.planning.plan import Input, Output, Plan, Reduce, Upsert
 from ikebana.processor.rows.envelope import Records
 from ikebana.processor.rows.rows import Upserts
 from ikebana.processor.spark.worker import settle
-from support.standalone_spark import WORKER, cluster
+from support.standalone_spark import cluster
 from support.waiting import wait_until
 
 _CONSOLE = Console(width=120)
@@ -226,14 +227,6 @@ def executors(runs: Runs, points: Sequence[int], args: argparse.Namespace) -> li
         row = point.row(empty) | point.parts(empty)
         rows.append({"executors": count or "local[1]", **row})
     return rows
-
-
-def executors_here() -> Iterator[psutil.Process]:
-    """The executors that workers of this process's cluster run, with their Python processes."""
-    for child in psutil.Process().children():
-        with suppress(psutil.Error):
-            if WORKER in child.cmdline():
-                yield from child.children(recursive=True)
 
 
 def keys(runs: Runs, points: Sequence[int], args: argparse.Namespace) -> list[dict[str, Any]]:

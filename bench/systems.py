@@ -14,31 +14,46 @@ import msgspec
 import yaml
 from backlogs import Caught, Committed, Ends, Worker, newest, send
 from join_data import PARTITIONS, Row
-from upsert import RUN, records_of, size
+from places import HERE, Place
+from upsert import records_of, size
 
 import ikebana
 from ikebana.processor.explain.explanation import explained
+from support.waiting import patient
 
-_QUIET_S = 2.0
+_QUIET_S = patient(2.0)
 # A task of Kafka Streams waits a second for its other topic.
-_STREAMS_QUIET_S = 4.0
+_STREAMS_QUIET_S = patient(4.0)
 # Where in a job's folder its state is; Kafka Streams has a changelog in Kafka besides.
 _STATE = {"ikebana": "checkpoint/shards", "flink": "checkpoints", "kafka-streams": "store"}
 _decode = msgspec.json.Decoder().decode
 
 
 class Bench:
-    """One system over topics of its own, which are named as their relations are."""
+    """One system over topics of its own, which are named as their relations are.
 
-    def __init__(self, folder: Path, servers: str, system: str, args: argparse.Namespace) -> None:
+    ikebana runs in a place, once for each name of a run.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        servers: str,
+        system: str,
+        args: argparse.Namespace,
+        place: Place = HERE,
+        run: str = "",
+    ) -> None:
         self.folder = folder
         self.servers = servers
         self.system = system
         self.args = args
+        self._place = place
+        self._run = run or system
 
     def topic(self, job: str, relation: str) -> str:
         """The topic of a relation of a job."""
-        return f"{self.system}.{job}.{relation}"
+        return f"{self._run}.{job}.{relation}"
 
     def make(self, job: str, sources: Sequence[str], outputs: Sequence[str]) -> None:
         """Make the topics of a job; ikebana makes those of its outputs itself."""
@@ -77,17 +92,19 @@ class Bench:
             committed = Committed(self.servers, group, sources)
             return Worker(command, log, ends, committed, _STREAMS_QUIET_S)
         path = self._written(job, sections)
-        command = [*RUN, str(path), "--bootstrap-servers", self.servers]
+        command = [*self._place.command, "run", str(path), "--bootstrap-servers", self.servers]
         checkpoint = self.folder / f"ikebana-{job}" / "checkpoint"
         caught = Caught(self.servers, checkpoint, sources, topics)
-        return Worker(command, log, lambda: (ends(), newest(checkpoint)), caught, _QUIET_S)
+        return Worker(
+            command, log, lambda: (ends(), newest(checkpoint)), caught, _QUIET_S, self._place
+        )
 
     def _written(self, job: str, sections: dict[str, Any]) -> Path:
         """The pipeline file of a job."""
         limit = {"max_records_per_batch": self.args.max} if self.args.max else {}
         place = self.folder / f"ikebana-{job}"
         document = {
-            "pipeline": f"bench-{job}",
+            "pipeline": f"bench-{self._run}-{job}",
             **sections,
             "source": limit,
             "run": {
@@ -95,7 +112,9 @@ class Bench:
                 "checkpoint": str(place / "checkpoint"),
                 "local_directory": str(place / "local"),
                 "heartbeat": 0,
+                **self._place.run,
             },
+            "spark": dict(self._place.spark),
         }
         path = self.folder / f"{job}.yaml"
         path.write_text(yaml.safe_dump(document, sort_keys=False))

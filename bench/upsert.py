@@ -29,6 +29,7 @@ import generate
 import yaml
 from confluent_kafka import Consumer, Producer, TopicPartition
 from measure import Cost, Watched
+from places import HERE, Place
 from rich.console import Console
 from rich.table import Table
 
@@ -96,6 +97,7 @@ def pipeline(
     limit: int = 0,
     heartbeat: float = 0,
     interval: str = "",
+    place: Place = HERE,
 ) -> Path:
     """Write a pipeline file for the job; `interval` is that between batches."""
     path = folder / f"{name}.yaml"
@@ -115,7 +117,9 @@ def pipeline(
                     "local_directory": str(folder / name / "local"),
                     "heartbeat": heartbeat,
                     **({"trigger_interval": interval} if interval else {}),
+                    **place.run,
                 },
+                "spark": dict(place.spark),
             }
         )
     )

@@ -91,7 +91,7 @@ def held(watched: Watched) -> dict[str, float]:
     for process in watched.processes():
         try:
             name, files, threads = process.name(), process.num_fds(), process.num_threads()
-            pss = _pss_mib(process.pid)
+            pss = pss_mib(process.pid)
         except (psutil.Error, OSError):
             continue
         kind = {"java": "jvm", "ikebana-owner": "owners"}.get(name, "workers")
@@ -106,7 +106,7 @@ def held(watched: Watched) -> dict[str, float]:
     return found
 
 
-def _pss_mib(pid: int) -> float:
+def pss_mib(pid: int) -> float:
     """Memory of a process, where what it shares with others counts in parts."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Pss:"):
