@@ -21,7 +21,7 @@ from support.shipped import variables_of_image, wheel
 _HOME = "/opt/ikebana"
 _ENTRYPOINT = [f"{_HOME}/entrypoint.sh"]
 _WORKDIR = "/var/lib/ikebana"
-_FILES = ("entrypoint.sh", "main.py", "healthcheck.py", "clean_executors.py")
+_FILES = ("entrypoint.sh", "main.py", "healthcheck.py", "clean_executors.py", "decommission.py")
 # What the host may not have; it passes nothing on, but what it starts is then number 1.
 _TINI = '#!/bin/bash\nwhile [[ "$1" == -* ]]; do shift; done\nexec "$@"\n'
 

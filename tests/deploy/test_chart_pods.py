@@ -197,8 +197,10 @@ def test_another_pipeline_replaces_the_pod_and_nothing_else() -> None:
 
 
 def test_stopping_has_time() -> None:
-    """Time to end a micro-batch, and hooks, are the user's to give."""
-    found = rendered(FULL, *setting({"driver.terminationGracePeriodSeconds": 300}))
+    """Time to end a micro-batch, or an executor's tasks, and hooks, are the user's to give."""
+    given = {"driver.terminationGracePeriodSeconds": 300}
+    found = rendered(FULL, *setting({**given, "executors.terminationGracePeriodSeconds": 90}))
+    assert executor_template(found)["spec"]["terminationGracePeriodSeconds"] == 90
     assert driver(found)["terminationGracePeriodSeconds"] == 300
     assert container(found)["lifecycle"] == {"preStop": {"exec": {"command": ["sleep", "1"]}}}
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import ssl
 import subprocess
 import sys
@@ -111,6 +112,65 @@ def test_a_driver_of_spark_submit_is_python(tmp_path: Path) -> None:
 def test_any_other_command_is_run_as_it_is(tmp_path: Path) -> None:
     """Arguments keep their spaces."""
     assert started(tmp_path, ["ikebana", "run", "a b"], {})[0] == ["ikebana", "run", "a b"]
+
+
+# Stands for an executor that has a task to finish.
+EXECUTOR = """
+import signal, sys, time
+asked = []
+signal.signal(signal.SIGPWR, lambda *_: asked.append(True))
+print("runs", flush=True)
+while not asked:
+    time.sleep(0.01)
+time.sleep(0.3)
+print("is done", flush=True)
+"""
+
+
+def test_an_executor_is_drained_before_its_container_ends(tmp_path: Path) -> None:
+    """It is told, and the script returns when it has ended by itself; other processes are not."""
+    name = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
+    executor, other = (
+        subprocess.Popen(
+            [java, "-c", EXECUTOR, name],
+            executable=sys.executable,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for java in ("/java/bin/java", "/opt/ikebana/bin/python")
+    )
+    with executor, other:
+        try:
+            for process in (executor, other):
+                assert process.stdout is not None
+                assert process.stdout.readline() == "runs\n"
+                (tmp_path / str(process.pid)).symlink_to(f"/proc/{process.pid}")
+            subprocess.run(
+                [sys.executable, DEPLOY / "decommission.py", tmp_path], check=True, timeout=60
+            )
+            assert executor.stdout is not None
+            assert executor.stdout.read() == "is done\n"
+            assert executor.wait(10) == 0
+            assert other.poll() is None
+        finally:
+            executor.kill()
+            other.kill()
+
+
+def test_spark_is_told_of_the_script_that_drains_executors() -> None:
+    """Kubernetes calls it in an executor's container: it is in the image, and can be executed."""
+    settings = dict(
+        line.split(maxsplit=1)
+        for line in (DEPLOY / "spark-defaults.conf").read_text().splitlines()
+        if line.startswith("spark.")
+    )
+    assert settings["spark.decommission.enabled"] == "true"
+    script = Path(settings["spark.kubernetes.decommission.script"])
+    dockerfile = (DEPLOY / "Dockerfile").read_text()
+    assert f"deploy/{script.name}" in dockerfile
+    assert re.search(rf"chmod 0555 [^\\\n]*{re.escape(str(script))}", dockerfile)
+    first = (DEPLOY / script.name).read_text().splitlines()[0]
+    assert first == f"#!{script.parent}/bin/python"
 
 
 @contextmanager

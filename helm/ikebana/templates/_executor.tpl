@@ -18,6 +18,7 @@ metadata:
 spec:
   automountServiceAccountToken: false
   enableServiceLinks: false
+  terminationGracePeriodSeconds: {{ .Values.executors.terminationGracePeriodSeconds }}
   securityContext:
     {{- toYaml .Values.podSecurityContext | nindent 4 }}
   {{- with .Values.hostAliases }}
