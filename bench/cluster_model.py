@@ -121,8 +121,9 @@ class Steps:
             (Output("out", "current", f"{self._name}.out"),),
         )
         admin = AdminClient({**self._kafka, "log_level": 0})
-        output = self.plan.outputs[0]
-        wanted = {self.plan.markers_topic: shards + 1, output.topic: 4, output.progress_topic: 1}
+        wanted = {self.plan.markers_topic: shards + 1}
+        for output in self.plan.published:
+            wanted |= {output.topic: 4, output.progress_topic: 1}
         new = [NewTopic(name, count, 1) for name, count in wanted.items()]
         for answer in admin.create_topics(new).values():
             answer.result(120)
@@ -200,9 +201,11 @@ class Steps:
             plan="0" * 16,
             records=100,
             behind=0,
-            counts={"out": 0},
+            counts={output.name: 0 for output in self.plan.published},
             manifest=Manifest(self._name, shard),
-            intervals={"out": (self._batch, self._batch + 1)},
+            intervals={
+                output.name: (self._batch, self._batch + 1) for output in self.plan.published
+            },
             took={"read": 0.1, "kernels": 0.1, "files": 0.1, "commit": 0.1},
         )
 

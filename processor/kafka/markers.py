@@ -58,19 +58,22 @@ def last_marker(reader: Reader, topic: str, shard: int, end: int | None = None) 
 
 def last_markers(reader: Reader, topic: str, shards: int) -> list[Marker]:
     """Read the last committed markers of all shards at once."""
-    ranges = []
-    for shard in range(shards):
-        low, high = reader.watermarks(topic, partition_of(shard))
-        # A marker and the end of its transaction are two offsets.
-        ranges.append(Range(topic, partition_of(shard), max(low, high - 4), high))
-    found = {at: messages[-1] for at, messages in reader.read(ranges)}
-    missing = [shard for shard, at in enumerate(ranges) if at not in found]
-    late = {shard: last_marker(reader, topic, shard) for shard in missing}
-    return [
-        marker
-        for shard, at in enumerate(ranges)
-        if (marker := late[shard] if shard in late else _decoded(found[at], Marker)) is not None
+    partitions = [partition_of(shard) for shard in range(shards)]
+    # A marker and the end of its transaction are two offsets.
+    ranges = [
+        Range(topic, partition, max(low, high - 4), high)
+        for partition, (low, high) in zip(
+            partitions, reader.all_watermarks(topic, partitions), strict=True
+        )
     ]
+    found = {at: messages[-1] for at, messages in reader.read(ranges)}
+    # Of what was aborted since nothing is read.
+    hidden = [shard for shard, at in enumerate(ranges) if at not in found and at.start < at.end]
+    told = {shard: _decoded(found[at], Marker) for shard, at in enumerate(ranges) if at in found}
+    for shard in hidden:
+        if (marker := last_marker(reader, topic, shard)) is not None:
+            told[shard] = marker
+    return [told[shard] for shard in sorted(told)]
 
 
 def size_of(reader: Reader, topic: str, shards: int, batch: int) -> int:

@@ -12,6 +12,8 @@ from itertools import groupby
 from typing import NamedTuple
 
 from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
     TIMESTAMP_NOT_AVAILABLE,
     Consumer,
     KafkaError,
@@ -133,18 +135,29 @@ class Reader:
 
     def watermarks(self, topic: str, partition: int) -> tuple[int, int]:
         """Read the first offset of a partition and the one after its last, committed or not."""
-        at = TopicPartition(topic, partition)
+        return self.all_watermarks(topic, [partition])[0]
 
-        def ask() -> tuple[int, int]:
-            low, high = self._consumer.get_watermark_offsets(at, timeout=_REQUEST_S)
-            if low < 0 or high < 0:
-                raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
-            return low, high
+    def all_watermarks(self, topic: str, partitions: Iterable[int]) -> list[tuple[int, int]]:
+        """Read those of several partitions at once, by two requests of each leader."""
+        asked = list(partitions)
 
-        low, high = client.patiently(
-            lambda: client.with_leaders(ask, self._consumer, [topic]), f"{topic}[{partition}]"
+        def ask(which: int) -> list[int]:
+            found = self._consumer.offsets_for_times(
+                [TopicPartition(topic, partition, which) for partition in asked], _REQUEST_S
+            )
+            for each in found:
+                if each.error is not None:
+                    raise KafkaException(each.error)
+                if each.offset < 0:
+                    raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+            return [each.offset for each in found]
+
+        def both() -> list[tuple[int, int]]:
+            return list(zip(ask(OFFSET_BEGINNING), ask(OFFSET_END), strict=True))
+
+        return client.patiently(
+            lambda: client.with_leaders(both, self._consumer, [topic]), f"{topic}{asked}"
         )
-        return low, high
 
     def close(self) -> None:
         """Close the connection."""
