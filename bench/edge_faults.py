@@ -540,4 +540,35 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         "fault.codec if fault.codec in (KEY, VALUE) else",
         "fault.codec if False else",
     ),
+    # catalog: what is known of collections, and of which nothing is.
+    "edge:catalog what reads itself is sound": (
+        "tests/unit/test_catalog.py",
+        "processor/planning/catalog.py",
+        "                        self._faulty.add(source)\n",
+        "                        pass\n",
+    ),
+    "edge:catalog what was missing stays unknown": (
+        "tests/unit/test_catalog.py",
+        "processor/planning/catalog.py",
+        "for operator in operators}\n        self._forget_faulty()\n",
+        "for operator in operators}\n",
+    ),
+    "edge:catalog other columns are unique as those they are made of": (
+        "tests/unit/test_catalog.py",
+        "processor/planning/operators/linear.py",
+        "if key == (KEY,) and keeps_key(steps))",
+        "if keeps_key(steps))",
+    ),
+    "edge:catalog a column that is unknown is JSON behind a function": (
+        "tests/unit/test_all_mistakes.py",
+        "processor/linear/judging.py",
+        "    if UNKNOWN not in scope.types.values():\n",
+        "    if True:\n",
+    ),
+    "edge:catalog an unsure condition connects nothing": (
+        "tests/unit/test_join_mistakes.py",
+        "processor/joins/binding.py",
+        "            if not self._told(place, self._add_all, place, text):\n",
+        "            if not self._told(place, self._add_all, place, text) and place == text:\n",
+    ),
 }

@@ -15,9 +15,9 @@ A variable has one term an input: that two expressions over one input are equal 
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import NamedTuple, ParamSpec
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from ikebana.codecs.sql_type import Decimal, type_of
 from ikebana.processor.joins import qualified
@@ -27,9 +27,10 @@ from ikebana.processor.joins.relation import Relation
 from ikebana.processor.linear.json_text import WHOLE, compares_as_data
 from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, UnknownError
 from ikebana.processor.linear.syntax import TOO_DEEP, Node, text_of, tree
-from ikebana.processor.linear.trees import column, conjuncts, nodes
+from ikebana.processor.linear.trees import column, conjuncts, equated, nodes
 
 P = ParamSpec("P")
+H = TypeVar("H", bound=Hashable)
 Problem = tuple[str, str]
 _ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _Sides = tuple[Node, Node]
@@ -210,10 +211,9 @@ class _Binding:
             self.is_unsure |= not self._told(place, self._add, each, written)
 
     def _add(self, condition: Node, text: str) -> None:
-        is_equality = condition.get("type") == "COMPARE_EQUAL"
-        is_collated = is_equality and any(n["class"] == "COLLATE" for n in nodes(condition))
-        if is_equality and not is_collated:
-            sides = condition["left"], condition["right"]
+        sides = equated(condition)
+        is_collated = any(node["class"] == "COLLATE" for node in nodes(sides))
+        if sides is not None and not is_collated:
             left, right = self._both(sides)
             if len(left.aliases) == len(right.aliases) == 1 and left.aliases != right.aliases:
                 _refuse_other_kind(sides, left, right)
@@ -348,11 +348,11 @@ def _connection_problems(join: Join, joined: Sequence[frozenset[int]]) -> Iterat
     """What no equality connects; `joined` are the inputs that each variable has terms over."""
     if isinstance(join, DeltaJoin) and join.cartesian:
         return
-    reached = _reached({0}, joined)
+    connected = reached({0}, joined)
     aliases = [each.alias for each in join.inputs]
-    apart = [f'"{alias}"' for at, alias in enumerate(aliases) if at not in reached]
+    apart = [f'"{alias}"' for at, alias in enumerate(aliases) if at not in connected]
     if apart:
-        near = ", ".join(f'"{aliases[at]}"' for at in sorted(reached))
+        near = ", ".join(f'"{aliases[at]}"' for at in sorted(connected))
         what = f"no equality connects {', '.join(apart)} with {near}; write one"
         if isinstance(join, AsOfJoin):
             yield "on", what
@@ -417,8 +417,8 @@ def _lock_problems(
         yield part, f"must name {listed} too, by which on tells what a row meets"
 
 
-def _reached(known: set[int], joined: Sequence[frozenset[int]]) -> set[int]:
-    """The inputs that variables connect with those known."""
+def reached(known: set[H], joined: Collection[Set[H]]) -> set[H]:
+    """What sets that have something in common connect with what is known."""
     while True:
         more = known.union(*(each for each in joined if each & known))
         if more == known:

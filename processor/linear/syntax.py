@@ -84,15 +84,19 @@ def _with_quotes(text: str) -> str:
     return _BEFORE_A_DOT.sub(named, text)
 
 
-@functools.lru_cache(maxsize=4096)
 def _parsed(text: str) -> bytes:
     # A line of its own, so that a comment ends with the text.
     ((tree,),) = asked("SELECT json_serialize_sql(?)", f"SELECT {text}\n")
     return str(tree).encode()
 
 
+@functools.lru_cache(maxsize=2048)
 def select_of(text: str) -> Node:
-    """The SELECT node of exactly one expression.  Raises: ExpressionError."""
+    """The SELECT node of exactly one expression, which nobody may change.
+
+    A text is parsed once in a process, so whoever needs its tree may ask for it by the text.
+    Raises: ExpressionError.
+    """
     answer = tree_of(text)
     if answer["error"]:
         problem = first_line(answer["error_message"])

@@ -144,6 +144,13 @@ def renamed(value: Any, names: Mapping[tuple[str, str], tuple[str, ...]]) -> Any
     return changed(value, change)
 
 
+def equated(condition: Node) -> tuple[Node, Node] | None:
+    """The sides of a condition that is one equality."""
+    if condition.get("type") != "COMPARE_EQUAL":
+        return None
+    return condition["left"], condition["right"]
+
+
 def bare(value: Any) -> Any:
     """The tree without places and aliases, so that equal expressions are equal.
 

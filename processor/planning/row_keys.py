@@ -123,12 +123,12 @@ def _name_of(text: str) -> str | None:
 
 def equalities(conditions: Collection[Node], types: Mapping[str, str]) -> list[tuple[str, str]]:
     """The pairs of columns, behind their aliases, that conditions say are the same."""
+    from ikebana.processor.linear.trees import equated
+
     found = []
     for node in conditions:
-        if node.get("type") != "COMPARE_EQUAL":
-            continue
-        sides = [made_of_tree(node[side], 2, names=types) for side in ("left", "right")]
-        if all(side.is_same for side in sides):
+        sides = [made_of_tree(side, 2, names=types) for side in equated(node) or ()]
+        if sides and all(side.is_same for side in sides):
             pair = tuple(name for side in sides for name in side.of)
             one, other = (types.get(name, "?") for name in pair)
             if one == other and not any(word in one for word in _LOOSE):

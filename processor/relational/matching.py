@@ -16,7 +16,7 @@ from ikebana.processor.linear.json_text import BLOB, quoted
 from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node, shown, text_of, tree
-from ikebana.processor.linear.trees import changed, column, columns, renamed
+from ikebana.processor.linear.trees import changed, column, columns, equated, renamed
 from ikebana.processor.planning.row_keys import equalities, made_of_tree
 from ikebana.processor.planning.unique_keys import NOTHING_KNOWN, Facts, Keys, left_joined
 from ikebana.processor.relational.known import MakingError, Table
@@ -120,9 +120,9 @@ def over(text: str, relations: Mapping[str, Table], part: str) -> Node:
 
 
 def _pair(condition: Node, lefts: set[str], rights: set[str]) -> tuple[Node, Node] | None:
-    if condition.get("type") != "COMPARE_EQUAL":
+    if (sides := equated(condition)) is None:
         return None
-    one, other = condition["left"], condition["right"]
+    one, other = sides
     of_one, of_other = aliases_of(one), aliases_of(other)
     if not of_one or not of_other:
         return None

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ikebana.codecs.sql_type import JSON, VARCHAR, SqlType, parts, type_of
+from ikebana.processor.joins.binding import reached
 from ikebana.processor.linear.bound_query import QueryError, bound, common_type
 from ikebana.processor.linear.json_text import field_of, quoted
 from ikebana.processor.linear.scope import KEY, SHORT
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node, shown, text_of, tree
-from ikebana.processor.linear.trees import column, nodes
+from ikebana.processor.linear.trees import column, equated, nodes
 from ikebana.processor.relational import rows
 from ikebana.processor.relational.known import Known, MakingError, Table, UnmadeError
 from ikebana.processor.relational.making import Making
@@ -365,13 +366,6 @@ def within(value: Any, part: str) -> Iterator[Node]:
 
 def _is_connected(froms: Froms) -> bool:
     """Whether equalities connect all items."""
-    groups = {item.alias: {item.alias} for item in froms.items}
-    for condition in froms.conditions:
-        if condition.get("type") != "COMPARE_EQUAL":
-            continue
-        left, right = aliases_of(condition["left"]), aliases_of(condition["right"])
-        if len(left) == len(right) == 1:
-            united = groups[left.pop()] | groups[right.pop()]
-            for alias in united:
-                groups[alias] = united
-    return len(groups[froms.items[0].alias]) == len(froms.items)
+    both = [[*map(aliases_of, equated(each) or ())] for each in froms.conditions]
+    joined = [set[str]().union(*sides) for sides in both if all(len(side) == 1 for side in sides)]
+    return len(reached({froms.items[0].alias}, joined)) == len(froms.items)
