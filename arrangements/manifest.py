@@ -11,10 +11,8 @@ import msgspec
 
 from ikebana.arrangements.run import Run
 
-# 2: arrangements have blocks of recent updates, and entries of data that are there once each.
-# 3: blocks of runs may have their changes in columns.
-FORMAT = 3
-READABLE = (1, 2, FORMAT)
+FORMAT = 1
+"""The form of the entries and of the files that a manifest names."""
 
 # The number of runs of one length that are merged into one.
 MERGE_WIDTH = 8

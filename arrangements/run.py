@@ -28,9 +28,7 @@ try:
 except ImportError:
     size_of = None  # type: ignore[assignment]
 
-# 2: blocks may have their changes in columns.
-_MAGIC = b"ikebana\x02"
-_READABLE = (b"ikebana\x01", _MAGIC)
+_MAGIC = b"ikebana\x01"
 _SUFFIX = ".run"
 # Runs of this kind are merged after a few batches: a small one is stored as it is.
 _PASSING = "delta"
@@ -72,9 +70,9 @@ class Run(msgspec.Struct, frozen=True):
     state: str
     entries: int
     size: int
-    plain: int = 0
+    plain: int
     """The bytes of its keys and values."""
-    gone: int = 0
+    gone: int
     """Of older values that it deletes, so many bytes at least."""
 
 
@@ -213,7 +211,7 @@ def _check(lengths: bytes, stored: bytes) -> bytes:
 
 def _blocks(files: FileStore, name: str) -> Iterator[bytes]:
     content = _Content(files.read(name))
-    if content.take(len(_MAGIC)) not in _READABLE:
+    if content.take(len(_MAGIC)) != _MAGIC:
         content.drain()
         raise damaged(name, "it does not begin as a run of this format")
     while lengths := content.take(_LENGTHS):

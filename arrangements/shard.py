@@ -21,7 +21,7 @@ from typing import TypeVar
 from ikebana.arrangements import run as runs
 from ikebana.arrangements.databases import LocalDatabases
 from ikebana.arrangements.files import FileStore
-from ikebana.arrangements.manifest import READABLE, Dropped, Manifest, to_merge
+from ikebana.arrangements.manifest import FORMAT, Dropped, Manifest, to_merge
 from ikebana.arrangements.merging import Merge, Paced, batch
 from ikebana.arrangements.ordering import in_order
 from ikebana.arrangements.rocks import LocalDamageError, LocalDatabase
@@ -43,11 +43,10 @@ class Shard:
     """A shard at the version of a manifest, open for one batch."""
 
     def __init__(self, files: FileStore, local: LocalDatabases, manifest: Manifest) -> None:
-        if manifest.format not in READABLE:
-            known = " and ".join(map(str, READABLE))
+        if manifest.format != FORMAT:
             raise StateFileError(
                 f"cannot read shard {manifest.shard} of checkpoint {manifest.checkpoint}: "
-                f"its format is {manifest.format}, this version reads {known}",
+                f"its format is {manifest.format}, this version reads {FORMAT}",
                 hint="Use the version of ikebana that wrote it.",
             )
         self.manifest = manifest

@@ -480,11 +480,17 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         "        self.begin()\n        return True\n",
         "        return True\n",
     ),
-    "edge:breaker: an edit that begins to watch is an older version's work": (
+    "edge:breaker: an edit begins to watch an output": (
         "tests/unit/test_outputs_by_key.py::test_an_edit_does_not_begin",
-        "processor/checkpoint/evolution.py",
-        "watched_outputs(plan) - watched_outputs(old)",
-        "set[str]()",
+        "processor/planning/edits_problems.py",
+        "            if watched[0] != watched[1]:\n",
+        "            if watched[0] and not watched[1]:\n",
+    ),
+    "edge:metadata without their hash are read": (
+        "tests/unit/test_checkpoint.py::test_metadata_without_a_hash",
+        "processor/checkpoint/checkpoint.py",
+        "                if content is raw:\n",
+        "                if raw is None:\n",
     ),
     "edge:breaker: a column called key that is gone is unread": (
         "tests/unit/test_edits.py::test_a_key_means_the_whole_key",

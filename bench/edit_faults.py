@@ -106,13 +106,13 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edit: read again, all times are closed at once": (
         AGAIN,
         _AGAIN,
-        "            again = max(before, (times.log or ReadingLog()).closed(own))",
+        "            again = max(before, times.log.closed(own))",
         "            again = upper",
     ),
     "edit: read again, all waits until all is read": (
         AGAIN,
         _AGAIN,
-        "            again = max(before, (times.log or ReadingLog()).closed(own))",
+        "            again = max(before, times.log.closed(own))",
         "            again = before",
     ),
     "edit: read again, the log ends while it is asked": (

@@ -34,7 +34,7 @@ from ikebana.processor.reading.messages import Message
 from ikebana.processor.reading.source_dating import SourceDating
 from ikebana.processor.reading.update_intake import UpdateIntake, intake_of
 from ikebana.processor.rows.envelope import Records, Tick, unpack
-from ikebana.processor.rows.placing import OWN, Place, owner_of, shard_of
+from ikebana.processor.rows.placing import Place, owner_of, shard_of
 from ikebana.processor.rows.rows import NO_KEY, KeyedUpdate, Seen, Updates, add
 from ikebana.processor.timing.cdcv2_coverage import Coverage, advanced
 
@@ -239,7 +239,7 @@ class Evaluation:
                 self._covered.setdefault(source.name, Coverage())
         times = {message.offset: message.timestamp or 0 for message in given}
         place = (
-            Place(source.topics[0], 0, OWN, 0, lower, each=False, upper=_END)
+            Place(source.topics[0], 0, 0, 0, lower, each=False, upper=_END)
             if source.is_dated
             else _LiteralPlace(times, source.topics[0])
         )
@@ -306,7 +306,7 @@ class _LiteralPlace(Place):
     """A partition whose messages have the times of the literal records."""
 
     def __init__(self, by_offset: dict[int, int], topic: str) -> None:
-        super().__init__(topic, 0, OWN, 0, 0, each=True)
+        super().__init__(topic, 0, 0, 0, 0, each=True)
         object.__setattr__(self, "_by_offset", by_offset)
 
     def times(self, offsets: Sequence[int]) -> list[int]:

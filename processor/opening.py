@@ -271,7 +271,7 @@ class _Opening:
         if step.backfills:
             kafka = {**settings.kafka, **settings.source_kafka}
             last = logged.offset or self._present.start
-            first = again.first_offsets(self._present.first_offsets, last)
+            first = again.first_offsets(self._present.begins, last)
             # What is under way goes on where it has come to.
             refuse_lost(
                 step.plan, kafka, again.begun(again.begins(step.plan, first), last.positions)

@@ -46,7 +46,7 @@ _DIFFS = b"\x03"
 # As the two before, with digits for counts.
 _LARGE = b"\x04"
 _LARGE_DIFFS = b"\x05"
-VERSION = 2
+VERSION = 1
 LEAST_TIME = -(2**63)
 
 _time = struct.Struct(">Q")

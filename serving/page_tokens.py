@@ -20,7 +20,7 @@ class Place(msgspec.Struct, array_like=True, frozen=True):
     subject: bytes = b""
     part: tuple[int, int] = (0, 0)
     topic: str | None = None
-    """The id of the topic that is read; None in tokens of versions that did not tell."""
+    """The id of the topic that is read; None if it was not known."""
 
 
 class _OfTopic(msgspec.Struct):

@@ -20,7 +20,7 @@ def fill_progress(
     """Compute the progress after a batch that `fills`, or in which joins are `hydrating`.
 
     It is done but for the last step in one that `writes` portions of outputs.  None if it does
-    neither of these.  A join that an older version began to hydrate belongs to no edit.
+    neither of these.  Joins of an edit that was made before any time was closed come without it.
     """
     if writes:
         written = sum(len(emitted.updates[name]) for name in writes)

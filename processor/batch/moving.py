@@ -32,7 +32,6 @@ from ikebana.processor.planning.plan import (
     Upsert,
 )
 from ikebana.processor.rows.noted import Noted, NotedRecord
-from ikebana.processor.rows.placing import OWN
 from ikebana.processor.rows.rows import Facts, Truncate, Upserts, times_of, updates_of
 from ikebana.processor.timing.edit_steps import FILLED
 
@@ -137,10 +136,8 @@ class Operators:
         """Note the records whose old images were not what the state had."""
         own = self._plan.input(name).topics
         records = tuple(
-            NotedRecord(own[order - OWN], partition, offset)
+            NotedRecord(own[order], partition, offset)
             for order, partition, offset in changes.drifted
-            # What has waited since an older version has a rank among all topics of then.
-            if order >= OWN
         )
         return Noted("drift", name, changes.drift, records)
 
@@ -148,7 +145,7 @@ class Operators:
         chunks = [chunk for chunk in upserts if chunk.input == operator.input]
         part = self._flow.part(parts.MACHINE, operator.name)
         interval = self._flow.intervals[operator.name]
-        machine = machine_of(operator, self._plan.input(operator.input).topics, self._plan.topics)
+        machine = machine_of(operator, self._plan.input(operator.input).topics)
         changes = state_machine.step(part, _events(chunks), interval, machine)
         self._flow.emitted[ERRORS] += changes.errors
         self._flow.flow(operator.name, changes.updates)

@@ -22,22 +22,10 @@ from ikebana.arrangements.manifest import Manifest
 from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint.layout import Layout, reached
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.planning.state_forms import state_forms
 from ikebana.processor.timing.source_offset import Positions, SourceOffset
 
 FORMAT = 1
-"""The format of the metadata of a checkpoint that has never been rescaled in its place."""
-FORMAT_OF_LAYOUTS = 2
-"""The format in which `layout` counts: a version that does not know of it must not read it."""
-FORMAT_OF_RECOVERED = 3
-"""The format in which the state may have to be made anew first (`start.rebuilding`)."""
-FORMAT_OF_TASKS = 4
-"""The format in which one task may have several shards (`tasks`)."""
-_FORMATS = (FORMAT, FORMAT_OF_LAYOUTS, FORMAT_OF_RECOVERED, FORMAT_OF_TASKS)
-FORMS = "state"
-"""The field of a recorded plan with the forms of its parts' state."""
-DROPS = "drops_errors"
-"""The field of a recorded plan that says that its errors are dropped; else it is not there."""
+"""The format of the metadata, which counts for all that they do not name a format of."""
 _BIRTH = "ikebana.json"
 _SEAL = re.compile(rb',"hash":"([0-9a-f]{16})"}$')
 
@@ -94,16 +82,11 @@ class Birth(msgspec.Struct, frozen=True):
             return 0
         return self.start.upper
 
-    @property
-    def first_offsets(self) -> Positions:
-        """The offsets at which reading began; none where an older version has forgotten them."""
-        return self.begins or ({} if self.epoch else self.start.positions)
-
 
 class _Formatted(msgspec.Struct):
     """What all formats of the metadata have."""
 
-    format: int = FORMAT
+    format: int
 
 
 class Checkpoint:
@@ -168,7 +151,9 @@ class Checkpoint:
             content = _unsealed(raw)
             # The format comes first, because another one may have any other fields.
             found = msgspec.json.decode(content, type=_Formatted).format
-            if found in _FORMATS:
+            if found == FORMAT:
+                if content is raw:
+                    raise ValueError("the hash at its end is missing")
                 return msgspec.json.decode(content, type=Birth)
         except (msgspec.MsgspecError, ValueError) as error:
             raise CheckpointError(
@@ -178,7 +163,7 @@ class Checkpoint:
             ) from None
         raise CheckpointError(
             f'checkpoint "{self.location}" has format {found}, this version '
-            f"of ikebana reads {FORMAT} to {FORMAT_OF_TASKS}",
+            f"of ikebana reads {FORMAT}",
             hint="Use the version of ikebana that made the checkpoint, or start with a new "
             "checkpoint and new output topics.",
         )
@@ -244,7 +229,7 @@ def _sealed(content: bytes) -> bytes:
 
 
 def _unsealed(raw: bytes) -> bytes:
-    """Take the hash off again; older files have none.
+    """Take the hash off again; what has none comes back itself.
 
     Raises: ValueError, if the content has another hash.
     """
@@ -260,23 +245,11 @@ def _hash(content: bytes) -> bytes:
     return hashlib.sha256(content).hexdigest()[:16].encode()
 
 
-def formatted(birth: Birth) -> Birth:
-    """Number the format of metadata by the latest part of it that a reader has to know."""
-    wanted = FORMAT
-    if birth.layout:
-        wanted = FORMAT_OF_LAYOUTS
-    if birth.start.rebuilding is not None:
-        wanted = FORMAT_OF_RECOVERED
-    if birth.tasks:
-        wanted = FORMAT_OF_TASKS
-    return msgspec.structs.replace(birth, format=wanted)
-
-
 def newborn(
     location: str, plan: Plan, shards: int, start: SourceOffset, *, tasks: int = 0
 ) -> Birth:
     """The metadata of a new checkpoint; `tasks` is 0 for one task a shard."""
-    birth = Birth(
+    return Birth(
         id=uuid.uuid4().hex[:12],
         location=Checkpoint(location).identity,
         shards=shards,
@@ -285,7 +258,6 @@ def newborn(
         begins=start.positions,
         tasks=tasks,
     )
-    return formatted(birth)
 
 
 def described(plan: Plan) -> dict[str, Any]:
@@ -300,20 +272,8 @@ def described(plan: Plan) -> dict[str, Any]:
         del output["on_change"]
     for source in plain["inputs"]:
         del source["start"]
-        # Left out if unset, as older checkpoints do not have these fields.
-        for name in ("unique", "size"):
-            if not source[name]:
-                del source[name]
     # Whether an error ends the run may change at any time, but not whether it is written.
-    del plain["on_error"]
-    if plan.on_error == "drop":
-        plain[DROPS] = True
-    for name in ("readings", "backfills"):
-        if not plain[name]:
-            del plain[name]
-    # Left out if there are none, so that older checkpoints do not differ.
-    if forms := state_forms(plan):
-        plain[FORMS] = forms
+    plain["on_error"] = "drop" if plan.on_error == "drop" else "record"
     return plain
 
 

@@ -14,8 +14,6 @@ import msgspec
 
 from ikebana.errors import CheckpointError, PlanError
 from ikebana.processor.checkpoint.checkpoint import (
-    DROPS,
-    FORMS,
     Birth,
     described,
     differences,
@@ -43,8 +41,7 @@ from ikebana.processor.planning.edits_problems import START_ANEW, Problem
 from ikebana.processor.planning.edits_problems import problems as problems_of
 from ikebana.processor.planning.edits_resolved import as_written, generations, resolved
 from ikebana.processor.planning.plan import Input, Output, Plan
-from ikebana.processor.planning.state_forms import differing, watched_outputs
-from ikebana.processor.timing.again import first_offsets, why_not_placed
+from ikebana.processor.timing.again import why_not_placed
 from ikebana.processor.timing.source_offset import SourceOffset
 
 
@@ -113,25 +110,8 @@ def _resumed(old: Plan, plan: Plan, used: tuple[tuple[str, int], ...]) -> Plan:
     return resolved(old, same, dict(used))
 
 
-def names_of(birth: Birth, plan: Plan) -> frozenset[str]:
-    """List the fingerprints of a resumed plan in its checkpoint's log, by any version."""
-    found = {plan.fingerprint(), plan.former_fingerprint()}
-    old = recorded_if_known(birth)
-    if old is not None:
-        # The recorded plan, with the settings that the metadata lacks.
-        times = {source.name: source.event_time for source in old.inputs}
-        inputs = tuple(
-            replace(source, event_time=times.get(source.name, source.event_time))
-            for source in plan.inputs
-        )
-        before = identity.replace_parts(plan, inputs, plan.operators)
-        if before is not None and before.fingerprint() == plan.fingerprint():
-            found.add(before.former_fingerprint())
-    return frozenset(found)
-
-
 def hints_kept(birth: Birth, plan: Plan) -> list[str]:
-    """List hints of a plan that are not followed, because older ones have laid out the state."""
+    """List hints of a plan that joins do not follow, since their state was laid out by others."""
     old = recorded_if_known(birth)
     return [] if old is None else identity.hints_kept(as_written(old), plan)
 
@@ -143,16 +123,10 @@ def evolved(birth: Birth, plan: Plan) -> Birth:
         CheckpointError: some changes are not allowed; it names all of them.
     """
     given, plan = plan, resumed(birth, plan)
-    _check_forms(birth, plan)
     try:
         old = recorded(birth)
     except UnreadableError:
-        # These two fields may differ between versions for the same plan.
-        was, now = (
-            {part: told for part, told in plain.items() if part not in (FORMS, DROPS, "on_error")}
-            for plain in (birth.plan, described(plan))
-        )
-        raise _refused(differences("", was, now)) from None
+        raise _refused(differences("", birth.plan, described(plan))) from None
     if _bound(old) == _bound(plan):
         return birth
     if problems := list(problems_of(edit_between(old, plan), birth.generations, given)):
@@ -166,17 +140,12 @@ def unlogged(birth: Birth, plan: Plan, last: SourceOffset) -> Iterator[Problem]:
     `last` is the last batch.
     """
     old, found = recorded(birth), resumed(birth, plan)
-    names, first = read_again(old, found), first_offsets(birth.first_offsets, last)
+    names = read_again(old, found)
     for given, source in zip(plan.inputs, found.inputs, strict=True):
-        if source.name not in names:
-            continue
-        why = None
         origin = origin_of(old, source)
-        if source.event_time is not None and origin is not None:
-            why = why_not_placed(last.known.get(origin.name))
-        elif source.start == "latest" and not first.keys() >= {*source.topics}:
-            why = "an earlier version has not logged the offsets at which it began to read"
-        if why is not None:
+        if source.name not in names or source.event_time is None or origin is None:
+            continue
+        if (why := why_not_placed(last.known.get(origin.name))) is not None:
             yield Problem(
                 f"inputs.{shown(given.name)}",
                 f"would have to be read again: {why}",
@@ -314,29 +283,6 @@ def edit_under_way(birth: Birth, offset: SourceOffset, *, is_done: bool = False)
             raise
         plan = recorded(birth)
         return edit_between(plan, plan)
-
-
-def _check_forms(birth: Birth, plan: Plan) -> None:
-    """Refuse parts whose state an older version has kept in another form.
-
-    An output that only another plan begins to watch is not one: `problems_of` refuses that edit.
-    """
-    parts = {
-        f"{kind}.{part['name']}" for kind in ("operators", "outputs") for part in birth.plan[kind]
-    }
-    forms = birth.plan.get(FORMS, {})
-    old = recorded_if_known(birth)
-    edits = set() if old is None else watched_outputs(plan) - watched_outputs(old)
-    wrong = [
-        problem
-        for path, problem in differing(forms, plan).items()
-        if path in parts and path not in edits
-    ]
-    if wrong:
-        raise CheckpointError(
-            "the checkpoint was made by an older version of ikebana: " + "; ".join(wrong),
-            hint=f"{START_ANEW.capitalize()}.",
-        )
 
 
 def edit_to(birth: Birth, plan: Plan) -> Edit | None:

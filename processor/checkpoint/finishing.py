@@ -14,7 +14,6 @@ reads are gone.
 
 from ikebana.processor.checkpoint.checkpoint import Birth
 from ikebana.processor.checkpoint.edit_plan import Finishing
-from ikebana.processor.checkpoint.evolution import names_of
 from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.timing.source_offset import is_settled
@@ -30,7 +29,7 @@ def finishing(
     is finished even if the plan stays.
     """
     offset = logged.offset
-    if offset is None or (not rescales and offset.plan in names_of(birth, plan)):
+    if offset is None or (not rescales and offset.plan == plan.fingerprint()):
         return None
     found = Finishing(
         logged.batch,

@@ -4,10 +4,7 @@ import msgspec
 
 from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
-from ikebana.processor.checkpoint.edit_description import described
 from ikebana.processor.checkpoint.edit_plan import EditPlan
-from ikebana.processor.checkpoint.evolution import edit_of
-from ikebana.processor.planning.edits_resolved import as_written
 
 
 def recorded(birth: Birth, plan: EditPlan) -> Birth:
@@ -16,21 +13,12 @@ def recorded(birth: Birth, plan: EditPlan) -> Birth:
 
 
 def last_edit(location: str) -> EditPlan | None:
-    """Describe the last edit of a checkpoint; None if there was none, or it is not known any more.
-
-    That of a checkpoint whose last edit was made before descriptions were recorded follows from
-    its plans, and has no time.
-    """
+    """Read the description of a checkpoint's last edit; None if there was none, or it cannot."""
     try:
         birth = Checkpoint(location).birth()
-        if birth is None or not birth.edits or birth.before == birth.plan:
+        if birth is None or not birth.last_edit:
             return None
-        if birth.last_edit:
-            return msgspec.convert(birth.last_edit, EditPlan)
-        edit = edit_of(birth)
+        return msgspec.convert(birth.last_edit, EditPlan)
     except (CheckpointError, msgspec.ValidationError):
         # Later versions may say of an edit what this one does not know.
         return None
-    assert edit is not None, "edits without a last one"
-    parts, _ = described(edit, as_written(edit.after))
-    return EditPlan(edit.after.name, location, edited=True, parts=parts)

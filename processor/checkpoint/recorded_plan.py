@@ -1,13 +1,12 @@
 """The plan that the metadata of a checkpoint have recorded, and the plan before its last edit."""
 
 import functools
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from ikebana.errors import CheckpointError, PlanError
-from ikebana.processor.checkpoint.checkpoint import DROPS, Birth
+from ikebana.processor.checkpoint.checkpoint import Birth
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.edits_resolved import as_written
 from ikebana.processor.planning.plan import Plan
@@ -55,13 +54,13 @@ def planned(plain: dict[str, Any]) -> Plan:
 
     Raises: msgspec.ValidationError or PlanError, if this version cannot.
     """
-    return _planned(msgspec.json.encode(plain), drops=bool(plain.get(DROPS)))
+    return _planned(msgspec.json.encode(plain))
 
 
 @functools.lru_cache(maxsize=4)
-def _planned(known: bytes, *, drops: bool) -> Plan:
+def _planned(known: bytes) -> Plan:
     # Cached, because a start asks several times, and checking a plan checks all its SQL.  An
     # error is not cached: a module of functions may be there the next time.
     plan = msgspec.json.decode(known, type=Plan)
     checked(as_written(plan))
-    return replace(plan, on_error="drop" if drops else "record")
+    return plan

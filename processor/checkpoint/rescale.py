@@ -25,7 +25,7 @@ from ikebana.arrangements.run import Head
 from ikebana.arrangements.shard import entries, verify
 from ikebana.arrangements.transposed import Change
 from ikebana.errors import CheckpointError
-from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, formatted
+from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
 from ikebana.processor.checkpoint.layout import Layout, Logged
 from ikebana.processor.checkpoint.parts import apart, combined, of_one_shard
 from ikebana.processor.rows.placing import shard_of
@@ -71,10 +71,8 @@ def rescale(
         )
     to = Layout(new.location, logged.committed + 1)
     seeds = _rewritten(birth, layout, manifests, to, shards, on_entries)
-    reborn = formatted(
-        replace(
-            _reborn(birth, logged, shards, birth.tasks, seeds), location=new.identity, layout=""
-        )
+    reborn = replace(
+        _reborn(birth, logged, shards, birth.tasks, seeds), location=new.identity, layout=""
     )
     new.write(reborn)
     return reborn
@@ -102,9 +100,7 @@ def rescaled_in_place(
     layout = checkpoint.layout(birth)
     logged = layout.logged()
     assert logged.batch == logged.committed, "rescaling needs a finished batch"
-    reborn = formatted(
-        replace(_reborn(birth, logged, shards, tasks, {}), layout=f"epoch-{birth.epoch + 1}")
-    )
+    reborn = replace(_reborn(birth, logged, shards, tasks, {}), layout=f"epoch-{birth.epoch + 1}")
     to = checkpoint.layout(reborn)
     to.remove()
     return replace(reborn, seeds=_rewritten(birth, layout, manifests, to, shards, on_entries))

@@ -51,7 +51,7 @@ def closings(
             lower=begin if output.name in new else lower,
             upper=upper,
             count=sum(marker.counts.get(output.name, 0) for marker in batch),
-            ends=before.get(output.name) or dict.fromkeys(ends[output.topic], 0)
+            ends=before.get(output.name, dict.fromkeys(ends[output.topic], 0))
             if output.name in first.writes
             else ends[output.topic],
             promise=promises.promise(plan, output),

@@ -175,10 +175,9 @@ def _of_output(found: History, output: Output, shown: Shown) -> Iterator[Refusal
             f'output topic "{output.topic}" is compacted: it would lose updates',
             "Set its cleanup.policy to delete, or name another topic for the output.",
         )
-    # Readers of these formats rely on a key's staying in one partition.  Older versions published
-    # no ends where nothing was closed.
+    # Readers of these formats rely on a key's staying in one partition.
     by_key = output.traits.single_value
-    if by_key and last is not None and last.ends and len(last.ends) != shown.topic.partitions:
+    if by_key and last is not None and len(last.ends) != shown.topic.partitions:
         yield Refusal(
             Reason.OTHER_PARTITIONS,
             f'output topic "{output.topic}" had {len(last.ends)} partitions and has '

@@ -42,15 +42,13 @@ _Asked = tuple[tuple[str, ...], tuple[Flat, ...], tuple[Flat, ...]]
 class Planned:
     """A join as it runs: its paths, and the SQL of its results.
 
-    An as-of join has one path, that of its left.  `by_unique_keys` tells that what unique keys
-    lead to has decided a path, where earlier versions did not see it.
+    An as-of join has one path, that of its left.
     """
 
     join: Join
     paths: tuple[Path, ...]
     select: tuple[tuple[str, Flat], ...]
     key: Flat
-    by_unique_keys: bool = False
 
     def types(self) -> dict[str, str]:
         """The types of all flat columns that it reads."""
@@ -84,7 +82,7 @@ def planned_of(bound: Bound, relations: Mapping[str, Relation]) -> Planned:
             _path(bound, of, reach, at, _told(join, at), intersects=intersects)
             for at in range(len(of))
         ]
-    return Planned(join, tuple(paths), bound.select, bound.key, reach.has_decided)
+    return Planned(join, tuple(paths), bound.select, bound.key)
 
 
 def _told(join: DeltaJoin, at: int) -> tuple[int, ...] | None:
@@ -176,7 +174,6 @@ class _Building:
         best = preferences[at][:2]
         among = [each for each in self.left if preferences[each][:2] == best]
         found = min(among, key=lambda at: self._after(at, preferences[at]))
-        self._reach.has_decided |= found != at
         return found
 
     def _preference(self, at: int) -> _Preference:
@@ -223,7 +220,6 @@ class _Building:
         except ExpressionError:
             # JSON is looked up as it is, but SQL does not compare it.
             return keys, values, ()
-        self._reach.has_decided = True
         return tuple(key for key, _ in asked), tuple(value for _, value in asked), tuple(tested)
 
     def extend(self) -> bool:
@@ -239,7 +235,6 @@ class _Building:
             is_bound = bool(of) and bound.issuperset(of)
             # One with a single variable may have many data of each value.
             if one_at_most or (is_bound and len(of) > 1):
-                self._reach.has_decided |= not is_bound
                 self.look_up(at)
                 return True
         found = next_variable({at: set(of) for at, of in terms.items()}, bound, self._preference)
@@ -316,6 +311,4 @@ def _intersects(bound: Bound, reach: Reach) -> bool:
     edges = [{number for number, _ in bound.terms(at)} for at in range(len(bound.inputs))]
     if not is_cyclic(edges):
         return False
-    found = is_cyclic([reach.closed(each) for each in edges])
-    reach.has_decided |= not found
-    return found
+    return is_cyclic([reach.closed(each) for each in edges])

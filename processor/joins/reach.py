@@ -16,12 +16,10 @@ from ikebana.processor.joins.relation import Relation
 class Reach:
     """The inputs of a join with the variables of each, and what their unique keys lead to.
 
-    `readers` are the inputs with each variable.  `has_decided` is set by whoever plans a path
-    otherwise than without them.
+    `readers` are the inputs with each variable.
     """
 
     def __init__(self, bound: Bound, relations: Sequence[Relation]) -> None:
-        self.has_decided = False
         self._terms = [dict(bound.terms(at)) for at in range(len(bound.inputs))]
         self._relations = relations
         self.readers: defaultdict[int, list[int]] = defaultdict(list)

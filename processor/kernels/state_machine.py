@@ -38,7 +38,6 @@ from ikebana.processor.kernels.given import FailureError, given
 
 # What a machine's function raises is found beside what it is given.
 from ikebana.processor.kernels.given import Refused as Refused
-from ikebana.processor.rows.placing import OWN
 from ikebana.processor.rows.rows import NULL_KEY, KeyedUpdate
 
 
@@ -83,10 +82,8 @@ class Machine:
     name: str = ""
     """The operator, as errors name it."""
     topics: tuple[str, ...] = ()
-    """By their rank.  With them, an event's order begins with the rank of its topic (`OWN`), its
+    """By their rank.  With them, an event's order begins with the rank of its topic, its
     partition and its offset, which then are the place in the error record of its failure."""
-    all_topics: tuple[str, ...] = ()
-    """By the ranks that events have that have waited since an older version."""
 
 
 class Event(NamedTuple):
@@ -240,12 +237,7 @@ def _place(machine: Machine, order: tuple[int, ...]) -> tuple[str, int, int] | N
     if not machine.topics:
         return None
     rank, partition, offset, *_ = order
-    if rank >= OWN:
-        return machine.topics[rank - OWN], partition, offset
-    # An edit since may have removed some topics.
-    known = machine.all_topics[rank] if rank < len(machine.all_topics) else None
-    topic = known if known in machine.topics else machine.topics[0]
-    return topic, partition, offset
+    return machine.topics[rank], partition, offset
 
 
 def _with_record(entry: Entry, record: bytes) -> Entry:

@@ -1,26 +1,20 @@
 """Fingerprints of plans, which identify them in offset logs and commit markers."""
 
 import hashlib
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from ikebana.processor.linear.functions import name_of
 
-# A plan that does not use these keeps the fingerprint it had before they existed.
-_ADDED_LATER = {"event_time", "function", "unique", "size", "total", "locked_by"}
 
-
-def fingerprint(plan: object, of_event_time: Mapping[str, int]) -> str:
-    """The fingerprint of a plan whose event times have these settings instead of their own."""
+def fingerprint(plan: object) -> str:
+    """Hash a plan, without what may change between two runs of its batches."""
     plain = msgspec.to_builtins(plan, enc_hook=_function_name)
-    for part in (*plain["inputs"], *plain["operators"]):
-        for name in _ADDED_LATER & part.keys():
-            if part[name] in (None, ()) or part[name] is False:
-                del part[name]
-        if "event_time" in part:
-            part["event_time"].update(of_event_time)
+    for source in plain["inputs"]:
+        if (event := source["event_time"]) is not None:
+            # They only decide how far the next batches go.
+            del event["lateness_ms"], event["idle_ms"]
     for operator in plain["operators"]:
         # It says what is so of the rows, and changes none.
         operator.pop("unique", None)
@@ -29,9 +23,6 @@ def fingerprint(plan: object, of_event_time: Mapping[str, int]) -> str:
         del output["tombstones"]
         # It says what may come next.
         del output["on_change"]
-    for name in ("readings", "backfills"):
-        if not plain[name]:
-            del plain[name]
     # A batch that has failed on an error can be run again and record it: where it was committed
     # it had none.  Without errors that are written it would be another batch.
     if plain["on_error"] != "drop":

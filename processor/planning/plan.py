@@ -440,11 +440,7 @@ class Plan:
 
         It leaves out `lateness` and `idle`, which only decide how far the next batches go.
         """
-        return fingerprint(self, _UNDATED)
-
-    def former_fingerprint(self) -> str:
-        """The fingerprint of earlier versions, which includes `lateness` and `idle`."""
-        return fingerprint(self, {})
+        return fingerprint(self)
 
 
 def _unhashable(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -463,5 +459,3 @@ _FUNCTIONS: Mapping[type, tuple[str, ...]] = {
     StateMachine: ("step", "view", "migrate"),
     Reduce: ("function",),
 }
-# The fingerprint takes these at their defaults, so plans that differ in them have the same one.
-_UNDATED = {name: getattr(EventTime(), name) for name in ("lateness_ms", "idle_ms")}

@@ -21,11 +21,6 @@ def owner_of(shard: int, shards: int) -> Callable[[bytes], bool]:
     return lambda key: shard_of(key, shards) == shard
 
 
-# From here on ranks are those among the topics of an input.  Records that wait for their times in
-# the state of older versions have ranks among all topics of their plan, and count first.
-OWN = 1 << 32
-
-
 @dataclass(frozen=True, slots=True)
 class Place:
     """A partition of an input, from offset `start` on, and the times of its messages.
@@ -33,8 +28,8 @@ class Place:
     `base` is the time of all messages.  With `each`, it is the time of the message at offset
     `start`, and each further offset is one later.  If messages have times of their own, `base`
     and `upper` are the batch's interval, and `latest` is the latest time that is accepted
-    (a later one is too far ahead of the clock).  `order` is `OWN` + the rank of the topic among
-    those of its input, and `partitions` the number of partitions of the input.  Updates of a
+    (a later one is too far ahead of the clock).  `order` is the rank of the topic among those of
+    its input, and `partitions` the number of partitions of the input.  Updates of a
     topic of updates are taken from the time `since` on, so that those before an edit that has
     added the topic count at `base`; None: from `base` on.
 

@@ -252,7 +252,7 @@ def _source_config(
         plan=found.plan,
         kafka={**settings.kafka, **settings.source_kafka},
         start=birth.start,
-        begins=again.begins(found.plan, again.first_offsets(birth.first_offsets, last)),
+        begins=again.begins(found.plan, again.first_offsets(birth.begins, last)),
         labels=list(labels),
         readers=readers,
         max_records=settings.max_records_per_batch,

@@ -21,7 +21,7 @@ from ikebana.processor.planning.backfill import is_read_alike, origin_of, reads_
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.rows.placing import Place
 from ikebana.processor.timing.input_times import InputTimes
-from ikebana.processor.timing.reading_log import MOST_JUDGED, ReadingLog
+from ikebana.processor.timing.reading_log import MOST_JUDGED
 from ikebana.processor.timing.source_offset import Positions, SourceOffset
 
 _BEGIN = 0
@@ -48,7 +48,7 @@ def learned_again(
     asked = {origin.name for origin in origins.values()}
     for source in plan.inputs:
         times = found.get(source.name)
-        if times is None or times.log is None or source.name in plan.backfills:
+        if times is None or source.event_time is None or source.name in plan.backfills:
             continue
         read = {t: last.positions[t] for t in source.topics if t in last.positions}
         log = times.log.with_frontier(last.upper, read)
@@ -62,19 +62,16 @@ def learned_again(
             again = upper
         else:
             before = last.known.get(name, InputTimes()).again or _BEGIN
-            again = max(before, (times.log or ReadingLog()).closed(own))
+            again = max(before, times.log.closed(own))
         found[name] = msgspec.structs.replace(times, again=again)
     return found
 
 
 def why_not_placed(times: InputTimes | None) -> str | None:
     """Why nobody knows when the records of an input counted that have been read of it, if so."""
-    log = ReadingLog() if times is None else times.log
-    if log is None:
-        return "an earlier version has not logged which of its records were late"
-    if log.is_full:
-        return f"more of its records were late than are logged ({MOST_JUDGED:,} ranges of offsets)"
-    return None
+    if times is None or not times.log.is_full:
+        return None
+    return f"more of its records were late than are logged ({MOST_JUDGED:,} ranges of offsets)"
 
 
 def first_offsets(begun: Positions, last: SourceOffset) -> Positions:
@@ -138,7 +135,7 @@ def pieces(
     if place.start < (until := min(end, present)):
         past = place
         if source.event_time is not None:
-            log = after.known[source.name].log or ReadingLog()
+            log = after.known[source.name].log
             past = replace(
                 past,
                 base=start.known.get(source.name, InputTimes()).again or _BEGIN,

@@ -43,8 +43,7 @@ class InputTimes(msgspec.Struct, frozen=True, omit_defaults=True):
     * `reads`, `progress_at`, `checkpoint`, of a diff topic: the offsets up to which the batch
       reads, the offset at which progress is read next, and the checkpoint that writes the topic.
     * `base`, of a diff topic: the snapshot that the first batch that reads the topic reads, too.
-    * `log`, of an input with event times: how its records were judged; None if an older version
-      has begun to read it.
+    * `log`, of an input with event times: how its records were judged.
     * `again`, of such an input that is read again: times before it are complete.
     * `furthest`, of a transaction topic: by topic and partition of its changes the place of the
       last one that was read, as `transactions.Repeats` has it.
@@ -64,7 +63,7 @@ class InputTimes(msgspec.Struct, frozen=True, omit_defaults=True):
     snapshot: Positions | None = None
     idle: bool = False
     base: Base | None = None
-    log: ReadingLog | None = None
+    log: ReadingLog = ReadingLog()
     again: int | None = None
     furthest: dict[str, dict[int, InSource]] = {}
 
@@ -117,12 +116,12 @@ def learned(
         )
     for source in plan.inputs:
         if source.tells_later and source.transaction_topic is None:
-            before = known.get(source.name) or InputTimes(log=ReadingLog())
+            before = known.get(source.name, InputTimes())
             if source.event_time is not None:
                 silent = idle.get(source.name, frozenset())
                 found[source.name] = _events(source, before, news, ends, silent)
             else:
-                found[source.name] = _facts(source, known.get(source.name, InputTimes()), news)
+                found[source.name] = _facts(source, before, news)
     return found
 
 
@@ -168,7 +167,7 @@ def _events(
     for seen in news.seen:
         if seen.input == source.name and seen.greatest is not None:
             greatest = event_time.merged(greatest, {seen.topic: {seen.partition: seen.greatest}})
-        if seen.input == source.name and seen.judged is not None and log is not None:
+        if seen.input == source.name and seen.judged is not None:
             log = log.with_judged(seen.topic, seen.partition, seen.judged)
     all_partitions = [(topic, p) for topic in source.topics for p in partitions.get(topic, ())]
     assert source.event_time is not None

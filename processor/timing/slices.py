@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ikebana.processor.planning.plan import Input, Plan
-from ikebana.processor.rows.placing import OWN, Place
+from ikebana.processor.rows.placing import Place
 from ikebana.processor.rows.transactions_seen import FIRST, InSource
 from ikebana.processor.timing.again import pieces
 from ikebana.processor.timing.input_times import InputTimes, key_of, topic_key
@@ -57,7 +57,7 @@ def slices(plan: Plan, start: SourceOffset, end: SourceOffset) -> Iterator[Slice
                 since = known.get(partition, begin)
                 if until <= since:
                     continue
-                order = OWN + source.topics.index(topic)
+                order = source.topics.index(topic)
                 place = Place(topic, partition, order, since, end.upper - 1, each=False)
                 if source.is_dated:
                     event = source.event_time
@@ -91,9 +91,8 @@ def _base_slices(plan: Plan, source: Input, end: SourceOffset) -> Iterator[Slice
     if times.base is None or not times.frontier:
         return
     base = times.base
-    order = OWN
     for partition, start in sorted(base.starts.items()):
         if (until := base.ends[partition]) > start:
-            place = Place(base.topic, partition, order, start, end.lower, each=False)
+            place = Place(base.topic, partition, 0, start, end.lower, each=False)
             place = replace(place, upper=end.upper, partitions=len(base.starts), since=0)
             yield Slice(source.name, place, until)

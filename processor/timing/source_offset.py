@@ -10,25 +10,6 @@ from ikebana.processor.planning import progress
 from ikebana.processor.rows.rebuilding import Rebuilding, under_way
 from ikebana.processor.timing.input_times import InputTimes
 
-# Left out of the digest while they are empty: markers of older checkpoints lack these fields.
-_ADDED_LATER = (
-    "hops",
-    "known",
-    "now",
-    "hydrating",
-    "hydrates",
-    "edits",
-    "editing",
-    "fills",
-    "began",
-    "filled",
-    "firsts",
-    "own",
-    "writes",
-    "wrote",
-    "rebuilding",
-)
-
 # By topic, by partition.
 Positions = dict[str, dict[int, int]]
 
@@ -133,11 +114,8 @@ class SourceOffset(msgspec.Struct, frozen=True):
 
     def digest(self) -> str:
         """Hash this offset for markers, by which a replay of the same batch is recognized."""
-        plain = self.to_json()
-        for name in _ADDED_LATER:
-            if not plain[name]:
-                del plain[name]
-        return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()[:16]
+        plain = msgspec.json.encode(self.to_json(), order="sorted")
+        return hashlib.sha256(plain).hexdigest()[:16]
 
 
 def is_settled(last: SourceOffset) -> bool:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from ikebana import Input, Output, Plan, Upsert
 from ikebana.processor.planning.plan import TimeDomain
-from ikebana.processor.rows.placing import OWN
 from ikebana.processor.timing.reclock import Trigger, mint
 from ikebana.processor.timing.slices import slices
 from ikebana.processor.timing.source_offset import Positions, SourceOffset
@@ -206,7 +205,7 @@ def test_in_the_offset_domain_each_record_has_a_time_of_its_own(log: Log) -> Non
 @given(logs())
 def test_topics_are_ordered_as_the_plan_lists_them(log: Log) -> None:
     """Each input has the order of its own topics, whatever other inputs there are."""
-    ranks = {t: OWN + at for source in log.plan.inputs for at, t in enumerate(source.topics)}
+    ranks = {t: at for source in log.plan.inputs for at, t in enumerate(source.topics)}
 
     assert all(one.order == ranks[one.topic] for batch in log.reads() for one in batch)
 

@@ -1,6 +1,6 @@
 """One value of each format that is stored or sent, with all of its fields, and how it is written.
 
-`tests/golden/formats` has the bytes of each, in a file for each form that the format has had.
+`tests/golden/formats` has the bytes of each.
 """
 
 import tempfile
@@ -24,11 +24,13 @@ from ikebana.codecs.snapshot_record import SnapshotRecord
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
 from ikebana.processor.deciding.commits import FillProgress, Lease, Marker
 from ikebana.processor.rows import envelope
+from ikebana.processor.rows.judged import Judged
 from ikebana.processor.rows.noted import Noted, NotedRecord
 from ikebana.processor.rows.rebuilding import Rebuilding
 from ikebana.processor.rows.rows import Seen, Updates
 from ikebana.processor.rows.skew import Hot
 from ikebana.processor.timing.input_times import Base, InputTimes
+from ikebana.processor.timing.reading_log import Reached, ReadingLog
 from ikebana.processor.timing.source_offset import SourceOffset, Span
 from ikebana.serving import layout
 from ikebana.serving.layout import Meta, StoredTotals, TimePart
@@ -60,9 +62,8 @@ MANIFEST = Manifest(
     "c0ffee",
     1,
     version=7,
-    runs=[Run("000000000006-000000000000-base-5c02.run", 0, 6, "s6", 12, 345)],
+    runs=[Run("000000000006-000000000000-base-5c02.run", 0, 6, "s6", 12, 345, 400, 30)],
     dropped=[Dropped(5, "b.run")],
-    format=1,
 )
 OFFSET = SourceOffset(
     batch=41,
@@ -85,6 +86,7 @@ OFFSET = SourceOffset(
             snapshot={"orders": {0: 1}},
             idle=True,
             base=Base("orders.snapshot", {1: 0}, {1: 6}),
+            log=ReadingLog({"orders": {0: [Judged(3, 4, 800, 1_900)]}}, [Reached(900, {})]),
             again=800,
         )
     },
@@ -111,7 +113,6 @@ BIRTH = Birth(
     epoch=1,
     first_batch=40,
     seeds={1: MANIFEST},
-    format=2,
     released=("old",),
     edits=2,
     before={"name": "kept", "inputs": []},
@@ -188,7 +189,6 @@ META = Meta(
     expired=899,
     totals=StoredTotals(1, 2, 3, 4),
     position=b"place",
-    version=2,
     shape=Shape(
         Side({"id": "BIGINT"}, objects=True, other="VARCHAR", uniform=False, canonical=False)
     ),

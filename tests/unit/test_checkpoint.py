@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from ikebana.errors import CheckpointError
-from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
+from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, _sealed
 from ikebana.processor.checkpoint.layout import Layout, Logged
 from ikebana.processor.ground import stopping
 from ikebana.processor.timing.source_offset import SourceOffset
@@ -194,12 +194,21 @@ def _flipped(content: bytes, at: int, bit: int) -> bytes:
     return content[:at] + bytes([content[at] ^ bit]) + content[at + 1 :]
 
 
-def test_metadata_without_a_hash_is_that_of_an_older_version(tmp_path: Path) -> None:
-    """And fields of a newer one are passed over."""
+def test_metadata_without_a_hash_are_damaged(tmp_path: Path) -> None:
+    """Whatever else they have: who changed them by hand may have broken them."""
     checkpoint = Checkpoint(str(tmp_path))
     birth = Birth("c", checkpoint.identity, 2, {}, START)
-    plain = msgspec.to_builtins(birth)
+    (tmp_path / "ikebana.json").write_bytes(msgspec.json.encode(birth))
 
-    for written in (plain, {**plain, "later": 1}):
-        (tmp_path / "ikebana.json").write_bytes(msgspec.json.encode(written))
-        assert checkpoint.birth() == birth
+    with pytest.raises(CheckpointError, match="the hash at its end is missing"):
+        checkpoint.birth()
+
+
+def test_fields_of_a_newer_version_are_passed_over(tmp_path: Path) -> None:
+    """As long as the format is the same."""
+    checkpoint = Checkpoint(str(tmp_path))
+    birth = Birth("c", checkpoint.identity, 2, {}, START)
+    later = msgspec.json.encode({**msgspec.to_builtins(birth), "later": 1})
+    (tmp_path / "ikebana.json").write_bytes(_sealed(later))
+
+    assert checkpoint.birth() == birth

@@ -63,7 +63,9 @@ def _report(number: int, count: int, noted: Sequence[Noted] = ()) -> BatchReport
             records=count,
             behind=0,
             counts={},
-            manifest=Manifest("c", shard, version=5, runs=[Run("b", 0, 4, "s", 812, 90_210)]),
+            manifest=Manifest(
+                "c", shard, version=5, runs=[Run("b", 0, 4, "s", 812, 90_210, 0, 0)]
+            ),
         )
         for shard in (0, 1)
     ]

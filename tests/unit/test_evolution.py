@@ -12,12 +12,11 @@ from ikebana.arrangements.store import MemoryStore
 from ikebana.errors import CheckpointError
 from ikebana.processor.batch import hydrating
 from ikebana.processor.checkpoint import parts
-from ikebana.processor.checkpoint.checkpoint import FORMS, Birth, newborn
+from ikebana.processor.checkpoint.checkpoint import Birth, newborn
 from ikebana.processor.checkpoint.evolution import (
     edit_to,
     evolved,
     hints_kept,
-    names_of,
     resumed,
     step_to,
 )
@@ -347,8 +346,6 @@ def test_what_computes_the_same_may_be_written_otherwise(old: Plan, new: Plan) -
     assert evolved(birth, new) == birth
     going = resumed(birth, new)
     assert (going.operators, going.fingerprint()) == (old.operators, old.fingerprint())
-    assert old.fingerprint() in names_of(birth, going)
-    assert old.former_fingerprint() in names_of(birth, going)
     for source, was, now in zip(going.inputs, old.inputs, new.inputs, strict=True):
         assert source == replace(was, event_time=now.event_time)
 
@@ -397,23 +394,6 @@ def test_what_is_read_again_is_so_right_after_a_rescaling() -> None:
     assert not step_to(whole, wider, None).backfills
 
 
-def test_a_batch_of_a_version_before_is_known_by_its_name_of_then() -> None:
-    """Lateness was a part of it; also when the file has changed since."""
-    old, new = (
-        plan_of(FIRST, inputs=dated(LATE, msgspec.structs.replace(LATE, lateness_ms=at)))
-        for at in (5_000, 60_000)
-    )
-    birth = born(old)
-    # As it was made then, with lateness in it.
-    logged = old.former_fingerprint()
-
-    assert logged != old.fingerprint()
-    assert logged in names_of(birth, resumed(birth, new))
-    assert plan_of(FIRST, inputs=dated(None, LATE)).former_fingerprint() not in names_of(
-        birth, resumed(birth, new)
-    )
-
-
 def test_hints_that_joins_were_not_laid_out_by_are_told() -> None:
     """A checkpoint keeps the arrangements that it has."""
     sized = plan_of(FIRST, inputs=(INPUTS[0], replace(INPUTS[1], size=9)))
@@ -432,70 +412,6 @@ def test_a_refusal_says_all_that_starting_anew_takes() -> None:
     assert error.value.hint is not None
     for needed in ("a new checkpoint", "a new pipeline name", "new output topics"):
         assert needed in error.value.hint
-
-
-AT = (Column("seen", "TIMESTAMPTZ"), Column("n", "BIGINT"))
-
-
-def of_before(birth: Birth) -> Birth:
-    """The record as a version had it that knew no forms."""
-    plan = {name: part for name, part in birth.plan.items() if name != FORMS}
-    return msgspec.structs.replace(birth, plan=plan)
-
-
-def reducing(aggregate: str) -> Plan:
-    """A plan with one aggregate of a column with a time or a number."""
-    reduced = Reduce("r", "u", (("a", aggregate),))
-    outputs = (Output("o", "r", "o"),)
-    return Plan("p", (Input("t", ("t",), columns=AT),), (Upsert("u", "t"), reduced), outputs)
-
-
-@pytest.mark.parametrize("aggregate", ["min(seen)", "max(seen)", "top(2, seen)", "max([seen])"])
-def test_values_in_another_order_are_not_gone_on_with(aggregate: str) -> None:
-    """By name: what is looked up in a state that is sorted otherwise would not be found."""
-    plan = reducing(aggregate)
-    birth = born(plan)
-
-    assert evolved(birth, plan) == birth
-    with pytest.raises(
-        CheckpointError, match=r"operators\.r has the values of min, max or top"
-    ) as e:
-        evolved(of_before(birth), plan)
-    assert "a new checkpoint" in str(e.value)
-
-
-@pytest.mark.parametrize(
-    "aggregate", ["min(n)", "top(2, n)", "max(seen::VARCHAR)", "distinct(seen)"]
-)
-def test_values_in_the_same_order_are(aggregate: str) -> None:
-    """The record of such a plan is what it always was."""
-    birth = born(reducing(aggregate))
-
-    assert FORMS not in birth.plan
-    assert evolved(birth, reducing(aggregate)) == birth
-
-
-@pytest.mark.parametrize("out", ["upsert", "debezium-json"])
-def test_an_output_that_is_watched_needs_what_it_knows_of_its_keys(out: Any) -> None:
-    """A checkpoint from when outputs were not watched is refused by the output's name."""
-    changed = Input("t", ("t",), "debezium-json", mode="diffs")
-    plan = Plan("p", (changed,), (), (Output("o", "t", "o", out), Output("d", "t", "d")))
-    birth = born(plan)
-
-    assert birth.plan[FORMS] == {"outputs.o": "watched"}
-    assert evolved(birth, plan) == birth
-    with pytest.raises(CheckpointError, match=r"outputs\.o knows nothing of the rows"):
-        evolved(of_before(birth), plan)
-
-
-def test_a_new_join_may_have_forms_that_the_others_have_not() -> None:
-    """Nothing is kept of it yet, and from then on the record says what is."""
-    extremes = Reduce("extremes", "second", (("most", "max([ck])"),))
-    birth = evolved(of_before(born(plan_of(FIRST))), plan_of(FIRST, SECOND, extremes))
-
-    assert birth.plan[FORMS] == {"operators.extremes": "ordered by type"}
-    assert evolved(birth, plan_of(FIRST, SECOND, extremes)) == birth
-    assert FORMS not in evolved(birth, plan_of(FIRST)).plan
 
 
 def test_an_edit_without_what_the_plan_of_before_names_says_what_is_missing() -> None:

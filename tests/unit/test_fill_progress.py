@@ -64,7 +64,7 @@ def test_parts_come_first_and_then_joins(edit: Edit) -> None:
 
 
 def test_an_edit_without_anything_to_fill_says_nothing() -> None:
-    """Its one batch has no part; and a join of an older version is one by itself."""
+    """Its one batch has no part; and a join that began before any time is one by itself."""
     same = edit_of(plan_of(FIRST), plan_of(FIRST))
 
     assert fill_progress(same, emitted(filled=(0, 0)), fills=True, hydrating={}) is None

@@ -36,23 +36,6 @@ def test_it_is_described_as_the_plan_command_did(tmp_path: Path) -> None:
     assert last_edit(str(tmp_path)) == told
 
 
-def test_what_an_older_version_has_written_is_described_by_its_plans(tmp_path: Path) -> None:
-    """Without a time, which nobody knows any more."""
-    birth, _ = _edited(tmp_path)
-    Checkpoint(str(tmp_path)).write(birth)
-    file = tmp_path / "ikebana.json"
-    older = msgspec.json.decode(file.read_bytes())
-    del older["last_edit"], older["hash"]
-    file.write_bytes(msgspec.json.encode(older))
-
-    found = last_edit(str(tmp_path))
-    assert found is not None
-    assert found.frontier is None
-    does = {(part.kind, part.name): part.does for part in found.parts}
-    assert does["operator", "large"] == "replaced"
-    assert does["operator", "order"] == "stays"
-
-
 def test_there_may_be_none(tmp_path: Path) -> None:
     """No checkpoint, no edit, one that was taken back, or one of a later version."""
     assert last_edit(str(tmp_path / "nothing")) is None

@@ -95,8 +95,8 @@ def report(*markers: Marker) -> BatchReport:
     )
 
 
-BASE = Run("b", 0, 4, "s4", 10, 100)
-DELTA = Run("d", 4, 5, "s5", 2, 20)
+BASE = Run("b", 0, 4, "s4", 10, 100, 0, 0)
+DELTA = Run("d", 4, 5, "s5", 2, 20, 0, 0)
 
 
 class Clock:
@@ -365,7 +365,7 @@ def test_what_an_edit_fills_is_told_by_the_shard_that_is_last(health: Health) ->
 
 
 def test_shards_are_as_far_as_the_last_one_and_share_the_bar() -> None:
-    """Markers without it, of shards that an older version has run, say nothing."""
+    """Markers without it say nothing."""
     found = batch_report([filled(0, 3, "b", 1), filled(1, 1, "a", 2), marker(2)], 0.5).filling
 
     assert found == Filling(done=1, parts=3, name="a", share=4 / 6, keys=3)

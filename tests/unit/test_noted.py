@@ -2,16 +2,12 @@
 
 from typing import Any, Literal
 
-import msgspec
 import pytest
 
 from ikebana import Column, EventTime, Input, Output, Plan, Upsert
 from ikebana.processor.batch.dataflow import Emitted
-from ikebana.processor.checkpoint.checkpoint import newborn
-from ikebana.processor.deciding.commits import Marker, first_marker
 from ikebana.processor.rows.noted import MOST, Noted, NotedRecord, errors_noted, merged
 from ikebana.processor.testing.run import Run
-from ikebana.processor.timing.source_offset import SourceOffset
 from ikebana.processor.watching.notes import Notes
 
 
@@ -106,16 +102,6 @@ def test_errors_are_noted_with_their_reasons() -> None:
 
 def test_errors_without_a_place_only_count() -> None:
     assert errors_noted(2, [(None, "an expression failed")]) == Noted("error", "", 2)
-
-
-def test_markers_of_before_have_no_notes() -> None:
-    """They are read as they are."""
-    plan = _plan(Input("orders", ("in",)))
-    start = SourceOffset(-1, 0, 0, {}, plan.fingerprint())
-    marker = first_marker(newborn("/tmp/nowhere", plan, 1, start), plan, 0)
-    older = msgspec.to_builtins(marker)
-    del older["noted"]
-    assert msgspec.convert(older, Marker) == marker
 
 
 def test_a_run_keeps_the_last_of_all_batches() -> None:

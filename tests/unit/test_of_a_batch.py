@@ -26,7 +26,7 @@ from ikebana.processor.rows.rows import Upserts
 from ikebana.processor.task import Job
 from support.histories import PLAN, born, marker, offset
 
-STATE = Manifest("ours", 0, 3, [Run("a run", 0, 3, "state", 1, 1)])
+STATE = Manifest("ours", 0, 3, [Run("a run", 0, 3, "state", 1, 1, 1, 0)])
 OTHER_STATE = replace(STATE, version=4)
 
 
@@ -223,7 +223,6 @@ def test_the_progress_of_a_new_output_begins_at_0() -> None:
     ("before", "ends"),
     [
         pytest.param({"out": {0: 3}}, {0: 3}, id="something"),
-        pytest.param({"out": {}}, {0: 0}, id="by an older version, no ends"),
         pytest.param({}, {0: 0}, id="nothing"),
     ],
 )

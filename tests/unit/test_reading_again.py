@@ -306,19 +306,20 @@ def started() -> Run:
 
 
 def test_what_is_not_known_of_the_first_time_is_said() -> None:
-    """A checkpoint of an earlier version, and one with too many late records."""
+    """By the plan command, too, before anything is edited."""
     run = started()
-    known = {name: msgspec.structs.replace(t, log=None) for name, t in run.last.known.items()}
+    full = reading_log.ReadingLog(is_full=True)
+    known = {name: msgspec.structs.replace(t, log=full) for name, t in run.last.known.items()}
     last = run.last
     run.last = msgspec.structs.replace(last, known=known)
     told = refused(run, WIDE)
-    assert "inputs.orders would have to be read again: an earlier version has not logged" in told
+    assert "inputs.orders would have to be read again: more of its records were late" in told
     assert "Read a copy of its topic by a new input" in told
     birth = born(run.plan, 1, run.last, {"orders": {0: 0}})
     logged = Logged(run.last, run.last.batch, run.last.batch)
     (refusal,) = planned("c", birth, plan_of(WIDE), 1, logged=logged).refused
     assert refusal.path == "inputs.orders"
-    assert "an earlier version has not logged" in refusal.reason
+    assert "more of its records were late" in refusal.reason
     run.last = last
     logged = Logged(last, last.batch, last.batch)
     assert not planned("c", birth, plan_of(WIDE), 1, logged=logged).refused

@@ -6,11 +6,7 @@ from pathlib import Path
 import pytest
 
 from ikebana.arrangements.shard import entries
-from ikebana.processor.checkpoint.checkpoint import (
-    FORMAT_OF_LAYOUTS,
-    FORMAT_OF_TASKS,
-    Birth,
-)
+from ikebana.processor.checkpoint.checkpoint import Birth
 from ikebana.processor.checkpoint.rescale import former_layouts, rescaled_in_place
 from support.rescaled_states import LAST, Entry, Written, log, written
 
@@ -43,7 +39,7 @@ def test_the_present_layout_counts_until_the_metadata_is_written(old: Written) -
 
     assert {path: path.read_bytes() for path in before} == before
     assert old.checkpoint.birth() == old.birth
-    assert (reborn.layout, reborn.epoch, reborn.format) == ("epoch-1", 1, FORMAT_OF_LAYOUTS)
+    assert (reborn.layout, reborn.epoch) == ("epoch-1", 1)
     assert (reborn.shards, reborn.first_batch) == (3, 2)
     assert Counter(placed(old, reborn)) == Counter(old.entries)
 
@@ -86,11 +82,10 @@ LAST_OF_SECOND = type(LAST)(2, 20, 30, {"a": {0: 300}}, LAST.plan, {"of_a": 30, 
 def test_a_layout_has_a_task_for_each_shard_or_fewer(
     old: Written, tasks: int, partitions: int
 ) -> None:
-    """A version that knows one task a shard alone refuses to read a layout with fewer."""
+    """Spark's state has a partition for each task."""
     reborn = rescaled_in_place(
         old.checkpoint, old.birth, old.manifests, 4, lambda _: None, tasks=tasks
     )
 
     assert reborn.state_partitions == partitions
-    assert reborn.format == (FORMAT_OF_TASKS if tasks else FORMAT_OF_LAYOUTS)
     assert Counter(placed(old, reborn)) == Counter(old.entries)

@@ -70,7 +70,7 @@ def test_a_run_is_read_as_it_was_written(
     assert [change for block in listed for change in block] == changes
     size = (Path(folder.path) / run.name).stat().st_size
     plain = sum(len(key) + len(value or b"") for key, value in changes)
-    assert run == Run(run.name, 3, 5, "state 5", len(changes), size, plain)
+    assert run == Run(run.name, 3, 5, "state 5", len(changes), size, plain, 0)
     assert runs.bounds(run.name) == (3, 5)
 
 
@@ -284,7 +284,7 @@ def test_a_writer_that_fails_leaves_no_file(tmp_path: Path) -> None:
 def _runs(lengths: Iterable[int], sizes: Iterable[int]) -> list[Run]:
     found, upper = list[Run](), 0
     for length, size in zip(lengths, sizes, strict=True):
-        found.append(Run(f"run {upper}", upper, upper + length, f"state {upper}", 1, size))
+        found.append(Run(f"run {upper}", upper, upper + length, f"state {upper}", 1, size, 0, 0))
         upper += length
     return found
 
@@ -363,8 +363,8 @@ def test_equal_deltas_make_few_runs_and_are_rewritten_few_times(
             lower, upper = replaced[0].lower, replaced[-1].upper
             weight = size * min(upper - lower, distinct)
             rewritten += weight
-            line[-count:] = [Run("run", lower, upper, f"state {upper}", 1, weight)]
-        line.append(Run("delta", version, version + 1, f"state {version + 1}", 1, size))
+            line[-count:] = [Run("run", lower, upper, f"state {upper}", 1, weight, 0, 0)]
+        line.append(Run("delta", version, version + 1, f"state {version + 1}", 1, size, 0, 0))
         assert line[0].lower == 0
         assert all(before.upper == after.lower for before, after in pairwise(line))
         assert len(line) <= 1 + MERGE_WIDTH * bound
@@ -381,7 +381,7 @@ def test_every_change_is_rewritten_about_log_n_times(deltas: int) -> None:
             lower, upper = line[-count].lower, line[-1].upper
             for merged in range(lower, upper):
                 rewrites[merged] += 1
-            line[-count:] = [Run("run", lower, upper, f"state {upper}", 1, upper - lower)]
-        line.append(Run("delta", version, version + 1, f"state {version + 1}", 1, 1))
+            line[-count:] = [Run("run", lower, upper, f"state {upper}", 1, upper - lower, 0, 0)]
+        line.append(Run("delta", version, version + 1, f"state {version + 1}", 1, 1, 0, 0))
 
     assert max(rewrites) <= math.log2(deltas) + math.log(deltas, MERGE_WIDTH)

@@ -129,11 +129,6 @@ OTHER_PLAN = offset(1, plan="another")
             for form in ("upsert", "debezium-json")
         ),
         pytest.param(
-            replace(with_output(last=record(1, ends={})), plan=as_format("upsert")),
-            None,
-            id="nothing of an upsert output was closed",
-        ),
-        pytest.param(
             with_markers(checkpoint="other"),
             Reason.MARKER_OF_ANOTHER_CHECKPOINT,
             id="another checkpoint's marker",

@@ -23,7 +23,6 @@ from pyspark.sql.types import (
 )
 
 from ikebana import Column, Input, Output, Plan, Upsert
-from ikebana.codecs.progress import ProgressRecord, decode
 from ikebana.processor.planning.catalog import output_types
 from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.processor.spark.topic_rows import RowMaker, schema_of
@@ -114,16 +113,6 @@ def test_undeclared_columns_and_errors_have_no_types() -> None:
     )
 
     assert [dict(output_types(plan, each)) for each in plan.outputs] == [{"d": "DATE"}, {}, {}]
-
-
-def test_progress_records_without_types_are_read() -> None:
-    """Those of an older version."""
-    record = ProgressRecord("c", "p", "t", 0, 0, 9, 1, {0: 1}, "upserts", columns={"d": "DATE"})
-    older = msgspec.json.decode(record.encode())
-    del older["columns"]
-
-    assert decode(record.encode()).columns == {"d": "DATE"}
-    assert decode(msgspec.json.encode(older)).columns == {}
 
 
 def test_a_table_has_the_types_that_are_told_and_every_digit() -> None:

@@ -1,24 +1,19 @@
-"""Checkpoints as each version has written them: what is read of them goes on as it would have.
+"""A checkpoint as it was written: what is read of it goes on as it would have.
 
-`tests/golden/checkpoints` has a folder for each form that state has had, which is never changed.
-If the form of anything changes, one more is written by `IKEBANA_GOLDEN=NAME pytest` with this
-file, and the code reads both or refuses the older one by the operator's name.
+`tests/golden/checkpoint` is written anew by `IKEBANA_GOLDEN=write pytest` with this file.
 """
 
-import json
 import os
 from pathlib import Path
-from shutil import copytree
+from shutil import copytree, rmtree
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
 from ikebana.arrangements import run as runs
 from ikebana.arrangements.store import MemoryStore
-from ikebana.errors import CheckpointError
-from ikebana.processor.checkpoint.checkpoint import FORMS, Checkpoint
-from ikebana.processor.checkpoint.evolution import evolved, names_of, resumed
+from ikebana.processor.checkpoint.checkpoint import Checkpoint
+from ikebana.processor.checkpoint.evolution import evolved, resumed
 from ikebana.processor.checkpoint.state_figures import newest_line
 from ikebana.processor.configuring.pipeline import parse
 from ikebana.processor.planning.plan import Plan
@@ -26,7 +21,7 @@ from ikebana.testing import Run
 from support.checkpoints import left
 from support.doc_blocks import ROOT
 
-GOLDEN = ROOT / "tests" / "golden" / "checkpoints"
+GOLDEN = ROOT / "tests" / "golden" / "checkpoint"
 SHARDS = 2
 PIPELINE = """
 pipeline: kept
@@ -108,20 +103,14 @@ def contents(run: Run) -> dict[str, list[str]]:
     return {name: sorted(map(repr, found)) for name, found in run.written.updates.items()}
 
 
-@pytest.mark.skipif("IKEBANA_GOLDEN" not in os.environ, reason="only to write another one")
-def test_the_present_form_is_written() -> None:
-    name = os.environ["IKEBANA_GOLDEN"]
-    if name not in ("write", "1"):
-        birth = left(begun(), GOLDEN / name)
-        # It is relocated when it is read.
-        kept = replace(birth, location="local:/var/lib/kept")
-        Checkpoint(str(GOLDEN / name)).write(kept)
-
-
-@pytest.mark.parametrize("kept", sorted(GOLDEN.iterdir()), ids=lambda path: path.name)
-def test_a_checkpoint_of_before_goes_on_as_it_would_have(kept: Path, tmp_path: Path) -> None:
+def test_a_stored_checkpoint_goes_on_as_it_would_have(tmp_path: Path) -> None:
     """The same updates come of the same records, from its state and its offsets."""
-    place = copytree(kept, tmp_path / "checkpoint")
+    if os.environ.get("IKEBANA_GOLDEN") == "write":
+        rmtree(GOLDEN, ignore_errors=True)
+        # It is relocated when it is read.
+        written = replace(left(begun(), GOLDEN), location="local:/var/lib/kept")
+        Checkpoint(str(GOLDEN)).write(written)
+    place = copytree(GOLDEN, tmp_path / "checkpoint")
     checkpoint = Checkpoint(str(place))
     birth = checkpoint.relocate()
     logged = checkpoint.layout(birth).logged()
@@ -130,7 +119,7 @@ def test_a_checkpoint_of_before_goes_on_as_it_would_have(kept: Path, tmp_path: P
     before = {name: len(found) for name, found in whole.written.updates.items()}
 
     assert evolved(birth, plan()) == birth
-    assert logged.offset.plan in names_of(birth, resumed(birth, plan()))
+    assert logged.offset.plan == resumed(birth, plan()).fingerprint()
     again = begun()
     again.last = logged.offset
     for shard in range(SHARDS):
@@ -148,23 +137,3 @@ def test_a_checkpoint_of_before_goes_on_as_it_would_have(kept: Path, tmp_path: P
 
     assert contents(again) == contents(whole)
     assert all(len(whole.written.updates[name]) > count for name, count in before.items())
-
-
-def test_arrangements_of_whole_keys_by_other_names_are_refused(tmp_path: Path) -> None:
-    """Their joins are named: under the present names there would be nothing in their state."""
-    (kept, *_) = GOLDEN.iterdir()
-    place = copytree(kept, tmp_path / "checkpoint")
-    birth = Checkpoint(str(place)).relocate()
-    plain = {name: part for name, part in birth.plan.items() if name != FORMS}
-    older = replace(birth, plan=plain)
-
-    with pytest.raises(CheckpointError, match=r"operators\.priced has arrangements by whole keys"):
-        evolved(older, plan())
-
-
-def test_the_metadata_of_each_has_a_format_that_is_known() -> None:
-    """One that is not is refused by name (tests/unit/test_checkpoint.py)."""
-    formats = {
-        json.loads((kept / "ikebana.json").read_text())["format"] for kept in GOLDEN.iterdir()
-    }
-    assert formats <= {1, 2}

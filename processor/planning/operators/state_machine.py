@@ -55,19 +55,14 @@ class StateMachineKind(OperatorKind[StateMachine]):
 
 
 @functools.lru_cache(maxsize=64)
-def machine(
-    operator: StateMachine, topics: tuple[str, ...], all_topics: tuple[str, ...] = ()
-) -> Machine:
+def machine(operator: StateMachine, topics: tuple[str, ...]) -> Machine:
     """The machine of an operator whose input has these topics, with its functions imported.
-
-    `all_topics` are those of the plan, by which older versions have named places.
 
     Raises: FunctionError.
     """
     return Machine(
         name=operator.name,
         topics=topics,
-        all_topics=all_topics,
         step=found(operator.step),
         view=None if operator.view is None else found(operator.view),
         version=operator.version,
