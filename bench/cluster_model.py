@@ -2,16 +2,19 @@
 
     python bench/cluster_model.py                      64 executors and 256 shards, beside smaller
     python bench/cluster_model.py --points 2x4 8x32 64x256 --partitions 64
+    python bench/cluster_model.py --figures bench/results/cluster-*.json
 
 Executors are not started.  What a batch takes by shards is measured in this process over a broker
 of its own: minting, the shards' ticks, their commit records (written in as many transactions, read
-again by the driver), and the progress.  Spark's own share is taken from cluster.py's figures on
-one and more executors (`--base-ms`, `--executor-ms`), and so is a record's (`--record-us`).  Of
-that follow the shortest interval of batches, what is saturated first, and how much is read then.
+again), and the progress.  Spark's share is that of batches of 100 records with one and with more
+executors: that of `--figures`, which cluster.py has written, or of the options.  Added up they say
+what is saturated first when batches follow one another without a pause: the driver, the brokers,
+or what the driver waits for.  What executors do by themselves is divided among them.
 """
 
 import argparse
 import json
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -53,16 +56,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--points", nargs="+", default=["2x4", "8x32", "64x256"])
     parser.add_argument("--partitions", type=int, default=64, help="of the input")
-    parser.add_argument("--base-ms", type=float, default=120.0, help="Spark's CPU a batch")
-    parser.add_argument("--executor-ms", type=float, default=48.0, help="of it for each more")
-    parser.add_argument("--record-us", type=float, default=8.0, help="of a record, on executors")
+    parser.add_argument("--driver-ms", type=float, default=140.0, help="its CPU of a batch")
+    parser.add_argument("--more-ms", type=float, default=2.0, help="of it for each more executor")
+    parser.add_argument("--executor-ms", type=float, default=80.0, help="CPU of an executor")
+    parser.add_argument("--figures", type=Path, help="a result of cluster.py, in their place")
     args = parser.parse_args()
+    if args.figures is not None:
+        vars(args).update(of_figures(json.loads(args.figures.read_text())["results"]))
     rows = []
     with tempfile.TemporaryDirectory(prefix="ikebana-model-"), broker.running() as running:
         assert running.pid is not None
         for point in args.points:
             executors, _, shards = point.partition("x")
-            steps = Steps(running.bootstrap_servers, running.pid, int(shards), args.partitions)
+            name = f"model-{point}"
+            steps = Steps(
+                name, running.bootstrap_servers, running.pid, int(shards), args.partitions
+            )
             rows.append(row(int(executors), int(shards), steps.measured(), args))
     print(
         "\n".join(markdown.table(list(rows[0]), [[*map(markdown.cell, r.values())] for r in rows]))
@@ -75,33 +84,54 @@ def main() -> None:
     print(f"written to {path}")
 
 
+def of_figures(found: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """The options, by batches of 100 on the fewest and on the most executors."""
+    cpu: dict[int, dict[str, float]] = {
+        int(each["place"]): each["cpu"]
+        for each in found
+        if each["part"] == "batch100" and each["place"].isdigit()
+    }
+    few, many = min(cpu), max(cpu)
+    if few == many:
+        sys.exit("the figures have batches on one number of executors only")
+
+    def of(count: int, *, executors: bool) -> float:
+        theirs = ("executors", "owners", "hosts")
+        return sum(ms for part, ms in cpu[count].items() if part.startswith(theirs) == executors)
+
+    driver = of(few, executors=False)
+    return {
+        "driver_ms": driver,
+        "more_ms": max(0.0, (of(many, executors=False) - driver) / (many - few)),
+        "executor_ms": of(many, executors=True) / many,
+    }
+
+
 def row(
     executors: int, shards: int, took: dict[str, Took], args: argparse.Namespace
 ) -> dict[str, Any]:
     """The model of one size: the steps, their sums, and what follows."""
-    driver_ms = args.base_ms + (executors - 1) * args.executor_ms
-    driver_ms += sum(step.cpu_ms for name, step in took.items() if name != _COMMITS)
+    ours = {name: step for name, step in took.items() if name != _COMMITS}
+    driver_ms = args.driver_ms + (executors - 1) * args.more_ms
+    driver_ms += sum(step.cpu_ms for step in ours.values())
     broker_ms = sum(step.broker_ms for step in took.values())
-    serial_ms = sum(step.wall_ms for name, step in took.items() if name != _COMMITS)
-    # With a core each, the driver's work and the brokers' are what cannot be divided.
-    at_least_ms = max(driver_ms, broker_ms, serial_ms)
-    first = {driver_ms: "the driver", broker_ms: "the brokers", serial_ms: "waiting"}[at_least_ms]
-    per_s = executors / (args.record_us / 1e6)
+    # Shards of an executor commit side by side, but each has a core only.
+    own_ms = args.executor_ms + took[_COMMITS].cpu_ms / executors
+    at_least = {"the driver": driver_ms, "the brokers": broker_ms, "executors": own_ms}
+    first = max(at_least, key=lambda name: at_least[name])
     return {
         "executors": executors,
         "shards": shards,
-        **{f"{name}, ms (broker)": _step(step) for name, step in took.items()},
-        "driver, CPU ms": round(driver_ms, 1),
-        "brokers, CPU ms": round(broker_ms, 1),
-        "shortest batch, ms": round(at_least_ms, 1),
-        "saturated first": first,
-        "records/s of the executors": round(per_s),
-        "records a batch then": round(per_s * at_least_ms / 1000),
+        **{f"{name}, ms (CPU; broker's)": _step(step) for name, step in took.items()},
+        "driver, CPU ms": round(driver_ms),
+        "brokers, CPU ms": round(broker_ms),
+        "an executor, CPU ms": round(own_ms),
+        "saturated first": f"{first}, at {1000 / at_least[first]:.1f} batches/s",
     }
 
 
 def _step(step: Took) -> str:
-    return f"{step.wall_ms:.2f} ({step.broker_ms:.1f})"
+    return f"{step.wall_ms:.1f} ({step.cpu_ms:.1f}; {step.broker_ms:.1f})"
 
 
 _COMMITS = "commits of shards"
@@ -110,10 +140,10 @@ _COMMITS = "commits of shards"
 class Steps:
     """The steps of a batch of so many shards and partitions, over a broker."""
 
-    def __init__(self, servers: str, pid: int, shards: int, partitions: int) -> None:
+    def __init__(self, name: str, servers: str, pid: int, shards: int, partitions: int) -> None:
         self._kafka, self._broker = {"bootstrap.servers": servers}, psutil.Process(pid)
         self._shards, self._partitions = shards, partitions
-        self._name = f"model-{shards}"
+        self._name = name
         self.plan = Plan(
             self._name,
             (Input("rows", (f"{self._name}.in",), key_format="bytes"),),

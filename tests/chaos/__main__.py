@@ -68,7 +68,8 @@ class _Run(NamedTuple):
         if not self.goes_on or self.file is None or not self.file.exists():
             return self.chosen
         known = {(r.name, r.plan) for r in report.read([self.file]) if r.seed == seed}
-        plans = {"edit": {EDITED[JOINED.name].name, JOINED.name}}
+        edited = {EDITED[JOINED.name].name, JOINED.name}
+        plans = {"edit": edited, "executor": edited}
         return [
             one
             for one in self.chosen

@@ -22,12 +22,12 @@ _DISK_MB = 512
 class ProxiedBroker(Broker):
     """A broker with a second listener, which tells its clients to come to the proxy's port."""
 
-    def __init__(self, data: Path, settings: Mapping[str, str]) -> None:
+    def __init__(self, data: Path, settings: Mapping[str, str], host: str) -> None:
         java = find_java(os.environ)
         super().__init__(data, free_port(), {**_QUICK, **settings}, None, java, jars(java))
         self.behind = free_port()
         self.proxy_port = free_port()
-        self.proxied_servers = f"127.0.0.1:{self.proxy_port}"
+        self.proxied_servers = f"{host}:{self.proxy_port}"
 
     def _write_files(self) -> None:
         super()._write_files()
@@ -42,15 +42,17 @@ class ProxiedBroker(Broker):
 
 
 @contextmanager
-def proxied(settings: Mapping[str, str] | None = None) -> Iterator[tuple[ProxiedBroker, Proxy]]:
-    """Run a broker behind a proxy for the length of a `with` block."""
+def proxied(
+    settings: Mapping[str, str] | None = None, host: str = "127.0.0.1"
+) -> Iterator[tuple[ProxiedBroker, Proxy]]:
+    """Run a broker behind a proxy at an address of this machine, for the length of a `with`."""
     folder = Path(tempfile.mkdtemp(prefix="ikebana-chaos-broker-"))
-    broker = ProxiedBroker(folder, settings or {})
+    broker = ProxiedBroker(folder, settings or {}, host)
     try:
         with small(folder, _DISK_MB):
             try:
                 broker.start()
-                with Proxy(broker.proxy_port, broker.behind) as proxy:
+                with Proxy(broker.proxy_port, broker.behind, host=host) as proxy:
                     yield broker, proxy
             finally:
                 broker.stop()

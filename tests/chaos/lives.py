@@ -45,7 +45,8 @@ def living(
         elif kind == "bucket":
             made = stack.enter_context(stored(folder, seed, *lasting, plan))
         elif kind == "executor":
-            made = stack.enter_context(on_cluster(folder, seed, *lasting, plan))
+            # Among its faults is an edit.
+            made = stack.enter_context(on_cluster(folder, seed, *lasting, JOINED))
         else:
             plan = JOINED if kind == "edit" else plan
             made = Life(folder, *stack.enter_context(proxied()), seed, *lasting, plan)

@@ -7,9 +7,10 @@ everybody else.  It takes root.
 
 import os
 import secrets
+import shlex
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,9 +25,14 @@ class Network:
         self._name = f"ik{secrets.token_hex(3)}"
         self._subnet = f"10.213.{secrets.randbelow(256)}"
         self._members = list(members)
+        self.here = f"{self._subnet}.254"
+        """An address of this machine."""
+        self.here_too = f"{self._subnet}.253"
+        """Another one, from which members can be cut off while they reach the first."""
         _ip("link", "add", self._name, "type", "bridge")
         try:
-            _ip("addr", "add", f"{self._subnet}.254/24", "dev", self._name)
+            for address in (self.here, self.here_too):
+                _ip("addr", "add", f"{address}/24", "dev", self._name)
             _ip("link", "set", self._name, "up")
             for number in self._members:
                 self._join(number)
@@ -38,14 +44,37 @@ class Network:
         """Where a member is reached."""
         return f"{self._subnet}.{number}"
 
-    def java(self, number: int, java: Path, folder: Path) -> Path:
-        """A program in `folder` that runs a Java as a member."""
+    def java(
+        self, number: int, java: Path, folder: Path, disks: Mapping[Path, Path] | None = None
+    ) -> Path:
+        """A program in `folder` that runs a Java as a member.
+
+        Of `disks` it sees the second folder where the first one is, and so does what it starts.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         program = folder / "java"
-        inside = f"ip netns exec {self._namespace(number)}"
-        program.write_text(f'#!/bin/sh\nexec {inside} {java} "$@"\n')
+        mounts = "".join(
+            f"mount --bind {shlex.quote(str(own))} {shlex.quote(str(seen))} && "
+            for seen, own in (disks or {}).items()
+        )
+        # `ip netns exec` gives it mounts of its own.
+        inside = f"""sh -c '{mounts}exec {java} "$@"' java "$@\""""
+        program.write_text(f"#!/bin/sh\nexec ip netns exec {self._namespace(number)} {inside}\n")
         program.chmod(0o700)
         return program
+
+    @contextmanager
+    def cut(self, number: int, address: str) -> Iterator[None]:
+        """Throw away what a member and an address send each other, for a `with` block."""
+        namespace = self._namespace(number)
+        # What comes from where nothing can be sent to is thrown away then.
+        strict = "echo 1 > /proc/sys/net/ipv4/conf/all/rp_filter"
+        _ip("netns", "exec", namespace, "sh", "-c", strict)
+        _ip("-n", namespace, "route", "add", "blackhole", f"{address}/32")
+        try:
+            yield
+        finally:
+            _ip("-n", namespace, "route", "del", "blackhole", f"{address}/32")
 
     @contextmanager
     def apart(self, alone: int) -> Iterator[None]:

@@ -22,9 +22,17 @@ class Proxy(Looped):
     * `refused`: nobody listens, and open connections end; `reset`: connections are made and reset.
     """
 
-    def __init__(self, port: int, target: int, rate: int = 20_000, delay_s: float = 0.5) -> None:
+    def __init__(
+        self,
+        port: int,
+        target: int,
+        rate: int = 20_000,
+        delay_s: float = 0.5,
+        host: str = "127.0.0.1",
+    ) -> None:
         super().__init__()
         self.port = port
+        self._host = host
         self._target = target
         self._rate = rate
         self._delay_s = delay_s
@@ -53,7 +61,7 @@ class Proxy(Looped):
 
     async def _listen(self) -> None:
         if self._server is None:
-            self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
+            self._server = await asyncio.start_server(self._accept, self._host, self.port)
 
     async def _silence(self) -> None:
         if self._server is not None:
