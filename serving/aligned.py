@@ -90,18 +90,18 @@ class _Ahead:
 
     def take(self, upper: int) -> list[KeyedUpdate]:
         """Take what was read of times before `upper`."""
-        taken: list[KeyedUpdate] = []
+        updates: list[KeyedUpdate] = []
         held = []
         for batch in self._held:
             if batch.upper <= upper:
-                taken += batch.updates
+                updates += batch.updates
                 self.place = batch.place
                 continue
-            taken += (update for update in batch.updates if update.time < upper)
+            updates += (update for update in batch.updates if update.time < upper)
             left = [update for update in batch.updates if update.time >= upper]
             held.append(batch._replace(updates=left))
         self._held = held
-        return taken
+        return updates
 
 
 class Follower:
@@ -159,8 +159,8 @@ class Follower:
             waits = [each for each in self._topics if each.upper is None]
             least = waits[0] if waits else min(self._topics, key=lambda each: each.upper or 0)
             with uncollected():
-                found = least.read()
-            if not found:
+                has_more = least.read()
+            if not has_more:
                 if not self._wait:
                     return
                 self._stopping.wait(_ASK_EVERY_S)
@@ -247,11 +247,11 @@ def follow(
 
 
 def _formats(
-    names: Sequence[str], given: str | Mapping[str, str], *, resumes: bool
+    names: Sequence[str], asked: str | Mapping[str, str], *, resumes: bool
 ) -> dict[str, str]:
     if not names or len(set(names)) < len(names):
         raise ConfigError("cannot follow topics: name at least one, and each once")
-    formats = {name: given if isinstance(given, str) else given[name] for name in names}
+    formats = {name: asked if isinstance(asked, str) else asked[name] for name in names}
     for name, form in formats.items():
         if form not in OUTPUT_FORMATS:
             raise ConfigError(
@@ -272,9 +272,9 @@ def _token(text: str, formats: Mapping[str, str]) -> _Token:
         token = msgspec.json.decode(text, type=_Token)
     except msgspec.MsgspecError as error:
         raise ConfigError(f"cannot resume: the token cannot be read: {error}") from error
-    told = {topic: form for topic, (form, _) in token.places.items()}
-    if told != dict(formats):
-        listed = ", ".join(f"{topic} ({form})" for topic, form in told.items())
+    formats_of_token = {topic: form for topic, (form, _) in token.places.items()}
+    if formats_of_token != dict(formats):
+        listed = ", ".join(f"{topic} ({form})" for topic, form in formats_of_token.items())
         raise ConfigError(
             f"cannot resume: the token is of {listed}",
             hint="Follow the same topics, in the same formats, or start without a token.",

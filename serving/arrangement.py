@@ -70,15 +70,15 @@ class ServedArrangement:
     ) -> None:
         self._database = database
         self._retention = retention
-        found = read_meta(database.view())
-        if found is None:
+        meta = read_meta(database.view())
+        if meta is None:
             least = layout.LEAST_TIME
-            found = Meta(topic, form, least, least, least, least, StoredTotals(), b"")
-        elif (found.topic, found.form) != (topic, form):
-            raise LocalDamageError(f'it has "{found.topic}" in the format {found.form}')
-        self._meta = found
-        self._keys = Seen(found.shape.keys, exact=True)
-        self._values = Seen(found.shape.values)
+            meta = Meta(topic, form, least, least, least, least, StoredTotals(), b"")
+        elif (meta.topic, meta.form) != (topic, form):
+            raise LocalDamageError(f'it has "{meta.topic}" in the format {meta.form}')
+        self._meta = meta
+        self._keys = Seen(meta.shape.keys, exact=True)
+        self._values = Seen(meta.shape.values)
         self._views: WeakSet[ArrangementView] = WeakSet()
         self._view = self._fixed()
 
@@ -98,8 +98,8 @@ class ServedArrangement:
         """
         meta = self._meta
         assert batch.upper >= meta.upper, f"frontier goes back: {meta.upper}, {batch.upper}"
-        known = max(batch.upper, horizon or batch.upper)
-        since = max(meta.since, self._retention.since(known, meta.topic))
+        frontier = max(batch.upper, horizon or batch.upper)
+        since = max(meta.since, self._retention.since(frontier, meta.topic))
         if not meta.position:
             since = max(since, batch.lower)
         kept = self._kept(since)
@@ -139,9 +139,9 @@ class ServedArrangement:
         self._database.close()
 
     def _fixed(self) -> ArrangementView:
-        made = ArrangementView(self._database.view(), self._meta)
-        self._views.add(made)
-        return made
+        view = ArrangementView(self._database.view(), self._meta)
+        self._views.add(view)
+        return view
 
     def _kept(self, since: int) -> int:
         """Return the time from which on history is kept, for `since` and views in use."""

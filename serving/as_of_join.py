@@ -75,10 +75,10 @@ def _joined(
     outer: bool,
 ) -> Iterator[JoinedUpdate]:
     keys = [on(update) for update in updates]
-    wanted = list(dict.fromkeys(keys))
-    found = dict(zip(wanted, served.get_many(collection, wanted, as_of=as_of), strict=True))
+    distinct = list(dict.fromkeys(keys))
+    states = dict(zip(distinct, served.get_many(collection, distinct, as_of=as_of), strict=True))
     for update, key in zip(updates, keys, strict=True):
-        values = found[key]
+        values = states[key]
         if not values and outer:
             yield JoinedUpdate(update, None, update.diff)
         for value, count in values.items():

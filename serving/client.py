@@ -127,7 +127,7 @@ class Connection(Reads):
             try:
                 connection.request(method, self._base + path, body, headers)
                 answer = connection.getresponse()
-                found = answer.read()
+                data = answer.read()
                 break
             except (OSError, http.client.HTTPException) as error:
                 # The server closes a connection that was idle; a new one tells more.
@@ -140,8 +140,8 @@ class Connection(Reads):
         else:
             raise AssertionError("neither an answer nor an error")
         if answer.status != 200:
-            _refuse(answer.status, found)
-        return found
+            _refuse(answer.status, data)
+        return data
 
     def _connection(self) -> http.client.HTTPConnection:
         if self._tls is not None:
@@ -158,18 +158,18 @@ def _refuse(status: int, body: bytes) -> NoReturn:
     except msgspec.MsgspecError:
         kind = AwayError if status in _AWAY else ConfigError
         raise kind(f"the server answers with status {status}") from None
-    told = problem.error
+    message = problem.error
     if status in (_NOT_CLOSED, _PAST):
         bounds = problem.since, problem.upper
-        raise UnreadableTimeError(told, problem.hint, *bounds, is_past=status == _PAST)
+        raise UnreadableTimeError(message, problem.hint, *bounds, is_past=status == _PAST)
     match status:
         case 401 | 403:
-            raise AccessError(told, hint=problem.hint)
+            raise AccessError(message, hint=problem.hint)
         case 404:
-            raise UnknownCollectionError(told, hint=problem.hint)
+            raise UnknownCollectionError(message, hint=problem.hint)
         case 408:
-            raise WaitedError(told, hint=problem.hint)
+            raise WaitedError(message, hint=problem.hint)
         case _ if status in _AWAY:
-            raise AwayError(told, hint=problem.hint)
+            raise AwayError(message, hint=problem.hint)
         case _:
-            raise ConfigError(told, hint=problem.hint)
+            raise ConfigError(message, hint=problem.hint)

@@ -153,18 +153,18 @@ def subject(key: bytes | None, value: bytes = b"") -> bytes:
     return _KEYLESS + value if key is None else _KEYED + key
 
 
-def key_of(found: bytes) -> bytes | None:
+def key_of(subject: bytes) -> bytes | None:
     """Return the key of a subject; None if it has none.
 
     >>> key_of(subject(b"N12345")), key_of(subject(None, b"x"))
     (b'N12345', None)
     """
-    return None if found[:1] == _KEYLESS else found[1:]
+    return None if subject[:1] == _KEYLESS else subject[1:]
 
 
-def key_size(found: bytes) -> int:
+def key_size(subject: bytes) -> int:
     """Return the length of the key of a subject, in bytes."""
-    return len(found) - 1 if found[:1] == _KEYED else 0
+    return len(subject) - 1 if subject[:1] == _KEYED else 0
 
 
 def encode_state(state: Mapping[bytes, int]) -> bytes:
@@ -178,15 +178,15 @@ def encode_state(state: Mapping[bytes, int]) -> bytes:
     return _counted(_SEVERAL, _LARGE, dict(sorted(state.items())))
 
 
-def decode_state(found: bytes | None) -> State:
+def decode_state(packed: bytes | None) -> State:
     """Decode the values of a subject."""
-    if found is None or found[:1] == EMPTY:
+    if packed is None or packed[:1] == EMPTY:
         return {}
-    if found[:1] == _ONE:
-        return {found[1:]: 1}
-    if found[:1] == _LARGE:
-        return _in_numbers(found)
-    return _decode_state(found[1:])
+    if packed[:1] == _ONE:
+        return {packed[1:]: 1}
+    if packed[:1] == _LARGE:
+        return _in_numbers(packed)
+    return _decode_state(packed[1:])
 
 
 def encode_diffs(diffs: Mapping[bytes, int]) -> bytes:
@@ -194,13 +194,13 @@ def encode_diffs(diffs: Mapping[bytes, int]) -> bytes:
     return _counted(_DIFFS, _LARGE_DIFFS, diffs)
 
 
-def decode_undo(found: bytes) -> tuple[State, bool]:
+def decode_undo(packed: bytes) -> tuple[State, bool]:
     """Decode an undo; True says that it is a state, False that it has diffs."""
-    if found[:1] == _DIFFS:
-        return _decode_state(found[1:]), False
-    if found[:1] == _LARGE_DIFFS:
-        return _in_numbers(found), False
-    return decode_state(found), True
+    if packed[:1] == _DIFFS:
+        return _decode_state(packed[1:]), False
+    if packed[:1] == _LARGE_DIFFS:
+        return _in_numbers(packed), False
+    return decode_state(packed), True
 
 
 def _counted(small: bytes, large: bytes, counts: Mapping[bytes, int]) -> bytes:
@@ -211,8 +211,8 @@ def _counted(small: bytes, large: bytes, counts: Mapping[bytes, int]) -> bytes:
         return large + _encode({value: str(count) for value, count in counts.items()})
 
 
-def _in_numbers(found: bytes) -> State:
-    return {value: int(count) for value, count in _decode_large(found[1:]).items()}
+def _in_numbers(packed: bytes) -> State:
+    return {value: int(count) for value, count in _decode_large(packed[1:]).items()}
 
 
 def pack_time(time: int) -> bytes:
@@ -225,12 +225,12 @@ def unpack_time(packed: bytes) -> int:
     return int(_time.unpack(packed)[0]) + LEAST_TIME
 
 
-def history_of(found: bytes) -> bytes:
+def history_of(subject: bytes) -> bytes:
     """Return the prefix of all undos of a subject.
 
     No prefix is the beginning of another one, and they are in the order of the subjects.
     """
-    return HISTORY + found.replace(b"\x00", b"\x00\xff") + b"\x00\x01"
+    return HISTORY + subject.replace(b"\x00", b"\x00\xff") + b"\x00\x01"
 
 
 def subject_of_history(key: bytes) -> tuple[bytes, int]:
@@ -238,12 +238,12 @@ def subject_of_history(key: bytes) -> tuple[bytes, int]:
     return key[1:-10].replace(b"\x00\xff", b"\x00"), unpack_time(key[-8:])
 
 
-def history_bound(found: bytes) -> bytes:
+def history_bound(subject: bytes) -> bytes:
     """Return where the undos of subjects at or after this one begin.
 
     `found` may be a part of a subject, such as the prefix of a key.
     """
-    return HISTORY + found.replace(b"\x00", b"\x00\xff")
+    return HISTORY + subject.replace(b"\x00", b"\x00\xff")
 
 
 def at_time(time: int, part: int = 0) -> bytes:

@@ -27,17 +27,17 @@ class OfThreads(Generic[Opened]):
 
     def get(self, name: str, opened: Callable[[], Opened]) -> Opened:
         """Return what this thread has under a name, which is opened the first time."""
-        found: Opened | None = self._own.named.get(name)
-        if found is not None:
-            return found
-        made = self._own.named[name] = opened()
-        self._all.add(made)
+        present: Opened | None = self._own.named.get(name)
+        if present is not None:
+            return present
+        fresh = self._own.named[name] = opened()
+        self._all.add(fresh)
         # Only the thread has `named`, so it is gone when the thread ends.  No frame that may raise
         # keeps it in a variable: whoever keeps the error would keep it, too.
-        ending = weakref.finalize(self._own.named, _let_go, made, self._all)
+        ending = weakref.finalize(self._own.named, _let_go, fresh, self._all)
         # When Python ends, other threads may still read.
         ending.atexit = False
-        return made
+        return fresh
 
     def close(self) -> None:
         """Close what all threads have."""

@@ -81,14 +81,14 @@ def topic_id(meta: Meta) -> str | None:
         return None
 
 
-def same_topic(view: CollectionView, known: str | None) -> None:
+def same_topic(view: CollectionView, topic: str | None) -> None:
     """Refuse to go on in another topic than that of a token, if both are known.
 
     Raises:
         UnreadableTimeError: the topic was made anew, so its times are others.
     """
     meta = view.meta
-    if known is None or (found := topic_id(meta)) is None or found == known:
+    if topic is None or (now := topic_id(meta)) is None or now == topic:
         return
     raise UnreadableTimeError(
         f'cannot go on reading "{meta.topic}": the topic was deleted and made anew since',

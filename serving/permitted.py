@@ -107,11 +107,11 @@ class ColumnsView:
     @property
     def meta(self) -> Meta:
         """The times of the collection, and how many keys it has; sizes would tell of the rest."""
-        found = self.whole.meta
-        shape = Shape(found.shape.keys, found.shape.values.only(self.columns))
-        totals = StoredTotals(keys=found.totals.keys)
-        columns = {name: kind for name, kind in found.columns.items() if name in self.columns}
-        return msgspec.structs.replace(found, totals=totals, shape=shape, columns=columns)
+        whole = self.whole.meta
+        shape = Shape(whole.shape.keys, whole.shape.values.only(self.columns))
+        totals = StoredTotals(keys=whole.totals.keys)
+        columns = {name: kind for name, kind in whole.columns.items() if name in self.columns}
+        return msgspec.structs.replace(whole, totals=totals, shape=shape, columns=columns)
 
     def check(self, time: int) -> None:
         self.whole.check(time)
@@ -134,16 +134,16 @@ class ColumnsView:
         rows: list[Row] = []
         size = 0
         number, start = self._place(time, begin)
-        for at, (found, state) in enumerate(self.whole.states(bounds, time, start)):
-            is_keyless = layout.key_of(found) is None
+        for at, (subject, state) in enumerate(self.whole.states(bounds, time, start)):
+            is_keyless = layout.key_of(subject) is None
             if is_keyless and start is None and at < number:
                 continue
             if len(rows) >= most or size >= MOST_PAGE_BYTES:
-                return RowPage(rows, self._then(time, number, found) if is_keyless else found)
+                return RowPage(rows, self._then(time, number, subject) if is_keyless else subject)
             number += is_keyless
             if shown := self._shown(state):
-                rows.append(Row(layout.key_of(found), shown))
-                size += len(found) + sum(map(len, shown))
+                rows.append(Row(layout.key_of(subject), shown))
+                size += len(subject) + sum(map(len, shown))
         return RowPage(rows, None)
 
     def count(self, bounds: Bounds, time: int) -> Totals:
@@ -162,13 +162,13 @@ class ColumnsView:
         diffs: Counter[tuple[int, bytes | None, bytes]] = Counter()
         for key, value, time, diff in page.updates:
             diffs[time, key, self._value(value)] += diff
-        found = [
+        updates = [
             KeyedUpdate(key, value, time, diff)
             for (time, key, value), diff in diffs.items()
             if diff
         ]
-        found.sort(key=lambda update: (update.time, update.key is not None, update[:2]))
-        return UpdatePage(found, page.then)
+        updates.sort(key=lambda update: (update.time, update.key is not None, update[:2]))
+        return UpdatePage(updates, page.then)
 
     def _value(self, value: bytes) -> bytes:
         return shown(value, self.columns)
@@ -176,8 +176,8 @@ class ColumnsView:
     def _shown(self, state: Mapping[bytes, int]) -> State:
         counts: State = {}
         for value, count in state.items():
-            found = self._value(value)
-            counts[found] = counts.get(found, 0) + count
+            visible = self._value(value)
+            counts[visible] = counts.get(visible, 0) + count
         return {value: count for value, count in counts.items() if count}
 
     def _place(self, time: int, begin: bytes | None) -> tuple[int, bytes | None]:
@@ -211,5 +211,7 @@ def shown(value: bytes, columns: frozenset[str]) -> bytes:
         fields = _fields(value)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return b"{}"
-    kept = (b"%b:%b" % (_encode(name), found) for name, found in fields.items() if name in columns)
-    return b"{" + b",".join(kept) + b"}"
+    visible = (
+        b"%b:%b" % (_encode(name), text) for name, text in fields.items() if name in columns
+    )
+    return b"{" + b",".join(visible) + b"}"

@@ -46,47 +46,47 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     # Nanoseconds would become values of pandas, which JSON does not have.
     if "[ns" not in str(column.type) and "map<" not in str(column.type):
         try:
-            found: list[Any] = column.to_pylist()
+            values: list[Any] = column.to_pylist()
         except (OverflowError, ValueError):
             pass
         else:
             kind = str(column.type)
-            return [*map(spelled_out, found)] if "double" in kind or "float" in kind else found
+            return [*map(spelled_out, values)] if "double" in kind or "float" in kind else values
     return [_value(each) for each in column]
 
 
-def _value(found: pa.Scalar) -> Any:
+def _value(scalar: pa.Scalar) -> Any:
     """Return one value; of those that it has within, each is judged by itself."""
-    if not found.is_valid:
+    if not scalar.is_valid:
         return None
-    match found:
+    match scalar:
         case pa.StructScalar():
-            return {name: _value(found[at]) for at, name in enumerate(found)}
+            return {name: _value(scalar[at]) for at, name in enumerate(scalar)}
         case pa.MapScalar():
-            pairs = [(_value(entry["key"]), _value(entry["value"])) for entry in found.values]
+            pairs = [(_value(entry["key"]), _value(entry["value"])) for entry in scalar.values]
             # As an object of JSON, where the keys are texts.
-            return dict(pairs) if pa.types.is_string(found.type.key_type) else pairs
+            return dict(pairs) if pa.types.is_string(scalar.type.key_type) else pairs
         case pa.ListScalar():
-            return [_value(each) for each in found.values]
+            return [_value(each) for each in scalar.values]
         case pa.UnionScalar() | pa.DictionaryScalar():
-            return _value(found.value)
+            return _value(scalar.value)
         case pa.TimestampScalar():
-            return _timestamp(found)
+            return _timestamp(scalar)
         case pa.Date32Scalar():
             try:
-                return found.as_py()
+                return scalar.as_py()
             except (OverflowError, ValueError):
-                return _infinite(found.value, _INFINITE_DAYS) or _day(found.value)
+                return _infinite(scalar.value, _INFINITE_DAYS) or _day(scalar.value)
         case _:
-            return spelled_out(found.as_py())
+            return spelled_out(scalar.as_py())
 
 
-def _timestamp(found: pa.TimestampScalar) -> Any:
-    kind, value = found.type, found.value
+def _timestamp(scalar: pa.TimestampScalar) -> Any:
+    kind, value = scalar.type, scalar.value
     if kind.unit != "ns" or value % 1_000 == 0:
         unit = "us" if kind.unit == "ns" else kind.unit
         try:
-            return found.cast(pa.timestamp(unit, kind.tz)).as_py()
+            return scalar.cast(pa.timestamp(unit, kind.tz)).as_py()
         except (OverflowError, ValueError):
             pass
     if (infinite := _infinite(value, _INFINITE)) is not None:
@@ -112,5 +112,5 @@ def _day(days: int) -> str:
     >>> _day(0), _day(-719_529), _day(3_000_000)
     ('1970-01-01', '-0001-12-31', '10183-09-21')
     """
-    year, found = far_date(days)
-    return f"{year:0{5 if year < 0 else 4}d}{found:-%m-%d}"
+    year, date = far_date(days)
+    return f"{year:0{5 if year < 0 else 4}d}{date:-%m-%d}"

@@ -55,7 +55,7 @@ class Probes(Collector):
         Names are told of those that the reader sees.
         """
         live, reason = self.live()
-        found: dict[str, Any] = {}
+        collections: dict[str, Any] = {}
         good = live
         seen = self._views.names()
         for name in self._service.names():
@@ -69,12 +69,12 @@ class Probes(Collector):
             if name not in seen:
                 continue
             since, upper = meta.bounds
-            found[name] = {
+            collections[name] = {
                 "since": since,
                 "upper": upper,
                 "caught_up_seconds": None if age is None else round(age, 1),
             }
-        body = {"ready": good, "reason": reason, "collections": found}
+        body = {"ready": good, "reason": reason, "collections": collections}
         return good, json.dumps(body, indent=2).encode() + b"\n"
 
     def scrape(self, accept: str) -> tuple[str, bytes]:
@@ -86,11 +86,11 @@ class Probes(Collector):
 
     def collect(self) -> list[CounterMetricFamily | GaugeMetricFamily]:
         """Make all samples of this moment."""
-        made: dict[str, CounterMetricFamily | GaugeMetricFamily] = {
+        families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {
             name: (CounterMetricFamily if counts else GaugeMetricFamily)(
-                name, told, labels=["collection"]
+                name, text, labels=["collection"]
             )
-            for name, counts, told in METRICS
+            for name, counts, text in METRICS
         }
         for name in self._views.names():
             view, standing = self._views.view(name), self._views.standing(name)
@@ -112,8 +112,8 @@ class Probes(Collector):
                 values |= {"bytes": None, "disk_bytes": None}
             for each, value in values.items():
                 if value is not None:
-                    made[f"ikebana_served_{each}"].add_metric([name], value)
+                    families[f"ikebana_served_{each}"].add_metric([name], value)
         subscribers = GaugeMetricFamily(
             "ikebana_served_subscribers", "Subscriptions that are open.", self._subscribers()
         )
-        return [*made.values(), subscribers]
+        return [*families.values(), subscribers]

@@ -184,15 +184,15 @@ def scan(
         page_tokens.same_topic(view, place.topic)
         as_of, begin, bounds = place.times[0], place.subject, Bounds(*place.bounds)
     time = _time(view, as_of)
-    found = view.page(bounds, time, begin, max(1, min(limit, MOST_ROWS)))
+    some = view.page(bounds, time, begin, max(1, min(limit, MOST_ROWS)))
     token = None
-    if found.then is not None:
+    if some.then is not None:
         within = bounds.start, bounds.end, bounds.prefix
         place = page_tokens.Place(
-            (time, time), within, found.then, topic=page_tokens.topic_id(view.meta)
+            (time, time), within, some.then, topic=page_tokens.topic_id(view.meta)
         )
         token = page_tokens.token(place)
-    return Page(time, found.rows, token)
+    return Page(time, some.rows, token)
 
 
 def count(views: Views, name: str, bounds: Bounds, as_of: int | None) -> Counted:
@@ -216,17 +216,17 @@ def changes(
             raise page_tokens.unplaced()
     view.check(above)
     upto = _time(view, upto)
-    found = view.changes(above, upto, begin, max(1, min(limit, MOST_ROWS)), MOST_PAGE_BYTES)
+    updates = view.changes(above, upto, begin, max(1, min(limit, MOST_ROWS)), MOST_PAGE_BYTES)
     token = None
-    if found.then is not None:
+    if updates.then is not None:
         place = page_tokens.Place(
             (above, upto),
             (None, None, None),
-            part=found.then,
+            part=updates.then,
             topic=page_tokens.topic_id(view.meta),
         )
         token = page_tokens.token(place)
-    return ChangesPage(above, upto, found.updates, token)
+    return ChangesPage(above, upto, updates.updates, token)
 
 
 def newest(views: Views, collection: Sequence[str]) -> CommonTimes:
@@ -273,8 +273,8 @@ class Reads(ABC):
         self, name: str, keys: Sequence[bytes], *, as_of: int | None = None
     ) -> list[State]:
         """Read the values of several keys as of one time, in the order of the keys."""
-        found = self._read(get_many, name=name, keys=keys, as_of=as_of)
-        return [row.values for row in found.rows]
+        states = self._read(get_many, name=name, keys=keys, as_of=as_of)
+        return [row.values for row in states.rows]
 
     def page(
         self,
@@ -341,11 +341,11 @@ def rows(
     limit: int = 1_000,
 ) -> Iterator[Row]:
     """Yield all rows within bounds as of one time, page by page."""
-    found = reads.page(name, bounds, as_of=as_of, limit=limit)
-    yield from found.rows
-    while found.page is not None:
-        found = reads.page(name, bounds, limit=limit, page=found.page)
-        yield from found.rows
+    some = reads.page(name, bounds, as_of=as_of, limit=limit)
+    yield from some.rows
+    while some.page is not None:
+        some = reads.page(name, bounds, limit=limit, page=some.page)
+        yield from some.rows
 
 
 class LocalReads(Reads):

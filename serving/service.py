@@ -110,10 +110,10 @@ class Service:
         return sorted(self._followed)
 
     def view(self, name: str) -> ArrangementView:
-        found = self._followed.get(name)
-        if found is None:
+        followed = self._followed.get(name)
+        if followed is None:
             raise unknown(name, self.names())
-        return found.view()
+        return followed.view()
 
     def standing(self, name: str) -> Standing:
         """Say how a collection stands."""
@@ -197,10 +197,10 @@ class _Followed:
         self._arrangement = self._opened()
 
     def view(self) -> ArrangementView:
-        found = self._arrangement.view()
-        if found.meta.upper > layout.LEAST_TIME:
-            return found
-        return replace(found, standing=self._words())
+        view = self._arrangement.view()
+        if view.meta.upper > layout.LEAST_TIME:
+            return view
+        return replace(view, standing=self._words())
 
     def _words(self) -> str:
         """How far it is with its topic before the first closed time."""
@@ -301,12 +301,12 @@ class _Followed:
     def _made(self) -> ServedArrangement:
         database = SharedDatabase(self._path)
         try:
-            made = ServedArrangement(database, self._topic, self._form, self._retention)
+            arrangement = ServedArrangement(database, self._topic, self._form, self._retention)
         except BaseException:
             database.close()
             raise
         self._database = database
-        return made
+        return arrangement
 
     def _open(self) -> Following:
         position = self._arrangement.position.decode()

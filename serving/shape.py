@@ -72,13 +72,13 @@ class Side(msgspec.Struct, array_like=True, frozen=True):
         if not self.canonical or (self.objects and self.other is not None):
             return None
         fields = self.fields if self.objects else {"key": self.other or "JSON"}
-        told = (
+        is_exact = (
             self.uniform
             and fields
             and len({name.lower() for name in fields}) == len(fields)
             and _LOOKED_UP.issuperset(fields.values())
         )
-        return fields if told else None
+        return fields if is_exact else None
 
 
 class Shape(msgspec.Struct, array_like=True, frozen=True):
@@ -101,22 +101,22 @@ class Seen:
     def add(self, data: bytes) -> None:
         """Add a key or a value.  With `exact`, whether it is canonical is learned, too."""
         try:
-            found = _decode(data)
+            value = _decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            found = _text_or_json(data)
-        if type(found) is not dict:
-            self.side = _with_other(self.side, found)
-            self._canonical(data, found, plain=type(found) in _PLAIN)
+            value = _text_or_json(data)
+        if type(value) is not dict:
+            self.side = _with_other(self.side, value)
+            self._canonical(data, value, plain=type(value) in _PLAIN)
             return
-        known = (*found, *map(type, found.values()))
-        if known not in self._known:
-            self._learn(known, found)
-            self.side = _with_object(self.side, found)
-        integers, plain = self._known[known]
-        self._canonical(data, found, plain=plain)
+        form = (*value, *map(type, value.values()))
+        if form not in self._known:
+            self._learn(form, value)
+            self.side = _with_object(self.side, value)
+        integers, plain = self._known[form]
+        self._canonical(data, value, plain=plain)
         for name in integers:
-            if not -_END <= found[name] < _END:
-                self.side = _with_object(self.side, found)
+            if not -_END <= value[name] < _END:
+                self.side = _with_object(self.side, value)
                 return
 
     def _learn(self, known: Any, found: dict[str, Any]) -> None:

@@ -191,10 +191,10 @@ class CollectionView(Protocol):
         ...
 
 
-def totals_of(found: Iterable[tuple[int, State]]) -> Totals:
+def totals_of(states: Iterable[tuple[int, State]]) -> Totals:
     """Count keys and their values; each key is given by its size."""
     keys = data = total = size = 0
-    for key_size, state in found:
+    for key_size, state in states:
         keys += 1
         data += len(state)
         total += sum(state.values())
@@ -204,11 +204,11 @@ def totals_of(found: Iterable[tuple[int, State]]) -> Totals:
 
 def read_meta(view: View) -> Meta | None:
     """Read what the database has; None if it has no arrangement yet."""
-    found = view.get(layout.META)
-    if found is None:
+    packed = view.get(layout.META)
+    if packed is None:
         return None
     try:
-        meta = _decode_meta(found)
+        meta = _decode_meta(packed)
     except msgspec.MsgspecError as error:
         raise LocalDamageError(f"its metadata cannot be read: {error}") from error
     if meta.version != layout.VERSION:
@@ -262,14 +262,14 @@ class ArrangementView:
     def get_many(self, keys: Sequence[bytes], time: int) -> list[State]:
         """Read the values of several keys as of a time that `check` allows."""
         if time >= self.meta.last:
-            wanted = [layout.CURRENT_OF_KEY + key for key in keys]
-            return [layout.decode_state(found) for found in self.database.get_many(wanted)]
+            entries = [layout.CURRENT_OF_KEY + key for key in keys]
+            return [layout.decode_state(packed) for packed in self.database.get_many(entries)]
         return [self._as_of(layout.subject(key), time) for key in keys]
 
     def rows(self, bounds: Bounds, time: int) -> Iterator[Row]:
         """Yield the rows within bounds as of an allowed time."""
-        for found, state in self.states(bounds, time, None):
-            yield Row(layout.key_of(found), state)
+        for subject, state in self.states(bounds, time, None):
+            yield Row(layout.key_of(subject), state)
 
     def page(self, bounds: Bounds, time: int, begin: bytes | None, most: int) -> RowPage:
         """Read at most `most` rows within bounds, from the subject `begin` on.
@@ -278,11 +278,11 @@ class ArrangementView:
         """
         rows: list[Row] = []
         size = 0
-        for found, state in self.states(bounds, time, begin):
+        for subject, state in self.states(bounds, time, begin):
             if len(rows) >= most or size >= MOST_PAGE_BYTES:
-                return RowPage(rows, found)
-            rows.append(Row(layout.key_of(found), state))
-            size += len(found) + sum(map(len, state))
+                return RowPage(rows, subject)
+            rows.append(Row(layout.key_of(subject), state))
+            size += len(subject) + sum(map(len, state))
         return RowPage(rows, None)
 
     def count(self, bounds: Bounds, time: int) -> Totals:
@@ -313,8 +313,8 @@ class ArrangementView:
             if len(updates) >= most or (most_bytes is not None and size >= most_bytes):
                 return UpdatePage(updates, (time, part))
             size += len(packed)
-            found = _decode_part(packed).updates
-            updates += (KeyedUpdate(key, value, time, diff) for key, value, diff in found)
+            part_updates = _decode_part(packed).updates
+            updates += (KeyedUpdate(key, value, time, diff) for key, value, diff in part_updates)
         return UpdatePage(updates, None)
 
     def _totals(self, time: int) -> Totals:
@@ -323,12 +323,12 @@ class ArrangementView:
                 return _decode_part(packed).before.read()
         return self.meta.totals.read()
 
-    def _as_of(self, found: bytes, time: int) -> State:
-        prefix = layout.history_of(found)
+    def _as_of(self, subject: bytes, time: int) -> State:
+        prefix = layout.history_of(subject)
         # Later undos than the view may be there, but the state that they follow is not its own.
         lower, upper = (prefix + layout.pack_time(each) for each in (time + 1, self.meta.upper))
         undos = (packed for _, packed in self.database.scan(lower, upper))
-        return _undone(undos, lambda: self.database.get(layout.CURRENT + found))
+        return _undone(undos, lambda: self.database.get(layout.CURRENT + subject))
 
     def states(
         self, bounds: Bounds, time: int, begin: bytes | None
@@ -344,18 +344,18 @@ class ArrangementView:
             (layout.history_bound(lower), _end_of_history(upper)),
         )
         if time >= self.meta.last and not moved:
-            for found, packed in current:
-                yield found[1:], layout.decode_state(packed)
+            for subject, packed in current:
+                yield subject[1:], layout.decode_state(packed)
             return
         # Subjects with later updates come from the history, all others are as they are now.
         now = next(current, None)
-        for found, undos in _later(history, time):
-            while now is not None and now[0][1:] < found:
+        for subject, undos in _later(history, time):
+            while now is not None and now[0][1:] < subject:
                 yield now[0][1:], layout.decode_state(now[1])
                 now = next(current, None)
-            is_now = now is not None and now[0][1:] == found
+            is_now = now is not None and now[0][1:] == subject
             if state := _undone(undos, partial(_packed, now if is_now else None)):
-                yield found, state
+                yield subject, state
             if is_now:
                 now = next(current, None)
         while now is not None:
@@ -373,24 +373,24 @@ def _end_of_history(upper: bytes | None) -> bytes:
 
 def _later(history: Entries, time: int) -> Iterator[tuple[bytes, list[bytes]]]:
     """Yield the subjects with updates after a time, with the undos of these in order."""
-    found = ((*layout.subject_of_history(key), packed) for key, packed in history)
-    later = (entry for entry in found if entry[1] > time)
+    entries = ((*layout.subject_of_history(key), packed) for key, packed in history)
+    later = (entry for entry in entries if entry[1] > time)
     for subject, undos in groupby(later, _subject):
         yield subject, [packed for _, _, packed in undos]
 
 
 def _undone(undos: Iterable[bytes], current: Callable[[], bytes | None]) -> State:
     """Take back all updates after a time, of which these are the undos in order."""
-    taken: list[State] = []
+    undone: list[State] = []
     for packed in undos:
         content, whole = layout.decode_undo(packed)
         if whole:
             state = content
             break
-        taken.append(content)
+        undone.append(content)
     else:
         state = layout.decode_state(current())
-    for diffs in taken:
+    for diffs in undone:
         for value, diff in diffs.items():
             count = state.get(value, 0) - diff
             if count:

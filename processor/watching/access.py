@@ -120,7 +120,7 @@ def read(path: Path) -> Access:
 
 def _of_yaml(path: Path, text: str) -> Access:
     try:
-        found = msgspec.convert(yaml.safe_load(text), _File)
+        file = msgspec.convert(yaml.safe_load(text), _File)
     except yaml.YAMLError as error:
         # Its message would quote the file.
         mark = getattr(error, "problem_mark", None)
@@ -133,7 +133,7 @@ def _of_yaml(path: Path, text: str) -> Access:
         ) from error
     grants: dict[bytes, Grant] = {}
     names: set[str] = set()
-    for each in found.tokens:
+    for each in file.tokens:
         digest = _digest_of(path, each)
         if digest in grants or each.name in names:
             raise ConfigError(f'cannot use tokens {path}: "{each.name}" is there twice')
@@ -171,16 +171,16 @@ def _grant(path: Path, token: _Token) -> Grant:
                 f'cannot use tokens {path}: {setting} of "{token.name}" is not more than 0, '
                 "or not finite"
             )
-    given = token.collections
+    listed = token.collections
     collections: dict[str, frozenset[str] | None] | None
-    if given == _ALL or isinstance(given, str):
+    if listed == _ALL or isinstance(listed, str):
         collections = None
-    elif isinstance(given, list):
-        collections = dict.fromkeys(given)
+    elif isinstance(listed, list):
+        collections = dict.fromkeys(listed)
     else:
         collections = {
             name: frozenset(each.columns) if isinstance(each, _Columns) else None
-            for name, each in given.items()
+            for name, each in listed.items()
         }
     return Grant(token.name, collections, token.requests_per_second, token.subscriptions)
 

@@ -86,9 +86,9 @@ def report(markers: list[Marker], seconds: float, *, owned: bool = True) -> Batc
 
 def _filling(markers: list[Marker]) -> Filling | None:
     """Compute the progress of all shards; the slowest one determines the current part."""
-    found = [marker.filling for marker in markers if marker.filling is not None]
-    if not found:
+    fillings = [marker.filling for marker in markers if marker.filling is not None]
+    if not fillings:
         return None
-    last = min(found, key=lambda each: each.done)
-    share = sum(each.done for each in found) / (len(found) * last.parts)
-    return Filling(last.done, last.parts, last.name, share, sum(each.keys for each in found))
+    last = min(fillings, key=lambda each: each.done)
+    share = sum(each.done for each in fillings) / (len(fillings) * last.parts)
+    return Filling(last.done, last.parts, last.name, share, sum(each.keys for each in fillings))

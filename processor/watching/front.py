@@ -155,15 +155,15 @@ def _config(app: ASGIApp, tls: ssl.SSLContext | None = None) -> uvicorn.Config:
 def _bound(address: Address, option: str) -> socket.socket:
     host, port = address
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        made.bind((host, port))
+        listener.bind((host, port))
         # From now on connections wait.
-        made.listen()
+        listener.listen()
     except (OSError, OverflowError) as error:
-        made.close()
+        listener.close()
         raise ConfigError(
             f"cannot listen on {host}:{port}: {error}", hint=f"Give {option} another address."
         ) from error
-    return made
+    return listener

@@ -143,11 +143,11 @@ class Health:
             return Verdict(good=False, reason=f"not ready: start-up has come to: {self._doing}")
         if lag_s is None:
             return Verdict(good=False, reason="not ready: the backlog of the start is not done")
-        told = f"lag {lag_s:.0f} s, limit {limit_s:.0f} s"
+        words = f"lag {lag_s:.0f} s, limit {limit_s:.0f} s"
         return (
-            Verdict(good=True, reason=f"ready: {told}")
+            Verdict(good=True, reason=f"ready: {words}")
             if lag_s <= limit_s
-            else Verdict(good=False, reason=told)
+            else Verdict(good=False, reason=words)
         )
 
     def _sign(self) -> float:

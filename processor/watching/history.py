@@ -59,5 +59,5 @@ class History:
 
 
 def _of(name: str, samples: list[tuple[int, Mapping[str, Sample]]]) -> Samples:
-    found = [each.get(name, NOTHING) for _, each in samples]
-    return Samples([each.lag for each in found], [each.updates for each in found])
+    series = [each.get(name, NOTHING) for _, each in samples]
+    return Samples([each.lag for each in series], [each.updates for each in series])

@@ -29,17 +29,17 @@ class HotSeries:
         self._hashes: dict[tuple[str, str], dict[str, None]] = {}
         self._last: dict[tuple[str, str], str] = {}
 
-    def samples(self, found: Iterable[Hot]) -> Iterator[Sample]:
+    def samples(self, keys: Iterable[Hot]) -> Iterator[Sample]:
         """Make the samples of a batch in which these keys were the hottest."""
-        now = {(hot.kind, shown(hot.of)): hot for hot in found if hot.hash}
+        now = {(hot.kind, shown(hot.of)): hot for hot in keys if hot.hash}
         for name, before in self._last.items():
             if name not in now:
                 yield _sample(*name, before, 0.0)
         self._last = {name: self._last[name] for name in self._last if name in now}
         for name, hot in now.items():
-            known = self._hashes.setdefault(name, {})
-            label = hot.hash if hot.hash in known or len(known) < _MOST_HASHES else OTHER
-            known[label] = None
+            hashes = self._hashes.setdefault(name, {})
+            label = hot.hash if hot.hash in hashes or len(hashes) < _MOST_HASHES else OTHER
+            hashes[label] = None
             before = self._last.get(name, label)
             if before != label:
                 yield _sample(*name, before, 0.0)
@@ -70,16 +70,16 @@ class HotWarnings:
         self._clock = clock
         self._told: dict[tuple[str, str], float] = {}
 
-    def of(self, batch: int, found: Iterable[Hot]) -> Iterator[Warned]:
+    def of(self, batch: int, keys: Iterable[Hot]) -> Iterator[Warned]:
         """Yield what is to be said of a batch."""
         now_s = self._clock()
-        for hot in found:
+        for hot in keys:
             name = hot.kind, shown(hot.of)
-            told = _told(batch, hot)
-            if told is None or now_s - self._told.get(name, -_EVERY_S) < _EVERY_S:
+            words = _told(batch, hot)
+            if words is None or now_s - self._told.get(name, -_EVERY_S) < _EVERY_S:
                 continue
             self._told[name] = now_s
-            yield told
+            yield words
 
 
 def _told(batch: int, hot: Hot) -> Warned | None:

@@ -188,8 +188,8 @@ METRICS = tuple(value for value in list(globals().values()) if isinstance(value,
 def frontiers_of(plan: Plan, report: "BatchReport") -> dict[str, int]:
     """Return the frontier of each output after a batch."""
     # All shards have the same intervals.
-    found = report.markers[0].intervals if report.markers else {}
-    of = {shown(name): interval for name, interval in found.items()}
+    intervals = report.markers[0].intervals if report.markers else {}
+    of = {shown(name): interval for name, interval in intervals.items()}
     return {o.name: of[o.name][1] if o.name in of else report.upper for o in plan.published}
 
 

@@ -191,24 +191,24 @@ class Monitor:
         The JSON also has the notices, and while an edit fills, its progress.
         """
         verdict, lag_s, standing = self.ready(), self._health.lag_s, self._standing()
-        told: dict[str, object] = {"ready": verdict.good, "reason": verdict.reason}
-        told["lag_seconds"] = None if lag_s is None else round(lag_s, 1)
+        answer: dict[str, object] = {"ready": verdict.good, "reason": verdict.reason}
+        answer["lag_seconds"] = None if lag_s is None else round(lag_s, 1)
         if self._fast_paths:
-            told["fast_paths"] = {name: why_not or "yes" for name, why_not in self._fast_paths}
-        told["notices"] = msgspec.to_builtins(self._notices.figures())
+            answer["fast_paths"] = {name: why_not or "yes" for name, why_not in self._fast_paths}
+        answer["notices"] = msgspec.to_builtins(self._notices.figures())
         if self._plan.is_dated:
-            told["waiting_records"] = self._waiting
+            answer["waiting_records"] = self._waiting
             if not verdict.good and (words := held_words(standing, self._waiting)):
-                told["reason"] = f"{verdict.reason}; {words}"
+                answer["reason"] = f"{verdict.reason}; {words}"
         if (filling := self._filling) is not None:
-            told["reason"] = f"{told['reason']}; {filling.words()}"
+            answer["reason"] = f"{answer['reason']}; {filling.words()}"
             figures = filling_figures(filling, self._filled_keys)
-            told["filling"] = {
+            answer["filling"] = {
                 name: getattr(figures, name) for name in ("part", "parts", "name", "keys")
             }
         if standing is not None:
-            told |= {"frontier": standing.upper, "held_by": standing.held_by}
-            told["inputs"] = {
+            answer |= {"frontier": standing.upper, "held_by": standing.held_by}
+            answer["inputs"] = {
                 source.name: {
                     "frontier": standing.frontiers.get(source.name),
                     "silent": source.name in standing.silent,
@@ -216,7 +216,7 @@ class Monitor:
                 for source in self._plan.inputs
                 if source.is_dated
             }
-        return verdict.good, json.dumps(told, indent=2).encode() + b"\n"
+        return verdict.good, json.dumps(answer, indent=2).encode() + b"\n"
 
     def scrape(self, accept: str) -> tuple[str, bytes]:
         """Render all metrics in an accepted format; return the content type and the text."""
@@ -253,14 +253,14 @@ class Monitor:
     def figures(self) -> RunFigures:
         """Return the figures of this moment."""
         self._take_moment()
-        found = (
+        series = (
             Series(sample.name, tuple(sample.labels.values())[1:], sample.value)
             for name, metric in self._made.items()
             if name.kind != "histogram"
             for family in metric.collect()
             for sample in family.samples
         )
-        return run_figures(self._plan.name, self.ready(), self._notices.figures(), found)
+        return run_figures(self._plan.name, self.ready(), self._notices.figures(), series)
 
     def spark(self) -> tuple[int, bytes]:
         """Fetch the executors' metrics from Spark's UI; return the status and the text."""
@@ -269,8 +269,8 @@ class Monitor:
         try:
             with urllib.request.urlopen(
                 self._spark_ui + _SPARK_PATH, timeout=_SPARK_WITHIN_S
-            ) as found:
-                return 200, found.read()
+            ) as page:
+                return 200, page.read()
         except (urllib.error.URLError, TimeoutError) as error:
             return 502, f"Spark's UI does not answer: {error}\n".encode()
 

@@ -56,10 +56,10 @@ class Notes:
         """Take the notes of a batch that was committed now."""
         with self._lock:
             for each in noted:
-                kept = self._kept.setdefault((each.kind, each.input), _Kept(now_ms))
-                kept.count += each.count
-                kept.last_ms = now_ms
-                kept.records.extend((record, now_ms) for record in each.records)
+                notes = self._kept.setdefault((each.kind, each.input), _Kept(now_ms))
+                notes.count += each.count
+                notes.last_ms = now_ms
+                notes.records.extend((record, now_ms) for record in each.records)
 
     def figures(self) -> list[NotedFigures]:
         """Return all notes, by kind and input."""
@@ -67,19 +67,21 @@ class Notes:
             return [
                 NotedFigures(
                     *name,
-                    kept.count,
-                    kept.since_ms,
-                    kept.last_ms,
-                    [_figures(*each) for each in reversed(kept.records)],
+                    notes.count,
+                    notes.since_ms,
+                    notes.last_ms,
+                    [_figures(*each) for each in reversed(notes.records)],
                 )
-                for name, kept in sorted(self._kept.items())
+                for name, notes in sorted(self._kept.items())
             ]
 
     def has(self, place: Place) -> bool:
         """Whether the record at a place is among those that are kept."""
         with self._lock:
             return any(
-                record.place == place for kept in self._kept.values() for record, _ in kept.records
+                record.place == place
+                for notes in self._kept.values()
+                for record, _ in notes.records
             )
 
 

@@ -55,42 +55,42 @@ def plan_view(plan: Plan, figured: Mapping[str, Figured]) -> PlanView:
     Raises:
         PlanError: the parts of the plan do not fit.
     """
-    found = explained(plan)
-    run = _with_room(found.run, figured)
+    explanation = explained(plan)
+    run = _with_room(explanation.run, figured)
     return PlanView(
-        name=found.name,
-        fingerprint=found.fingerprint,
-        time=found.time,
+        name=explanation.name,
+        fingerprint=explanation.fingerprint,
+        time=explanation.time,
         boxes={box.id: figured[box.id].name for box in run.boxes if box.figures},
-        drawings=[_drawn(run), _drawn(found.written)],
+        drawings=[_drawn(run), _drawn(explanation.written)],
     )
 
 
 def of_served(plan: Plan) -> PlanView:
     """Draw a plan whose outputs are served; the figures of an output are of its topic."""
     figures = ("frontier", "lag", "keys", "rate")
-    found = plan_view(
+    view = plan_view(
         plan, {f"output {each.name}": Figured(each.topic, figures) for each in plan.published}
     )
-    return msgspec.structs.replace(found, errors=plan.error_topic)
+    return msgspec.structs.replace(view, errors=plan.error_topic)
 
 
 def of_run(plan: Plan) -> PlanView:
     """Draw a plan that is run; the figures of a box are of the input, operator or output."""
     dated = [source for source in plan.inputs if source.is_dated]
-    kept = [each.name for each in plan.upserts]
-    kept += [each.name for each in plan.machines]
-    kept += [each.name for each in plan.reductions]
-    kept += [each.name for each in plan.joins]
-    found = {f"decoding {each.name}": Figured(each.name, ("frontier", "held")) for each in dated}
+    stateful = [each.name for each in plan.upserts]
+    stateful += [each.name for each in plan.machines]
+    stateful += [each.name for each in plan.reductions]
+    stateful += [each.name for each in plan.joins]
+    figured = {f"decoding {each.name}": Figured(each.name, ("frontier", "held")) for each in dated}
     # The box of an operator is that of its state, or of the results of a join.
-    for name in kept:
-        found[f"state {name}"] = found[f"join {name}"] = Figured(name, ("frontier", "lag"))
-    found |= {
+    for name in stateful:
+        figured[f"state {name}"] = figured[f"join {name}"] = Figured(name, ("frontier", "lag"))
+    figured |= {
         f"output {each.name}": Figured(each.name, ("frontier", "lag", "rate"))
         for each in plan.published
     }
-    return plan_view(plan, found)
+    return plan_view(plan, figured)
 
 
 def _with_room(graph: Graph, figured: Mapping[str, Figured]) -> Graph:

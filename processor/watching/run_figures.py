@@ -125,8 +125,8 @@ def run_figures(
 
 def samples(figures: RunFigures) -> dict[str, Sample]:
     """Take the samples of the outputs, and of the whole by no name: how many records it read."""
-    found = {name: Sample(each.lag_s, each.updates) for name, each in figures.outputs.items()}
-    return {"": Sample(figures.lag_s, figures.records), **found}
+    outputs = {name: Sample(each.lag_s, each.updates) for name, each in figures.outputs.items()}
+    return {"": Sample(figures.lag_s, figures.records), **outputs}
 
 
 def _whole(value: float | None) -> int | None:

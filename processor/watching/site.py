@@ -88,9 +88,9 @@ async def _file(request: Request) -> Response:
 
 @functools.cache
 def _assets() -> Mapping[str, Asset]:
-    found = {_PLAN_STYLE: Asset(_TYPES["css"], svg.stylesheet().encode())}
+    assets = {_PLAN_STYLE: Asset(_TYPES["css"], svg.stylesheet().encode())}
     for file in (resources.files("ikebana.processor.watching") / "page").iterdir():
         kind = file.name.rpartition(".")[2]
         if kind in _TYPES:
-            found[file.name] = Asset(_TYPES[kind], file.read_bytes())
-    return found
+            assets[file.name] = Asset(_TYPES[kind], file.read_bytes())
+    return assets

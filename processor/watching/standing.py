@@ -35,11 +35,11 @@ def stands_words(standing: Standing) -> str:
     >>> stands_words(Standing(40, {"orders": 90, "names": 40}, ["names"], ["orders"], ahead=True))
     'names is silent after 39, orders is at 90'
     """
-    told = [
+    words = [
         f"{name} is silent after {moment(at - 1)}"
         if name in standing.silent
         else f"{name} is at {moment(at)}"
         for name, at in standing.frontiers.items()
     ]
-    told += [f"{name} is silent" for name in standing.silent if name not in standing.frontiers]
-    return ", ".join(sorted(told))
+    words += [f"{name} is silent" for name in standing.silent if name not in standing.frontiers]
+    return ", ".join(sorted(words))

@@ -78,13 +78,13 @@ def _endpoint(
     async def answer(request: Request) -> Response:
         try:
             if in_body:
-                given = _decoded(await _body(request, limits), takes)
+                asked = _decoded(await _body(request, limits), takes)
             else:
-                given = _asked(request, takes)
+                asked = _asked(request, takes)
             api = callers.of(grant_of(request)).api
             with copies_read():
-                found = await handler(api, request.path_params.get("name", ""), given)
-            return respond(found, request)
+                reply = await handler(api, request.path_params.get("name", ""), asked)
+            return respond(reply, request)
         except CopyError as error:
             refused = problem(503, error.message, error.hint)
             refused.headers["Retry-After"] = "1"
@@ -99,10 +99,10 @@ def _subscribing(callers: Callers, limits: Limits) -> Endpoint:
     async def subscribe(request: Request) -> Response:
         try:
             grant = grant_of(request)
-            given: parameters.Subscribe = _asked(request, parameters.Subscribe)
+            asked: parameters.Subscribe = _asked(request, parameters.Subscribe)
             # A browser that connects again says so by itself.
             if (token := request.headers.get("last-event-id")) is not None:
-                given.resume = token
+                asked.resume = token
             if callers.open >= limits.subscribers:
                 return problem(503, f"there are {callers.open} subscribers already")
             subscriptions = callers.of(grant).subscriptions
@@ -111,10 +111,10 @@ def _subscribing(callers: Callers, limits: Limits) -> Endpoint:
                     f"this token has {subscriptions.open} subscriptions already",
                     hint="End one of them.",
                 )
-            position = subscriptions.begin(given)
+            position = subscriptions.begin(asked)
         except IkebanaError as error:
             return refusal(error)
-        events = subscriptions.events(position, given.encoding)
+        events = subscriptions.events(position, asked.encoding)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(events, 200, headers, "text/event-stream")
 
@@ -137,18 +137,18 @@ def _probing(callers: Callers, probes: ProbesOf) -> list[Route]:
 def _asked(request: Request, takes: type[Any]) -> Any:
     """Read the parameters of a query; those that may be repeated are lists."""
     repeated = {"collection"}
-    found: dict[str, Any] = {}
+    query: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
         if name in repeated:
-            found.setdefault(name, []).append(value)
+            query.setdefault(name, []).append(value)
         else:
-            found[name] = value
-    if unknown := found.keys() - set(takes.__struct_fields__):
+            query[name] = value
+    if unknown := query.keys() - set(takes.__struct_fields__):
         raise ConfigError(
             f'there is no parameter "{min(unknown)}" here',
             hint=f"There are: {', '.join(takes.__struct_fields__)}.",
         )
-    return _converted(lambda: msgspec.convert(found, takes, strict=False))
+    return _converted(lambda: msgspec.convert(query, takes, strict=False))
 
 
 def _decoded(body: bytes, takes: type[Any]) -> Any:
@@ -163,13 +163,13 @@ def _converted(convert: Callable[[], Any]) -> Any:
 
 
 async def _body(request: Request, limits: Limits) -> bytes:
-    found = bytearray()
+    body = bytearray()
     try:
         async with asyncio.timeout(limits.body_seconds):
             async for part in request.stream():
-                found += part
-                if len(found) > limits.body_bytes:
+                body += part
+                if len(body) > limits.body_bytes:
                     raise TooLargeError(f"the body has more than {limits.body_bytes:,} bytes")
     except TimeoutError:
         raise SlowError(f"the body did not come within {limits.body_seconds:g} s") from None
-    return bytes(found)
+    return bytes(body)

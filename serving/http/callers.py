@@ -44,19 +44,19 @@ class Callers:
 
     def of(self, grant: Grant) -> Caller:
         """Return who answers a reader."""
-        if (found := self._found.get(id(grant))) is not None:
-            return found
+        if (caller := self._found.get(id(grant))) is not None:
+            return caller
         views = Permitted(self._service, grant)
         plan: PlanView | NotPermittedError | None = self._plan
         if plan is not None and grant.collections is not None:
             plan = NotPermittedError("the plan is shown to tokens that may see all collections")
-        made = Caller(
+        caller = Caller(
             views,
             Api(views, self._bell, self._queries, plan, self._history),
             Subscriptions(views, self._bell, self._encoded),
         )
-        self._found[id(grant)] = made
-        return made
+        self._found[id(grant)] = caller
+        return caller
 
     @property
     def open(self) -> int:
@@ -68,12 +68,12 @@ class Callers:
         self._history.take(time.time_ns() // 1_000_000, self._samples)
 
     def _samples(self) -> dict[str, Sample]:
-        found = {}
+        samples = {}
         for name in self._service.names():
             standing = self._service.standing(name)
             lag = lag_of(self._service.view(name))
-            found[name] = Sample(standing.caught_up_s if lag is None else lag, standing.updates)
-        return found
+            samples[name] = Sample(standing.caught_up_s if lag is None else lag, standing.updates)
+        return samples
 
     def end(self) -> None:
         """End all subscriptions soon."""

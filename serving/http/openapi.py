@@ -55,22 +55,22 @@ def _described(operation: Operation) -> dict[str, Any]:
     }
     if operation.streams:
         content[wire.ARROW] = {"schema": {"type": "string", "format": "binary"}}
-    told: dict[str, Any] = {
+    description: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.summary,
         "parameters": [],
         "responses": {"200": {"description": "The answer.", "content": content}, **_refused()},
     }
     if "{name}" in operation.path:
-        told["parameters"].append(
+        description["parameters"].append(
             {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
         )
     if operation.method == "POST":
         body = {"$ref": f"#/components/schemas/{operation.takes.__name__}"}
-        told["requestBody"] = {"required": True, "content": {wire.JSON: {"schema": body}}}
+        description["requestBody"] = {"required": True, "content": {wire.JSON: {"schema": body}}}
     else:
-        told["parameters"] += _parameters(operation.takes)
-    return told
+        description["parameters"] += _parameters(operation.takes)
+    return description
 
 
 def _subscribe() -> dict[str, Any]:
@@ -85,11 +85,11 @@ def _subscribe() -> dict[str, Any]:
 
 def _parameters(takes: type[msgspec.Struct]) -> list[dict[str, Any]]:
     schema = msgspec.json.schema(takes)
-    found = schema["$defs"][takes.__name__] if "$ref" in schema else schema
-    required = found.get("required", [])
+    struct = schema["$defs"][takes.__name__] if "$ref" in schema else schema
+    required = struct.get("required", [])
     return [
         {"name": name, "in": "query", "required": name in required, "schema": each}
-        for name, each in found["properties"].items()
+        for name, each in struct["properties"].items()
     ]
 
 

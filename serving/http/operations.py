@@ -118,31 +118,31 @@ class Api:
         """Describe a collection: its times, its size, how it is followed."""
         return Answer(self._served(self.views.view(name)))
 
-    async def sql(self, _: str, given: parameters.Sql) -> Answer:
+    async def sql(self, _: str, asked: parameters.Sql) -> Answer:
         """Run one SELECT over collections, all of them as of one time."""
-        as_of = time_of(given.as_of, "as_of")
-        found = await self._queries.run(given.query, self.views.view, as_of)
-        table = found.table
+        as_of = time_of(asked.as_of, "as_of")
+        result = await self._queries.run(asked.query, self.views.view, as_of)
+        table = result.table
         columns = [parameters.SqlColumn(field.name, str(field.type)) for field in table.schema]
         rows = await asyncio.to_thread(plain.rows_of, table)
-        return Answer(parameters.SqlAnswer(found.as_of, columns, rows), table=table)
+        return Answer(parameters.SqlAnswer(result.as_of, columns, rows), table=table)
 
-    async def wait(self, _: str, given: parameters.Wait) -> Answer:
+    async def wait(self, _: str, asked: parameters.Wait) -> Answer:
         """Wait until a time is closed in all these collections."""
-        wanted = time_of(given.time, "time")
-        assert wanted is not None
-        deadline = asyncio.get_running_loop().time() + given.timeout
-        names = given.collection or self.views.names()
+        until = time_of(asked.time, "time")
+        assert until is not None
+        deadline = asyncio.get_running_loop().time() + asked.timeout
+        names = asked.collection or self.views.names()
         while True:
             change = self.bell.next()
             upper = frontier([self.views.view(name) for name in names])
-            if upper > wanted:
+            if upper > until:
                 return Answer(parameters.NewestAnswer(*reads.newest(self.views, names)))
             left = deadline - asyncio.get_running_loop().time()
             try:
                 await asyncio.wait_for(change.wait(), max(0, left))
             except TimeoutError:
-                raise reads.waited(wanted, given.timeout, upper) from None
+                raise reads.waited(until, asked.timeout, upper) from None
 
     async def history(self, _: str, __: Nothing) -> Answer:
         """Show how lag and updates have been in the last hour, a sample every five seconds."""
@@ -186,20 +186,20 @@ def _reading(read: Callable[..., Any], **limits: Any) -> tuple[Operation, Handle
     """Answer a read of `READS`."""
     operation = READS[read]
 
-    async def handler(api: Api, name: str, given: Any) -> Answer:
-        arguments = {**given.arguments(), **limits}
+    async def handler(api: Api, name: str, asked: Any) -> Answer:
+        arguments = {**asked.arguments(), **limits}
         if "{name}" in operation.path:
             arguments["name"] = name
         if operation.is_short(arguments):
-            found = read(api.views, **arguments)
+            result = read(api.views, **arguments)
         else:
             # In another thread, so that it does not hold up shorter ones.
-            found = await asyncio.to_thread(read, api.views, **arguments)
-        write = wire.writer(getattr(given, "encoding", "json"))
-        fields = {part: answered(each, write) for part, each in found._asdict().items()}
-        rows, updates = getattr(found, "rows", None), getattr(found, "updates", None)
-        if isinstance(found, reads.KeyState):
-            rows = [Row(found.key, found.values)]
+            result = await asyncio.to_thread(read, api.views, **arguments)
+        write = wire.writer(getattr(asked, "encoding", "json"))
+        fields = {part: answered(each, write) for part, each in result._asdict().items()}
+        rows, updates = getattr(result, "rows", None), getattr(result, "updates", None)
+        if isinstance(result, reads.KeyState):
+            rows = [Row(result.key, result.values)]
         return Answer(operation.answers(**fields), rows, updates)
 
     return operation, handler
@@ -239,9 +239,9 @@ def respond(answer: Answer, request: Request) -> Response:
     if request.headers.get("accept") == wire.ARROW:
         body = answer.body
         headers = {
-            f"Ikebana-{name.replace('_', '-')}": str(found)
+            f"Ikebana-{name.replace('_', '-')}": str(value)
             for name in ("as_of", "above", "upto", "page")
-            if (found := getattr(body, name, None)) is not None
+            if (value := getattr(body, name, None)) is not None
         }
         if answer.rows is not None:
             return Response(wire.rows_stream(answer.rows), 200, headers, wire.ARROW)

@@ -323,21 +323,21 @@ def asked(takes: type[Nothing], arguments: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def answered(found: Any, write: Callable[[bytes], Any]) -> Any:
+def answered(result: Any, write: Callable[[bytes], Any]) -> Any:
     """Write what was read, or a part of it, as answers have it."""
-    match found:
+    match result:
         case bytes():
-            return write(found)
+            return write(result)
         case Row():
-            return key_values(found, write)
+            return key_values(result, write)
         case KeyedUpdate():
-            return change(found, write)
+            return change(result, write)
         case dict():
-            return [Value(write(value), count) for value, count in found.items()]
+            return [Value(write(value), count) for value, count in result.items()]
         case list():
-            return [answered(each, write) for each in found]
+            return [answered(each, write) for each in result]
         case _:
-            return found
+            return result
 
 
 class Operation(NamedTuple):

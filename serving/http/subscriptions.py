@@ -62,13 +62,13 @@ class Position(msgspec.Struct, array_like=True, frozen=True):
 def position_of(token: str) -> Position:
     """Decode the position that an event's id has.  Raises: ConfigError."""
     try:
-        found = page_tokens.read(token, Position)
+        position = page_tokens.read(token, Position)
     except ValueError as error:
         raise _none_of_an_event() from error
-    topics = found.names if found.topics is None else found.topics
-    if found.number < 0 or len(topics) != len(found.names):
+    topics = position.names if position.topics is None else position.topics
+    if position.number < 0 or len(topics) != len(position.names):
         raise _none_of_an_event()
-    return found
+    return position
 
 
 def _none_of_an_event() -> ConfigError:
@@ -90,15 +90,15 @@ class Subscriptions:
         self._ended = True
         self._bell.ring()
 
-    def begin(self, given: parameters.Subscribe) -> Position:
+    def begin(self, asked: parameters.Subscribe) -> Position:
         """Find where a subscription begins, or refuse it before anything is sent.
 
         Raises:
             UnreadableTimeError: the time, or that of the token, cannot be read.
             MixedTimesError: the times of the collections are of different kinds.
         """
-        if given.resume is not None:
-            position = position_of(given.resume)
+        if asked.resume is not None:
+            position = position_of(asked.resume)
             if not position.names:
                 raise ConfigError("cannot resume: the token names no collection")
             views = self._views(position)
@@ -106,15 +106,15 @@ class Subscriptions:
                 view.check(position.as_of)
             # A token of a version that did not tell topics goes on in those of now.
             return msgspec.structs.replace(position, topics=_topics(views))
-        names = given.collection or self._permitted.names()
+        names = asked.collection or self._permitted.names()
         views = [self._permitted.view(name) for name in names]
-        as_of = time_of(given.as_of, "as_of")
+        as_of = time_of(asked.as_of, "as_of")
         check_kinds(views)
         if as_of is None or not views:
             as_of = newest(views)
         for view in views:
             view.check(as_of)
-        return Position(names, as_of, 0 if given.snapshot else len(names), topics=_topics(views))
+        return Position(names, as_of, 0 if asked.snapshot else len(names), topics=_topics(views))
 
     async def events(self, position: Position, encoding: wire.Encoding) -> AsyncIterator[bytes]:
         """Yield events from a position on, until the server ends."""
@@ -162,8 +162,8 @@ class Subscriptions:
         write = wire.writer(encoding)
         rows = [wire.key_values(row, write) for row in page.rows]
         last = not then.in_snapshot
-        told = {"collection": names[number], "as_of": as_of, "rows": rows, "last": last}
-        return then, _event("snapshot", then.token(), wire.encode(told))
+        event = {"collection": names[number], "as_of": as_of, "rows": rows, "last": last}
+        return then, _event("snapshot", then.token(), wire.encode(event))
 
     def _batch(
         self,
@@ -195,8 +195,8 @@ class Subscriptions:
                 ]
                 for view in views
             }
-            told = {"lower": above + 1, "upper": cut + 1, "updates": updates}
-            return _event("batch", then.token(), wire.encode(told))
+            event = {"lower": above + 1, "upper": cut + 1, "updates": updates}
+            return _event("batch", then.token(), wire.encode(event))
 
         return then, self._encoded.get(key, encoded)
 
@@ -219,14 +219,14 @@ class Encoded:
 
     def get(self, key: tuple[Any, ...], make: Callable[[], bytes]) -> bytes:
         """Return an event that was made before, or make it."""
-        if (found := self._events.get(key)) is not None:
+        if (event := self._events.get(key)) is not None:
             self._events.move_to_end(key)
-            return found
-        made = self._events[key] = make()
-        self._size += len(made)
+            return event
+        event = self._events[key] = make()
+        self._size += len(event)
         while self._size > _MOST_ENCODED and len(self._events) > 1:
             self._size -= len(self._events.popitem(last=False)[1])
-        return made
+        return event
 
 
 def _topics(views: Sequence[CollectionView]) -> list[str | None]:

@@ -66,14 +66,14 @@ class Change(msgspec.Struct):
 def shown(data: bytes) -> Any:
     """Return bytes as something that is encoded as readable JSON."""
     try:
-        found = _raw.decode(data)
+        raw = _raw.decode(data)
         # It does not look into strings.
         if not data.isascii():
             data.decode()
     except (msgspec.DecodeError, UnicodeDecodeError):
         pass
     else:
-        return found
+        return raw
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -103,8 +103,8 @@ def _nodes(tree: Any, depth: int) -> Iterator[dict[str, Any]]:
 
 
 def _definitions(node: dict[str, Any]) -> list[dict[str, Any]]:
-    found = node.get("cte_map")
-    return found["map"] if isinstance(found, dict) else []
+    definitions = node.get("cte_map")
+    return definitions["map"] if isinstance(definitions, dict) else []
 
 
 def _table(node: dict[str, Any], defined: set[str]) -> str | None:
@@ -136,7 +136,7 @@ def _equalities(select: dict[str, Any]) -> dict[str, Wanted]:
     tables: dict[str, str] = {}
     if not _plain(select["from_table"], tables):
         return {}
-    found: dict[str, Wanted] = {}
+    equalities: dict[str, Wanted] = {}
     for condition in _conjuncts(select["where_clause"]):
         column, constants = _equality(condition)
         if column is None:
@@ -148,8 +148,8 @@ def _equalities(select: dict[str, Any]) -> dict[str, Wanted]:
                 table = tables[alias.lower()]
             case _:
                 continue
-        found.setdefault(table, {}).setdefault(name.lower(), constants)
-    return found
+        equalities.setdefault(table, {}).setdefault(name.lower(), constants)
+    return equalities
 
 
 def _plain(reference: dict[str, Any], tables: dict[str, str]) -> bool:

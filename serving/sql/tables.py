@@ -97,11 +97,11 @@ def _bag(name: str, rows: Iterable[Row], limits: LoadLimits) -> tuple[list[str |
     keys: list[str | None] = []
     values: list[str] = []
     size = 0
-    for number, (key, found) in enumerate(rows):
+    for number, (key, state) in enumerate(rows):
         if number % _CHECK_EVERY == 0 and monotonic() > limits.deadline:
             raise SqlError("the query took too long", hint="Read fewer rows, or compare keys.")
         shown = None if key is None else as_json(key)
-        for value, count in found.items():
+        for value, count in state.items():
             if count < 0:
                 raise SqlError(
                     f'cannot read "{name}" as a table: a value has the count {count}',
@@ -133,11 +133,11 @@ def _make(
     def create(types: Mapping[str, str]) -> None:
         arriving, listed = columns_of(*columns, meta.shape, types)
         # A collection that never had a row has no columns to be known.
-        told = ", ".join(f"{sql} AS {quoted(column)}" for column, sql in listed)
+        select = ", ".join(f"{sql} AS {quoted(column)}" for column, sql in listed)
         database.register("arriving", pa.table(arriving))
         try:
             database.execute(
-                f"CREATE TABLE {quoted(meta.topic)} AS SELECT {told or 'NULL AS value'} "
+                f"CREATE TABLE {quoted(meta.topic)} AS SELECT {select or 'NULL AS value'} "
                 f"FROM {ARRIVING}"
             )
         finally:
@@ -193,21 +193,21 @@ class _Side(NamedTuple):
 
 def _columns(shape: Shape, types: Mapping[str, str]) -> Iterator[tuple[str, _Side, str]]:
     """Yield each column with what it is of, and the kind that its values have."""
-    taken: set[str] = set()
+    names: set[str] = set()
     for name, alone, side in (("k", "key", shape.keys), ("v", "value", shape.values)):
         fields = side.columns()
         if name == "v" and (fields is not None or side.alone() is None):
             # What no row has had yet is null.
             fields = {**dict.fromkeys(types, "NULL"), **(fields or {})} or None
         if fields is not None:
-            found = dict(sorted(fields.items()))
+            columns = dict(sorted(fields.items()))
         elif (kind := side.alone()) is not None:
-            found = {alone: kind}
+            columns = {alone: kind}
         else:
             continue
-        for field, kind in found.items():
-            if field.lower() not in taken:
-                taken.add(field.lower())
+        for field, kind in columns.items():
+            if field.lower() not in names:
+                names.add(field.lower())
                 yield field, _Side(name, fields), kind
 
 
