@@ -16,6 +16,7 @@ from ikebana.codecs.avro_values import (
     as_bytes,
     base64,
     each,
+    either,
     meaning_of,
     picked,
     unless,
@@ -32,15 +33,27 @@ class Fields(NamedTuple):
     * `absent`: a test of the values that Avro has; a field that passes becomes UNSET.
     * `converted`: with `absent`, the fields whose values are read, None for all.  The others
       are tested, but not converted.
+    * `judges`: whether a value of a field that is not as the schema says is an error, or stays as
+      it is; None if it is in all fields.
+    * `tolerant`: whether such a value stays as it is, at any depth.
     """
 
     only: Mapping[str, "Fields"] | None = None
     encodings: Mapping[str, Encoding] = {}
     absent: Callable[[Any], bool] | None = None
     converted: Collection[str] | None = None
+    judges: Callable[[str], bool] | None = None
+    tolerant: bool = False
+
+    def within(self, name: str) -> "Fields":
+        """What to decode of a field."""
+        inner = ALL if self.only is None else self.only.get(name, ALL)
+        is_judged = self.judges is None or self.judges(name)
+        return TOLERANT if inner is ALL and (self.tolerant or not is_judged) else inner
 
 
 ALL = Fields()
+TOLERANT = Fields(tolerant=True)
 
 
 class Node(NamedTuple):
@@ -102,7 +115,10 @@ class Compiler:
         if meaning is None:
             return made
         raw = self._pinned and schema["type"] in ("bytes", "fixed")
-        made = made._replace(convert=after(as_bytes, meaning) if raw else meaning, meant=True)
+        convert = after(as_bytes, meaning) if raw else meaning
+        if wanted.tolerant:
+            convert = either(convert, made.convert)
+        made = made._replace(convert=convert, meant=True)
         if schema["type"] == "record":
             # Where it is named again, it means the same.
             self._made[schema["name"], id(wanted)] = made
@@ -113,14 +129,14 @@ class Compiler:
             case "record":
                 return self._record(schema, wanted)
             case "array":
-                items = self.node(schema["items"])
+                items = self.node(schema["items"], TOLERANT if wanted.tolerant else ALL)
                 if items.least == 0:
                     # Nine bytes of a message could ask for 2^62 items, which all take memory.
                     raise SchemaUnknown("its schema has an array of items without bytes")
                 bare = {"type": kind, "items": items.bare}
                 return Node(bare, each(items.convert, list), kind=kind, items=items)
             case "map":
-                values = self.node(schema["values"])
+                values = self.node(schema["values"], TOLERANT if wanted.tolerant else ALL)
                 return Node({"type": kind, "values": values.bare}, each(values.convert, dict))
             case "enum" | "fixed":
                 self.types[schema["name"]] = schema
@@ -140,7 +156,7 @@ class Compiler:
         fields, least, kept, converts = [], 0, [], []
         for field in schema["fields"]:
             here = field["name"]
-            node = self.node(field["type"], ALL if only is None else only.get(here, ALL))
+            node = self.node(field["type"], wanted.within(here))
             fields.append({**self._form(field), "type": node.bare})
             least |= node.least
             if only is not None and here not in only:

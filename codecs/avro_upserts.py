@@ -55,7 +55,7 @@ class AvroUpserts:
             schemas,
             wanted.options.get("reader_schema"),
             framing,
-            wanted=Fields(names, declared),
+            wanted=Fields(names, declared, judges=wanted.judges),
             takes=[Take((), self._columns), key if wanted.key else None],
         )
         self._told_by_header = framing == "headers" and key_format == "avro"

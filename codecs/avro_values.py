@@ -52,6 +52,9 @@ class Unfit(Exception):
         self.reason: str = getattr(error, "reason", "it is out of range")
 
 
+_REFUSALS = (Unfit, DecodeError, ArithmeticError, ValueError)
+
+
 def meaning_of(schema: Mapping[str, Any]) -> Convert | None:
     """The conversion that a schema's semantic or logical type asks for, if it has one."""
     meaning = semantics_of(schema)
@@ -85,6 +88,18 @@ def after(first: Convert | None, second: Convert) -> Convert:
     return second if first is None else lambda value: second(first(value))
 
 
+def either(first: Convert, second: Convert | None) -> Convert:
+    """A conversion by the second one of what the first one refuses."""
+
+    def convert(value: Any) -> Any:
+        try:
+            return first(value)
+        except _REFUSALS:
+            return applied(second, value)
+
+    return convert
+
+
 def unless(absent: Callable[[Any], bool], convert: Convert | None) -> Convert:
     """A conversion that makes UNSET of a value that passes the test `absent`."""
     return lambda value: UNSET if absent(value) else applied(convert, value)
@@ -103,7 +118,7 @@ def picked(names: Sequence[str] | None, converts: Sequence[tuple[str, Convert]])
             for name, convert in converts:
                 if (field := made[name]) is not None:
                     made[name] = convert(field)
-        except (Unfit, DecodeError, ArithmeticError, ValueError) as error:
+        except _REFUSALS as error:
             raise Unfit(name, error) from None
         return made
 

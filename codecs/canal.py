@@ -21,6 +21,8 @@ of a message, and gives a text that is null there the type of bytes.
 * datetime and timestamp: "2024-01-31T12:34:56.5"; dates that do not exist, such as
   "0000-00-00 00:00:00", stay as they are; a time loses trailing zeros of its fraction;
 * binary and blob, which Canal writes as ISO-8859-1: base64;
+* a text that is not of its type is an error in the key and in a declared column, and stays as it
+  is in others, read or not;
 * everything else stays text: bit, character types, dates; json too, unless the column is declared
   as JSON, which has an encoding.  Canal writes an enum or a
   set as its number: of an enum this is a number, of a set (a bit mask) text.
@@ -106,6 +108,7 @@ class Canal:
         self._tables = Tables(_NAME, wanted, "database", "table")
         self._before = wanted.before and self._full
         self._key = wanted.key
+        self._judges = wanted.judges
         self._sql_types = canonical.decoder(_all_of(images.names, int | None) | None)
         self._mysql_types = canonical.decoder(_all_of(images.names, str | None) | None)
         row = _all_of(images.names, Any)
@@ -149,7 +152,7 @@ class Canal:
         key_alone = event == "DELETE" and not self._before
         columns = names if key_alone else self._to_convert(names)
         types = self._types(message)
-        images = [self._converted(row, columns, types) for row in rows]
+        images = [self._converted(row, columns, names, types) for row in rows]
         if event == "INSERT":
             return [self._insert(image, names) for image in images]
         if event == "DELETE":
@@ -157,7 +160,7 @@ class Canal:
         old_rows = self._old_rows(message.old) or [None] * len(rows)
         if len(old_rows) != len(rows):
             raise DecodeError(_NAME, "field `old` has another number of rows than `data`")
-        old_images = [self._converted(old or {}, columns, types) for old in old_rows]
+        old_images = [self._converted(old or {}, columns, names, types) for old in old_rows]
         return [
             change
             for image, old in zip(images, old_images, strict=True)
@@ -195,8 +198,10 @@ class Canal:
         columns = self._images.to_convert
         return None if columns is None else tuple(dict.fromkeys((*columns, *key)))
 
-    def _converted(self, row: Image, columns: Sequence[str] | None, types: _Types) -> Image:
-        """Convert the columns that the row has, by their types."""
+    def _converted(
+        self, row: Image, columns: Sequence[str] | None, key: Sequence[str], types: _Types
+    ) -> Image:
+        """Convert the columns that the row has, by their types; `key` are those of its key."""
         sql_types, mysql_types = types
         declared = self._images.declared
         image: Image = dict(row)
@@ -211,7 +216,8 @@ class Canal:
             try:
                 image[name] = text if conversion is None else conversion(text)
             except (ValueError, ArithmeticError):
-                raise DecodeError(_NAME, self._unreadable(name, conversion)) from None
+                if name in key or self._judges(name):
+                    raise DecodeError(_NAME, self._unreadable(name, conversion)) from None
         return self._images.converted(image)
 
     def _unreadable(self, name: str, conversion: _Conversion | None) -> str:
@@ -229,7 +235,9 @@ class Canal:
         if len(rows) != 1 or not self._tables.has(message.database, message.table):
             return None
         names = self._images.readable_columns(message.pkNames)
-        return self._images.key(self._converted(rows[0], names, self._types(message)), names)
+        return self._images.key(
+            self._converted(rows[0], names, names, self._types(message)), names
+        )
 
 
 _INTEGER = re.compile(r"-?[0-9]{1,40}").fullmatch

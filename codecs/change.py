@@ -11,6 +11,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
+from ikebana.codecs.sql_type import TAKE_ALL
+
 Headers = Iterable[tuple[str, bytes | str | None]] | None
 
 
@@ -57,6 +59,10 @@ class Declared:
         """The SQL type of a column; None if it is not declared."""
         return self._types.get(name)
 
+    def refuses(self, name: str) -> bool:
+        """Whether a column is declared, with a type that does not take every value."""
+        return self._types.get(name, TAKE_ALL[0]) not in TAKE_ALL
+
     def to_look_for(self) -> tuple[str, ...]:
         """List the names, for decoders that have to see which columns an image has."""
         return tuple(self._types)
@@ -85,6 +91,15 @@ class Wanted(msgspec.Struct, frozen=True):
     options: Mapping[str, str] = {}
     declared: Declared = Declared()
     diffs: bool = False
+
+    def judges(self, name: str) -> bool:
+        """Whether a value of a column that is not what its message's schema says is an error.
+
+        It is where the column is decoded whoever reads it, and converted by a declaration, or to
+        make a key.  In all other columns such a value stays as it is in the message, since a
+        result must not depend on who else reads the input.
+        """
+        return name in self.key or name in self.encodings or self.declared.refuses(name)
 
     def read(self, names: Iterable[str] = ()) -> tuple[str, ...] | None:
         """List the columns to decode, together with `names`; None for all."""

@@ -138,10 +138,13 @@ def _taken_apart(kind: str) -> tuple[SqlType, int]:
     return items, arrays
 
 
-def of_columns(schema: Schema, declared: Mapping[str, Encoding]) -> dict[str, Convert]:
+def of_columns(
+    schema: Schema, declared: Mapping[str, Encoding], judges: Callable[[str], bool]
+) -> dict[str, Convert]:
     """Find the conversions of the columns of a row by its Kafka Connect JSON schema.
 
-    A declared encoding is for what the schema leaves open.  Normal columns are left out.
+    A declared encoding is for what the schema leaves open.  Normal columns are left out.  What is
+    not as the schema says is an error in a column that `judges`, and stays as it is in others.
 
     Raises:
         DecodeError: it is no schema.
@@ -151,7 +154,7 @@ def of_columns(schema: Schema, declared: Mapping[str, Encoding]) -> dict[str, Co
         name = field.field
         if name is None:
             continue
-        convert = of_connect(field)
+        convert = of_connect(field, strict=judges(name))
         if convert is None and (given := declared.get(name)) is not None:
             convert = _open(field, given)
         if convert is not None:

@@ -107,7 +107,7 @@ class Debezium:
         self._tables = DebeziumTables(wanted.tables) if wanted.tables is not None else None
         unavailable = unavailable_of(wanted)
         self._unread = () if wanted.columns is None else (*{*wanted.key} - {*wanted.columns},)
-        self._rows = Rows(wanted.read(wanted.key), unavailable, wanted.encodings)
+        self._rows = Rows(wanted.read(wanted.key), unavailable, wanted.encodings, wanted.judges)
         self._key_rows = Rows(wanted.key, unavailable, wanted.encodings)
         # Old rows are parsed only if they, or their keys, are read.
         self._old_rows = self._rows if wanted.before else self._key_rows if wanted.key else None

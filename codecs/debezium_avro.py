@@ -93,11 +93,18 @@ class DebeziumAvro:
             return AvroDecoder(schemas, reader_schema, framing, wanted=Fields(fields), takes=takes)
 
         # Old rows are converted only if they, or their keys, are read.
-        self._values = values(Fields(columns, declared), Fields(old, declared), _takes_of(wanted))
+        judges = wanted.judges
+        self._values = values(
+            Fields(columns, declared, judges=judges),
+            Fields(old, declared, judges=judges),
+            _takes_of(wanted),
+        )
         self._compiled = Compiled(wanted, self._values, self._keys.needed, self._in_wanted_table)
         # Unread columns are searched for the placeholder too.
-        looking = Fields(None, declared, unavailable.is_one, columns)
-        self._careful = values(looking, Fields(None, declared, unavailable.is_one, old))
+        self._careful = values(
+            Fields(None, declared, unavailable.is_one, columns, judges),
+            Fields(None, declared, unavailable.is_one, old, judges),
+        )
 
     def key(self, key: bytes | None) -> bytes | None:
         # A schema that a header names is not known here.

@@ -23,6 +23,7 @@ from ikebana.codecs.connect_json import Opening
 from ikebana.codecs.debezium import unavailable_of
 from ikebana.codecs.debezium_rows import FAULTS, VALUE, DebeziumTables, Row, Rows, keys_in_json
 from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.formats import ADDED_PREFIX
 from ikebana.codecs.unread import require_readable
 from ikebana.errors import ConfigError
 
@@ -42,7 +43,7 @@ class DebeziumFlat:
     """
 
     def __init__(self, wanted: Wanted) -> None:
-        self._prefix = wanted.options.get("prefix", "__")
+        self._prefix = wanted.options.get("prefix", ADDED_PREFIX)
         if not self._prefix:
             raise ConfigError('option "prefix" must not be empty')
         self._keys = keys_in_json(wanted)
@@ -53,7 +54,7 @@ class DebeziumFlat:
         self._read = None if wanted.columns is None else frozenset(wanted.columns)
         unavailable = unavailable_of(wanted)
         read = wanted.read((*wanted.key, _DELETED, *self._marks.values()))
-        self._rows = Rows(read, unavailable, wanted.encodings)
+        self._rows = Rows(read, unavailable, wanted.encodings, wanted.judges)
         self._key_rows = Rows(wanted.key, unavailable, wanted.encodings)
         self._opening = Opening(Raw, self._rows.bare, self._rows.planned)
 

@@ -72,10 +72,15 @@ class Rows:
         columns: Sequence[str] | None,
         unavailable: Unavailable,
         declared: Mapping[str, str],
+        judges: Callable[[str], bool] = lambda _: True,
     ) -> None:
-        """Make a decoder of these columns, None for all, of which some declare an encoding."""
+        """Make a decoder of these columns, None for all, of which some declare an encoding.
+
+        What is not as a message's schema says is an error in a column that `judges`.
+        """
         self._columns = None if columns is None else frozenset(columns)
         self._declared = encodings(declared)
+        self._judges = judges
         self.bare = self._plan(bare(self._declared))
         """The conversions of columns of rows without a schema."""
         # The fields of a document of MongoDB are JSON as they are.
@@ -89,7 +94,7 @@ class Rows:
 
     def planned(self, schema: Schema) -> PayloadPlan:
         """The conversions of columns of rows of a schema.  Raises: DecodeError."""
-        return self._plan(of_columns(schema, self._declared))
+        return self._plan(of_columns(schema, self._declared, self._judges))
 
     def _plan(self, conversions: Mapping[str, Convert]) -> PayloadPlan:
         return tuple((name, convert) for name, convert in conversions.items() if self.reads(name))

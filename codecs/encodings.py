@@ -91,6 +91,18 @@ def scale_of(text: str) -> int | None:
     return number if number in _SCALES else None
 
 
+def tolerant(convert: Convert) -> Convert:
+    """A conversion that leaves a value as it is where `convert` cannot convert it."""
+
+    def attempt(value: Any) -> Any:
+        try:
+            return convert(value)
+        except DecodeError:
+            return value
+
+    return attempt
+
+
 def expected(what: str, found: Any) -> DecodeError:
     """The error of a value that is something else."""
     return DecodeError("value", f"expected {what}, found {_TYPES.get(type(found), 'bytes')}")

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from ikebana.codecs.debezium_out import Origin
     from ikebana.codecs.upsert_out import OutputMessage, Violation
 
+ADDED_PREFIX = "__"
+"""How the names of fields begin that Debezium adds to a row."""
 KeyFormat = Literal["json", "bytes", "avro"]
 Format = Literal[
     "json",
@@ -123,6 +125,10 @@ class InputTraits:
     connectors write them as texts and numbers."""
     options: Mapping[str, InputOption] = field(default_factory=dict)
     """What an input may have under `options`."""
+
+    def added_prefix(self, options: Mapping[str, str]) -> str:
+        """The prefix of fields that are no columns unless they are declared; "" if none are."""
+        return options.get("prefix", ADDED_PREFIX) if "prefix" in self.options else ""
 
     @property
     def has_columns(self) -> bool:

@@ -25,7 +25,9 @@ _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 class ProgressRecord(msgspec.Struct, frozen=True):
     """A closed batch of an output; `times` is None where the pipeline cannot tell their kind.
 
-    `columns` are the SQL types of the columns of values, by name, as far as they are known.
+    `columns` are the SQL types of the columns of values, by name, as far as they are known.  If
+    the batch ends a recovery, the times from `lower` up to `given_up` show what the output had
+    when its checkpoint was lost; otherwise this is 0.
     """
 
     checkpoint: str
@@ -40,6 +42,7 @@ class ProgressRecord(msgspec.Struct, frozen=True):
     version: int = VERSION
     times: Times | None = None
     columns: dict[str, str] = {}
+    given_up: int = 0
 
     def key(self) -> bytes:
         """Encode the Kafka key: the batch's number."""

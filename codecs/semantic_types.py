@@ -21,6 +21,7 @@ from ikebana.codecs.encodings import (
     from_bytes,
     iso_date,
     scale_of,
+    tolerant,
     variable_decimal,
     zoned_time,
     zoned_timestamp,
@@ -149,22 +150,23 @@ class Schema(msgspec.Struct):
     values: "Schema | None" = None
 
 
-def of_connect(schema: Schema | Mapping[str, Any]) -> Convert | None:
+def of_connect(schema: Schema | Mapping[str, Any], *, strict: bool = True) -> Convert | None:
     """Find the conversion of a Kafka Connect JSON schema; None if values are normal.
 
-    Structs, arrays and maps are converted in place.
+    Structs, arrays and maps are converted in place.  If it is not `strict`, what is not as the
+    schema says stays as it is.
 
     Raises:
         DecodeError: it is no schema.
     """
     try:
         node = schema if isinstance(schema, Schema) else msgspec.convert(schema, Schema)
-        return _of_node(node)
+        return _of_node(node, strict=strict)
     except canonical.REFUSALS as error:
         raise canonical.refused("schema", error) from None
 
 
-def of_fields(schema: Schema) -> dict[str, Convert]:
+def of_fields(schema: Schema, *, strict: bool = True) -> dict[str, Convert]:
     """Find the conversions of the fields of a struct; normal fields are left out.
 
     Raises:
@@ -172,21 +174,24 @@ def of_fields(schema: Schema) -> dict[str, Convert]:
     """
     found = {}
     for field in schema.fields or ():
-        if field.field is not None and (convert := of_connect(field)):
+        if field.field is not None and (convert := of_connect(field, strict=strict)):
             found[field.field] = convert
     return found
 
 
-def _of_node(node: Schema) -> Convert | None:
-    if node.name and (known := of_name(node.name, node.parameters, from_base64)):
-        return known
+def _of_node(node: Schema, *, strict: bool) -> Convert | None:
+    convert = of_name(node.name, node.parameters, from_base64) or _of_parts(node, strict=strict)
+    return convert if strict or convert is None else tolerant(convert)
+
+
+def _of_parts(node: Schema, *, strict: bool) -> Convert | None:
     if node.type == "struct":
-        return _struct(fields) if (fields := of_fields(node)) else None
+        return _struct(fields) if (fields := of_fields(node, strict=strict)) else None
     if node.type == "array" and node.items:
-        return _array(items) if (items := _of_node(node.items)) else None
+        return _array(items) if (items := _of_node(node.items, strict=strict)) else None
     if node.type == "map" and node.values:
-        keys = _of_node(node.keys) if node.keys else None
-        values = _of_node(node.values)
+        keys = _of_node(node.keys, strict=strict) if node.keys else None
+        values = _of_node(node.values, strict=strict)
         return _map(keys or _as_it_is, values or _as_it_is) if keys or values else None
     return None
 

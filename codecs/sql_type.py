@@ -126,6 +126,8 @@ NULL = Scalar('"NULL"')
 """The type of a null of which nothing else is known."""
 JSON = Scalar("JSON")
 VARCHAR = Scalar("VARCHAR")
+TAKE_ALL = (str(JSON), str(VARCHAR))
+"""The types that take every JSON value."""
 
 
 def parts(kind: SqlType) -> tuple[SqlType, ...]:

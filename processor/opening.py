@@ -93,7 +93,7 @@ def opened(
     checkpoint = Checkpoint(settings.checkpoint)
     birth = checkpoint.birth()
     on_step("looking at the input topics")
-    kafka = {**settings.kafka, **settings.source_kafka}
+    kafka = settings.reading_kafka
     client.reach(kafka)
     shards = settings.shards if birth is None else max(birth.shards, settings.shards)
     rights.demand(plan, settings, shards)
@@ -269,7 +269,7 @@ class _Opening:
         step = step_to(self._present, self._given, logged.offset)
         self._new = _ToRun(step.plan, step.birth, backfills=step.backfills)
         if step.backfills:
-            kafka = {**settings.kafka, **settings.source_kafka}
+            kafka = settings.reading_kafka
             last = logged.offset or self._present.start
             first = again.first_offsets(self._present.begins, last)
             # What is under way goes on where it has come to.

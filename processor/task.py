@@ -298,6 +298,7 @@ def _marker(job: Job, computed: Computed, counts: dict[str, int], size: int) -> 
         ),
         large=list(emitted.large),
         writes=standing_outputs(job.plan, rebuilding) or list(tick.writes),
+        given_up=rebuilding.begin if rebuilding is not None and rebuilding.ends else 0,
         took={phase: round(seconds, 6) for phase, seconds in computed.watch.laps.items()},
     )
 

@@ -122,6 +122,11 @@ def _report(reading: DiffTopic, verifier: Verifier, not_closed: int) -> None:
         click.echo(f'not verifiable: nothing is published yet in "{topic}"')
         sys.exit(EXIT_NOT_VERIFIABLE)
     click.echo(f"accumulated: {_size(summary)}")
+    for times in summary.given_up:
+        click.echo(
+            f"given up: times {moment(times[0])} to {moment(times[-1])}, at which it shows what "
+            "it had when a checkpoint was lost"
+        )
     click.echo(f"not closed yet: {counted(not_closed, 'update')}")
     if (snapshot := reading.snapshot) is not None:
         click.echo(

@@ -52,7 +52,7 @@ def errors_command(
         frontier = reading.frontier
     finally:
         reading.close()
-    source = {**settings.kafka, **settings.source_kafka}
+    source = settings.reading_kafka
     fetched: list[Record | None] = [None] * len(found)
     if records:
         fetched = _records(source, found)

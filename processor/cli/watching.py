@@ -174,6 +174,6 @@ def _looking(plan: Plan, settings: Settings) -> Iterator["Looking"]:
         _, seen = looked_at(source, kafka, settings.registry, sampling.newest)
         return columns_seen(source, seen)
 
-    kafka = {**settings.kafka, **settings.source_kafka}
+    kafka = settings.reading_kafka
     with closing(Records(kafka)) as records:
         yield Looking(records.at, columns)

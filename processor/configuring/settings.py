@@ -98,6 +98,16 @@ class Settings:
         if problems := list(_problems(self)):
             raise SettingsError(problems)
 
+    @property
+    def reading_kafka(self) -> dict[str, str]:
+        """The settings of consumers, and of clients that ask about input topics."""
+        return {**self.kafka, **self.source_kafka}
+
+    @property
+    def writing_kafka(self) -> dict[str, str]:
+        """The settings of producers."""
+        return {**self.kafka, **self.sink_kafka}
+
     def __repr__(self) -> str:
         shown = (f"{f.name}={_shown(getattr(self, f.name))}" for f in fields(self))
         return f"Settings({', '.join(shown)})"

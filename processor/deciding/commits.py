@@ -67,6 +67,8 @@ class Marker(msgspec.Struct, frozen=True):
     * `filling`: the progress in an edit of the plan, if one is being filled.
     * `large`: the outputs with more at the time of an edit than a batch should write; `writes`:
       those of which a portion was written, which is not in `counts`, and is not published yet.
+    * `given_up`: the time at which a state that was made anew begins, in its last batch: outputs
+      give up the times before it that they had not closed.  0 in all other batches.
     """
 
     checkpoint: str
@@ -98,6 +100,7 @@ class Marker(msgspec.Struct, frozen=True):
     hot: list[Hot] = []
     large: list[str] = []
     writes: list[str] = []
+    given_up: int = 0
 
 
 def first_marker(birth: Birth, plan: Plan, shard: int) -> Marker:

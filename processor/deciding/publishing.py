@@ -57,6 +57,8 @@ def closings(
             promise=promises.promise(plan, output),
             times=kinds_of_time.of_plan(plan),
             columns=dict(output_types(plan, output)),
+            # What had closed no time has none that it could show otherwise.
+            given_up=first.given_up if 0 < lower < first.given_up else 0,
         )
         times: dict[int, int] = {}
         for marker in batch:

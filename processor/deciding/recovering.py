@@ -5,7 +5,7 @@ and an instance of the lost one finds that it was replaced.  What cannot be made
 refused, by its name.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ikebana.processor.deciding.commits import Lease, Marker
@@ -26,6 +26,19 @@ class Unclosed:
 
     count: int = 0
     last: int = -1
+
+
+def unclosed(read: Unclosed, output: str, last: int, markers: Iterable[Marker | None]) -> Unclosed:
+    """What an output has beyond the batch `last`, of which `read` could be read.
+
+    Records behind an open transaction cannot be read, until it is ended or its writer is fenced.
+    A shard's commit record has counted them.
+    """
+    beyond = [marker for marker in markers if marker is not None and marker.batch > last]
+    count = sum(marker.counts.get(output, 0) for marker in beyond)
+    if count <= read.count:
+        return read
+    return Unclosed(count, max([read.last, *(marker.upper - 1 for marker in beyond)]))
 
 
 @dataclass(frozen=True, slots=True)

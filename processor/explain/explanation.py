@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ikebana.errors import PlanError
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.explain import joining, reading, sharing
 from ikebana.processor.explain.costs import Cost, costs
 from ikebana.processor.explain.estimates import Work, estimates
 from ikebana.processor.explain.graph import Graph, as_run, as_written
 from ikebana.processor.explain.setting_lines import setting_lines
+from ikebana.processor.ground.printable import printable
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.operators.table import kind_of
@@ -56,6 +58,7 @@ def explained(plan: Plan, settings: Settings | None = None) -> Explanation:
         kept=(
             *(s for i in plan.inputs for s in reading.kept(plan, i, physical)),
             *_unused(plan),
+            *_local_functions(plan),
         ),
         costs=tuple(costs(plan, physical)),
         sharing=(*joining.sharing(plan), *sharing.added(plan)),
@@ -63,6 +66,18 @@ def explained(plan: Plan, settings: Settings | None = None) -> Explanation:
         warnings=tuple(joining.warnings(plan)),
         settings=() if settings is None else tuple(setting_lines(plan, settings)),
     )
+
+
+def _local_functions(plan: Plan) -> Iterator[str]:
+    """Warn of functions that only this process has, such as those of a notebook's cells."""
+    try:
+        plan.portable()
+    except PlanError as error:
+        paths = printable(", ".join(path for path, _ in error.problems))
+        yield (
+            f"Functions of this notebook or program alone are not run by workers: {paths}; write "
+            "them into a module."
+        )
 
 
 def _unused(plan: Plan) -> Iterator[str]:

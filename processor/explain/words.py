@@ -23,7 +23,8 @@ def one_line(sql: str) -> str:
     >>> one_line("a = 1\n  AND b")
     'a = 1 AND b'
     """
-    return printable(" ".join(line.strip() for line in sql.splitlines() if line.strip()))
+    lines = (line.strip().replace("\t", " ") for line in sql.splitlines())
+    return printable(" ".join(filter(None, lines)))
 
 
 def lines_of(label: str, sql: str) -> list[str]:

@@ -10,13 +10,18 @@ def printable(text: str) -> str:
     r"""Put a text on one line, with invisible characters as their code points.
 
     >>> printable("a\x1b[31m\tb\n")
-    'a\\u001b[31m b\\u000a'
+    'a\\u001b[31m\\u0009b\\u000a'
     """
-    return "".join(map(_seen, text.replace("\t", " ")))
+    return text if text.isprintable() else "".join(map(_seen, text))
+
+
+def is_seen(character: str) -> bool:
+    """Whether a character can be seen, and leaves the order of the others alone."""
+    return unicodedata.category(character) not in _UNSEEN
 
 
 def _seen(character: str) -> str:
-    if unicodedata.category(character) not in _UNSEEN:
+    if is_seen(character):
         return character
     number = ord(character)
     return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"

@@ -20,6 +20,7 @@ from ikebana.processor.linear.scope import (
     VALUE,
     ExpressionError,
     FrozenScope,
+    Hidden,
     Scope,
     StepError,
     UnknownError,
@@ -73,6 +74,7 @@ def flat(node: Node, scopes: Mapping[str, Scope], *, condition: bool = False) ->
         UnknownError: nothing is wrong that can be told, but it reads what is unknown.
     """
     types: dict[str, str] = {}
+    hidden: dict[str, Hidden] = {}
     problems: dict[str, None] = {}
 
     def renamed(names: _Names) -> _Names:
@@ -90,6 +92,8 @@ def flat(node: Node, scopes: Mapping[str, Scope], *, condition: bool = False) ->
                 problem = scopes[alias].alike(column, other.partition(".")[2], f"{alias}.")
                 raise ExpressionError(problem)
             types[own] = scopes[alias].type_of(column)
+            if column in scopes[alias].hidden:
+                hidden[own] = scopes[alias].hidden[column]
         except ExpressionError as error:
             problems[f'input "{alias}": {error}'] = None
             types[flat_name(alias, column)] = UNKNOWN
@@ -97,7 +101,8 @@ def flat(node: Node, scopes: Mapping[str, Scope], *, condition: bool = False) ->
 
     made: Flat | None = None
     try:
-        made = checked(_with_names(node, renamed), types, condition=condition)
+        flat_node = _with_names(node, renamed)
+        made = checked(flat_node, types, condition=condition, hidden=hidden)
     except UnknownError:
         if not problems:
             raise
@@ -109,14 +114,21 @@ def flat(node: Node, scopes: Mapping[str, Scope], *, condition: bool = False) ->
 
 
 def checked(
-    node: Node, types: Mapping[str, str], *, condition: bool, shown: str | None = None
+    node: Node,
+    types: Mapping[str, str],
+    *,
+    condition: bool,
+    shown: str | None = None,
+    hidden: Mapping[str, Hidden] = {},
 ) -> Flat:
     """Check an expression over flat columns of these types; `shown` if people see another one.
+
+    `hidden` is that of a scope.
 
     Raises: ExpressionError.
     """
     text = text_of(node) if shown is None else shown
-    made = expressions.checked(node, text, Scope(types), condition=condition)
+    made = expressions.checked(node, text, Scope(types, hidden=hidden), condition=condition)
     kind = _type_of(made.sql, tuple(types.items()), condition=condition)
     return Flat(made.sql, dict(types), kind, text)
 

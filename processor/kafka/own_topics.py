@@ -81,5 +81,5 @@ def _partitions(plan: Plan, settings: Settings, output: Output) -> int:
         for way in graph_of(plan).ways(output.source)
         for topic in graph_of(plan).input_of(way.root).topics
     }
-    admin = client.admin({**settings.kafka, **settings.source_kafka})
+    admin = client.admin(settings.reading_kafka)
     return max((topic.partitions for topic in topics.describe(admin, read).values()), default=1)

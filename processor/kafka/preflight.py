@@ -152,7 +152,7 @@ def of_registry(plan: Plan, settings: Settings) -> Iterator[Check]:
 
 
 def _of_inputs(plan: Plan, settings: Settings, held: Kept | None, ours: Rights) -> Iterator[Check]:
-    admin = client.admin({**settings.kafka, **settings.source_kafka})
+    admin = client.admin(settings.reading_kafka)
     read = None if held is None else _read_so_far(settings, held)
     for name in ours.inputs:
         what, state = f'input topic "{name}"', ours.state(name)

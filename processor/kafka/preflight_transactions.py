@@ -23,7 +23,7 @@ _LONGEST = "transaction.max.timeout.ms"
 @told_whole("transactions")
 def of_transactions(settings: Settings, checkpoint_id: str | None) -> Iterator[Check]:
     """Check the right to use transactions, and their time limit."""
-    sink = {**settings.kafka, **settings.sink_kafka}
+    sink = settings.writing_kafka
     told = broker_settings(sink)
     if (longest := told.get(_LONGEST)) is not None:
         yield _of_timeout(settings.max_batch_s, longest)

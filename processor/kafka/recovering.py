@@ -50,11 +50,12 @@ from ikebana.processor.verifying import diff_reader
 def look(plan: Plan, settings: Settings) -> Left:
     """Read what is left of a pipeline; nothing is changed, and nobody is fenced.
 
-    What lies behind an open transaction is not seen: an instance that died may have left one.
+    What lies behind an open transaction, which an instance that died may have left, is known by
+    the commit records of other shards.
 
     Raises: IkebanaError, if the brokers do not answer or an input is missing.
     """
-    client.reach({**settings.kafka, **settings.source_kafka})
+    client.reach(settings.reading_kafka)
     return _looked(_Looking(plan, settings, is_fenced=False))
 
 
@@ -73,7 +74,7 @@ def recover(plan: Plan, settings: Settings, left: Left, checkpoint: Checkpoint) 
         FencedError: an instance of the lost checkpoint is starting at this moment.
     """
     assert left.lease is not None, "nothing is left to go on from"
-    sink = {**settings.kafka, **settings.sink_kafka}
+    sink = settings.writing_kafka
     lost, within_s = left.lease.checkpoint, settings.max_batch_s
     driver = TransactionalProducer(dict(sink), markers.driver_id(lost), within_s)
     tasks = {
@@ -145,7 +146,7 @@ class _Looking:
         self._plan, self._settings = plan, settings
         self._is_fenced = is_fenced
         self._admin: AdminClient = client.admin(settings.kafka)
-        self._inputs: AdminClient = client.admin({**settings.kafka, **settings.source_kafka})
+        self._inputs: AdminClient = client.admin(settings.reading_kafka)
         self._reader = (
             Reader(settings.kafka) if is_fenced else _StableReader(settings.kafka, self._admin)
         )
@@ -166,16 +167,24 @@ class _Looking:
         if markers_of in own:
             shards = markers.shards_of(own[markers_of].partitions)
             lease = markers.last_lease(self._reader, markers_of)
+        last = {
+            shard: markers.last_marker(self._reader, markers_of, shard) for shard in range(shards)
+        }
         outputs = {o.name: shown(self._admin, self._reader, o, own) for o in plan.published}
         had, lost = self._had(own)
         return Left(
             lease=lease,
-            markers={
-                shard: markers.last_marker(self._reader, markers_of, shard)
-                for shard in range(shards)
-            },
+            markers=last,
             outputs=outputs,
-            unclosed={o.name: self._unclosed(o, outputs[o.name], lost) for o in plan.published},
+            unclosed={
+                output.name: recovering.unclosed(
+                    self._unclosed(output, outputs[output.name], lost),
+                    output.name,
+                    -1 if (closed := outputs[output.name].last) is None else closed.batch,
+                    last.values(),
+                )
+                for output in plan.published
+            },
             lost=lost,
             own=had,
             begins=topics.beginnings(self._inputs, asked),

@@ -201,8 +201,8 @@ def demand(plan: Plan, settings: Settings, shards: int, read_back: Iterable[str]
 def clients_of(settings: Settings) -> dict[str, dict[str, str]]:
     """Return the clients with different settings, by the section of their settings."""
     found = {_KAFKA: dict(settings.kafka)}
-    for name, more in ((_SOURCE, settings.source_kafka), (_SINK, settings.sink_kafka)):
-        if (its := {**settings.kafka, **more}) != found[_KAFKA]:
+    for name, its in ((_SOURCE, settings.reading_kafka), (_SINK, settings.writing_kafka)):
+        if its != found[_KAFKA]:
             found[name] = its
     return found
 

@@ -130,7 +130,7 @@ class _Brokers:
 
     def __init__(self, plan: Plan, settings: Settings, birth: Birth) -> None:
         self._plan, self._settings, self._birth = plan, settings, birth
-        self._sink = {**settings.kafka, **settings.sink_kafka}
+        self._sink = settings.writing_kafka
         self._admin = client.admin(settings.kafka)
         self._reader = Reader(settings.kafka)
         self._holds = False

@@ -13,6 +13,7 @@ here is on its syntax tree:
 """
 
 import functools
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -136,6 +137,7 @@ class _Checked:
         """
         kind = node.get("class")
         try:
+            self._require_field(node)
             match kind:
                 case "COLUMN_REF":
                     return self._column(node, takes_json=outermost or takes_json, fits=fits)
@@ -201,6 +203,13 @@ class _Checked:
         self.reads[name] = declared
         return {**node, "column_names": [name, *parts]}
 
+    def _require_field(self, node: Node) -> None:
+        """Refuse a path to a field that no value has."""
+        if self._scope.hidden and (path := _first_field(node)) is not None:
+            name, field_name = path
+            if name not in self._bound and (of := self._scope.column(name)) in self._scope.hidden:
+                self._scope.hidden[of].require(field_name)
+
     def _untyped(self, name: str, names: Sequence[str]) -> str:
         """Say that a column, or a field of it, is JSON, and where its type could be declared.
 
@@ -248,6 +257,37 @@ class _Checked:
         walked = {**node, "expr": self.node(node["expr"])}
         del self._bound[len(self._bound) - len(names) :]
         return walked
+
+
+def _first_field(node: Node) -> tuple[str, str] | None:
+    """The column and the field of it that a path by a constant begins with."""
+    if node.get("class") == "COLUMN_REF":
+        name, *parts = node["column_names"]
+        return (name, parts[0]) if parts else None
+    nothing: Node = {}
+    of, path, *_ = [*_operands(node), nothing, nothing]
+    takes_path = _TAKES_PATH(node.get("function_name", "->").lower())
+    if not takes_path or of.get("class") != "COLUMN_REF" or len(of["column_names"]) != 1:
+        return None
+    while path.get("class") in ("FUNCTION", "LAMBDA"):
+        # Of `x -> 'a' ->> 'b'` the second arrow is read first.
+        path = next(iter(_operands(path)), nothing)
+    text = (path.get("literal") or {}).get("text")
+    if not isinstance(text, str):
+        return None
+    return of["column_names"][0], _FIRST_STEP.sub(r"\1\2\3", text)
+
+
+_TAKES_PATH = re.compile("->>?|json_(?!contains|merge_patch).*").fullmatch
+# What begins with "$" or "/" is a path.
+_FIRST_STEP = re.compile(r'(?s)^(?:\$\.?\[?(?:"([^"]*)".*|([^.\["]*).*)|/([^/]*).*)$')
+
+
+def _operands(node: Node) -> list[Node]:
+    if node.get("class") == "LAMBDA":
+        return [node["lhs"], node["expr"]]
+    arguments = [argument["expression"] for argument in node.get("arguments", [])]
+    return arguments or node.get("children", [])
 
 
 def _column_names(node: Node) -> Iterator[str]:

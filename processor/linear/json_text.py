@@ -9,6 +9,7 @@ import re
 
 import msgspec
 
+from ikebana.codecs import sql_type
 from ikebana.codecs.canonical import INFINITY, NAN
 from ikebana.codecs.sql_type import (
     NULL,
@@ -26,8 +27,9 @@ from ikebana.codecs.sql_type import (
     type_of,
     within,
 )
+from ikebana.processor.ground.printable import is_seen
 
-JSON = "JSON"
+JSON = str(sql_type.JSON)
 BLOB = "BLOB"
 ZONED = "TIMESTAMP WITH TIME ZONE"
 INSTANTS = ("DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", ZONED)
@@ -44,8 +46,21 @@ def quoted(name: str) -> str:
 
 
 def literal(text: str) -> str:
-    """A text as SQL writes it."""
-    return "'" + text.replace("'", "''") + "'"
+    r"""A text as SQL writes it; characters that nobody sees are escaped, so it can be copied.
+
+    >>> print(literal("it's"), literal("a\tb"))
+    'it''s' E'a\x09b'
+    """
+    mark = ""
+    if not all(map(is_seen, text)):
+        mark, text = "E", "".join(map(_escaped, text))
+    return mark + "'" + text.replace("'", "''") + "'"
+
+
+def _escaped(character: str) -> str:
+    if is_seen(character):
+        return character.replace("\\", "\\\\")
+    return "".join(f"\\x{byte:02x}" for byte in character.encode())
 
 
 def misfit_of(column: str, type_: SqlType | str, field: str = "") -> str:

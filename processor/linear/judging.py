@@ -7,6 +7,7 @@ what reads these is not reported: one mistake is one problem.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import NamedTuple
 
 from ikebana.processor.linear.chain import ChainError, chain
@@ -174,4 +175,4 @@ def _conditions(step: Sql) -> Iterator[tuple[str, Sql]]:
 
 
 def _with(scope: Scope, types: dict[str, str]) -> Scope:
-    return Scope({**scope.types, **types}, scope.open, scope.declare)
+    return replace(scope, types={**scope.types, **types})

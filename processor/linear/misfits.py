@@ -2,22 +2,33 @@
 
 DuckDB casts the text of `id > 'x'` to the type of `id` when the expression runs, and fails for
 every row.  Here each part that has a constant, or is a cast, is evaluated by itself when the plan
-is made, over null in place of all else.  What is refused fails whatever the row has.
+is made, over nulls and over samples in place of all else.  What is refused fails whatever the
+row has: of `coalesce(id, 'x')` and of a CASE only what is come to counts.
 """
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import duckdb
 
-from ikebana.codecs.sql_type import Decimal, Enum, Scalar, SqlType, type_of
+from ikebana.codecs.sql_type import (
+    Array,
+    Decimal,
+    Enum,
+    List,
+    Map,
+    Scalar,
+    SqlType,
+    Struct,
+    type_of,
+)
 from ikebana.processor.linear.bound_query import types_of
 from ikebana.processor.linear.database import asked, first_line
-from ikebana.processor.linear.json_text import literal
+from ikebana.processor.linear.json_text import literal, quoted
 from ikebana.processor.linear.scope import ExpressionError, plain
 from ikebana.processor.linear.syntax import Node, text_of, tree
-from ikebana.processor.linear.trees import column
+from ikebana.processor.linear.trees import column, columns
 
 # A cast from one type to another that there is for no value.
 _SOURCE = " when casting from source column"
@@ -73,31 +84,43 @@ def _children(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[An
 
 
 def _problem(node: Node, types: Mapping[str, str]) -> str | None:
-    children = [(path, child) for path, child in _children(node) if child["class"] != "LAMBDA"]
+    """Why a part fails, whatever stands in place of what is no constant in it."""
+    others: list[tuple[str, SqlType]] = []
+    conditions: list[str] = []
     try:
-        kinds = [_type(child, types) for _, child in children]
-        if node["class"] == "CASE":
-            # Of all that it may come to, whatever is true.
-            values = [each for each in children if each[0][-1] != "when_expr"]
-            kinds = [kind for each, kind in zip(children, kinds, strict=True) if each in values]
-            node = tree(f"[{', '.join('NULL' for _ in values)}]")
-            places = [path for path, _ in _children(node)]
-            children = [(path, child) for path, (_, child) in zip(places, values, strict=True)]
-        columns = []
-        for at, ((path, child), kind) in enumerate(zip(children, kinds, strict=True)):
-            is_constant = child["class"] == "CONSTANT"
-            node = _with(node, path, child if is_constant else column(f"c{at}"))
-            columns += [] if is_constant else [(f"c{at}", kind)]
+        for path, child in _children(node):
+            if child["class"] == "LAMBDA" or not columns(child):
+                continue
+            name = f"c{len(others)}"
+            others.append((name, type_of(_type(child, types))))
+            if path[-1] == "when_expr":
+                conditions.append(name)
+            node = _with(node, path, column(name))
         sql = text_of(node)
-        failure = _failure(sql, tuple((name, "NULL", kind) for name, kind in columns))
-        if failure is None and columns:
-            samples = tuple((name, _sample(type_of(kind)), kind) for name, kind in columns)
-            failure = _failure(sql, samples)
-            return failure if failure and failure.startswith(_NO_CAST) else None
-        return failure
+        nulls = _failure(sql, tuple((name, "NULL", str(kind)) for name, kind in others))
+        failures = [_failure(sql, row) for row in _samples(others, conditions)]
     except ExpressionError:
         # What DuckDB cannot bind is told where the whole is bound.
         return None
+    if nulls is None:
+        return next((f for f in failures if f is not None and f.startswith(_NO_CAST)), None)
+    return nulls if None not in failures else None
+
+
+def _samples(
+    others: Sequence[tuple[str, SqlType]], conditions: Sequence[str]
+) -> Iterator[tuple[tuple[str, str, str], ...]]:
+    """Rows without nulls, as far as samples are known; of a CASE one for each condition."""
+    if others:
+        for true in conditions or [""]:
+            yield tuple(
+                (
+                    name,
+                    "false" if name in conditions and name != true else _sample(kind),
+                    str(kind),
+                )
+                for name, kind in others
+            )
 
 
 def _type(node: Node, types: Mapping[str, str]) -> str:
@@ -145,6 +168,9 @@ _SAMPLES = {
     **dict.fromkeys(("DOUBLE", "FLOAT", "BIGINT", "INTEGER", "SMALLINT", "TINYINT"), "1"),
     **dict.fromkeys(("HUGEINT", "UHUGEINT", "UBIGINT", "UINTEGER", "USMALLINT"), "1"),
     **dict.fromkeys(("TIMESTAMP", "TIMESTAMP WITH TIME ZONE"), "'2000-01-01'"),
+    **dict.fromkeys(("TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"), "'2000-01-01'"),
+    **dict.fromkeys(("TIME WITH TIME ZONE", "TIME_NS"), "'00:00:00'"),
+    **dict.fromkeys(("JSON", "BIT", "UTINYINT", "BIGNUM"), "'1'"),
 }
 
 
@@ -155,6 +181,14 @@ def _sample(kind: SqlType) -> str:
             return "0"
         case Enum(values):
             return literal(values[0])
+        case List(of):
+            return f"[{_sample(of)}]"
+        case Array(of, size):
+            return f"[{', '.join([_sample(of)] * size)}]"
+        case Map():
+            return "MAP {}"
+        case Struct(fields) if fields:
+            return f"{{{', '.join(f'{quoted(name)}: {_sample(of)}' for name, of in fields)}}}"
         case Scalar(name):
             return _SAMPLES.get(name, "NULL")
     return "NULL"

@@ -8,6 +8,7 @@ that failed for the row.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import duckdb
@@ -183,7 +184,7 @@ class _Nest:
         """The scope of what comes out: a flat_map's column is no field of the value."""
         kept = {name: kind for name, kind in self._scope.types.items() if name not in self._flat}
         hidden = {name: kind for name, kind in self._value_types.items() if name in self._flat}
-        return Scope({**kept, **hidden}, self._scope.open, self._scope.declare)
+        return replace(self._scope, types={**kept, **hidden})
 
     def _flat_map(self, name: str, text: str) -> None:
         self._names.require_free("flat_map", name)
@@ -210,11 +211,7 @@ class _Nest:
         )
         self._flat.add(name)
         self._names.note("flat_map", name, self._scope)
-        self._scope = Scope(
-            {**self._scope.types, name: str(kind.of)},
-            self._scope.open,
-            self._scope.declare,
-        )
+        self._scope = replace(self._scope, types={**self._scope.types, name: str(kind.of)})
 
     def _shadowed(self, name: str) -> list[str]:
         """The columns that have to go because a new one has the name."""
@@ -305,9 +302,7 @@ class _Nest:
         without = [key] if KEY not in self._layers.described() else [key, KEY]
         self._layers.add(f"SELECT * EXCLUDE ({', '.join(without)}), {listed}")
         self._made_key = True
-        self._scope = Scope(
-            {**self._scope.types, KEY: JSON}, self._scope.open, self._scope.declare
-        )
+        self._scope = replace(self._scope, types={**self._scope.types, KEY: JSON})
 
     def _new_key(self, key: str) -> str:
         if not self._layers.checked:

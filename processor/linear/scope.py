@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ikebana.processor.ground.spelling import instead
@@ -29,6 +29,22 @@ class UnknownError(ExpressionError):
         super().__init__("it reads what is not known, because of another problem")
 
 
+class Hidden(NamedTuple):
+    """Fields that values have only if they are declared, by the prefix of their names."""
+
+    prefix: str
+    declared: tuple[str, ...]
+    declare: str
+
+    def require(self, name: str) -> None:
+        """Refuse a field that no value has.  Raises: ExpressionError."""
+        if name.startswith(self.prefix) and name not in self.declared:
+            raise ExpressionError(
+                f'no row has the field "{name}", which begins with the prefix {self.prefix}, '
+                f"unless it is declared: declare it under {self.declare}.{name}"
+            )
+
+
 class StepError(Exception):
     """A step is refused; `part` is the key of the faulty part in a pipeline file."""
 
@@ -46,12 +62,14 @@ class Scope:
     `types` are SQL types by column.  With `open`, any other name is a field of the
     value, of type JSON; `declare` then says where its type can be declared.  A type that
     cannot be told because of a mistake elsewhere is `UNKNOWN`: nothing is said of what
-    reads it; a scope that is `UNKNOWN` to `declare` has such types alone.
+    reads it; a scope that is `UNKNOWN` to `declare` has such types alone.  `hidden` says of
+    columns with whole values which fields these do not have.
     """
 
     types: Mapping[str, str]
     open: bool = False
     declare: str = ""
+    hidden: Mapping[str, Hidden] = field(default_factory=dict)
 
     def column(self, name: str) -> str:
         """The column that a name means: one of its own before the whole key or value.
@@ -70,10 +88,10 @@ class Scope:
 
     def alike(self, name: str, other: str, of: str = "") -> str:
         """The problem of two columns of which SQL sees one; `of` is written before columns."""
-        field = field_of(f"{of}{self.called(VALUE)}", name)
+        way = field_of(f"{of}{self.called(VALUE)}", name)
         return (
             f'"{of}{name}" and "{of}{other}" differ in case alone, which SQL does not see; one of '
-            f"them is {field}, as text"
+            f"them is {way}, as text"
         )
 
     def called(self, name: str) -> str:
@@ -87,6 +105,8 @@ class Scope:
         name = self.column(name)
         if name in self.types:
             return self.types[name]
+        if VALUE in self.hidden:
+            self.hidden[VALUE].require(name)
         if not self.open:
             # Such as "10": what double quotes have is a name.
             text = "" if name.isidentifier() else f"; a text stands in single quotes: '{name}'"
@@ -123,12 +143,14 @@ class FrozenScope(NamedTuple):
     types: tuple[tuple[str, str], ...]
     open: bool
     declare: str
+    hidden: tuple[tuple[str, Hidden], ...] = ()
 
     def thawed(self) -> Scope:
         """The scope."""
-        return Scope(dict(self.types), self.open, self.declare)
+        return Scope(dict(self.types), self.open, self.declare, dict(self.hidden))
 
 
 def frozen(scope: Scope) -> FrozenScope:
     """The scope as a key."""
-    return FrozenScope(tuple(scope.types.items()), scope.open, scope.declare)
+    types, hidden = tuple(scope.types.items()), tuple(scope.hidden.items())
+    return FrozenScope(types, scope.open, scope.declare, hidden)

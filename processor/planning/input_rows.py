@@ -11,6 +11,7 @@ from ikebana.processor.linear.scope import (
     UNKNOWN,
     VALUE,
     ExpressionError,
+    Hidden,
     Scope,
     frozen,
     unknown,
@@ -39,7 +40,10 @@ def scope_of_input(source: Input) -> Scope:
     types[KEY] = BLOB if source.key_format == "bytes" and source.traits.kind == "rows" else JSON
     types[VALUE] = BLOB if raw else JSON
     # If any column is declared, all must be, so that misspelt names are found.
-    return Scope(types, not raw and not source.columns, f"inputs.{source.name}.columns")
+    declare, hidden = f"inputs.{source.name}.columns", {}
+    if prefix := source.traits.added_prefix(dict(source.options)):
+        hidden[VALUE] = Hidden(prefix, tuple(types), declare)
+    return Scope(types, not raw and not source.columns, declare, hidden)
 
 
 def rows_of(source: Input, unread: Unread) -> Scope:
@@ -59,7 +63,8 @@ def rows_of(source: Input, unread: Unread) -> Scope:
             known.append(column)
     scope = scope_of_input(replace(source, columns=tuple(known)))
     is_open = scope.open and not lost
-    return Scope({**scope.types, **dict.fromkeys(lost, UNKNOWN)}, is_open, scope.declare)
+    types = {**scope.types, **dict.fromkeys(lost, UNKNOWN)}
+    return replace(scope, types=types, open=is_open)
 
 
 def comes_out_of_decoding(source: Input) -> bool:

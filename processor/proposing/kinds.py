@@ -15,9 +15,9 @@ from ikebana.codecs.encodings import from_base64
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.semantic_types import WIDEST_DECIMAL, Schema, decimal_type, meaning_of_name
 from ikebana.codecs.sql_type import type_of
-from ikebana.processor.linear.json_text import quoted
+from ikebana.processor.linear.json_text import JSON, quoted
 
-JSON, TEXT = "JSON", "VARCHAR"
+TEXT = str(sql_type.VARCHAR)
 
 
 class Kind(NamedTuple):

@@ -10,6 +10,7 @@ from ikebana.codecs.avro_schema import Schemas
 from ikebana.codecs.formats import FORMATS, Format, InputTraits, KeyFormat
 from ikebana.errors import ConfigError
 from ikebana.processor.ground.counting import counted
+from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.planning.plan import Mode
 from ikebana.processor.proposing.avro_samples import framing_of, told_of_avro
 from ikebana.processor.proposing.formats import (
@@ -21,7 +22,7 @@ from ikebana.processor.proposing.formats import (
     told,
     value_format,
 )
-from ikebana.processor.proposing.kinds import JSON, Kind, common, hint, of_values
+from ikebana.processor.proposing.kinds import Kind, common, hint, of_values
 
 
 class ProposedColumn(NamedTuple):

@@ -14,10 +14,11 @@ from ikebana.codecs.avro_schema import Schemas
 from ikebana.codecs.column_encodings import full_name
 from ikebana.errors import ConfigError
 from ikebana.processor.configuring.pipeline import parse
+from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.scope import ExpressionError, StepError
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.proposing.formats import Sample
-from ikebana.processor.proposing.kinds import JSON, Kind, of_values
+from ikebana.processor.proposing.kinds import Kind, of_values
 from ikebana.processor.proposing.look import look
 from ikebana.processor.proposing.proposal import Proposal, ProposedColumn
 from ikebana.processor.reading.codec_of import needs_registry

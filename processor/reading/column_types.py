@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 
 from ikebana.codecs.fields import fit_a_struct
-from ikebana.codecs.sql_type import SqlType, parsed, parts
+from ikebana.codecs.sql_type import TAKE_ALL, SqlType, parsed, parts
 from ikebana.processor.linear.json_text import JSON, misfit_of, quoted
 from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning.input_rows import encodings_of
 from ikebana.processor.planning.plan import Input
-from ikebana.processor.reading.usual_forms import TAKE_ALL, Usual
+from ikebana.processor.reading.usual_forms import Usual
 
 
 def checked_columns(source: Input) -> tuple[str, ...]:

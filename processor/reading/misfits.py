@@ -5,9 +5,9 @@ from functools import lru_cache
 
 import msgspec
 
-from ikebana.codecs.sql_type import Array, List, Map, SqlType, Struct, quoted
+from ikebana.codecs.sql_type import TAKE_ALL, Array, List, Map, SqlType, Struct, quoted
 from ikebana.processor.linear.typed_json import fit
-from ikebana.processor.reading.usual_forms import TAKE_ALL, Usual
+from ikebana.processor.reading.usual_forms import Usual
 
 
 def misfits(texts: Sequence[bytes], type_: SqlType) -> list[tuple[str, SqlType]]:

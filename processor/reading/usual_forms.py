@@ -13,11 +13,7 @@ import msgspec
 from msgspec import UNSET
 
 from ikebana.codecs.fields import fit_a_struct
-from ikebana.codecs.sql_type import VARCHAR, Decimal, List, Map, SqlType, Struct, parsed
-from ikebana.processor.linear.json_text import JSON
-
-TAKE_ALL = (JSON, "VARCHAR")
-"""These types take every JSON value."""
+from ikebana.codecs.sql_type import TAKE_ALL, VARCHAR, Decimal, List, Map, SqlType, Struct, parsed
 
 
 class Usual:

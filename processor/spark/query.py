@@ -250,7 +250,7 @@ def _source_config(
     last = found.layout.logged().offset or birth.start
     return SourceConfig(
         plan=found.plan,
-        kafka={**settings.kafka, **settings.source_kafka},
+        kafka=settings.reading_kafka,
         start=birth.start,
         begins=again.begins(found.plan, again.first_offsets(birth.begins, last)),
         labels=list(labels),

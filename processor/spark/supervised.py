@@ -95,7 +95,7 @@ def run(
 def _first_messages(plan: Plan, settings: Settings, board: Board) -> "FirstMessages":
     from ikebana.processor.kafka.first_messages import FirstMessages
 
-    kafka = {**settings.kafka, **settings.source_kafka}
+    kafka = settings.reading_kafka
     return FirstMessages(plan, kafka, settings.registry, functools.partial(board.put, "messages"))
 
 
@@ -108,7 +108,7 @@ def _topics_are_there(
 
     return waited_for(
         plan,
-        {**settings.kafka, **settings.source_kafka},
+        settings.reading_kafka,
         lambda: read_before(settings),
         functools.partial(board.put, "topics"),
         watcher.step,

@@ -52,7 +52,8 @@ class Summary:
     """The verified part: `updates` in `batches`, and `history` before them.
 
     `data` distinct (key, value) pairs under `keys` distinct keys have a count, and
-    `total` is the sum of the counts.
+    `total` is the sum of the counts.  At times that were `given_up`, readers find what there was
+    when a checkpoint was lost.
     """
 
     batches: int
@@ -63,6 +64,7 @@ class Summary:
     keys: int
     data: int
     total: int
+    given_up: tuple[range, ...] = ()
 
 
 class Verifier:
@@ -79,6 +81,7 @@ class Verifier:
         self._last: ProgressRecord | None = None
         self._first_lower: int | None = None
         self._batches = self._updates = self._history = 0
+        self._given_up: list[range] = []
         # What is checked: the promise of the last batch, or a weaker one before it.
         self._kept: Promise = "changes"
         self._history_offence: Offence | None = None
@@ -117,6 +120,7 @@ class Verifier:
             keys,
             data,
             total,
+            tuple(self._given_up),
         )
 
     def digest(self) -> str:
@@ -159,6 +163,8 @@ class Verifier:
             self._history_offence = None
         self._batches += 1
         self._updates += len(batch.updates)
+        if progress.given_up > progress.lower:
+            self._given_up.append(range(progress.lower, progress.given_up))
         return None
 
     def _begin(self, first: ProgressRecord) -> None:

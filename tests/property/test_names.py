@@ -19,7 +19,7 @@ from ikebana.processor.linear.json_text import field_of, quoted
 from ikebana.processor.linear.scope import OURS, is_ours
 
 WORDS = ("key", "value", "order", "full", "select", "null", "true", "rowid", "ikebana_key")
-LETTERS = "abAB_0 .,:;\"'\\$/%?*#@{}[]()<>|&!~-+=üßé☃\t"
+LETTERS = "abAB_0 .,:;\"'\\$/%?*#@{}[]()<>|&!~-+=üßé☃\t\n\x01\x85\u202e\U0010ffff"
 NAMES = st.one_of(
     st.sampled_from(WORDS),
     st.text(LETTERS, min_size=1, max_size=6),
@@ -50,7 +50,7 @@ def in_yaml(names: list[str], select: dict[str, str], folder: Path, *, view: boo
         **SETTINGS,
     }
     file = folder / "p.yaml"
-    file.write_text(yaml.safe_dump(document, allow_unicode=True, sort_keys=False))
+    file.write_text(yaml.safe_dump(document, sort_keys=False))
     return ik.load(file, environ={})
 
 

@@ -151,6 +151,7 @@ MARKER = Marker(
     noted=[Noted("late", "orders", 1, (NotedRecord("orders", 0, 8, 5, "why"),))],
     large=["out"],
     writes=["out"],
+    given_up=1_500,
     size=4_096,
     hot=[Hot("records", "orders", 12, 9, "5e4f")],
 )
@@ -168,6 +169,7 @@ PROGRESS = ProgressRecord(
     1,
     "clock",
     {"d": "DATE"},
+    1_500,
 )
 SNAPSHOT = SnapshotRecord(PROGRESS, 40, "AAAA", {1: 0}, {1: 6}, 6, "d16e57", 1)
 EXCHANGED = Updates(

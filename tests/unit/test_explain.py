@@ -90,6 +90,18 @@ def cdc(mode: Mode = "upsert", **more: object) -> Input:
     return Input("items", ("items",), "debezium-json", columns=COLUMNS, mode=mode, **more)  # type: ignore[arg-type]
 
 
+def test_functions_that_workers_cannot_import_are_named() -> None:
+    """In one line, as the functions of a notebook's cells are refused at a start."""
+    step = Call("map", lambda data: data)
+    found = text(explained(plan_of(ITEMS, NEWEST, Linear("mapped", "newest", (step,)))))
+
+    words = " ".join(found.split())
+    assert "program alone are not run by workers: operators.mapped.map; write them" in words
+    named = Call("map", "operator:itemgetter")
+    known = plan_of(ITEMS, NEWEST, Linear("mapped", "newest", (named,)))
+    assert "run by workers" not in text(explained(known))
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
 @pytest.mark.parametrize(("suffix", "render"), [("txt", text), ("mmd", mermaid)])
 def test_what_is_said_is_what_is_stored(

@@ -24,7 +24,7 @@ def loaded(operators: Any, columns: dict[str, str], path: Path, **source: Any) -
         "run": {"checkpoint": "nowhere"},
     }
     file = path / "p.yaml"
-    file.write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
+    file.write_text(yaml.safe_dump(document, sort_keys=False))
     return ik.load(file)
 
 
@@ -237,6 +237,26 @@ def test_names_of_ours_are_refused_with_a_way_that_works(tmp_path: Path) -> None
         assert rows(made, (7, {"ikebana_x": 5}, 0)) == [(7, {"x": "5"})]
 
 
+# Of each kind that a terminal does not show: controls, formats, line ends, private characters.
+UNSEEN = "\t\n\r\x01\x1b\x7f\x85\xad\u200e\u202e\u2028\ue000\U000e0001\U0010ffff"
+
+
+@pytest.mark.parametrize("character", [*UNSEEN, "\\\t", "'\t", '"\n'], ids=ascii)
+def test_the_way_to_a_name_with_characters_that_nobody_sees_can_be_copied(
+    character: str, tmp_path: Path
+) -> None:
+    """The refusal is one line that can be seen, and what it says to write is taken."""
+    name = f"ikebana_{character}x"
+    with pytest.raises(ConfigError) as refused:
+        loaded({}, {name: "BIGINT"}, tmp_path)
+    _, _, last = str(refused.value).partition("a field of it is ")
+    way = last.rpartition(" (")[0]
+    assert way.isprintable()
+
+    made = loaded({"x": {"linear": "c", "select": {"x": way}}}, {}, tmp_path)
+    assert rows(made, (7, {name: 5}, 0)) == [(7, {"x": "5"})]
+
+
 def test_columns_that_differ_in_case_are_read_by_the_way_that_is_told(tmp_path: Path) -> None:
     """SQL does not see the case of a name: linear steps and joins tell how to read both."""
     columns = {"id": "BIGINT", "ID": "BIGINT"}
@@ -294,6 +314,53 @@ def test_fields_that_a_transform_adds_are_columns_once_they_are_declared(tmp_pat
         found = made.evaluate(t=[({"id": 1}, FLAT, 0)])
         assert found["errors"] == []
         assert found["out"] == [(({"id": 1}, {"op": "c", "v": "a"}), 99, 1)]
+
+
+ADDED = [
+    *("value->>'__op'", "value->'__op'", "value->>'$.__op'", "value->>'$.\"__op\"'", "value.__op"),
+    *("value->>'/__op'", "value['__op']", "json_extract_string(value, '$.__op')", "__op::VARCHAR"),
+    *("(value).__op", "lower(value->>'__op')", "value->'__op'->>'x'"),
+]
+
+
+@pytest.mark.parametrize("columns", [{}, {"id": "BIGINT", "v": "VARCHAR"}], ids=["none", "some"])
+@pytest.mark.parametrize("path", ADDED)
+def test_a_field_that_a_transform_adds_is_refused_until_it_is_declared(
+    path: str, columns: dict[str, str], tmp_path: Path
+) -> None:
+    """Wherever it is read, since it would be null in each row; then it has the message's value."""
+    source = {"format": "debezium-flat-json"}
+    of_join = path.replace("value", "r.value").replace("__op::", "r.__op::")
+    select = {"id": "id", "op": path}
+    uses: list[Any] = [
+        {"linear": "c", "select": select},
+        {"linear": "c", "where": f"({path}) IS NOT NULL"},
+        {"reduce": "c", "by": path, "aggregates": {"n": "count(*)"}},
+        {
+            "delta_join": {"l": "c", "r": "c"},
+            "where": "l.key::VARCHAR = r.key::VARCHAR",
+            "select": {"op": of_join},
+        },
+    ]
+    for use in uses:
+        with pytest.raises(
+            ConfigError, match=r'"__op".*declare it under inputs\.t\.columns\.__op'
+        ):
+            loaded({"x": use}, columns, tmp_path, **source)
+
+    known = {"id": "BIGINT", "v": "VARCHAR", "__op": "VARCHAR"}
+    for use in uses:
+        assert loaded({"x": use}, known, tmp_path, **source).evaluate(t=[])["errors"] == []
+
+
+def test_a_field_that_is_declared_is_in_the_whole_value(tmp_path: Path) -> None:
+    """By a path as by its name; and so is any other undeclared field of the row."""
+    columns = {"id": "BIGINT", "__op": "VARCHAR"}
+    select = {"a": "value->>'__op'", "b": "__op", "v": "value->>'v'"}
+    operators = {"x": {"linear": "c", "select": select}}
+    made = loaded(operators, columns, tmp_path, format="debezium-flat-json")
+
+    assert rows(made, ({"id": 1}, FLAT, 0)) == [({"id": 1}, {"a": "c", "b": "c", "v": "a"})]
 
 
 @pytest.mark.parametrize("word", ["full", "order", "group", "select", "left"])

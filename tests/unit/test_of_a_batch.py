@@ -220,6 +220,19 @@ def test_the_progress_of_a_new_output_begins_at_0() -> None:
 
 
 @pytest.mark.parametrize(
+    ("begin", "given_up"), [(0, (0, 0)), (4, (0, 4)), (5, (5, 5))], ids=["no recovery", "4", "5"]
+)
+def test_the_last_batch_of_a_recovery_has_the_times_that_are_given_up(
+    begin: int, given_up: tuple[int, int]
+) -> None:
+    """From where an output was closed up to where the new state begins, if there are any."""
+    batch = [replace(each, given_up=begin) for each in BATCH]
+    found = {c.output.name: c.record.given_up for c in closings(PLAN, batch, ENDS)}
+
+    assert (found["out"], found["errors"]) == given_up
+
+
+@pytest.mark.parametrize(
     ("before", "ends"),
     [
         pytest.param({"out": {0: 3}}, {0: 3}, id="something"),

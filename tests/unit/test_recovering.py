@@ -26,6 +26,7 @@ from ikebana.processor.deciding.recovering import (
     problems,
     problems_left,
     rebuilding,
+    unclosed,
 )
 from ikebana.processor.deciding.starting import GoOn, History, Shown, judge
 from ikebana.processor.deciding.topic import Topic
@@ -240,8 +241,8 @@ def test_an_output_that_an_edit_had_removed_needs_another_topic() -> None:
 def test_facts_of_a_batch_that_was_not_closed_are_refused() -> None:
     """How many a time has is in the topic itself, and counts what is taken back, too."""
     plan = plan_of(form=", format: cdcv2-json")
-    unclosed = {**left(plan).unclosed, "all": Unclosed(2, 41)}
-    assert "not closed" in told(plan, left(plan, unclosed=unclosed))["outputs.all"]
+    found = left(plan, unclosed={**left(plan).unclosed, "all": Unclosed(2, 41)})
+    assert "not closed" in told(plan, found)["outputs.all"]
 
 
 def test_it_begins_beyond_all_that_was_written() -> None:
@@ -249,8 +250,7 @@ def test_it_begins_beyond_all_that_was_written() -> None:
     assert left(plan).begin == 40
     assert left(plan, markers={0: marker(8, 47), 1: None}).begin == 47
     assert left(plan, markers={0: marker(8, 47), 1: None}).batch == 7
-    unclosed = {**left(plan).unclosed, "all": Unclosed(2, 50)}
-    found = left(plan, unclosed=unclosed)
+    found = left(plan, unclosed={**left(plan).unclosed, "all": Unclosed(2, 50)})
     made = rebuilding(plan, found)
     assert (made.begin, made.stands["all"], made.unclosed) == (51, 40, {"all": 2})
 
@@ -269,6 +269,16 @@ def test_the_times_that_outputs_give_up_are_named() -> None:
     }
     new = left(plan, outputs={**shown, "all": Shown(None, 0, None)})
     assert new.given_up("all") == range(0)
+
+
+def test_records_behind_an_open_transaction_are_counted_by_commit_records() -> None:
+    """Which shard of a lost batch wrote first is chance, and a plan does not follow it."""
+    committed = msgspec.structs.replace(marker(8, 47), counts={"all": 5, "clicked": 1})
+    others = [marker(7, 40), None]
+
+    assert unclosed(Unclosed(2, 41), "all", 7, [committed, *others]) == Unclosed(5, 46)
+    assert unclosed(Unclosed(5, 41), "all", 7, [committed, *others]) == Unclosed(5, 41)
+    assert unclosed(Unclosed(), "all", 8, [committed, *others]) == Unclosed()
 
 
 def first_batch(plan: Plan, found: Left) -> tuple[History, list[Closing]]:

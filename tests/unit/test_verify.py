@@ -1,5 +1,6 @@
 """Cutting a diff topic into closed batches, and the first offence against its promise."""
 
+import msgspec
 import pytest
 
 from ikebana.codecs.progress import ProgressRecord, Promise
@@ -70,6 +71,19 @@ def test_upserts_that_replace_a_value_at_one_time_are_ok() -> None:
 
     assert verifier.verdict() == "ok"
     assert (summary.batches, summary.updates, summary.keys, summary.frontier) == (1, 3, 1, 10)
+
+
+def test_the_times_that_a_recovery_gave_up_are_named() -> None:
+    """They are closed, and what readers find there is what there was before."""
+    verifier = Verifier("t")
+    for part in (
+        FRANK,
+        ClosedBatch(msgspec.structs.replace(progress(1, 10, 15, 0), given_up=14), []),
+        ClosedBatch(progress(2, 15, 16, 0), []),
+    ):
+        verifier.feed(part)
+
+    assert (verifier.verdict(), verifier.summary().given_up) == ("ok", (range(10, 14),))
 
 
 def test_no_progress_is_not_verifiable() -> None:

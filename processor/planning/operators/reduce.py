@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import msgspec
 
@@ -9,7 +10,7 @@ from ikebana.processor.joins.relation import Relation
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.linear.functions import FunctionError, found
 from ikebana.processor.linear.judging import StepProblem, judged
-from ikebana.processor.linear.scope import KEY, UNKNOWN, Scope
+from ikebana.processor.linear.scope import KEY, UNKNOWN
 from ikebana.processor.planning.aggregates import (
     AggregateError,
     arranged,
@@ -103,7 +104,7 @@ class ReduceKind(OperatorKind[Reduce]):
         made = result_scope(readable, befores[0])
         types = {**made.types, **dict.fromkeys(wrong, UNKNOWN)}
         unique = ((KEY,),) if self.single_valued(operator) else ()
-        return Relation(Scope(types, made.open, made.declare), unique)
+        return Relation(replace(made, types=types), unique)
 
 
 def aggregates_of(operator: Reduce, catalog: Relations) -> tuple[Aggregate, ...]:
