@@ -564,6 +564,12 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         "given_up=first.given_up if 0 < lower < first.given_up else 0,",
         "given_up=0,",
     ),
+    "edge:a value is asked about once for each row that has it": (
+        "tests/unit/test_misfits.py::test_what_fails_by_the_same_value",
+        "processor/linear/query.py",
+        "        columns = [given[name] for name in _read_by(form)]\n",
+        "        columns = [given[name] for name in _read_by(form)]\n        self._reasons.clear()\n",
+    ),
     "edge:breaker: what TRY has is refused": (
         "tests/unit/test_misfits.py::test_what_some_value_fits",
         "processor/linear/misfits.py",

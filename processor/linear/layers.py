@@ -27,8 +27,6 @@ from ikebana.processor.linear.typed_columns import TEXT, type_of_field, type_of_
 from ikebana.processor.linear.typed_json import from_json
 
 ROW, DIFF, BEGIN, END, BAD = (f"{OURS}{name}" for name in ("row", "diff", "begin", "end", "bad"))
-# How the reason of what an expression has failed on begins.
-NOT_EVALUATED = "could not evaluate"
 # In its place stands the layer below.
 _FROM_BELOW = " FROM (\0)"
 
@@ -57,6 +55,8 @@ class Layers:
         self._columns: dict[str, pa.DataType] = {}
         self.failures: list[tuple[int, str]] = []
         """What it means that `ikebana_bad` is 0, 1, ...: the step, and why it failed."""
+        self.evaluated: dict[tuple[int, str], tuple[str, str]] = {}
+        """Of failures that are those of expressions: the part of the step, and its text."""
         self._layers: list[str] = []
         self._count = 0
         # The columns that the last layer computes, if it does nothing else.
@@ -90,7 +90,7 @@ class Layers:
         """A column of ours that has what SQL comes to."""
         name = f"{OURS}c{self._count}"
         self._count += 1
-        self._column(name, sql, f"{NOT_EVALUATED} {part} {text}")
+        self._column(name, sql, self._not_evaluated(part, text))
         if self._blaming:
             try:
                 self.type_of(name)
@@ -140,7 +140,7 @@ class Layers:
         for sql, text in conditions:
             tried = f"{OURS}t{self._count}"
             self._count += 1
-            number = self._failure(f"{NOT_EVALUATED} where {text}")
+            number = self._failure(self._not_evaluated("where", text))
             tries.append((sql, tried))
             judged.append(
                 f"WHEN {tried} IS NULL THEN {number} WHEN ({tried}).v IS NOT TRUE THEN NULL"
@@ -214,6 +214,11 @@ class Layers:
         """The JSON text of an object of columns."""
         types = self.described()
         return to_object({name: types[name] for name in columns})
+
+    def _not_evaluated(self, part: str, text: str) -> str:
+        reason = f"could not evaluate {part} {text}"
+        self.evaluated[self.step, reason] = part, text
+        return reason
 
     def _failure(self, reason: str) -> int:
         failure = (self.step, reason)

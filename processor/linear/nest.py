@@ -55,6 +55,8 @@ class Statement(NamedTuple):
     result: Scope
     failures: tuple[tuple[int, str], ...]
     """What it means that `ikebana_bad` is 0, 1, ...: the step, and why it failed."""
+    evaluated: Mapping[tuple[int, str], tuple[str, str]]
+    """Of failures that are those of expressions: the part of the step, and its text."""
     last: int
     """The number of the last step."""
     makes_value: bool
@@ -175,6 +177,7 @@ class _Nest:
             reads_value=VALUE in self._layers.base,
             result=self._result(),
             failures=tuple(self._layers.failures),
+            evaluated=self._layers.evaluated,
             last=self._layers.step,
             makes_value=self._made_value is not None,
             makes_key=self._made_key,

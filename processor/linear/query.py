@@ -29,12 +29,12 @@ from ikebana.processor.linear.database import (
     without_data,
 )
 from ikebana.processor.linear.json_text import spelled
-from ikebana.processor.linear.layers import BAD, BEGIN, DIFF, END, NOT_EVALUATED, ROW, field_column
+from ikebana.processor.linear.layers import BAD, BEGIN, DIFF, END, ROW, field_column
 from ikebana.processor.linear.nest import Statement, statement
 from ikebana.processor.linear.outcomes import Failed as Failed
 from ikebana.processor.linear.outcomes import Failure, Made, joined, of_row, one_by_one, texts_of
 from ikebana.processor.linear.picking import picking
-from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope, Scope
+from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope, Scope, StepError
 from ikebana.processor.linear.steps import Negate, Sql
 from ikebana.processor.linear.typed_columns import Column, column_of
 from ikebana.processor.rows.datum import values_of
@@ -73,7 +73,9 @@ class Query:
         self._typed = statement(steps, scope, typed=True)
         self.result = self._typed.result
         self._whose, self._written = "", texts_of(steps)
-        self._reasons: dict[tuple[Any, ...], str] = {}
+        self._reasons: dict[tuple[Any, ...], str | None] = {}
+        # By the step and the reason of a failure.
+        self._alone: dict[tuple[int, str], Statement | None] = {}
         self._picking = picking(steps, scope, self._typed.fields)
 
     @functools.cached_property
@@ -188,27 +190,53 @@ class Query:
 
     def _with_reason(self, failure: Failure, table: pa.Table) -> Failure:
         """A failure with what DuckDB says of the row, of which it must not depend on others."""
-        if not failure.reason.startswith(NOT_EVALUATED):
+        place = failure.step, failure.reason
+        if place not in self._checked.evaluated:
             return failure
         (first,) = table.column(ROW).slice(0, 1).to_pylist()
         row = table.slice(failure.row - first, 1)
+        given = dict(zip(_read_by(self._checked), map(_text_in, row.columns[1:]), strict=True))
+        if place not in self._alone:
+            self._alone[place] = self._expression_alone(*place)
+        alone = self._alone[place]
+        said = None if alone is None else self._said(alone, given)
+        if said is None:
+            # What is made of the expression has failed, or a text has not the usual form.
+            said = self._said(self._plain, given)
+        return failure._replace(reason=f"{failure.reason}: {said}") if said else failure
+
+    def _expression_alone(self, at: int, reason: str) -> Statement | None:
+        """A statement that evaluates one of the expressions, and what it is made of."""
+        part, text = self._checked.evaluated[at, reason]
+        step = self._steps[at]
+        condition = text if part == "where" else f"({text}) IS NULL"
+        flat_map = step.flat_map if isinstance(step, Sql) and part != "flat_map" else None
+        try:
+            alone = Sql(flat_map=flat_map, where=(condition,))
+            return statement((*self._steps[:at], alone), self._scope, typed=True)
+        except StepError:
+            return None
+
+    def _said(self, form: Statement, given: Mapping[str, bytes | None]) -> str | None:
+        """What DuckDB says of a row, nothing if that is of no use; None if it says nothing."""
+        columns = [given[name] for name in _read_by(form)]
         # A row that fails often fails again, when it is retracted.
-        key = failure.reason, *(column[0].as_py() for column in row.columns[1:])
-        if key not in self._reasons:
+        if (key := (form.sql, *columns)) not in self._reasons:
             if len(self._reasons) >= _MOST_REASONS:
                 self._reasons.clear()
-            said = self._said(row)
-            self._reasons[key] = f"{failure.reason}: {said}" if said else failure.reason
-        return failure._replace(reason=self._reasons[key])
+            own = {n: [text] for n, text in zip(form.schema.names[1:], columns, strict=True)}
+            self._reasons[key] = self._asked(form, _table(form.schema, 1, own))
+        return self._reasons[key]
 
-    def _said(self, row: pa.Table) -> str:
+    def _asked(self, form: Statement, row: pa.Table | None) -> str | None:
         try:
-            self._results(self._plain, row)
+            if row is not None:
+                self._results(form, row)
         except duckdb.Error as error:
             return "" if isinstance(error, _OURS) else without_data(error)
         except MemoryLimitError:
-            pass
-        return ""
+            return ""
+        return None
 
     def _results(self, form: Statement, table: pa.Table) -> tuple[Made, list[Failure]]:
         found = answer(form.sql, table, self._whose, self._written)
@@ -294,6 +322,18 @@ def _table(schema: pa.Schema, count: int, given: Mapping[str, Column]) -> pa.Tab
             return None
         arrays.append(made)
     return pa.table(arrays, schema=schema)
+
+
+def _read_by(form: Statement) -> list[str]:
+    """What the columns of a statement's table are of: fields by their names, or wholes."""
+    of = {field_column(at): field for at, field in enumerate(form.fields)}
+    return [of.get(name, name) for name in form.schema.names[1:]]
+
+
+def _text_in(column: pa.ChunkedArray) -> bytes | None:
+    """The only value of a column of texts or bytes."""
+    value = column[0].as_py()
+    return value.encode() if isinstance(value, str) else value
 
 
 def _table_of_texts(schema: pa.Schema, count: int, given: Mapping[str, Column]) -> pa.Table:

@@ -154,7 +154,7 @@ def test_in_json_with_a_schema(
 @settings(unhurried, max_examples=max(10, settings().max_examples // 4))
 @given(st.data())
 def test_in_avro(flat: bool, program: bool, data: st.DataObject) -> None:  # noqa: FBT001
-    """By programs, by readers in Python and by fastavro."""
+    """By programs, and by fastavro."""
     names = data.draw(st.lists(st.sampled_from(sorted(NODES)), min_size=2, max_size=2))
     kinds = data.draw(st.lists(kinds_of, min_size=2, max_size=2))
     nodes = {f"c{at}": NODES[name] for at, name in enumerate(names)}

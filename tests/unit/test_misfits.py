@@ -1,14 +1,25 @@
 """What can never be evaluated is refused with the plan, and what fails says why."""
 
+import json
 from typing import Any
 
 import pytest
 
 from ikebana import Column, Input, Linear, Output, Plan, PlanError, Upsert, evaluate
+from ikebana.processor.linear import query as query_module
 from ikebana.processor.linear.bound_query import QueryError
 from ikebana.processor.linear.expressions import parse
-from ikebana.processor.linear.scope import ExpressionError, Scope
-from ikebana.processor.linear.steps import Step, select, where
+from ikebana.processor.linear.query import Query
+from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, Scope
+from ikebana.processor.linear.steps import (
+    Sql,
+    Step,
+    rekey,
+    select,
+    unnest,
+    valid_between,
+    where,
+)
 from ikebana.processor.planning.checking import checked
 from support.sql_oracle import plan_of
 
@@ -156,3 +167,53 @@ def test_an_error_record_says_why_without_the_data(
         (f"operator l: could not evaluate {reason}", 0, 1),
         (f"operator l: could not evaluate {reason}", 1, -1),
     ]
+
+
+FAILING: list[tuple[Sql, ...]] = [
+    (select(n="s::BIGINT", d="s::DATE", m="b * 10"),),
+    (where("s::BIGINT > 1", "b * 10 > 0"), select(d="s::DATE")),
+    (select(t="upper(s)", b="b"), select(n="t::BIGINT + b", d="t::DATE")),
+    (unnest("e", "[s, '5']"), where("e::BIGINT > 1"), select(e="e::TINYINT")),
+    (Sql(flat_map=("e", "[s, '5']"), where=("e::BIGINT > 1",), select=(("n", "b * 10"),)),),
+    (rekey("s::DATE"), valid_between("s::TIMESTAMP", "to_timestamp(b)")),
+    (Sql(diff="s::INTEGER * b"), Sql(valid_from="b * 1000")),
+    (unnest("n", "repeat_row(s::INTEGER)"), select(y="strptime(s, '%Y')")),
+]
+
+
+@pytest.mark.parametrize("steps", FAILING, ids=str)
+def test_a_row_fails_for_the_same_reason_alone_and_beside_others(steps: tuple[Sql, ...]) -> None:
+    """So that its error is retracted when it is, whatever the batch has; of any form of text."""
+    texts = ("x", "5", "2024-01-31", "2024-13-01", "99999999999", "it's", None)
+    numbers = (1, 2**62, "9")
+    rows = [json.dumps({"s": s, "b": b}).encode() for s in texts for b in numbers]
+    types = Scope({"s": "VARCHAR", "b": "BIGINT", KEY: "JSON", VALUE: "JSON"})
+
+    together = Query(steps, types)
+    _, failed = together.run([b'"k%d"' % at for at in range(len(rows))], rows)
+
+    assert any("Error: " in failure.reason for failure in failed)
+    for at, row in enumerate(rows):
+        _, alone = Query(steps, types).run([b'"other"'], [row])
+        own = [failure._replace(row=0) for failure in failed if failure.row == at]
+        assert sorted(alone) == sorted(own)
+
+
+def test_what_fails_by_the_same_value_is_asked_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever else the rows have: each question takes DuckDB as long as thousands of rows."""
+    asked = []
+    answer = query_module.answer
+
+    def counted(sql: str, *rest: Any) -> Any:
+        asked.append(sql)
+        return answer(sql, *rest)
+
+    monkeypatch.setattr(query_module, "answer", counted)
+    types = Scope({"s": "VARCHAR", "b": "BIGINT", KEY: "JSON", VALUE: "JSON"})
+    query = Query([select(b="b", n="s::BIGINT", d="s::DATE")], types)
+    rows = [b'{"s":"n/a","b":%d}' % at for at in range(50)]
+    _, failed = query.run([b"%d" % at for at in range(50)], rows)
+
+    assert len(failed) == 50
+    # All rows, those rows checked, and what is wrong with one.
+    assert len(asked) == 3
