@@ -568,7 +568,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         "tests/unit/test_misfits.py::test_what_fails_by_the_same_value",
         "processor/linear/query.py",
         "        columns = [given[name] for name in _read_by(form)]\n",
-        "        columns = [given[name] for name in _read_by(form)]\n        self._reasons.clear()\n",
+        "        columns = [given[name] for name in _read_by(form)]\n"
+        "        self._reasons.clear()\n",
     ),
     "edge:breaker: what TRY has is refused": (
         "tests/unit/test_misfits.py::test_what_some_value_fits",

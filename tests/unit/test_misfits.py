@@ -8,6 +8,7 @@ import pytest
 from ikebana import Column, Input, Linear, Output, Plan, PlanError, Upsert, evaluate
 from ikebana.processor.linear import query as query_module
 from ikebana.processor.linear.bound_query import QueryError
+from ikebana.processor.linear.database import answer
 from ikebana.processor.linear.expressions import parse
 from ikebana.processor.linear.query import Query
 from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, Scope
@@ -202,7 +203,6 @@ def test_a_row_fails_for_the_same_reason_alone_and_beside_others(steps: tuple[Sq
 def test_what_fails_by_the_same_value_is_asked_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever else the rows have: each question takes DuckDB as long as thousands of rows."""
     asked = []
-    answer = query_module.answer
 
     def counted(sql: str, *rest: Any) -> Any:
         asked.append(sql)
