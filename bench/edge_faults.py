@@ -202,7 +202,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:values NaN is the least where an order is turned around": (
         "tests/property/test_not_finite.py::test_a_view_is",
-        "processor/relational/ranking.py",
+        "processor/relational/rows.py",
         'parts.append(f"NOT isnan({name})")',
         'parts.append(f"isnan({name})")',
     ),
@@ -422,7 +422,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:keys the first two rows of a partition are one": (
         BY_KEY,
-        "processor/relational/ranking.py",
+        "processor/relational/rows.py",
         "        if limit > 1:\n",
         "        if limit > 2:\n",
     ),

@@ -27,7 +27,7 @@ from ikebana.processor.relational.matching import (
     unmet,
 )
 from ikebana.processor.relational.outer_inputs import Told, outer_delta, outer_inputs
-from ikebana.processor.relational.ranking import Order, first_rows
+from ikebana.processor.relational.rows import Order, first_rows
 from ikebana.processor.relational.sql_aggregates import direction
 from ikebana.processor.relational.windows import hopping, sessions
 

@@ -25,8 +25,7 @@ from ikebana.processor.relational.matching import (
     told_apart,
     unmet,
 )
-from ikebana.processor.relational.sql_aggregates import calls
-from ikebana.processor.relational.sql_groups import grouped
+from ikebana.processor.relational.sql_aggregates import calls, grouped
 from ikebana.processor.relational.sql_refusals import has_groups, refuse_now, refuse_select
 from ikebana.processor.relational.sql_scope import Froms, Item, Names, output_names, relation_item
 from ikebana.processor.relational.sql_time import bounded, bounded_after, told_from_others

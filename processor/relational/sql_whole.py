@@ -18,7 +18,7 @@ from ikebana.processor.relational.making import Making
 from ikebana.processor.relational.matching import aliases_of, without
 from ikebana.processor.relational.sql_refusals import refuse_modifiers
 from ikebana.processor.relational.sql_scope import Froms, Item, Names, no_table
-from ikebana.processor.relational.sql_windows import WindowCall
+from ikebana.processor.relational.windows import WindowCall
 
 Listed = list[tuple[str, Node]]
 Views = Mapping[str, "View"]
