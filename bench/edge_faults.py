@@ -416,7 +416,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:keys what is computed of a key is one": (
         BY_KEY,
-        "processor/planning/row_keys.py",
+        "processor/planning/unique_keys.py",
         "one_to_one=all(same)",
         "one_to_one=True",
     ),
@@ -640,7 +640,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:catalog a column that is unknown is JSON behind a function": (
         "tests/unit/test_all_mistakes.py",
-        "processor/linear/judging.py",
+        "processor/linear/results.py",
         "    if UNKNOWN not in scope.types.values():\n",
         "    if True:\n",
     ),

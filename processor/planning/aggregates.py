@@ -19,6 +19,7 @@ from ikebana.processor.kernels.aggregate_kinds import KINDS
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.linear.json_text import JSON, WHOLE, compares_as_data
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
+from ikebana.processor.linear.sql_order import NoOrderError, order_of
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning.plan import Reduce
 
@@ -106,9 +107,6 @@ def _in_order(aggregate: Aggregate, kinds: Sequence[str]) -> Aggregate:
     if sorts_as_json and not all(map(_is_number, kinds)):
         # Beside JSON or texts, doubles are data like these.
         return aggregate
-    # DuckDB takes a while to import, and memory.
-    from ikebana.processor.linear.sql_order import NoOrderError, order_of
-
     try:
         orders = {kind: order_of(kind) for kind in kinds}
     except NoOrderError as error:

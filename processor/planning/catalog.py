@@ -16,15 +16,14 @@ from ikebana.processor.joins.paths import Planned, planned_of
 from ikebana.processor.joins.query import Join
 from ikebana.processor.joins.relation import Relation
 from ikebana.processor.kernels.reduce import Aggregate
-from ikebana.processor.linear.judging import StepProblem
+from ikebana.processor.linear.results import StepProblem
 from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, ExpressionError, Scope, unknown
 from ikebana.processor.linear.typed_json import from_json
 from ikebana.processor.planning.input_rows import rows_of
 from ikebana.processor.planning.operators import reduce
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import Input, Operator, Output, Plan, Reduce
-from ikebana.processor.planning.row_keys import Keyed, keys_of
-from ikebana.processor.planning.unique_keys import NOTHING
+from ikebana.processor.planning.unique_keys import NOTHING, Keyed
 from ikebana.processor.planning.unread import ALL_READ, Unread
 
 Problem = tuple[str, str]
@@ -50,7 +49,7 @@ class Catalog:
         counted = Counter(operator.name for operator in self._listed)
         self.operators = {o.name: o for o in self._listed if counted[o.name] == 1}
         self._unread = unread
-        self.told: list[Problem] = []
+        self.faults: list[Problem] = []
         """The problems that have been found so far, as (path of the part, problem)."""
         self._relations: dict[str, Relation] = {}
         # The collections that have a problem, or of whose sources one has.
@@ -71,7 +70,7 @@ class Catalog:
                 self.relation(operator.name)
             else:
                 kind_of(operator).relation(operator, self)
-        return self.told
+        return [*self.faults]
 
     def copy(self) -> "Catalog":
         """A catalog of the same, to which other operators may be added."""
@@ -115,8 +114,8 @@ class Catalog:
     def tell(self, path: str, problem: str) -> None:
         """Note a problem."""
         # A collection with several ways to it is judged once for each.
-        if (path, problem) not in self.told:
-            self.told.append((path, problem))
+        if (path, problem) not in self.faults:
+            self.faults.append((path, problem))
 
     def taking(
         self, judged: tuple[list[StepProblem], Scope], place: Callable[[StepProblem], str]
@@ -157,8 +156,9 @@ class Catalog:
         """A collection with its unique keys, if it is sound."""
         if name not in self._keyed:
             types = self.relation(name).scope.types
-            operator = self.operators.get(name)
-            keys = NOTHING if operator is None else keys_of(operator, self.keyed, types)
+            operator, keys = self.operators.get(name), NOTHING
+            if operator is not None:
+                keys = kind_of(operator).keys(operator, self.keyed, types)
             self._keyed[name] = Keyed(keys, types)
         return self._keyed[name]
 
@@ -173,7 +173,7 @@ class Catalog:
         return kind_of(operator).sources(operator)
 
     def _found(self, name: str) -> Relation:
-        operator, known = self.operators.get(name), len(self.told)
+        operator, known = self.operators.get(name), len(self.faults)
         if operator is not None:
             found = kind_of(operator).relation(operator, self)
             is_whole = not self._unread.may_have("operators", name)
@@ -184,7 +184,7 @@ class Catalog:
                 found = Relation(self.rows(name), source.unique, source.size)
             else:
                 found = _UNKNOWN
-        is_faulty = not is_whole or len(self.told) > known
+        is_faulty = not is_whole or len(self.faults) > known
         if is_faulty or not self._faulty.isdisjoint(self._sources(name)):
             self._faulty.add(name)
         return found if is_whole else _UNKNOWN
@@ -194,7 +194,7 @@ class Catalog:
             del self._relations[name]
             self._keyed.pop(name, None)
         self._faulty.clear()
-        self.told.clear()
+        self.faults.clear()
         self._examined = {join: of for join, of in self._examined.items() if of.bound}
 
 

@@ -10,8 +10,9 @@ from ikebana.codecs.formats import FORMATS
 from ikebana.codecs.sql_type import TypeTextError
 from ikebana.errors import ConfigError
 from ikebana.processor.ground.spelling import instead
+from ikebana.processor.linear.expressions import column_type
 from ikebana.processor.linear.json_text import field_of
-from ikebana.processor.linear.judging import judged
+from ikebana.processor.linear.results import result_of
 from ikebana.processor.linear.scope import VALUE, ExpressionError, is_ours
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning.input_rows import encoding_of, rows_of
@@ -125,8 +126,6 @@ def _column_problems(source: Input) -> Iterator[Problem]:
                 f"{field_of(VALUE, column.name)}",
             )
         try:
-            from ikebana.processor.linear.expressions import column_type
-
             column_type(column.type)
         except ExpressionError as error:
             yield f"{path}.columns.{column.name}", str(error)
@@ -178,6 +177,6 @@ def _time_problems(source: Input, unread: Unread) -> Iterator[Problem]:
         if (getattr(event, part + "_ms") or 0) < 0:
             yield f"{path}.event_time.{part}", "must be 0 seconds or more"
     if event.of is not None:
-        made = judged((Sql(valid_from=event.of),), rows_of(source, unread))
+        made = result_of((Sql(valid_from=event.of),), rows_of(source, unread))
         for each in made.problems:
             yield f"{path}.event_time.of", each.problem

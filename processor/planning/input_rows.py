@@ -1,11 +1,12 @@
 """The rows of an input: what expressions over them may name, their encodings and their times."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ikebana.codecs.change import Column
 from ikebana.codecs.column_encodings import full_name, usual_name
+from ikebana.processor.linear.expressions import column_type
 from ikebana.processor.linear.json_text import BLOB, JSON
+from ikebana.processor.linear.query import Query, compiled
 from ikebana.processor.linear.scope import (
     KEY,
     UNKNOWN,
@@ -20,9 +21,6 @@ from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.planning.unread import Unread
 
-if TYPE_CHECKING:
-    from ikebana.processor.linear.query import Query
-
 
 def scope_of_input(source: Input) -> Scope:
     """What expressions over an input's rows may name.
@@ -30,12 +28,7 @@ def scope_of_input(source: Input) -> Scope:
     Raises:
         ExpressionError: a column has a type that there is not.
     """
-    types: dict[str, str] = {}
-    if source.columns:
-        # DuckDB takes a while to import, and memory: only where there is SQL.
-        from ikebana.processor.linear.expressions import column_type
-
-        types = {column.name: column_type(column.type) for column in source.columns}
+    types = {column.name: column_type(column.type) for column in source.columns}
     raw = not source.traits.has_columns
     types[KEY] = BLOB if source.key_format == "bytes" and source.traits.kind == "rows" else JSON
     types[VALUE] = BLOB if raw else JSON
@@ -53,8 +46,6 @@ def rows_of(source: Input, unread: Unread) -> Scope:
     known = []
     lost = set(unread.columns(source.name))
     for column in source.columns:
-        from ikebana.processor.linear.expressions import column_type
-
         try:
             column_type(column.type)
         except ExpressionError:
@@ -75,7 +66,7 @@ def comes_out_of_decoding(source: Input) -> bool:
     return source.is_collection and source.traits.kind != "facts"
 
 
-def dating_query(source: Input) -> "Query | None":
+def dating_query(source: Input) -> Query | None:
     """What makes the event times of an input's rows, as a bound in milliseconds.
 
     Raises:
@@ -83,8 +74,6 @@ def dating_query(source: Input) -> "Query | None":
     """
     if source.event_time is None or source.event_time.of is None:
         return None
-    from ikebana.processor.linear.query import compiled
-
     return compiled((Sql(valid_from=source.event_time.of),), frozen(scope_of_input(source)))
 
 

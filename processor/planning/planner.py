@@ -35,9 +35,11 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ikebana.processor.linear.chain import Chain, Named, chain
+from ikebana.processor.linear.expressions import parse
 from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.scope import KEY, ExpressionError, Scope, frozen
 from ikebana.processor.linear.steps import Arrange, Negate, Sql, moves_time
+from ikebana.processor.linear.syntax import conjuncts
 from ikebana.processor.planning.aggregates import arranged
 from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.graph import graph_of
@@ -343,9 +345,6 @@ def _key_conditions(steps: Sequence[Named], source: Input, scope: Scope) -> tupl
     """The conditions over the key alone that every datum has to pass first."""
     if not any(isinstance(step, Sql) and step.where for _, step in steps):
         return ()
-    from ikebana.processor.linear.expressions import parse
-    from ikebana.processor.linear.syntax import conjuncts
-
     found: list[str] = []
     own = {KEY, *source.key}
     for _, step in steps:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from ikebana.codecs.progress import Promise
 from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.steps import AnyStep, Arrange, Call, Negate, Sql, moves_time
+from ikebana.processor.linear.syntax import called
 from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.operators.kind import Way
@@ -79,8 +80,6 @@ def signs(step: AnyStep) -> bool:
         case Sql():
             if step.flat_map is None:
                 return step.diff is not None
-            from ikebana.processor.linear.syntax import called
-
             repeats = called(step.flat_map[1])
             return step.diff is not None or bool(repeats and repeats[0] == "repeat_row")
 

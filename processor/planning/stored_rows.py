@@ -12,8 +12,9 @@ from ikebana.processor.linear.chain import Named
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.linear.syntax import Node
-from ikebana.processor.planning.row_keys import made_of
+from ikebana.processor.linear.syntax import Node, text_of, tree
+from ikebana.processor.linear.trees import changed
+from ikebana.processor.planning.unique_keys import made_of
 
 
 def over_stored(
@@ -100,8 +101,6 @@ def _of_stored(text: str, plain: Mapping[str, str], names: Collection[str]) -> s
         return None
     if of.is_same:
         return "".join(plain[column] for column in of.of)
-    from ikebana.processor.linear.syntax import text_of, tree
-    from ikebana.processor.linear.trees import changed
 
     def change(node: Node) -> Node | None:
         if node["class"] != "COLUMN_REF":

@@ -12,6 +12,11 @@ from dataclasses import dataclass
 from itertools import islice, product
 from typing import NamedTuple
 
+from ikebana.processor.linear.scope import KEY, SHORT, VALUE, ExpressionError
+from ikebana.processor.linear.steps import AnyStep, Call, Negate, Sql
+from ikebana.processor.linear.syntax import Node, tree
+from ikebana.processor.linear.trees import columns, equated
+
 Columns = frozenset[str]
 Dependency = tuple[Columns, Columns]
 # Of a product of keys, no more are looked at.
@@ -226,3 +231,93 @@ class _Closures:
                     if not missing[at]:
                         holding.append(at)
         return frozenset(found)
+
+
+# Values of these are equal in SQL that are not the same.
+_LOOSE = ("FLOAT", "DOUBLE", "?")
+
+
+class Keyed(NamedTuple):
+    """A collection: what is known of its columns, and their types; the key is among them."""
+
+    keys: Keys
+    types: Mapping[str, str]
+
+
+def behind(source: Keyed, steps: Sequence[AnyStep]) -> Keys:
+    """What is known behind linear steps."""
+    keys, names = source.keys, [KEY, VALUE, *source.types]
+    for step in steps:
+        match step:
+            case Sql() if step.flat_map is None:
+                keys = keys if step.diff is None else keys.several()
+                made = {name: Made(frozenset((name,)), one_to_one=True) for name in names}
+                if step.select is not None:
+                    made = {KEY: made[KEY]}
+                    made |= {name: made_of(text, names=names) for name, text in step.select}
+                if step.key is not None:
+                    made[KEY] = made_of(step.key, names=names)
+                if step.select is not None or step.key is not None:
+                    keys, names = keys.selected(made), list(made)
+            case Negate():
+                keys = keys.several()
+            case Call(kind="filter"):
+                pass
+            case _:
+                return NOTHING
+    return keys
+
+
+def made_of(text: str, parts: int = 1, *, names: Collection[str]) -> Made:
+    """What an expression is made of: columns, or with two `parts` those behind an alias.
+
+    `names` are those of the columns that there are: where none is `key`, that is the whole key.
+    """
+    if parts == 1 and (name := _name_of(text)) is not None:
+        return Made(frozenset((_meant((name,), names),)), one_to_one=True)
+    try:
+        return made_of_tree(tree(text), parts, names=names)
+    except ExpressionError:
+        return Made(frozenset(("?",)))
+
+
+def made_of_tree(node: Node, parts: int = 1, *, names: Collection[str]) -> Made:
+    """The same of an expression that has been read."""
+    found = columns(node, with_parts=True)
+    read = frozenset(_meant(each[:parts], names) for each in found)
+    fields = [node]
+    if node["class"] == "FUNCTION" and node["function_name"].lower() == "struct_pack":
+        fields = [each["expression"] for each in node["arguments"]]
+    same = [
+        each["class"] == "COLUMN_REF" and len(each["column_names"]) == parts for each in fields
+    ]
+    return Made(read, one_to_one=all(same))
+
+
+def _meant(parts: Sequence[str], names: Collection[str]) -> str:
+    name = ".".join(parts)
+    if name in names or parts[-1] not in SHORT:
+        return name
+    return ".".join((*parts[:-1], SHORT[parts[-1]]))
+
+
+def _name_of(text: str) -> str | None:
+    """The column that an expression is the name of, if it is one."""
+    if text.isidentifier() and text.isascii():
+        return text if text.lower() not in ("null", "true", "false") else None
+    inner = text[1:-1]
+    is_quoted = len(text) > 2 and text[0] == text[-1] == '"' and '"' not in inner
+    return inner if is_quoted else None
+
+
+def equalities(conditions: Collection[Node], types: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The pairs of columns, behind their aliases, that conditions say are the same."""
+    found = []
+    for node in conditions:
+        sides = [made_of_tree(side, 2, names=types) for side in equated(node) or ()]
+        if sides and all(side.is_same for side in sides):
+            pair = tuple(name for side in sides for name in side.of)
+            one, other = (types.get(name, "?") for name in pair)
+            if one == other and not any(word in one for word in _LOOSE):
+                found.append((pair[0], pair[1]))
+    return found

@@ -7,8 +7,7 @@ from ikebana.processor.linear.json_text import BLOB
 from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, Scope
 from ikebana.processor.planning.catalog import Catalog
 from ikebana.processor.planning.plan import Input, Operator, Upsert
-from ikebana.processor.planning.row_keys import made_of
-from ikebana.processor.planning.unique_keys import NOTHING_KNOWN, Facts, Keys
+from ikebana.processor.planning.unique_keys import NOTHING_KNOWN, Facts, Keys, made_of
 from ikebana.processor.planning.unread import ALL_READ, Unread
 
 Types = Mapping[str, str]

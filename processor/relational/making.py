@@ -14,8 +14,7 @@ from ikebana.processor.linear.trees import columns
 from ikebana.processor.planning.aggregates import AggregateError
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import Concat, Linear, Operator, Reduce, Upsert
-from ikebana.processor.planning.row_keys import Keyed, keys_of
-from ikebana.processor.planning.unique_keys import Facts, Keys
+from ikebana.processor.planning.unique_keys import Facts, Keyed, Keys
 from ikebana.processor.relational.known import (
     Known,
     MakingError,
@@ -250,7 +249,7 @@ class Making:
 
     def _problem(self, operator: Operator) -> str:
         """Why an operator that has been added cannot be: of its steps the first reason."""
-        problems = [problem for _, problem in self._catalog.told]
+        problems = [problem for _, problem in self._catalog.faults]
         match operator:
             case DeltaJoin() if parts := self._catalog.examined(operator).problems:
                 return "; ".join(problem for _, problem in parts)
@@ -270,7 +269,7 @@ class Making:
             of = self.relation(name)
             return Keyed(of.facts[level], {**of.types, KEY: of.key})
 
-        keys = keys_of(operator, keyed, {**made.types, KEY: made.key})
+        keys = kind_of(operator).keys(operator, keyed, {**made.types, KEY: made.key})
         return declared(keys, self._known.inputs, operator, made) if level else keys
 
 

@@ -17,8 +17,14 @@ from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node, shown, text_of, tree
 from ikebana.processor.linear.trees import changed, column, columns, equated, renamed
-from ikebana.processor.planning.row_keys import equalities, made_of_tree
-from ikebana.processor.planning.unique_keys import NOTHING_KNOWN, Facts, Keys, left_joined
+from ikebana.processor.planning.unique_keys import (
+    NOTHING_KNOWN,
+    Facts,
+    Keys,
+    equalities,
+    left_joined,
+    made_of_tree,
+)
 from ikebana.processor.relational.known import MakingError, Table
 from ikebana.processor.relational.making import Making, struct
 from ikebana.processor.relational.rows import distinct

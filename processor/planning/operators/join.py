@@ -1,14 +1,25 @@
 """Delta joins and as-of joins, as kinds of operators."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
-from ikebana.processor.joins.query import Join, section_of
+from ikebana.processor.joins.query import AsOfJoin, Join, section_of
 from ikebana.processor.joins.relation import Relation
 from ikebana.processor.linear.json_text import JSON
-from ikebana.processor.linear.judging import judged
-from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, Scope
+from ikebana.processor.linear.results import result_of
+from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, ExpressionError, Scope
 from ikebana.processor.linear.steps import Sql
+from ikebana.processor.linear.syntax import tree
+from ikebana.processor.linear.trees import conjuncts
 from ikebana.processor.planning.operators.kind import Around, OperatorKind, Problem, Relations
+from ikebana.processor.planning.unique_keys import (
+    NOTHING,
+    Keyed,
+    Keys,
+    Made,
+    equalities,
+    joined,
+    made_of,
+)
 
 
 class JoinKind(OperatorKind[Join]):
@@ -42,9 +53,30 @@ class JoinKind(OperatorKind[Join]):
         select = tuple((name, each.sql) for name, each in parts.select)
         step = Sql(select=select, key=None if parts.key is None else parts.key.sql)
         scope = Scope({**types, KEY: JSON, VALUE: JSON})
-        results = catalog.taking(judged((step,), scope), lambda at: f"{path}.{at.part}")
+        results = catalog.taking(result_of((step,), scope), lambda at: f"{path}.{at.part}")
         made = {name: UNKNOWN for name, _ in operator.select}
         for name, each in parts.select:
             if results.types.get(name) != UNKNOWN:
                 made[name] = each.type
         return Relation(Scope({**made, KEY: JSON, VALUE: JSON}))
+
+    def keys(
+        self, operator: Join, known: Callable[[str], Keyed], types: Mapping[str, str]
+    ) -> Keys:
+        if isinstance(operator, AsOfJoin):
+            return NOTHING
+        sides = [(each.alias, known(each.relation)) for each in operator.inputs]
+        read = {f"{alias}.{name}": of for alias, side in sides for name, of in side.types.items()}
+        try:
+            conditions = [each for text in operator.where for each in conjuncts(tree(text))]
+        except ExpressionError:
+            return NOTHING
+        whole = joined(
+            (side.keys.prefixed(alias) for alias, side in sides), equalities(conditions, read)
+        )
+        key = f"{operator.inputs[0].alias}.{KEY}"
+        made = {KEY: Made(frozenset((key,)), one_to_one=True)}
+        if operator.key is not None:
+            made[KEY] = made_of(operator.key, 2, names=read)
+        made |= {name: made_of(text, 2, names=read) for name, text in operator.select}
+        return whole.selected(made)

@@ -13,9 +13,10 @@ from ikebana.processor.joins.binding import Examined
 from ikebana.processor.joins.query import Join
 from ikebana.processor.joins.relation import Relation
 from ikebana.processor.linear.chain import Named
-from ikebana.processor.linear.judging import StepProblem
-from ikebana.processor.linear.scope import Scope
+from ikebana.processor.linear.results import StepProblem
+from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.planning.plan import Input, Operator
+from ikebana.processor.planning.unique_keys import NOTHING, Keyed, Keys
 from ikebana.processor.planning.unread import Unread
 
 O_contra = TypeVar("O_contra", contravariant=True)
@@ -133,6 +134,17 @@ class OperatorKind(Generic[O_contra]):
     def problems(self, operator: O_contra, around: Around) -> Iterator[Problem]:
         """Its problems apart from those of SQL."""
         raise NotImplementedError
+
+    def keys(
+        self, operator: O_contra, known: Callable[[str], Keyed], types: Mapping[str, str]
+    ) -> Keys:
+        """What tells the rows of what it makes apart, which have columns of these `types`.
+
+        `known` has the collections that it reads.
+        """
+        if self.single_valued(operator):
+            return NOTHING.with_unique([KEY], [KEY, VALUE, *types])
+        return NOTHING
 
     def relation(self, operator: O_contra, catalog: Relations) -> Relation:
         """What is known of what it makes; problems of its SQL are noted in the catalog."""

@@ -1,6 +1,6 @@
 """Linear and concat, as kinds of operators."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -8,11 +8,12 @@ import msgspec
 from ikebana.processor.joins.relation import Relation, of_scopes
 from ikebana.processor.linear.chain import Named
 from ikebana.processor.linear.json_text import quoted
-from ikebana.processor.linear.judging import StepProblem, judged
-from ikebana.processor.linear.scope import KEY
+from ikebana.processor.linear.results import StepProblem, result_of
+from ikebana.processor.linear.scope import KEY, VALUE
 from ikebana.processor.linear.steps import AnyStep, Arrange, Call, Negate, Sql
 from ikebana.processor.planning.operators.kind import Around, OperatorKind, Problem, Relations
 from ikebana.processor.planning.plan import Concat, Linear
+from ikebana.processor.planning.unique_keys import NOTHING, Keyed, Keys, behind
 
 
 class LinearKind(OperatorKind[Linear]):
@@ -43,12 +44,17 @@ class LinearKind(OperatorKind[Linear]):
 
         source, steps = catalog.relation(operator.source), self.steps(operator)
         made = of_scopes(
-            catalog.taking(judged(operator.steps, scope), place) for scope in source.scopes
+            catalog.taking(result_of(operator.steps, scope), place) for scope in source.scopes
         )
         unique = source.unique
         if not all(_only_chooses(step) for step in operator.steps):
             unique = tuple(key for key in unique if key == (KEY,) and keeps_key(steps))
         return replace(made, unique=unique, size=source.size)
+
+    def keys(
+        self, operator: Linear, known: Callable[[str], Keyed], types: Mapping[str, str]
+    ) -> Keys:
+        return _vouched(behind(known(operator.source), operator.steps), operator, types)
 
 
 class ConcatKind(OperatorKind[Concat]):
@@ -76,6 +82,20 @@ class ConcatKind(OperatorKind[Concat]):
         if len(sources) != 1:
             return made
         return replace(made, unique=sources[0].unique, size=sources[0].size)
+
+    def keys(
+        self, operator: Concat, known: Callable[[str], Keyed], types: Mapping[str, str]
+    ) -> Keys:
+        if len(operator.sources) == 1:
+            return known(operator.sources[0]).keys
+        return _vouched(NOTHING, operator, types)
+
+
+def _vouched(keys: Keys, operator: Linear | Concat, types: Mapping[str, str]) -> Keys:
+    """What is known, and what has made an operator knows besides."""
+    for key in operator.unique:
+        keys = keys.with_unique(key, [KEY, VALUE, *types])
+    return keys
 
 
 def keeps_key(steps: Sequence[Named]) -> bool:

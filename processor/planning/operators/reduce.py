@@ -9,7 +9,7 @@ import msgspec
 from ikebana.processor.joins.relation import Relation
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.linear.functions import FunctionError, found
-from ikebana.processor.linear.judging import StepProblem, judged
+from ikebana.processor.linear.results import StepProblem, result_of
 from ikebana.processor.linear.scope import KEY, UNKNOWN
 from ikebana.processor.planning.aggregates import (
     AggregateError,
@@ -89,7 +89,7 @@ class ReduceKind(OperatorKind[Reduce]):
             return f"{path}.aggregates.{name}"
 
         befores = [
-            catalog.taking(judged((step,), scope), place)
+            catalog.taking(result_of((step,), scope), place)
             for scope in catalog.relation(operator.source).scopes
         ]
         unknown_of = {
@@ -114,4 +114,4 @@ def aggregates_of(operator: Reduce, catalog: Relations) -> tuple[Aggregate, ...]
     """
     step, aggregates = arranged(operator)
     scopes = catalog.relation(operator.source).scopes
-    return in_order_of_types(aggregates, [judged((step,), scope).scope for scope in scopes])
+    return in_order_of_types(aggregates, [result_of((step,), scope).scope for scope in scopes])

@@ -33,25 +33,25 @@ class StepProblem(NamedTuple):
     problem: str
 
 
-class Judged(NamedTuple):
+class StepsResult(NamedTuple):
     """The problems of steps, and what may be named of what they make."""
 
     problems: list[StepProblem]
     scope: Scope
 
 
-def judged(steps: Sequence[Step], scope: Scope) -> Judged:
-    """Judge the steps of one operator over a relation of `scope`."""
+def result_of(steps: Sequence[Step], scope: Scope) -> StepsResult:
+    """What the steps of one operator make of a relation of `scope`."""
     if UNKNOWN not in scope.types.values():
         with suppress(ChainError):
-            return Judged([], chain(tuple(("", step) for step in steps), frozen(scope)).scope)
-    judging = _Judging(scope)
+            return StepsResult([], chain(tuple(("", step) for step in steps), frozen(scope)).scope)
+    parts = _PartByPart(scope)
     for at, step in enumerate(steps):
-        judging.add(at, step)
-    return Judged(judging.problems, judging.shown)
+        parts.add(at, step)
+    return StepsResult(parts.problems, parts.shown)
 
 
-class _Judging:
+class _PartByPart:
     """Goes from step to step with what is known of the relation between them."""
 
     def __init__(self, scope: Scope) -> None:
