@@ -91,8 +91,8 @@ def program_of(
     planning = _Planning(compiler)
     try:
         planning.place(0, "", schema, _Given(wanted))
-        taken = [None if take is None else planning.take(take) for take in takes]
-        return Program(planning.steps, taken, canonical.write, _IRREGULAR).parts
+        parts = [None if take is None else planning.take(take) for take in takes]
+        return Program(planning.steps, parts, canonical.write, _IRREGULAR).parts
     except (_UncoveredError, TypeError, *canonical.REFUSALS):
         # A schema may have names and sizes that fastavro does not mind.
         return None
@@ -168,15 +168,15 @@ class _Planning:
         if first + count > _MOST_STEPS or len(set(names)) < count:
             raise _UncoveredError
         self.steps += [Step("null")] * count
-        kept = []
+        fields_read = []
         for place, field in enumerate(fields, first):
             inner = self._given(field, given)
             self.place(place, field["name"], field["type"], inner)
             begin = canonical.write(field["name"]) + b":"
             self.steps[place] = self.steps[place]._replace(name=begin)
             if inner.wanted is not None:
-                kept.append((field["name"], place))
-        order = tuple(place for _, place in sorted(kept))
+                fields_read.append((field["name"], place))
+        order = tuple(place for _, place in sorted(fields_read))
         self.steps[at] = self.steps[at]._replace(first=first, length=count, order=order)
 
     def _items(self, at: int, schema: Any, given: _Given) -> None:
@@ -254,8 +254,8 @@ def _meant(step: Step, schema: Mapping[str, Any]) -> Step:
         utc = name == "io.debezium.time.ZonedTimestamp"
     elif logical == "decimal":
         form, scale = "decimal", int(schema.get("scale", 0))
-    elif found := _LOGICAL.fullmatch(logical or ""):
-        form, scale = found["form"] or "date", _DIGITS[found["unit"]]
+    elif match := _LOGICAL.fullmatch(logical or ""):
+        form, scale = match["form"] or "date", _DIGITS[match["unit"]]
         utc = logical is not None and logical.startswith("timestamp")
     if form not in kinds or not 0 <= scale <= _LARGEST_SCALE:
         return step

@@ -34,18 +34,18 @@ def self_contained(schema: Any, references: Sequence[Any] = ()) -> Any:
     Raises:
         SchemaUnknown: it is no Avro schema, or names a type that is not defined.
     """
-    known: dict[str, Any] = {}
+    types: dict[str, Any] = {}
     try:
         for reference in references:
-            _named(reference, "", known, set())
-        return _named(schema, "", known, set())
+            _named(reference, "", types, set())
+        return _named(schema, "", types, set())
     except (AttributeError, KeyError, RecursionError, TypeError):
         raise SchemaUnknown("its schema is no Avro schema") from None
 
 
-def _named(schema: Any, namespace: str, known: dict[str, Any], seen: set[str]) -> Any:
+def _named(schema: Any, namespace: str, types: dict[str, Any], seen: set[str]) -> Any:
     if isinstance(schema, list):
-        return [_named(branch, namespace, known, seen) for branch in schema]
+        return [_named(branch, namespace, types, seen) for branch in schema]
     if isinstance(schema, str):
         if schema in SIMPLE:
             return schema
@@ -53,14 +53,14 @@ def _named(schema: Any, namespace: str, known: dict[str, Any], seen: set[str]) -
         for name in (local, schema):
             if name in seen:
                 return name
-            if name in known:
-                return _named(known[name], "", known, seen)
+            if name in types:
+                return _named(types[name], "", types, seen)
         raise SchemaUnknown("its schema names a type that is not defined")
     kind = schema["type"]
     if kind == "array":
-        return {**schema, "items": _named(schema["items"], namespace, known, seen)}
+        return {**schema, "items": _named(schema["items"], namespace, types, seen)}
     if kind == "map":
-        return {**schema, "values": _named(schema["values"], namespace, known, seen)}
+        return {**schema, "values": _named(schema["values"], namespace, types, seen)}
     if kind in ("record", "error", "enum", "fixed"):
         name = schema["name"]
         if "." not in name and (space := schema.get("namespace", namespace)):
@@ -68,17 +68,17 @@ def _named(schema: Any, namespace: str, known: dict[str, Any], seen: set[str]) -
         if name in seen:
             return name
         seen.add(name)
-        made = {**schema, "name": name}
-        made.pop("namespace", None)
+        resolved = {**schema, "name": name}
+        resolved.pop("namespace", None)
         if "fields" in schema:
             space = name.rpartition(".")[0]
-            made["type"] = "record"
-            made["fields"] = [
-                {**field, "type": _named(field["type"], space, known, seen)}
+            resolved["type"] = "record"
+            resolved["fields"] = [
+                {**field, "type": _named(field["type"], space, types, seen)}
                 for field in schema["fields"]
             ]
-        known[name] = made
-        return made
+        types[name] = resolved
+        return resolved
     return schema if isinstance(kind, str) and kind in SIMPLE else _named(
-        kind, namespace, known, seen
+        kind, namespace, types, seen
     )  # fmt: skip

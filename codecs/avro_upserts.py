@@ -103,9 +103,9 @@ class AvroUpserts:
             return key
         try:
             if self._key_format == "avro" and (parts := self._keys.parts(key, headers)):
-                (found,) = parts
-                if found is not None:
-                    return found
+                (text,) = parts
+                if text is not None:
+                    return text
             if self._key_format == "json":
                 data = canonical.decoder(Any)(key)
             else:

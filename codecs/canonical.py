@@ -69,9 +69,9 @@ class ExactFloat(float):
     exact: Decimal
 
     def __new__(cls, exact: Decimal) -> "ExactFloat":
-        made = super().__new__(cls, exact)
-        made.exact = exact
-        return made
+        near = super().__new__(cls, exact)
+        near.exact = exact
+        return near
 
     def __repr__(self) -> str:
         return str(self.exact)
@@ -82,11 +82,11 @@ class ExactFloat(float):
 
 def _as_python(text: str) -> int | float:
     """Read a number like Python's `json`, but keep digits that a double does not carry."""
-    found = number(text)
-    if not isinstance(found, Decimal):
-        return found
-    nearest = float(found)
-    return nearest if Decimal(repr(nearest)) == found else ExactFloat(found)
+    precise = number(text)
+    if not isinstance(precise, Decimal):
+        return precise
+    nearest = float(precise)
+    return nearest if Decimal(repr(nearest)) == precise else ExactFloat(precise)
 
 
 def _as_decimal(data: Any) -> Decimal:
@@ -189,10 +189,10 @@ def completed(partial: bytes, whole: bytes, columns: Sequence[str]) -> bytes:
     >>> completed(b'{"a":1}', b'{"a":0,"b":2,"c":3}', ["b"])
     b'{"a":1,"b":2}'
     """
-    made, old = _decode(partial), _decode(whole)
+    row, old = _decode(partial), _decode(whole)
     if isinstance(old, dict):
-        made |= {name: old[name] for name in columns if name in old}
-    return _encode(made)
+        row |= {name: old[name] for name in columns if name in old}
+    return _encode(row)
 
 
 def write(data: Any) -> bytes:

@@ -92,7 +92,7 @@ def encode_updates(updates: Iterable[Fact], max_bytes: int) -> Iterator[bytes]:
 
 
 def encode_progress(
-    lower: int, upper: int, given: Mapping[int, int], max_bytes: int
+    lower: int, upper: int, counts: Mapping[int, int], max_bytes: int
 ) -> Iterator[bytes]:
     """Write the counts of the times in [lower, upper) as messages of at most `max_bytes`.
 
@@ -102,7 +102,7 @@ def encode_progress(
     [b'{"progress":{"lower":[3],"upper":[9],"counts":[[7,2]]}}']
     """
     room = max_bytes - len(b'{"progress":{"lower":[],"upper":[],"counts":[]}}') - 2 * _LONGEST
-    for one in statements(lower, upper, given, room, _count_length):
+    for one in statements(lower, upper, counts, room, _count_length):
         listed = b",".join([b"[%d,%d]" % count for count in one.counts.items()])
         end = b"" if one.upper == END else b"%d" % one.upper
         yield b'{"progress":{"lower":[%d],"upper":[%b],"counts":[%b]}}' % (one.lower, end, listed)
@@ -136,13 +136,13 @@ def packed(
 def statements(
     lower: int,
     upper: int,
-    given: Mapping[int, int],
+    count_at: Mapping[int, int],
     room: int,
     length: Callable[[tuple[int, int]], int],
 ) -> Iterator[Progress]:
     """Cut the counts of [lower, upper) into statements whose counts fit into `room`."""
     # A batch may have a count for each record, too many for one message.
-    ordered = sorted((time, count) for time, count in given.items() if count)
+    ordered = sorted((time, count) for time, count in count_at.items() if count)
     assert lower <= upper <= END, f"progress from {lower} to {upper}"
     assert not ordered or lower <= ordered[0][0] <= ordered[-1][0] < upper, "a count lies outside"
     groups = list(packed(ordered, room, length)) or [[]]
@@ -180,13 +180,13 @@ def decode(message: bytes | None) -> Cdcv2Message:
         DecodeError: it is neither updates nor progress, or contradicts itself.
     """
     try:
-        found = _decode(message or b"")
+        data = _decode(message or b"")
     except canonical.REFUSALS as error:
         # The error would quote the field's name, which is payload.
         if str(error).startswith("Object contains unknown field"):
             raise DecodeError("CDCv2", "an object has a field that it must not have") from None
         raise canonical.refused("CDCv2", error) from None
-    match found:
+    match data:
         case _Message(updates=list(updates), progress=UnsetType()):
             return checked_updates(
                 (
@@ -208,11 +208,11 @@ def checked_updates(updates: Iterable[Fact]) -> Updates:
     Raises:
         DecodeError: a diff is 0.
     """
-    found = list(updates)
-    for fact in found:
+    facts = list(updates)
+    for fact in facts:
         if not fact[3]:
             raise DecodeError("CDCv2", "a diff is 0")
-    return Updates(found)
+    return Updates(facts)
 
 
 def checked_progress(

@@ -102,14 +102,14 @@ def encode_updates(updates: Iterable[Fact], max_bytes: int) -> Iterator[bytes]:
 
 
 def encode_progress(
-    lower: int, upper: int, given: Mapping[int, int], max_bytes: int
+    lower: int, upper: int, counts: Mapping[int, int], max_bytes: int
 ) -> Iterator[bytes]:
     """Write the counts of the times in [lower, upper) as messages of at most `max_bytes`.
 
     If there are several messages, they are statements about consecutive intervals.
     """
     room = max_bytes - _AROUND_COUNTS
-    for one in cdcv2.statements(lower, upper, given, room, lambda count: len(_count(count))):
+    for one in cdcv2.statements(lower, upper, counts, room, lambda count: len(_count(count))):
         yield b"".join(
             (
                 HEAD,
@@ -138,12 +138,12 @@ def _array(items: list[bytes]) -> bytes:
 def _long(number: int) -> bytes:
     """Encode Avro's long: zigzag, then seven bits a byte."""
     left = (number << 1) ^ (number >> 63)
-    found = bytearray()
+    encoded = bytearray()
     while left > 0x7F:
-        found.append(left & 0x7F | 0x80)
+        encoded.append(left & 0x7F | 0x80)
         left >>= 7
-    found.append(left)
-    return bytes(found)
+    encoded.append(left)
+    return bytes(encoded)
 
 
 def decode(message: bytes | None) -> Cdcv2Message:
@@ -157,18 +157,18 @@ def decode(message: bytes | None) -> Cdcv2Message:
     body = io.BytesIO(message)
     body.seek(len(HEAD))
     try:
-        found: Any = fastavro.schemaless_reader(body, _PARSED, None)
+        data: Any = fastavro.schemaless_reader(body, _PARSED, None)
     except _REFUSALS:
         raise DecodeError("CDCv2", "the Avro body cannot be read") from None
     if body.tell() != len(message):
         raise DecodeError("CDCv2", "the Avro body is followed by something")
-    if isinstance(found, list):
+    if isinstance(data, list):
         return cdcv2.checked_updates(
             (update["data"]["key"], update["data"]["value"], update["time"], update["diff"])
-            for update in found
+            for update in data
         )
-    counts = [(count["time"], count["count"]) for count in found["counts"]]
-    return cdcv2.checked_progress(found["lower"], found["upper"], counts)
+    counts = [(count["time"], count["count"]) for count in data["counts"]]
+    return cdcv2.checked_progress(data["lower"], data["upper"], counts)
 
 
 # The exceptions that fastavro raises at damaged bytes: cut off, an unknown branch, a length that

@@ -157,8 +157,8 @@ class Debezium:
         raise DecodeError(VALUE, 'field "op" is none of c, u, r, d, t, m')
 
     def _in_wanted_table(self, tables: DebeziumTables, source: Raw) -> bool:
-        found = (self._source(source) if source else None) or Source()
-        return tables.wanted(found.db, found.schema, found.table or found.collection)
+        names = (self._source(source) if source else None) or Source()
+        return tables.wanted(names.db, names.schema, names.table or names.collection)
 
     def _upsert(
         self, key: bytes | None, envelope: Envelope, plan: PayloadPlan, *, updates: bool
@@ -222,8 +222,8 @@ class Debezium:
             with suppress(*FAULTS):
                 envelope, plan = self._opening.open(value)
                 for image in (envelope.after, envelope.before) if envelope else ():
-                    if found := self._key_rows.read(image, plan):
-                        return self._keys.of_row(found.row)
+                    if key_row := self._key_rows.read(image, plan):
+                        return self._keys.of_row(key_row.row)
         with suppress(*FAULTS):
             return self._keys.of_kafka(key)
         return None

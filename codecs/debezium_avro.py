@@ -118,8 +118,8 @@ class DebeziumAvro:
         careful = value is not None and self._may_be_unavailable(value)
         if value is not None and not careful:
             try:
-                if (found := self._compiled.changes(key, value, headers)) is not None:
-                    return found
+                if (usual := self._compiled.changes(key, value, headers)) is not None:
+                    return usual
             except FAULTS:
                 # What is wrong, is found again below.
                 pass
@@ -165,8 +165,8 @@ class DebeziumAvro:
 
     def _in_wanted_table(self, source: Any) -> bool:
         assert self._tables
-        found = source if isinstance(source, dict) else {}
-        parts = [found.get(name) for name in _SOURCE]
+        names = source if isinstance(source, dict) else {}
+        parts = [names.get(name) for name in _SOURCE]
         if not all(part is None or isinstance(part, str) for part in parts):
             raise DecodeError(VALUE, 'field "source" has a name that is no text')
         database, schema, table, collection = parts
@@ -306,13 +306,13 @@ class Compiled:
         """Whether an event is of a table that is not wanted."""
         if not self._of_tables:
             return None
-        wanted = self._sources.get(source)
-        if wanted is None:
+        is_wanted = self._sources.get(source)
+        if is_wanted is None:
             if len(self._sources) >= _MOST_SOURCES:
                 self._sources.clear()
-            wanted = self._in_wanted_table(source and msgspec.json.decode(source))
-            self._sources[source] = wanted
-        return None if wanted else Ignored("table")
+            is_wanted = self._in_wanted_table(source and msgspec.json.decode(source))
+            self._sources[source] = is_wanted
+        return None if is_wanted else Ignored("table")
 
 
 def _only(names: Sequence[str]) -> dict[str, Fields]:

@@ -75,10 +75,10 @@ class DebeziumFlat:
     def _changes(self, key: bytes | None, value: bytes | None) -> Sequence[Change] | Ignored:
         if value is None:
             return self._gone(key)
-        found = self._rows.read(*self._opening.open(value))
-        if found is None:
+        image = self._rows.read(*self._opening.open(value))
+        if image is None:
             return self._gone(key)
-        row, absent, _ = found
+        row, absent, _ = image
         op = _text(row, self._marks["op"])
         if op == "m":
             return Ignored("message")
@@ -129,24 +129,24 @@ class DebeziumFlat:
     def _readable_key(self, key: bytes | None, value: bytes | None) -> bytes | None:
         if self._keys.columns and value is not None:
             with suppress(*FAULTS):
-                if found := self._key_rows.read(*self._opening.open(value)):
-                    return self._keys.of_row(found.row)
+                if image := self._key_rows.read(*self._opening.open(value)):
+                    return self._keys.of_row(image.row)
         with suppress(*FAULTS):
             return self._keys.of_kafka(key)
         return None
 
 
 def _text(row: Row, name: str) -> str | None:
-    found = row.get(name)
-    if found is None or isinstance(found, str):
-        return found
+    text = row.get(name)
+    if text is None or isinstance(text, str):
+        return text
     raise DecodeError(VALUE, f'field "{name}" is no text')
 
 
 def _deleted(row: Row) -> bool:
-    found: Any = row.get(_DELETED)
-    if found in (None, False, "false"):
+    mark: Any = row.get(_DELETED)
+    if mark in (None, False, "false"):
         return False
-    if found in (True, "true"):
+    if mark in (True, "true"):
         return True
     raise DecodeError(VALUE, f'field "{_DELETED}" is neither true nor false')

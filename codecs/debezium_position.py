@@ -195,15 +195,15 @@ class Boundaries:
 
 
 def _time(sequence: str) -> int:
-    if (found := _SEQUENCE.fullmatch(sequence)) is None:
+    if (match := _SEQUENCE.fullmatch(sequence)) is None:
         raise DecodeError(VALUE, 'field "source.sequence" is not two LSNs')
-    return int(found[1] or 0)
+    return int(match[1] or 0)
 
 
 def _split(codec: str, name: str, identifier: str) -> tuple[str, int]:
-    if (found := _ID.fullmatch(identifier)) is None:
+    if (match := _ID.fullmatch(identifier)) is None:
         raise DecodeError(codec, f'field "{name}" is not txid:lsn, as PostgreSQL has it')
-    return found[1], int(found[2])
+    return match[1], int(match[2])
 
 
 @lru_cache(64)

@@ -180,15 +180,15 @@ class Keys:
 
     def needed(self, key: bytes | None, headers: Headers = None) -> bytes | None:
         """Decode the row's key from the Kafka key, which must have it if rows need a key."""
-        found = self.of_kafka(key, headers)
-        if found is None and (self.columns or not self._may_lack):
+        row_key = self.of_kafka(key, headers)
+        if row_key is None and (self.columns or not self._may_lack):
             raise DecodeError(KEY, "the Kafka key is null, or lacks the key's columns")
-        return found
+        return row_key
 
     def tombstone(self, key: bytes | None, headers: Headers = None) -> Sequence[Change] | Ignored:
         """Decode a null value: a delete of its key, or ignored if the key is not known."""
-        found = self.of_kafka(key, headers)
-        return Ignored("tombstone") if found is None else [Change("delete", found)]
+        row_key = self.of_kafka(key, headers)
+        return Ignored("tombstone") if row_key is None else [Change("delete", row_key)]
 
 
 def keys_in_json(wanted: Wanted) -> Keys:
@@ -203,9 +203,9 @@ def keys_in_json(wanted: Wanted) -> Keys:
     text = None if Canonical is None or wanted.key else Canonical().text
 
     def quick(key: bytes, _: Headers) -> tuple[bytes] | None:
-        if text is None or (found := text(key)) is None:
+        if text is None or (written := text(key)) is None:
             return None
-        return (found,) if found[:1] == b"{" and not may_be_encoded(found) else None
+        return (written,) if written[:1] == b"{" and not may_be_encoded(written) else None
 
     def decode(key: bytes, _: Headers) -> Any:
         data, plan = opening.open(key)

@@ -34,7 +34,7 @@ def diff_header(diff: int) -> tuple[str, bytes]:
     return "diff", b"%d" % diff
 
 
-def read_headers(given: Iterable[tuple[str, bytes | str | None]] | None) -> tuple[int, int]:
+def read_headers(headers: Iterable[tuple[str, bytes | str | None]] | None) -> tuple[int, int]:
     """Read time and diff from headers.
 
     >>> read_headers([("time", b"7"), ("diff", b"-1")])
@@ -44,19 +44,19 @@ def read_headers(given: Iterable[tuple[str, bytes | str | None]] | None) -> tupl
         DecodeError: one of them is missing or is no integer, the diff is 0, or one of them
             is beyond 64 bits.
     """
-    return _time_and_diff(tuple(given or ()))
+    return _time_and_diff(tuple(headers or ()))
 
 
-def read_time(given: Iterable[tuple[str, bytes | str | None]] | None) -> int:
+def read_time(headers: Iterable[tuple[str, bytes | str | None]] | None) -> int:
     """Read the time from the headers of a message without a diff.  Raises: DecodeError."""
-    return _integer(dict(given or ()), "time")
+    return _integer(dict(headers or ()), "time")
 
 
-def _integer(found: dict[str, bytes | str | None], name: str) -> int:
-    if name not in found:
+def _integer(values: dict[str, bytes | str | None], name: str) -> int:
+    if name not in values:
         raise DecodeError("diff record", f'header "{name}" is missing')
-    given = found[name]
-    text = given.encode("ascii", "replace") if isinstance(given, str) else given
+    value = values[name]
+    text = value.encode("ascii", "replace") if isinstance(value, str) else value
     if text is None or (number := _number(text)) is None:
         raise DecodeError("diff record", f'header "{name}" is no integer')
     if not -LARGEST <= number <= LARGEST:
@@ -66,9 +66,9 @@ def _integer(found: dict[str, bytes | str | None], name: str) -> int:
 
 # Neighbours mostly have the same times and diffs.
 @functools.lru_cache(10_000)
-def _time_and_diff(given: tuple[tuple[str, bytes | str | None], ...]) -> tuple[int, int]:
-    found = dict(given)
-    time, diff = _integer(found, "time"), _integer(found, "diff")
+def _time_and_diff(headers: tuple[tuple[str, bytes | str | None], ...]) -> tuple[int, int]:
+    values = dict(headers)
+    time, diff = _integer(values, "time"), _integer(values, "diff")
     if diff == 0:
         raise DecodeError("diff record", 'header "diff" is 0')
     return time, diff

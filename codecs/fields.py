@@ -64,8 +64,8 @@ def projection(columns: Sequence[str]) -> Callable[[bytes], bytes]:
     row = Rows(columns, ()).row if Rows is not None else _left_to_python
 
     def project(message: bytes) -> bytes:
-        if (found := row(message)) is not None:
-            return found
+        if (picked := row(message)) is not None:
+            return picked
         try:
             require_readable(message)
             return pick(message)

@@ -57,14 +57,14 @@ def locate(
 
 
 def _of_headers(framing: Framing, part: Part, headers: Headers) -> int | str | None:
-    found: dict[str, bytes | str | None] = {}
+    ids: dict[str, bytes | str | None] = {}
     for name, value in headers or ():
         if name.startswith(("__", "apicurio.")):
-            found[name] = value
-    if not found:
+            ids[name] = value
+    if not ids:
         return None
-    if (name := f"__{part}_schema_id") in found:
-        value = found[name]
+    if (name := f"__{part}_schema_id") in ids:
+        value = ids[name]
         if isinstance(value, bytes):
             if len(value) == _GUID_LENGTH and value[0] == _GUID:
                 return _guid(value[1:])
@@ -72,8 +72,8 @@ def _of_headers(framing: Framing, part: Part, headers: Headers) -> int | str | N
                 return int.from_bytes(value[1:], "big")
         raise DecodeError(f"Avro {part}", f'header "{name}" is no schema id')
     for kind in ("contentId", "globalId"):
-        if (name := f"apicurio.{part}.{kind}") in found:
-            value = found[name]
+        if (name := f"apicurio.{part}.{kind}") in ids:
+            value = ids[name]
             if not isinstance(value, bytes) or len(value) != 8:
                 raise DecodeError(f"Avro {part}", f'header "{name}" is no schema id')
             if kind == "globalId" and framing != "apicurio":

@@ -95,10 +95,10 @@ class GoldenGate:
             raise ConfigError("two operations of GoldenGate have the same letter")
         # Without declared columns and full images, the columns of both images show what is absent
         # from `after`, so all are decoded.
-        told = self._full or bool(wanted.declared)
+        knows_columns = self._full or bool(wanted.declared)
         self._read_all = images.decoder(dict[str, Any])
-        self._read = images.read if told else self._read_all
-        self._read_old = self._read if wanted.before or not told else images.read_key
+        self._read = images.read if knows_columns else self._read_all
+        self._read_old = self._read if wanted.before or not knows_columns else images.read_key
 
     def key(self, key: bytes | None) -> bytes | None:
         """Return None: the key is in the value."""

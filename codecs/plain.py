@@ -69,8 +69,8 @@ class Plain:
         if self._whole:
             if None not in values:
                 return self._values(values)  # type: ignore[arg-type, return-value]
-            made = iter(self._values([v for v in values if v is not None]))
-            return [None if value is None else next(made) for value in values]
+            texts = iter(self._values([v for v in values if v is not None]))
+            return [None if value is None else next(texts) for value in values]
         decode = self._value
         return [None if value is None else decode(value) for value in values]
 
@@ -104,9 +104,9 @@ def _encoded(value: Callable[[bytes], bytes], wanted: Wanted) -> Callable[[bytes
     declared = bare(encodings(wanted.encodings))
 
     def decode(message: bytes) -> bytes:
-        row = _decode(found := value(message))
+        row = _decode(text := value(message))
         if not isinstance(row, dict):
-            return found
+            return text
         for name, convert in declared.items():
             if (field := row.get(name)) is not None:
                 try:

@@ -69,9 +69,9 @@ def decode_record(message: bytes | None, kind: type[_Struct], what: str, version
         DecodeError: it is no such record, or has another version.
     """
     # The version is checked first, because another version may have any other fields.
-    found = _decode(message, _Versioned, what).version
-    if found != version:
-        raise DecodeError(what, f"version {found} is not {version}")
+    has = _decode(message, _Versioned, what).version
+    if has != version:
+        raise DecodeError(what, f"version {has} is not {version}")
     return _decode(message, kind, what)
 
 

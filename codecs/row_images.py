@@ -116,7 +116,7 @@ class RowImages:
         read = {*(self.to_convert or ()), *further}
         return object_of({n: Any if n in read else msgspec.Raw for n in (*self.names, *further)})
 
-    def key_columns(self, told: Sequence[str]) -> Sequence[str]:
+    def key_columns(self, names: Sequence[str]) -> Sequence[str]:
         """Find the key's columns: the declared ones, else those that the message names.
 
         There may be none if rows need no key.
@@ -124,7 +124,7 @@ class RowImages:
         Raises:
             DecodeError: there are none, and rows need a key.
         """
-        columns = self._key or told
+        columns = self._key or names
         if not (columns or self._keyless):
             raise DecodeError(self._codec, "it does not tell the key's columns: declare `key`")
         return columns
@@ -160,13 +160,13 @@ class RowImages:
             row = {name: row[name] for name in self._columns if name in row}
         return canonical.write(row)
 
-    def readable_columns(self, told: Any) -> Sequence[str]:
+    def readable_columns(self, names: Any) -> Sequence[str]:
         """Find the key's columns in a message that is damaged elsewhere; raises as decoding."""
-        return self._key or self.key_columns(msgspec.convert(told or (), tuple[str, ...]))
+        return self._key or self.key_columns(msgspec.convert(names or (), tuple[str, ...]))
 
-    def readable_key(self, image: bytes | msgspec.Raw, told: Any) -> bytes | None:
+    def readable_key(self, image: bytes | msgspec.Raw, names: Any) -> bytes | None:
         """Decode a row's key in a message that is damaged elsewhere; raises as decoding does."""
-        return self.key(self.read_key(image), self.readable_columns(told))
+        return self.key(self.read_key(image), self.readable_columns(names))
 
 
 class Tables:

@@ -34,14 +34,14 @@ def structured(value: Any) -> str | None:
     clock = ":".join(f"{_part(value, name):02d}" for name in ("hour", "minute", "second"))
     clock += f".{_part(value, 'nanos'):09d}"
     # The zone is that of the text, unless there is none.
-    made = f"{date}T{clock}" if date else clock
+    text = f"{date}T{clock}" if date else clock
     convert = zoned_timestamp if date else zoned_time
     if "offsetSeconds" not in value:
-        return convert(f"{made}Z", "")
+        return convert(f"{text}Z", "")
     offset = _part(value, "offsetSeconds")
     minutes, seconds = divmod(abs(offset), 60)
     zone = f"{'-' if offset < 0 else '+'}{minutes // 60:02d}:{minutes % 60:02d}:{seconds:02d}"
-    return convert(made + zone)
+    return convert(text + zone)
 
 
 def _part(value: Mapping[str, Any], name: str) -> int:
