@@ -13,7 +13,7 @@ from typing import Any
 
 from ikebana.processor.planning.operators.kind import OperatorKind, Way
 from ikebana.processor.planning.operators.table import KINDS, kind_of
-from ikebana.processor.planning.plan import Input, Operator, Plan
+from ikebana.processor.planning.plan import Input, Operator, Plan, Reduce
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,14 @@ class Graph:
         of_rows = [node.name for node in self._by_kind() if node.kind and node.kind.reads_rows]
         collections = [source.name for source in self.plan.inputs if source.is_collection]
         return (*of_rows, *collections, *(node.name for node in self._in_order()))
+
+    @functools.cached_property
+    def passed_on(self) -> frozenset[str]:
+        """The collections of which ways go on, by linear operators or into reductions."""
+        readers = (
+            n for n in self.nodes.values() if not n.is_root or isinstance(n.operator, Reduce)
+        )
+        return frozenset(source for node in readers for source in node.sources)
 
     def _by_kind(self) -> list[Node]:
         """The nodes of operators, kind by kind; within a kind in the order of the plan."""

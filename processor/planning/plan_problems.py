@@ -57,19 +57,20 @@ def _together_problems(plan: Plan, catalog: Catalog) -> Iterator[Problem]:
         ways = graph.ways(operator.name)
         if isinstance(operator, Reduce):
             before = (operator.name, arranged(operator).step)
-            sources = graph.ways(operator.source)
-            ways = tuple(Way(way.root, (*way.steps, before)) for way in sources)
+            ways = tuple(Way(w.root, (*w.steps, before)) for w in graph.ways(operator.source))
+        elif operator.name in graph.passed_on:
+            # Longer ways have all of its steps.
+            continue
         for way in ways:
-            if len({name for name, _ in way.steps}) < 2:
-                continue
-            try:
-                chain(way.steps, frozen(catalog.relation(way.root).scope))
-            except ChainError as error:
-                problem = (_place(plan, error), error.problem)
-                if problem not in told:
-                    told.add(problem)
-                    yield problem
-                break
+            if len({name for name, _ in way.steps}) > 1:
+                try:
+                    chain(way.steps, frozen(catalog.relation(way.root).scope))
+                except ChainError as error:
+                    problem = (_place(plan, error), error.problem)
+                    if problem not in told:
+                        told.add(problem)
+                        yield problem
+                    break
 
 
 def _place(plan: Plan, error: ChainError) -> str:

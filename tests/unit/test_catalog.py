@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from ikebana import Column, Input, Linear, Output, Plan, Reduce, Upsert
+from ikebana.errors import PlanError
 from ikebana.processor.explain.explanation import explained
 from ikebana.processor.linear import steps, syntax
 from ikebana.processor.linear.database import asked
@@ -15,6 +16,7 @@ from ikebana.processor.planning.catalog import Catalog, catalog_of
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.operators.table import KINDS
+from ikebana.processor.planning.plan import Operator
 from ikebana.processor.relational.known import Known
 from ikebana.processor.relational.sql import sql_operators
 
@@ -115,6 +117,41 @@ def test_a_copy_has_what_is_known_and_gives_nothing_back() -> None:
 
     assert beside.is_sound("large")
     assert not catalog.is_sound("large")
+
+
+@pytest.mark.parametrize("behind", [(), ("third",), ("third", "fourth")])
+def test_operators_that_cannot_run_as_one_pass_are_refused_once(behind: tuple[str, ...]) -> None:
+    """Each of them may stand alone; SQL does not tell the names that they read apart."""
+    operators: tuple[Operator, ...] = (
+        Upsert("u", "i"),
+        Linear("first", "u", (steps.where("x IS NULL"),)),
+        Linear("second", "first", (steps.where("X IS NULL"),)),
+        *(Linear(name, "second", (steps.where("y IS NULL"),)) for name in behind),
+    )
+    output = Output("o", operators[-1].name, "o")
+
+    with pytest.raises(PlanError) as refused:
+        checked(Plan("p", (Input("i", ("i",)),), operators, (output,)))
+
+    ((path, problem),) = refused.value.problems
+    assert path == "operators.second.where"
+    assert "differ in case alone" in problem
+
+
+def test_a_total_cannot_read_a_name_that_differs_in_case() -> None:
+    """The arguments of aggregates run in the same pass as what they are of."""
+    operators = (
+        Upsert("u", "i"),
+        Linear("first", "u", (steps.where("x IS NULL"),)),
+        Reduce("n", "first", (("n", "count(X)"),), total=True),
+    )
+
+    with pytest.raises(PlanError) as refused:
+        checked(Plan("p", (Input("i", ("i",)),), operators, (Output("o", "n", "o"),)))
+
+    ((path, problem),) = refused.value.problems
+    assert path == "operators.n"
+    assert "differ in case alone" in problem
 
 
 def test_a_long_chain_of_operators_is_found() -> None:
