@@ -19,7 +19,7 @@ from ikebana.processor.linear.functions import name_of
 from ikebana.processor.linear.query import compiled
 from ikebana.processor.linear.scope import KEY, ExpressionError, Scope, frozen
 from ikebana.processor.linear.steps import AnyStep, Arrange, Call, Negate, Sql
-from ikebana.processor.linear.syntax import conjuncts
+from ikebana.processor.linear.trees import condition_texts
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.input_rows import scope_of_input
@@ -161,7 +161,7 @@ def conditions(branch: Branch, source: Input) -> Iterator[Condition]:
             continue
         first = first and isinstance(step, Sql) and step.flat_map is None
         if isinstance(step, Sql):
-            for text in (part for condition in step.where for part in conjuncts(condition)):
+            for text in (part for condition in step.where for part in condition_texts(condition)):
                 read = _read(text, scope) if first else frozenset()
                 yield Condition(name, text, drops=bool(read) and read <= own)
             first = first and Sql(where=step.where) == step
@@ -299,7 +299,7 @@ def _conditions_kept(
         for _, step in reading.pushed
         if isinstance(step, Sql)
         for condition in step.where
-        for part in conjuncts(condition)
+        for part in condition_texts(condition)
     }
     of_keys: dict[str, list[str]] = {}
     of_values: dict[str, list[str]] = {}

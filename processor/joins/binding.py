@@ -1,7 +1,7 @@
 """Analyse the SQL of a join: constraints, filters, predicates and results.
 
 Conditions joined by AND stand each by itself: a join tests each as early as it can, so
-none guards another (write CASE for that).  They are told apart by what they read:
+none guards another (write CASE for that).  What they read decides what they are:
 
 * An equality of expressions over one input each is a *constraint*.  Constraints that
   share a side make one *variable*, whose terms are all equal; so what follows from
@@ -26,8 +26,8 @@ from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, Join
 from ikebana.processor.joins.relation import Relation
 from ikebana.processor.linear.json_text import WHOLE, compares_as_data
 from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, UnknownError
-from ikebana.processor.linear.syntax import TOO_DEEP, Node, text_of, tree
-from ikebana.processor.linear.trees import column, conjuncts, equated, nodes
+from ikebana.processor.linear.syntax import Node, text_of, tree
+from ikebana.processor.linear.trees import column, conditions, equated, nodes
 
 P = ParamSpec("P")
 H = TypeVar("H", bound=Hashable)
@@ -93,7 +93,7 @@ class Bound:
 class Examined(NamedTuple):
     """The problems of a join, and the facts about its results that are known anyway.
 
-    `select` and `key` lack what cannot be, or cannot be told because of another mistake.
+    `select` and `key` lack what has a problem, or reads what another mistake leaves unknown.
     """
 
     problems: tuple[Problem, ...]
@@ -201,14 +201,9 @@ class _Binding:
 
     def _add_all(self, place: str, text: str) -> None:
         """Take the conditions that AND joins in a text."""
-        whole = tree(text)
-        try:
-            conditions = [*conjuncts(whole)]
-        except RecursionError:
-            raise ExpressionError(TOO_DEEP) from None
-        for each in conditions:
-            written = text if each is whole else text_of(each)
-            self.is_unsure |= not self._told(place, self._add, each, written)
+        for written, condition in conditions(text):
+            if not self._told(place, self._add, condition, written):
+                self.is_unsure = True
 
     def _add(self, condition: Node, text: str) -> None:
         sides = equated(condition)
@@ -361,7 +356,7 @@ def _connection_problems(join: Join, joined: Sequence[frozenset[int]]) -> Iterat
 
 
 def _order_problems(join: Join, joined: Sequence[frozenset[int]] | None) -> Iterator[Problem]:
-    """What is wrong with the orders that are told; `joined` is None where it is not known."""
+    """What is wrong with the orders of lookups; `joined` is None if it is not known."""
     if isinstance(join, AsOfJoin):
         return
     aliases = [each.alias for each in join.inputs]

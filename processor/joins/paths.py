@@ -119,7 +119,7 @@ def _path(
 
 
 def _carrying(path: Path, bound: Bound) -> Path:
-    """The path with what goes on at each step: what is there and something later reads."""
+    """The path with the columns that each step passes on: those there that a later step reads."""
     wanted = {name for _, made in bound.select for name in made.columns} | bound.key.columns
     steps: list[PathStep] = []
     after = [path.alias, *(name for step in path.steps for name in binds(step))]

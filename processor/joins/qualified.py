@@ -70,8 +70,8 @@ def flat(node: Node, scopes: Mapping[str, Scope], *, condition: bool = False) ->
     """Check an expression over inputs, by alias.
 
     Raises:
-        ExpressionError: it must not stand, or names what there is not.
-        UnknownError: nothing is wrong that can be told, but it reads what is unknown.
+        ExpressionError: it is not allowed, or names a column that does not exist.
+        UnknownError: it reads what is unknown, and nothing else is wrong.
     """
     types: dict[str, str] = {}
     hidden: dict[str, Hidden] = {}
@@ -166,7 +166,7 @@ def _found(names: _Names, scopes: Mapping[str, Scope]) -> tuple[str, str]:
 
 
 def _with_names(node: Node, renamed: Callable[[_Names], _Names]) -> Node:
-    """An expression with its columns named anew; the parameters of lambdas stay."""
+    """An expression with its columns renamed; the parameters of lambdas keep their names."""
     try:
         made: Node = _walked(node, renamed, frozenset())
     except RecursionError:

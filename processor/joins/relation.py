@@ -34,7 +34,7 @@ class Relation:
         return self.unique_key(keys) is not None
 
     def unique_key(self, keys: Collection[str]) -> frozenset[str] | None:
-        """Return those of some keys of which at most one datum has given values; None without."""
+        """Return those of these keys that are unique together; None if none are."""
         known = [*([(KEY,)] if self.keeps_state else []), *self.unique]
         for columns in known:
             found = frozenset(key for key in keys for c in columns if key in (c, quoted(c)))

@@ -69,7 +69,7 @@ class Stages:
     """The arrangement that has the first input of a join, which it can begin from."""
 
     def begins(self, join: str) -> str:
-        """The stage that the changes of a join's first input come to."""
+        """The first stage of the path of a join's first input."""
         return next(
             name for name, stage in self.stages.items() if stage.join == join and stage.is_first
         )

@@ -58,10 +58,10 @@ class Lookup:
 class Candidate:
     """An input that restricts the values of a variable.
 
-    `values` has the data by what is bound, `key` of the row: they can be counted there, and
-    each gives `value`, over the input's columns.  `data` has them by the variable too, for
-    which a row asks by `data_key`.  With `completes`, nothing else is to be known of the
-    input: its data of a value join the row.  Else it only says whether there are any.
+    `values` is the arrangement keyed by the variables already bound, looked up by `key` of the
+    row: it counts, and proposes `value`, over the input's columns.  `data` is keyed by the
+    variable too, and looked up by `data_key`.  With `completes`, nothing else is to be known of
+    the input: its data of a value join the row.  Else it only says whether there are any.
     """
 
     alias: str

@@ -189,22 +189,6 @@ def _printed(tree: str) -> str:
     return str(sql).removeprefix("SELECT ").removesuffix(";")
 
 
-def conjuncts(text: str) -> list[str]:
-    """The conditions that AND joins in a condition, each as SQL of its own.
-
-    What is no expression is left as it is, for those to refuse who read it.
-    """
-    try:
-        node = select_of(text)
-        (root,) = node["select_list"]
-        if root.get("type") != "CONJUNCTION_AND":
-            return [text]
-        parts = [written({**node, "select_list": [child]}) for child in root["children"]]
-        return [condition for part in parts for condition in conjuncts(part)]
-    except (ExpressionError, RecursionError):
-        return [text]
-
-
 def called(text: str) -> tuple[str, str] | None:
     """The function that an expression is a call of, and its one argument."""
     try:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ikebana.codecs.sql_type import TypeTextError, parsed
 from ikebana.processor.linear.scope import ExpressionError
-from ikebana.processor.linear.syntax import Node, text_of, tree
+from ikebana.processor.linear.syntax import TOO_DEEP, Node, text_of, tree
 
 _PLACES = ("query_location", "query_location_length", "alias")
 
@@ -190,3 +190,23 @@ def conjuncts(node: Node | None) -> Iterator[Node]:
             yield from conjuncts(child)
     else:
         yield node
+
+
+def conditions(text: str) -> list[tuple[str, Node]]:
+    """The conditions that AND joins in a condition, as SQL and as trees.
+
+    Raises: ExpressionError.
+    """
+    whole = tree(text)
+    try:
+        return [(text if each is whole else text_of(each), each) for each in conjuncts(whole)]
+    except RecursionError:
+        raise ExpressionError(TOO_DEEP) from None
+
+
+def condition_texts(text: str) -> list[str]:
+    """The same as SQL alone; what is no expression is left to those who read it."""
+    try:
+        return [each for each, _ in conditions(text)]
+    except ExpressionError:
+        return [text]

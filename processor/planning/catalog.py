@@ -120,7 +120,7 @@ class Catalog:
     def taking(
         self, judged: tuple[list[StepProblem], Scope], place: Callable[[StepProblem], str]
     ) -> Scope:
-        """The scope behind judged steps, whose problems are noted."""
+        """The scope of what steps make; the problems of the steps are noted."""
         problems, scope = judged
         for problem in problems:
             self.tell(place(problem), problem.problem)

@@ -58,10 +58,10 @@ class Edit:
 
     @cached_property
     def own(self) -> frozenset[str]:
-        """The replaced outputs of whose old collection something is in no state.
+        """Replaced outputs with old contents that cannot be computed from state.
 
-        All of it is read out of their own topics, which have it.  What nothing keeps and what is
-        the same in both plans needs no reading: it stays in the topic.
+        They are read from the own topics of the outputs.  Contents that no state has, but that
+        are the same in both plans, are not read: they stay in the topic.
         """
         found = {
             name
@@ -107,7 +107,7 @@ class Edit:
         )
 
     def _steps_ended(self) -> frozenset[str]:
-        """What errors begin with of steps whose rows are in no state, and of as-of joins."""
+        """The beginnings of errors of removed steps without rows in state, and of as-of joins."""
         before, known = planner.physical(self.before).branches, set[str]()
         ended = {
             join.name
@@ -158,10 +158,10 @@ class Edit:
 
     @cached_property
     def filled_joins(self) -> dict[str, str]:
-        """The new as-of joins whose lefts come from the state, with the stages that take them.
+        """New as-of joins with a left that comes from state, each with the stage that takes it.
 
-        No arrangement has their lefts.  They begin as others do that have one: at the edit's time,
-        with the rows of before.
+        No arrangement has their lefts.  They begin as joins with one do: at the edit's time, with
+        the rows from before it.
         """
         stages = joined(self.after)
         found = {}
@@ -179,7 +179,7 @@ class Edit:
 
     @cached_property
     def standing(self) -> frozenset[str]:
-        """The fresh operators whose frontiers stand at the edit's time while it fills."""
+        """Fresh operators that wait at the edit's time until the edit is filled."""
         graph = progress.edges(self.after)
         return frozenset(name for name in self.fresh if not graph[name].from_source)
 
@@ -200,9 +200,9 @@ class Edit:
 
     @cached_property
     def joins_before(self) -> tuple[str, ...]:
-        """The joins of the old plan whose results the edit computes once more.
+        """Joins of the old plan with results that the edit computes once more.
 
-        They keep none, but their arrangements have all that it takes.
+        They keep no results, but their arrangements have all that is needed.
         """
         return tuple(root for root in self.scanned if can_be_recomputed(self.before, root))
 
@@ -220,7 +220,7 @@ class Edit:
 
     @cached_property
     def moving(self) -> frozenset[str]:
-        """The operators whose contents the edit reads while they go on."""
+        """Operators that the edit reads while they keep running."""
         kept = {root for root in self.scanned if root not in self.joins_before}
         return frozenset(kept - self.gone)
 
@@ -258,9 +258,9 @@ def has_contents(plan: Plan, root: str) -> bool:
 
 
 def can_be_recomputed(plan: Plan, root: str) -> bool:
-    """Whether a root is a join whose results are a function of what its inputs are now.
+    """Whether a root is a join with results that are a function of its inputs' contents now.
 
-    Those of an as-of join are not: they depend on when each row of the left has come.
+    The results of an as-of join are not: they depend on when each row of the left arrived.
     """
     is_delta = any(join.name == root and isinstance(join, DeltaJoin) for join in plan.joins)
     return is_delta and root in joined(plan).origins

@@ -102,7 +102,7 @@ def _generation(part: Input | Operator | Output) -> int:
 
 
 def _kept_readings(before: Plan, after: Plan) -> Plan:
-    """Keep the old plan's decoding for inputs whose state goes on, if that is sufficient."""
+    """Keep the old plan's decoding for inputs with state that is kept, if it is sufficient."""
     old, new = planner.physical(before).readings, planner.physical(after).readings
     kept = tuple(
         (name, KeptReading(old[name].columns, old[name].key_filters, old[name].pushed))
@@ -113,7 +113,7 @@ def _kept_readings(before: Plan, after: Plan) -> Plan:
 
 
 def inputs_kept(before: Plan, after: Plan) -> set[str]:
-    """List the inputs from whose rows the state that goes on was made."""
+    """List the inputs with rows from which the state that is kept was made."""
     known = {operator.name for operator in before.operators}
     return {
         source
@@ -174,7 +174,7 @@ class _Resolving:
         self._find_inputs()
 
     def _find_inputs(self) -> None:
-        """Find the name of each input in the checkpoint, and whether it goes on under it."""
+        """Find the name of each input in the checkpoint, and whether it continues there."""
         taken = set[str]()
         again = self._before.backfills
         read = [each for each in self._before.inputs if each.name not in again]
@@ -194,7 +194,7 @@ class _Resolving:
                 self._called[source.name], self._lasts[source.name] = name, lasts
 
     def _goes_on(self, source: Input, known: Sequence[Input], *, renamed: bool) -> Input | None:
-        """Which of some inputs of before goes on as an input, under its name or another one."""
+        """The input of the old plan that an input continues, under its name or another one."""
         for old in known:
             is_called = (shown(old.name) != source.name) == renamed
             if is_called and old.name not in self._insufficient and _lasts(old, source):
@@ -318,7 +318,7 @@ def _lasts(old: Input, new: Input) -> bool:
 
 
 def _migrates(old: Operator | None, new: Operator) -> bool:
-    """Whether a machine goes on with its states, which its `migrate` converts."""
+    """Whether a machine keeps its states, which its `migrate` converts."""
     return (
         isinstance(old, StateMachine)
         and isinstance(new, StateMachine)

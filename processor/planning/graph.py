@@ -134,7 +134,7 @@ class Graph:
         return self.input_of(self.ways(node.sources[0])[0].root)
 
     def is_of_input(self, root: str) -> bool:
-        """Whether a root is an upsert or an input itself, so that decoding can be told of it."""
+        """Whether a root is an upsert or an input: work may be pushed into its decoding."""
         node = self.nodes.get(root)
         return node is None or node.is_of_decoding
 

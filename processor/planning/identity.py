@@ -119,7 +119,7 @@ def _bare(source: Input) -> Input:
 
 
 def _unread(was: Input, now: Input, decoded: Decoded, new: Plan) -> bool:
-    """Whether all columns whose declarations differ are neither read nor decoded.
+    """Whether all columns with declarations that differ are neither read nor decoded.
 
     Without a column `key`, that name is read all the same: as the whole key.
     """

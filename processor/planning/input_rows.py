@@ -61,7 +61,7 @@ def rows_of(source: Input, unread: Unread) -> Scope:
 def comes_out_of_decoding(source: Input) -> bool:
     """Whether an input's own updates are known where it is decoded, and its branches run there.
 
-    The facts of CDCv2 are known only when the shards have told which are new.
+    Which facts of CDCv2 are new is known only in the shards.
     """
     return source.is_collection and source.traits.kind != "facts"
 

@@ -30,7 +30,7 @@ def arrangements(plan: Plan) -> tuple[Shared, ...]:
 
 
 def looked_up(plan: Plan) -> frozenset[str]:
-    """The upserts whose own state joins look up."""
+    """The upserts with state that joins look up."""
     return frozenset(name for name, each in joined(plan).kept.items() if each.is_own)
 
 
@@ -38,7 +38,7 @@ def columns_read(plan: Plan, relation: str) -> frozenset[str] | None:
     """The columns of a relation's values that joins read; None: they are to have all.
 
     Data that are equal in these join alike, and what they are arranged by is not counted here.
-    Where matches are locked by the whole row, a change of any column looks up anew.
+    Where matches are locked by the whole row, a change of any column looks up again.
     """
     found: set[str] = set()
     for join in plan.joins:

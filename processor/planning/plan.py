@@ -331,7 +331,7 @@ class Plan:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics of each input in turn; where one stands is a rank among records."""
+        """The topics of each input in turn; the place of a topic is a rank among records."""
         return tuple(topic for source in self.inputs for topic in source.topics)
 
     def readers(self, topic: str) -> tuple[Input, ...]:

@@ -124,7 +124,7 @@ def _diffs(plan: Plan) -> list[str]:
 
 
 def _time_axis_problems(plan: Plan, unread: Unread) -> Iterator[Problem]:
-    """Inputs whose times cannot be combined."""
+    """Inputs with times that cannot be combined."""
     inputs = [each for each in plan.inputs if not unread.may_have("inputs", each.name)]
     if any(each.is_dated for each in inputs) and plan.time == "offset":
         yield "time", "offset does not go with inputs that have times of their own"

@@ -39,7 +39,7 @@ from ikebana.processor.linear.expressions import parse
 from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.scope import KEY, ExpressionError, Scope, frozen
 from ikebana.processor.linear.steps import Arrange, Negate, Sql, moves_time
-from ikebana.processor.linear.syntax import conjuncts
+from ikebana.processor.linear.trees import condition_texts
 from ikebana.processor.planning.aggregates import arranged
 from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.graph import graph_of
@@ -353,7 +353,7 @@ def _key_conditions(steps: Sequence[Named], source: Input, scope: Scope) -> tupl
         if not isinstance(step, Sql) or step.flat_map is not None:
             break
         for text in step.where:
-            for condition in conjuncts(text):
+            for condition in condition_texts(text):
                 try:
                     read = parse(condition, scope, condition=True).columns
                 except ExpressionError:

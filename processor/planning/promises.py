@@ -93,7 +93,7 @@ def _behind(plan: Plan, way: Way) -> Iterator[Way]:
 
 
 def _roots_behind(plan: Plan, way: Way) -> Iterator[str]:
-    """The root of a way, and those of what joins read."""
+    """The root of a way, and the roots of what joins behind it read."""
     yield way.root
     for other in _behind(plan, way):
         yield from _roots_behind(plan, other)

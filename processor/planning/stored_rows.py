@@ -3,7 +3,7 @@
 Steps that are pushed before an upsert make the rows that it keeps (`planner.Reading.pushed`).  If
 another plan begins with other steps, most of what it selects is there all the same: a column that
 has another name, fewer columns, another order, something made of columns that are kept as they
-are.  So its first step is written anew, over the columns that are kept.
+are.  So its first step is rewritten over the columns that are kept.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -67,7 +67,7 @@ def _never_fails(step: object, names: Collection[str]) -> bool:
 
 
 def _over(old: Sql, new: Sql, names: Collection[str]) -> Sql | None:
-    """The step that makes of rows of one step those of another; None if it cannot be."""
+    """The step that turns the rows of one step into the rows of another; None if there is none."""
     if old.select is None or new.select is None or Sql(where=new.where, select=new.select) != new:
         return None
     made = {name: made_of(text, names=names) for name, text in old.select}

@@ -44,7 +44,7 @@ class Keys:
         return any(key <= found for key in self.unique)
 
     def minimal(self, columns: Iterable[str]) -> tuple[str, ...]:
-        """Columns that determine all of these: those of them that the others do not determine.
+        """A minimal part of these columns that determines all of them.
 
         >>> Keys(determines=((frozenset("a"), frozenset("bc")),)).minimal("abcd")
         ('a', 'd')
@@ -188,7 +188,7 @@ def _made_dependencies(made: Mapping[str, Made]) -> Iterator[Dependency]:
 
 
 def _replaced(keys: Iterable[Columns], instead: Mapping[str, str]) -> Iterator[Columns]:
-    """Each set of columns in others that stand for these, but for those of which one has none."""
+    """Each set of columns, with other columns in their place, if all of them have one."""
     for key in keys:
         if all(column in instead for column in key):
             yield frozenset(instead[column] for column in key)
@@ -204,7 +204,7 @@ def _minimal(columns: Iterable[str], closures: "_Closures") -> tuple[str, ...]:
 
 
 class _Closures:
-    """What columns determine, in a time that is linear in the dependencies that come to hold."""
+    """What columns determine, in time linear in the dependencies that hold."""
 
     def __init__(self, determines: Sequence[Dependency]) -> None:
         self._determines = determines

@@ -14,7 +14,7 @@ Types = Mapping[str, str]
 
 
 class UnmadeError(Exception):
-    """What others are made of is not known, because of a mistake that is told there."""
+    """A source is not known because of a mistake that is reported at the source."""
 
 
 class MakingError(Exception):

@@ -281,7 +281,7 @@ def _unique(facts: Facts) -> tuple[tuple[str, ...], ...]:
 
 
 def _of_column(source: Table, problem: str) -> str:
-    """A problem of a type, told of a column that has it."""
+    """The problem of a type as the problem of a column that has it."""
     if not problem.startswith("is of "):
         return problem
     # The longest type is the whole one, if others are parts of it.

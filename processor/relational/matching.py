@@ -44,7 +44,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Conditions over the aliases of a left and a right, told apart by what they read."""
+    """Conditions over the aliases of a left and a right, by what they read."""
 
     left: tuple[Node, ...]
     right: tuple[Node, ...]
@@ -182,7 +182,7 @@ def _met_by_rows(
 ) -> Table:
     """The same by rows of the left that match, each of them once.
 
-    Rows are told apart by their columns, and where a condition reads the key by that as well.
+    Rows are identified by their columns, and by their key too if a condition reads it.
     """
     listed_left = own_columns(left)
     key = left.relation.key_name
@@ -233,7 +233,7 @@ def unmet(making: Making, left: Side, right: Side, on: Conditions, what: str) ->
 def unmet_parts(
     making: Making, left: Side, right: Side, on: Conditions, what: str, select: Listed
 ) -> list[Table]:
-    """Collections whose sum are expressions over the rows of an anti-join: all less those met."""
+    """Collections that sum to expressions over an anti-join: all rows, less those met."""
     matched = met(making, left, right, on, f"{what}.met", select)
     own = [(name, text_of(without(left.alias, node))) for name, node in select]
     is_all = select == own_columns(left) and making.is_whole(left.relation)
@@ -314,7 +314,7 @@ def _alone(
     select: Sequence[tuple[str, Node]],
     what: str,
 ) -> list[Table]:
-    """Collections whose sum are the rows of a side without a match, with nulls for the other."""
+    """Collections that sum to the rows of a side without a match, with nulls for the other."""
     columns = [(name, _with_nulls(node, other)) for name, node in select]
     return unmet_parts(making, side, other, on, what, columns)
 

@@ -71,7 +71,7 @@ def outer_inputs(join: DeltaJoin, left: Told, full: Told) -> tuple[OuterInput, .
 
 @dataclass(frozen=True, slots=True)
 class _SoFar:
-    """What has been joined: a side, and by which of its columns it has those of inputs."""
+    """What has been joined: a side, and the names under which it has the columns of inputs."""
 
     side: Side
     names: Mapping[Column, Column]
@@ -173,7 +173,7 @@ def _conditions(texts: Iterable[str], relations: Mapping[str, Table], part: str)
 
 
 def _matching(making: Making, inner: Sequence[Side], parts: _Parts, *, cartesian: bool) -> _SoFar:
-    """What the inputs come to that must match."""
+    """The join of the inputs that must match."""
     there = [each for side in inner for each in _columns(side)]
     if len(inner) == 1:
         (side,) = inner

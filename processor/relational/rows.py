@@ -84,7 +84,7 @@ def alike(making: Making, sources: Sequence[Table]) -> list[Table]:
 def _of_two(
     making: Making, operation: SetOperation, left: Table, right: Table, *, every: bool
 ) -> Table:
-    """Both sides together, each row marked by its side; the counts say what is left of it."""
+    """Both sides together, each row marked by its side; its counts decide how often it remains."""
     left, right = alike(making, (left, right))
     side = left.free_column("side")
     marked = [
@@ -172,7 +172,7 @@ def _facts(source: Table, partition: Sequence[str], limit: int) -> Facts:
 
 
 def ordering(source: Table, orders: Sequence[Order]) -> tuple[list[str], list[str], str]:
-    """SQL by whose order rows stand, its types, and the aggregate that keeps the first.
+    """SQL to order rows by, its types, and the aggregate that keeps the first.
 
     Orders of one direction are kept as they are.  In others, numbers and times are turned
     around.  Of a struct, null comes last, and first if it is descending.

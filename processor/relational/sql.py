@@ -139,7 +139,7 @@ class _Select:
         return self._shown(names.froms, listed, ranked)
 
     def _has_groups(self) -> bool:
-        """Whether rows are grouped, if only to one group; by ALL they are by what reads a row."""
+        """Whether rows are grouped; GROUP BY ALL groups by each column without an aggregate."""
         if self._node["aggregate_handling"] != "FORCE_AGGREGATES":
             return has_groups(self._node)
         return bool(self._groups(output_names(self._listed())))

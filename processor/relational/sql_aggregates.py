@@ -118,7 +118,7 @@ def _count_if(call: Call) -> Parts:
 def _of_extreme(kind: str) -> Callable[[Call], Parts]:
     """The argument where another is least or greatest.
 
-    Of several it is the first in the order that is told, or else the least or greatest.
+    Of several it is the first in the order of its ORDER BY, or else the least or greatest.
     """
 
     def made(call: Call) -> Parts:
@@ -144,7 +144,7 @@ def _of_extreme(kind: str) -> Callable[[Call], Parts]:
 
 
 def _any_value(call: Call) -> Parts:
-    """A value that is not null: the least, or the first in the order that is told."""
+    """A value that is not null: the least, or the first in the order of its ORDER BY."""
     if not call.orders:
         return _plain("min")(call)
     return _at_an_end(call, f"({call.arguments[0]}) IS NOT NULL", is_last=False)
@@ -193,7 +193,7 @@ def _string(call: Call) -> Parts:
 
 
 class _Row(NamedTuple):
-    """A struct by which values stand in an order, or are to be read backwards if it is turned."""
+    """A struct to order values by; if it is turned, they are read backwards."""
 
     sql: str
     kind: str

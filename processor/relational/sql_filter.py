@@ -47,7 +47,7 @@ def filtered(query: Query, node: Node, views: Views, outer: Names | None) -> Nam
 
 
 class _From:
-    """What stands in FROM, and the conditions of WHERE that are still to be tested.
+    """The items of FROM, and the conditions of WHERE that are still to be tested.
 
     A condition over what a LEFT or RIGHT JOIN keeps is tested before the join: then neither the
     join nor what it reads has rows that are left out in the end.

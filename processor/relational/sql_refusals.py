@@ -27,7 +27,7 @@ def is_now(node: Node) -> bool:
 
 
 def reads_now(value: object) -> bool:
-    """Whether there is a call of `ikebana_now` within, but for those of subqueries."""
+    """Whether there is a call of `ikebana_now` within, outside of subqueries."""
     return any(map(is_now, own_nodes(value)))
 
 

@@ -67,7 +67,7 @@ class Froms:
 
 
 class Names:
-    """The names that may stand in a query: its own, and those of the query around it."""
+    """The names that a query may use: its own, and those of the query around it."""
 
     def __init__(self, froms: Froms, outer: "Names | None" = None) -> None:
         self.froms = froms

@@ -44,7 +44,7 @@ class View:
 class Query:
     """The translation of a whole query.
 
-    `select` translates each SELECT, and `filtered` what stands in its FROM and WHERE.
+    `select` translates each SELECT, and `filtered` its FROM and WHERE.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Query:
         raise self._of_windows(problems[0])
 
     def _of_windows(self, error: QueryError) -> QueryError:
-        """The problem, told of the window if it is of a collection that a window hides."""
+        """The problem, as one of the window if it is of a collection that a window hides."""
         for call in self._windows.values():
             if error.problem.startswith(f'FROM names no "{call.source}"'):
                 name = f"{call.function}({call.source}, …)"

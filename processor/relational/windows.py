@@ -200,7 +200,7 @@ def _names() -> Iterator[str]:
 
 
 def _calls(value: object) -> list[Node]:
-    """The calls of window functions in FROM, wherever they stand."""
+    """All calls of window functions in FROM."""
     if isinstance(value, list):
         return [node for each in value for node in _calls(each)]
     if not isinstance(value, dict):

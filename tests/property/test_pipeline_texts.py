@@ -18,7 +18,7 @@ from ikebana.processor.linear import trees
 from ikebana.processor.linear.expressions import parse as checked
 from ikebana.processor.linear.expressions import type_named
 from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, Scope
-from ikebana.processor.linear.syntax import called, conjuncts, tree
+from ikebana.processor.linear.syntax import called, tree
 from ikebana.processor.planning.aggregates import AggregateError, arranged
 from ikebana.processor.planning.plan import Reduce
 from support.sql_texts import sql_texts
@@ -38,7 +38,7 @@ def readers(text: str) -> list[Callable[[], Any]]:
             qualified.flat(each, SCOPES, condition=True) for each in trees.conjuncts(tree(text))
         ],
         lambda: called(text),
-        lambda: conjuncts(text),
+        lambda: trees.conditions(text),
         lambda: qualified.flat(tree(text), SCOPES),
         lambda: type_named(text),
         lambda: arranged(Reduce("r", "o", (("n", text),))),

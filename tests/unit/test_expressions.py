@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from ikebana.processor.linear.database import asked, connection
 from ikebana.processor.linear.expressions import parse, type_named
 from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, Scope
-from ikebana.processor.linear.syntax import called, conjuncts
+from ikebana.processor.linear.syntax import called
+from ikebana.processor.linear.trees import condition_texts
 from support.strategies import unhurried
 
 CLOSED = Scope(
@@ -366,15 +367,15 @@ def test_a_misspelt_type_is_told_with_what_it_is_like() -> None:
 
 def test_the_parts_of_a_condition() -> None:
     """AND joins parts, in brackets too; OR does not."""
-    assert conjuncts("a = 1 AND (b AND s = 'x OR y') AND (a = 2 OR b)") == [
+    assert condition_texts("a = 1 AND (b AND s = 'x OR y') AND (a = 2 OR b)") == [
         "(a = 1)",
         "b",
         "(s = 'x OR y')",
         "((a = 2) OR b)",
     ]
-    assert conjuncts("a = 1 OR b") == ["a = 1 OR b"]
+    assert condition_texts("a = 1 OR b") == ["a = 1 OR b"]
     for text in ("a = ", "a AND b, s", "a UNION SELECT b", "a AND b AS c", "a AND b FROM t"):
-        assert conjuncts(text) == [text]
+        assert condition_texts(text) == [text]
 
 
 @pytest.mark.parametrize(

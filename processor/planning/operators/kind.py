@@ -58,7 +58,7 @@ class Relations(Protocol):
     def taking(
         self, judged: tuple[list[StepProblem], Scope], place: Callable[[StepProblem], str]
     ) -> Scope:
-        """The scope behind judged steps, whose problems are noted."""
+        """The scope of what steps make; the problems of the steps are noted."""
         ...
 
 
@@ -132,7 +132,7 @@ class OperatorKind(Generic[O_contra]):
         return False
 
     def problems(self, operator: O_contra, around: Around) -> Iterator[Problem]:
-        """Its problems apart from those of SQL."""
+        """Its problems apart from SQL: names, references, functions."""
         raise NotImplementedError
 
     def keys(
