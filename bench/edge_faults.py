@@ -656,4 +656,41 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         "            if not self._told(place, self._add_all, place, text):\n",
         "            if not self._told(place, self._add_all, place, text) and place == text:\n",
     ),
+    # hosts: owners of shards on every executor, and who may ask them.
+    "edge:hosts who connects to a host proves nothing": (
+        "tests/unit/test_hosts.py::test_who_does_not_know",
+        "processor/spark/workers/network.py",
+        'if not hmac.compare_digest(_received(connection), _proof(b"client", ours, theirs)):',
+        "if not _received(connection):",
+    ),
+    "edge:hosts who listens proves nothing": (
+        "tests/unit/test_hosts.py::test_who_listens",
+        "processor/spark/workers/network.py",
+        'if not hmac.compare_digest(_received(connection), _proof(b"server", theirs, ours)):',
+        "if not _received(connection):",
+    ),
+    "edge:hosts shards move although their hosts are there": (
+        "tests/unit/test_hosts.py::test_shards_lie_evenly",
+        "processor/spark/workers/placement.py",
+        "    for shard, name in enumerate(known):\n",
+        "    for shard, name in enumerate(known[:1]):\n",
+    ),
+    "edge:hosts all shards of a task have one owner": (
+        "tests/unit/test_owners.py::test_the_shards_of_a_group",
+        "processor/spark/workers/owners.py",
+        "host.address(at % host.processes)",
+        "host.address(0)",
+    ),
+    "edge:hosts rows of batches before stay on executors": (
+        "tests/unit/test_hosts.py::test_rows_of_batches_before",
+        "processor/spark/workers/left_rows.py",
+        "if number.isdigit() and int(number) < batch:",
+        "if number.isdigit() and int(number) < 0:",
+    ),
+    "edge:hosts a run does not notice that its owners were missed": (
+        "tests/unit/test_metrics.py::test_owners_that",
+        "processor/watching/monitor.py",
+        "        if not report.owned:\n",
+        "        if False:\n",
+    ),
 }

@@ -120,6 +120,11 @@ def ended(why: str = "it gave no reason") -> LostError:
     )
 
 
+def lost_executor() -> LostError:
+    """The error for a batch that waits for an executor which Spark has lost."""
+    return LostError("an executor was lost, for which a batch has waited", hint=_SAFE)
+
+
 def from_text(text: str) -> IkebanaError:
     """Find an error of ours in the text of Spark's exception."""
     if ours := _ours(text):

@@ -33,6 +33,7 @@ class GivenSpark:
     # Its Python workers may open the shards themselves, and its executors be anywhere.
     tasks = 0
     rows = ""
+    places = False
 
     def __init__(self, given: SparkSession, settings: Settings, name: str) -> None:
         """Check a session and keep it.
@@ -106,6 +107,9 @@ class GivenSpark:
         """
         self.begin()
         return True
+
+    def give_up(self) -> None:
+        """Leave the session as it is."""
 
     def begin(self) -> None:
         """Start nothing: Spark runs already.

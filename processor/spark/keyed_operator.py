@@ -8,7 +8,7 @@ compute side by side.
 
 import functools
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -18,9 +18,10 @@ import pandas as pd
 from ikebana.processor import task as shard_batch
 from ikebana.processor.ground import calls
 from ikebana.processor.spark import task_state, worker
-from ikebana.processor.spark.workers import daemon, left_rows
+from ikebana.processor.spark.workers import daemon, left_rows, owners, placement
 from ikebana.processor.spark.workers.messages import Done, pickled
 from ikebana.processor.spark.workers.owners import Owners
+from ikebana.processor.spark.workers.placement import PLACEMENT
 from ikebana.processor.task import Job
 
 OUTPUT_SCHEMA = "result binary"
@@ -30,11 +31,13 @@ STATE_SCHEMA = "manifest binary"
 class Result(msgspec.Struct, frozen=True, array_like=True):
     """What a group's batch has come to: the markers of its shards, as JSON.
 
-    `owned` says whether owners have run it, and not the worker itself.
+    `owned` says whether owners have run it, and not the worker itself; `missed` are the hosts
+    that were not reached.
     """
 
     markers: list[bytes]
     owned: bool
+    missed: list[str] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +61,29 @@ class Groups:
         return [shard for shard, group in enumerate(self.labels) if group == label]
 
     def run(
-        self, states: Mapping[int, bytes | None], rows: Mapping[int, list[bytes]]
-    ) -> tuple[list[Done], bool]:
-        """Bring shards through a batch; return their results in the order of `rows`.
+        self,
+        states: Mapping[int, bytes | None],
+        rows: Mapping[int, list[bytes]],
+        hosts: Mapping[int, Owners],
+    ) -> tuple[list[Done], Result]:
+        """Bring shards through a batch, in owners on the given hosts, or else on this one.
 
-        Also returns whether owners have run them.  A worker whose host is gone ends: Spark then
-        starts a daemon anew, which has one.
+        The results are in the order of `rows`.  What is not reached is fenced by who takes its
+        place.  A worker whose own host is gone ends: Spark then starts a daemon anew, which has
+        one.
         """
-        owners = Owners.here()
-        if owners is None or not owners.processes:
-            return [self._run_here(shard, states[shard], rows[shard]) for shard in rows], False
-        found = owners.run(self.job, self.digest, states, rows)
-        return [found[shard] or daemon.leave() for shard in rows], True
+        here = Owners.here()
+        if here is None or not here.processes:
+            done = [self._run_here(shard, states[shard], rows[shard]) for shard in rows]
+            return done, Result(_markers(done), owned=False)
+        own = dict.fromkeys(rows, here)
+        found = owners.run({**own, **hosts}, self.job, self.digest, states, rows)
+        left = {shard: rows[shard] for shard in rows if found[shard] is None}
+        if left:
+            found |= owners.run(own, self.job, self.digest, states, left)
+        done = [found[shard] or daemon.leave() for shard in rows]
+        missed = sorted({hosts[shard].text for shard in left if shard in hosts})
+        return done, Result(_markers(done), owned=True, missed=missed)
 
     def _run_here(self, shard: int, state: bytes | None, rows: list[bytes]) -> Done:
         marker = shard_batch.run(_job(self.job), shard, state, left_rows.found(rows))
@@ -91,16 +105,20 @@ def run_group(
     before = bytes(state.get[0]) if state.exists else None
     parts = [None] * len(shards) if before is None else task_state.parted(before)
     states: dict[int, bytes | None] = dict(zip(shards, parts, strict=True))
-    rows: dict[int, list[bytes]] = {shard: [] for shard in shards}
+    rows: dict[int, list[bytes]] = {shard: [] for shard in (*shards, PLACEMENT)}
     for frame in frames:
         for shard, chunk in zip(frame["shard"].tolist(), frame["chunk"], strict=True):
             rows[shard].append(chunk)
-    done, owned = groups.run(states, rows)
+    told = rows.pop(PLACEMENT)
+    done, result = groups.run(states, rows, placement.hosts_of(told[0]) if told else {})
     after = task_state.joined([each.state for each in done])
     if after != before:
         state.update((after,))
-    result = Result([each.marker for each in done], owned)
     yield pd.DataFrame({"result": [msgspec.msgpack.encode(result)]})
+
+
+def _markers(done: Sequence[Done]) -> list[bytes]:
+    return [each.marker for each in done]
 
 
 @functools.lru_cache(maxsize=4)

@@ -7,6 +7,7 @@ number of state partitions.  The others can change at each restart.
 import os
 import re
 import sys
+from collections.abc import Mapping
 from importlib import resources
 
 from ikebana.arrangements.files import is_local
@@ -89,6 +90,14 @@ _LOCAL_FILES = {
 }
 # A task whose worker died is tried again; only then does the query fail.
 _LOCAL_FAILURES = 4
+_ENCRYPTS = (
+    "spark.network.crypto.enabled",
+    "spark.authenticate.enableSaslEncryption",
+    "spark.ssl.enabled",
+    "spark.ssl.rpc.enabled",
+)
+# Where each executor has an address of its own, a network policy can name the ports.
+_FIRST_PORT = "7080"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 EXECUTORS_JAVA_OPTIONS = "spark.executor.extraJavaOptions"
 _LOG_FILE = "log4j2.configurationFile"
@@ -116,6 +125,8 @@ def spark_settings(settings: Settings, name: str) -> dict[str, str]:
         executors_have[FOLDER_VARIABLE] = folder
     options |= {f"spark.executorEnv.{name}": value for name, value in executors_have.items()}
     master = settings.master
+    if master.startswith("k8s:"):
+        options.setdefault(f"spark.executorEnv.{daemon.PORT_VARIABLE}", _FIRST_PORT)
     if not master.startswith("local"):
         del options["spark.driver.bindAddress"]
     else:
@@ -146,11 +157,9 @@ def slots(settings: Settings) -> int:
     return (os.cpu_count() or 1) if found == "*" else int(found)
 
 
-def executors(settings: Settings) -> int:
-    """Return the number of machines that run tasks; 0 if Spark's settings do not say it."""
-    if settings.master.startswith("local"):
-        return 1
-    return int(settings.spark.get("spark.executor.instances", 0))
+def encrypts(options: Mapping[str, str]) -> str:
+    """Return the setting by which Spark encrypts what it sends; an empty text if none does."""
+    return next((name for name in _ENCRYPTS if options.get(name) == "true"), "")
 
 
 def owners(settings: Settings) -> int:

@@ -4,6 +4,7 @@ import functools
 import itertools
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -27,11 +28,13 @@ from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark import connection, failures, keyed_operator, source
 from ikebana.processor.spark.given_session import GivenSpark
 from ikebana.processor.spark.keyed_operator import Groups
+from ikebana.processor.spark.options import encrypts
+from ikebana.processor.spark.placing import Placing
 from ikebana.processor.spark.session import Spark
 from ikebana.processor.spark.sink import Sink
 from ikebana.processor.spark.source import IkebanaSource
 from ikebana.processor.spark.source_config import SourceConfig
-from ikebana.processor.spark.source_files import done_at, filled_at, inputs_told
+from ikebana.processor.spark.source_files import done_at, filled_at, hosts_at, inputs_told
 from ikebana.processor.spark.triggers import Listening, Told, listen
 from ikebana.processor.task import Job, encode_state
 from ikebana.processor.timing import again
@@ -40,19 +43,24 @@ from ikebana.processor.watching.batch_report import BatchReport
 
 _LOOK_EVERY_S = 0.1
 _SPARK_EVERY = 10
+# A batch that has lost a host ends within this, or waits for it.
+_WAITS_S = 10.0
 
 
 class Going(NamedTuple):
     """A query that has been started, and what tells how it goes.
 
     At the path `stop` its source leaves files, and finds one when it is to stop.  `told` hears
-    of triggers, and `has_ended` says whether Spark has, in a JVM that goes on.
+    of triggers, and `has_ended` says whether Spark has, in a JVM that goes on.  `give_up` ends
+    Spark without waiting for anything.  `placing` is None if shards need no places.
     """
 
     query: StreamingQuery
     stop: Path
     told: Listening | None
     has_ended: Callable[[], bool]
+    give_up: Callable[[], None]
+    placing: Placing | None
 
 
 class Running:
@@ -79,8 +87,9 @@ class Running:
         self.spark_ui = ui
         self.waiting = waiting
         self.fast_paths = fast_paths
-        self._query, self._stop, self._told, self._has_ended = going
+        self._query, self._stop, self._told, self._has_ended, self._give_up, self._placing = going
         self._layout = layout
+        self._waits_since = -1, 0.0
 
     def wait(self, stopping: Callable[[], bool]) -> None:
         """Wait until the query has done what it was to do, or was stopped between two batches.
@@ -111,8 +120,26 @@ class Running:
                 # A query may stand still for ever when its cluster has ended Spark.
                 if self._has_ended():
                     raise failures.ended()
+                if self._placing is not None:
+                    self._go_on_without(self._placing.look())
         if not (asked or done_at(self._stop).exists() or filled_at(self._stop).exists()):
             raise failures.ended()
+
+    def _go_on_without(self, lost: frozenset[str]) -> None:
+        """End Spark if a batch seems to wait for executors that it has lost.
+
+        A connection that has ended ends the wait; one to a machine that stands still does not.
+
+        Raises:
+            LostError: Spark was ended.
+        """
+        logged = self._layout.logged()
+        if lost:
+            self._waits_since = logged.batch, time.monotonic()
+        batch, since = self._waits_since
+        if batch == logged.batch > logged.committed and time.monotonic() > since + _WAITS_S:
+            self._give_up()
+            raise failures.lost_executor()
 
     def standing(self) -> Standing | None:
         """The latest frontiers of the inputs with times of their own."""
@@ -207,10 +234,24 @@ def start(
     on_step("starting the query")
     callbacks.on_begin()
     # Where inputs were read from snapshots, nothing is known of the times before.
-    sink = Sink(job, taken, settings, callbacks.on_batch, begin=birth.begin, config=config)
+    # Spark's configuration file may say so as well.
+    encrypted = encrypts(dict(running.sparkContext.getConf().getAll()))
+    places = spark.places and birth.state_partitions == 1 and not encrypted
+    placing = Placing(running, birth.shards, hosts_at(stop)) if places else None
+    if placing is not None:
+        placing.begin()
+    sink = Sink(
+        job,
+        taken,
+        settings,
+        callbacks.on_batch,
+        begin=birth.begin,
+        config=config,
+        on_missed=placing.leave_out if placing is not None else lambda _: None,
+    )
     query = _query(running, config, job, settings, sink, once=once or found.finishes)
     return Running(
-        Going(query, stop, told, spark.has_ended),
+        Going(query, stop, told, spark.has_ended, spark.give_up, placing),
         found.layout,
         job,
         running.sparkContext.uiWebUrl,
@@ -325,8 +366,8 @@ def _query(
         .option(source.OPTION, msgspec.json.encode(config).decode())
         .load()
     )
-    if config.rows and len({*job.labels}) == 1:
-        # All has been read, and one task runs all shards: nothing is to be shuffled.
+    if len({*job.labels}) == 1:
+        # One task runs all shards: nothing is to be shuffled.
         rows = rows.coalesce(1)
     found = rows.groupBy("label").applyInPandasWithState(
         functools.partial(keyed_operator.run_group, Groups.of(job)),

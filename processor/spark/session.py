@@ -5,6 +5,7 @@ This module imports nothing of pyspark, so that these processes can come up whil
 
 import logging
 import os
+import secrets
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -26,19 +27,21 @@ from ikebana.processor.spark.installed import is_this_python
 from ikebana.processor.spark.jvm import END_WITHIN_S, Jvm
 from ikebana.processor.spark.options import (
     EXECUTORS_JAVA_OPTIONS,
-    executors,
+    encrypts,
     logs_itself,
     owners,
     slots,
     spark_settings,
 )
 from ikebana.processor.spark.run_folder import RunFolder
-from ikebana.processor.spark.workers import daemon, left_rows
+from ikebana.processor.spark.workers import daemon, left_rows, network
 from ikebana.processor.spark.workers.starting import PROGRAM, Workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+ONE_TASK = "one task"
+_OF_ONE_TASK = (OWNERS, ONE_TASK)
 # How long the end of a JVM's process may take after the end of its connections.
 _DYING_S = 10.0
 _SOCKETS = "spark.python.unix.domain.socket"
@@ -68,6 +71,7 @@ class Spark:
         """Which of the ways that make a run cheap are on; empty before `begin`."""
         self._rows: left_rows.Folder | None = None
         self._folder = RunFolder()
+        self._secret = secrets.token_hex(32)
 
     def __enter__(self) -> Self:
         return self
@@ -100,9 +104,12 @@ class Spark:
 
         Only owners run the shards of one task side by side.
         """
-        if any(path.name == OWNERS and path.why_not for path in self.fast_paths):
-            return 0
-        return executors(self._settings)
+        return int(not any(path.why_not for path in self.fast_paths if path.name in _OF_ONE_TASK))
+
+    @property
+    def places(self) -> bool:
+        """Whether shards have to be placed on hosts, which are those of executors."""
+        return self.tasks == 1 and not self._settings.master.startswith("local")
 
     @property
     def rows(self) -> str:
@@ -130,6 +137,10 @@ class Spark:
             return False
         return not self.has_ended()
 
+    def give_up(self) -> None:
+        """End Spark at once, and all that waits for it; `session` starts it again."""
+        self._end(within_s=0.0)
+
     def begin(self) -> None:
         """Start Spark's processes if there are none; `session` waits for them.
 
@@ -155,6 +166,8 @@ class Spark:
         else:
             # Those of executors lie in their temporary folders.
             extra = {f"{_SOCKETS}.enabled": "true"}
+            # Spark hides the values of settings with such names.
+            extra[f"spark.executorEnv.{network.VARIABLE}"] = self._secret
             # In the image, executors look for their archive themselves.
             if settings.master.startswith("spark:") and (flags := class_archive.flags(java)):
                 extra["spark.executor.extraClassPath"] = class_archive.class_path()
@@ -168,6 +181,7 @@ class Spark:
             FastPath("class archive", no_archive),
             compiled_code(),
             FastPath("forks", _why_no_forks()),
+            FastPath(ONE_TASK, _why_not_one_task(options)),
         ]
         with self._environment():
             self._jvm = Jvm(options, java, Path(tempfile.mkdtemp(dir=self.folder)), self._log)
@@ -243,6 +257,8 @@ class Spark:
         """
         python = _python() if _why_no_forks() else str(PROGRAM)
         found = {} if self._workers is None else self._workers.environment
+        if not self._settings.master.startswith("local"):
+            found = {**found, network.VARIABLE: self._secret}
         with environment(PYSPARK_PYTHON=python, **found):
             yield
 
@@ -258,6 +274,13 @@ class Spark:
                 workers.end(within_s)
             if rows is not None:
                 rows.remove()
+
+
+def _why_not_one_task(options: Mapping[str, str]) -> str:
+    """Return why owners on other machines are not asked: what they are sent is not encrypted."""
+    if options["spark.master"].startswith("local") or not (name := encrypts(options)):
+        return ""
+    return f"{name} is set, and what owners on other executors get would not be encrypted"
 
 
 def _python() -> str:

@@ -34,6 +34,7 @@ class Sink:
         *,
         begin: int,
         config: SourceConfig,
+        on_missed: Callable[[set[str]], None],
     ) -> None:
         self._job = job
         self._begin = begin
@@ -46,6 +47,7 @@ class Sink:
         self._new = taken.new
         self._admin = client.admin(settings.kafka)
         self._on_batch = on_batch
+        self._on_missed = on_missed
         self._trimming = (
             Trimming(self._admin, job.plan.loopback_topic, job.retained)
             if config.exchanges
@@ -84,6 +86,8 @@ class Sink:
         if self._trimming is not None:
             self._trimming.after(markers)
         owned = all(found.owned for found in results)
+        if missed := {host for found in results for host in found.missed}:
+            self._on_missed(missed)
         self._on_batch(report(markers, time.monotonic() - begun, owned=owned))
 
 

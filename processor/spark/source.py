@@ -34,11 +34,20 @@ from ikebana.processor.rows.envelope import Tick, pack
 from ikebana.processor.spark import worker
 from ikebana.processor.spark.shares import Share, is_small, shares_of, united
 from ikebana.processor.spark.source_config import SourceConfig
-from ikebana.processor.spark.source_files import done_at, filled_at, tell_inputs, tell_reading
+from ikebana.processor.spark.source_files import (
+    done_at,
+    filled_at,
+    hosts_at,
+    tell_inputs,
+    tell_reading,
+)
 from ikebana.processor.spark.source_rows import SCHEMA, rows_of, spark_rows
 from ikebana.processor.spark.source_task import connected, packed_rows
+from ikebana.processor.spark.workers import owners, placement
 from ikebana.processor.spark.workers.messages import pickled
+from ikebana.processor.spark.workers.network import Address
 from ikebana.processor.spark.workers.owners import Owners
+from ikebana.processor.spark.workers.placement import PLACEMENT
 from ikebana.processor.timing import again, reclock
 from ikebana.processor.timing.allowance import Allowance
 from ikebana.processor.timing.beats import Beats
@@ -286,7 +295,10 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
             ]
         shares = shares_of(pieces, hops, config.readers, own)
         shares[0].ticks = [(shard, tick) for shard in range(len(config.labels))]
-        self._read = self._read_beforehand(shares)
+        placed = placement.told(hosts_at(Path(config.stop)))
+        if placed is not None:
+            shares[0].ticks.append((PLACEMENT, placed))
+        self._read = self._read_beforehand(after.batch, shares, placed)
         # Rows that come along are those of one partition.  If Spark loses them, a task reads it.
         return shares if self._read is None else [united(shares)]
 
@@ -299,18 +311,24 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
             return None
         return iter([rows_of(rows, self._config.labels)] if rows else [])
 
-    def _read_beforehand(self, shares: Sequence[Share]) -> list[tuple[int, bytes]] | None:
-        """Have a batch read by the readers of the driver's host, if there are any.
+    def _read_beforehand(
+        self, batch: int, shares: Sequence[Share], placed: bytes | None
+    ) -> list[tuple[int, bytes]] | None:
+        """Have a batch read by readers, if there are any.
 
-        Where owners are elsewhere, the driver would have to pass on all rows, so only a small
-        batch is read here.  What fails is left to tasks, where Spark and ours know what to do.
+        A small one is read by those of the driver's host, and a large one where the owners are:
+        on this machine, or by the readers of all hosts, so that the driver need not pass on its
+        rows.  What fails is left to tasks, where Spark and ours know what to do.
         """
-        owners = Owners.here()
-        if owners is None or not (self._config.rows or is_small(shares)):
-            return None
+        here = Owners.here()
+        readers: list[Address] = []
+        if here is not None and (self._config.rows or is_small(shares)):
+            readers = [here.reader(at) for at in range(here.readers)]
+        elif placed is not None:
+            readers = placement.readers_of(placed)
         begun = time.monotonic()
         try:
-            found = owners.read(*self._pickled, shares)
+            found = owners.read(readers, *self._pickled, batch, shares)
         except Exception:  # noqa: BLE001 -- the tasks meet it again
             print("could not read a batch before Spark runs it", file=sys.stderr)
             traceback.print_exc()

@@ -22,6 +22,11 @@ def done_at(stop: Path) -> Path:
     return stop.with_suffix(".done")
 
 
+def hosts_at(stop: Path) -> Path:
+    """The file that says on which hosts shards have their owners, if these are elsewhere."""
+    return stop.with_suffix(".hosts")
+
+
 def tell_inputs(stop: Path, standing: Standing) -> None:
     """Write the frontiers of the inputs."""
     write_whole(_told_at(stop), msgspec.json.encode(standing))

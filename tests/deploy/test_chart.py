@@ -154,10 +154,13 @@ def test_policies() -> None:
     driving = only(found, "NetworkPolicy", "orders")["spec"]
     executing = only(found, "NetworkPolicy", "orders-executor")["spec"]
     ports = [port["port"] for rule in driving["egress"] for port in rule["ports"]]
-    assert {53, 9092, 9093, 443, 6443, 7079, 8081} == set(ports)
+    assert {53, 9092, 9093, 443, 6443, 7079, 7080, 8081} == set(ports)
     assert {port["port"] for rule in executing["egress"] for port in rule["ports"]} == {
-        *(53, 9092, 9093, 7078, 7079, 8081)
+        *(53, 9092, 9093, 7078, 7079, 7080, 8081)
     }
+    (owned,) = [port for port in executing["ingress"][0]["ports"] if "endPort" in port]
+    # Of four cores: two owners and a reader for each.
+    assert (owned["port"], owned["endPort"]) == (7080, 7091)
     monitoring, test = driving["ingress"][0]["from"]
     assert monitoring == {"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}
     (pod,) = [each for each in found if each["kind"] == "Pod"]

@@ -15,7 +15,7 @@ from ikebana.processor import task
 from ikebana.processor.deciding.commits import Marker
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.open_shards import OpenShards
-from ikebana.processor.spark.workers import messages
+from ikebana.processor.spark.workers import messages, owners
 from ikebana.processor.spark.workers.owner import PROCESS_NAME
 from ikebana.processor.spark.workers.starting import Workers
 from ikebana.processor.task import Job
@@ -53,7 +53,7 @@ def by_owner(workers: Workers) -> Way:
 
     def run(job: Job, shard: int, state: bytes | None, rows: list[bytes]) -> Marker:
         sealed = messages.pickled(job)
-        done = workers.owners.run(*sealed, {shard: state}, {shard: rows})[shard]
+        done = owners.run({shard: workers.owners}, *sealed, {shard: state}, {shard: rows})[shard]
         assert done is not None
         found = msgspec.json.decode(done.marker, type=Marker)
         assert done.state == task.encode_state(found.manifest)
@@ -216,12 +216,12 @@ def test_owners_end_when_the_host_is_killed(
     taken = instances.take_over()
     instances.mint()
     instances.run(taken, 0, 0, by_owner(workers))
-    owners = owners_of(workers)
+    running = owners_of(workers)
     psutil.Process(workers.server).kill()
 
-    wait_until(lambda: not any(each.is_running() for each in owners), 30, "the owner's end")
-    assert len(owners) == 1
-    assert workers.owners.run(b"", "", {0: None}, {0: []}) == {0: None}
+    wait_until(lambda: not any(each.is_running() for each in running), 30, "the owner's end")
+    assert len(running) == 1
+    assert owners.run({0: workers.owners}, b"", "", {0: None}, {0: []}) == {0: None}
 
 
 def test_a_process_that_keeps_few_shards_open_serves_many(instances: Instances) -> None:

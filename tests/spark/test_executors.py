@@ -49,7 +49,8 @@ def test_executors_write_what_a_driver_alone_would_and_what_they_are_may_be_lost
     """R5, R19. Shards have owners there, as on a driver's machine, and go on after each loss.
 
     A daemon that is killed is followed by another one with its own host.  The shards of an
-    executor that is killed go on in the other one.  Every batch counts once.
+    executor that is killed go on in the other one, and come to the next when there is one.  Every
+    batch counts once.
     """
     servers, source = broker.bootstrap_servers, topic_name("executors")
     create(servers, source, 2)
@@ -78,23 +79,25 @@ def test_executors_write_what_a_driver_alone_would_and_what_they_are_may_be_lost
             wait_until(lambda: len(executors(places)) == 2, 60, "two executors")
             assert "fast paths: owners yes" in run.text
 
-            def owners() -> list[psutil.Process]:
-                found = (named(owner.PROCESS_NAME, each) for each in executors(places))
-                return [each for of_one in found for each in of_one]
+            def both_own() -> bool:
+                # Owners are made when they are asked for.
+                produce(servers, source, upserts(20, 200, choice))
+                pipeline.wait_until_read()
+                found = executors(places)
+                return len(found) == 2 and all(named(owner.PROCESS_NAME, each) for each in found)
 
-            before = owners()
-            assert before
-            (daemon, *_) = [each.parent().parent() for each in before]
+            wait_until(both_own, 60, "owners on both executors")
+            lost, _ = executors(places)
+            (daemon,) = {each.parent().parent() for each in named(owner.PROCESS_NAME, lost)}
             theirs = daemon.children(recursive=True)
             daemon.kill()
-            produce(servers, source, upserts(400, 200, choice))
-            pipeline.wait_until_read()
+            wait_until(both_own, 60, "owners on both executors after the loss of a daemon")
             assert not any(each.is_running() for each in theirs if name_of(each))
 
-            executors(places)[0].kill()
-            produce(servers, source, upserts(400, 200, choice))
+            lost.kill()
+            produce(servers, source, upserts(3_000, 200, choice))
             pipeline.wait_until_read()
-            assert owners()
+            wait_until(both_own, 120, "owners on both executors after the loss of one")
             assert run.stop() == 0, run.text
             assert "owners no" not in run.text
 

@@ -12,10 +12,10 @@ from socket import create_connection
 import psutil
 import pytest
 
-from ikebana.processor.spark.workers import daemon
+from ikebana.processor.spark.workers import daemon, network
 from ikebana.processor.spark.workers.messages import pickled
 from ikebana.processor.spark.workers.owner import PROCESS_NAME
-from ikebana.processor.spark.workers.owners import Owners
+from ikebana.processor.spark.workers.owners import Owners, run
 from ikebana.processor.spark.workers.starting import PROGRAM, PYTHON_VARIABLE, Workers
 from support.process_trees import name_of
 from support.waiting import wait_until
@@ -55,9 +55,13 @@ class Daemon:
         return Owners(str(folder), 2)
 
     def child(self, name: str) -> psutil.Process:
-        """The child with a name."""
-        (found,) = [each for each in self.children() if name_of(each) == name]
-        return found
+        """The child with a name, which it takes when it has been forked."""
+
+        def found() -> list[psutil.Process]:
+            return [each for each in self.children() if name_of(each) == name]
+
+        wait_until(lambda: len(found()) == 1, 30, name)
+        return found()[0]
 
     def children(self) -> list[psutil.Process]:
         return [*psutil.Process(self.process.pid).children()]
@@ -92,7 +96,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 def asked(owners: Owners) -> str:
     """What an owner answers to a job that it cannot open."""
     with pytest.raises(Exception, match="invalid literal") as found:
-        owners.run(*pickled(Called()), {0: None}, {0: []})
+        run({0: owners}, *pickled(Called()), {0: None}, {0: []})
     return type(found.value).__name__
 
 
@@ -135,6 +139,23 @@ def is_gone(process: psutil.Process) -> bool:
         return bool(process.status() == psutil.STATUS_ZOMBIE)
     except psutil.Error:
         return True
+
+
+def test_an_executor_of_a_run_with_a_secret_is_reached_by_others(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At ports of its machine: its owners, and readers, which leave rows there."""
+    monkeypatch.setenv(network.VARIABLE, "of this run")
+    executor = start({network.VARIABLE: "of this run"})
+    host = executor.child(HOST)
+    # In the order in which they were opened: two of owners, and one of a reader.
+    sockets = sorted(host.net_connections(), key=lambda each: int(each.fd))
+    ports = tuple(each.laddr.port for each in sockets if each.status == "LISTEN")
+    owners = Owners("127.0.0.1", 2, 1, ports)
+    assert asked(owners) == "ValueError"
+    assert owners.reader(0) == ("127.0.0.1", ports[2])
+    monkeypatch.setenv(network.VARIABLE, "of another run")
+    assert run({0: owners}, b"", "", {0: None}, {0: []}) == {0: None}
 
 
 def test_the_host_of_a_driver_is_the_only_one_of_its_machine(start: Start, tmp_path: Path) -> None:

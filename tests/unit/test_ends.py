@@ -37,10 +37,13 @@ class Query:
         self._over.set()
 
 
-def running(query: Query, folder: Path, *, has_ended: bool = False) -> Running:
-    layout: Any = SimpleNamespace(logged=lambda: SimpleNamespace(batch=3, committed=3))
+def running(
+    query: Query, folder: Path, *, has_ended: bool = False, committed: int = 3, placing: Any = None
+) -> Running:
+    layout: Any = SimpleNamespace(logged=lambda: SimpleNamespace(batch=3, committed=committed))
     job: Any = SimpleNamespace(checkpoint="c", incarnation=1)
-    going = Going(cast("Any", query), folder / "stop-1", None, lambda: has_ended)
+    stop = folder / "stop-1"
+    going = Going(cast("Any", query), stop, None, lambda: has_ended, query.stop, placing)
     return Running(going, layout, job, None, 0, precedes=False)
 
 
@@ -54,6 +57,29 @@ def test_spark_that_has_ended_is_noticed_where_its_query_stands_still(tmp_path: 
     """The query waits for answers that nobody is there to give."""
     with pytest.raises(LostError):
         running(Query(), tmp_path, has_ended=True).wait(lambda: False)
+
+
+@pytest.mark.parametrize("committed", [2, 3])
+def test_a_batch_that_waits_for_a_lost_executor_ends_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, committed: int
+) -> None:
+    """A frozen machine ends no connection; between batches nobody waits for it."""
+    monkeypatch.setattr("ikebana.processor.spark.query._WAITS_S", 0.0)
+    query, lost = Query(), [frozenset({"1"})]
+    looks: list[int] = []
+
+    def look() -> frozenset[str]:
+        looks.append(1)
+        return lost.pop() if lost else frozenset()
+
+    placing = SimpleNamespace(look=look)
+    run = running(query, tmp_path, committed=committed, placing=placing)
+    if committed == 3:
+        run.wait(lambda: len(looks) > 1)
+    else:
+        with pytest.raises(LostError, match="an executor was lost"):
+            run.wait(lambda: False)
+        assert query.stopped
 
 
 @pytest.mark.parametrize("file", [done_at, filled_at])

@@ -24,7 +24,8 @@ from ikebana.processor.spark.shares import Share
 from ikebana.processor.spark.source_config import SourceConfig
 from ikebana.processor.spark.workers import batch_reader, left_rows, messages
 from ikebana.processor.spark.workers.messages import Ask, Done, Raised
-from ikebana.processor.spark.workers.owners import Owners
+from ikebana.processor.spark.workers.network import Address
+from ikebana.processor.spark.workers.owners import Owners, read, run
 from ikebana.processor.spark.workers.starting import Workers
 from ikebana.processor.timing.source_offset import SourceOffset
 from support.process_trees import name_of
@@ -54,7 +55,7 @@ def raised(owners: Owners, job: object) -> list[str]:
     """What Spark's worker would tell of the error that a job raises in its owner."""
     content = pickle.dumps(job)
     with pytest.raises(Exception) as found:  # noqa: PT011 -- its class is made of names
-        owners.run(content, repr(content), {3: None}, {3: []})
+        run({3: owners}, content, repr(content), {3: None}, {3: []})
     return traceback.format_exception(found.value)
 
 
@@ -105,7 +106,7 @@ def test_all_owners_have_answered_before_an_error_is_raised(tmp_path: Path) -> N
             open_here.callback(thread.join)
 
         with pytest.raises(Exception, match=r"^no$"):
-            owned.run(b"", "", {0: None, 1: None}, {0: [], 1: []})
+            run({0: owned, 1: owned}, b"", "", {0: None, 1: None}, {0: [], 1: []})
 
         assert answered == [0, 1]
 
@@ -131,13 +132,13 @@ def test_there_are_owners_for_the_tasks_that_run_at_a_time(
 
 
 def test_an_executor_may_have_several_cores() -> None:
-    """As many as Spark's setting says, and as many executors."""
-    spark = {"spark.executor.cores": "3", "spark.executor.instances": "5"}
+    """As many as Spark's setting says."""
+    spark = {"spark.executor.cores": "3"}
     settings = Settings(
         "here", {"bootstrap.servers": "b:1"}, shards=64, master="k8s://there", spark=spark
     )
 
-    assert (options.owners(settings), options.executors(settings)) == (6, 5)
+    assert options.owners(settings) == 6
 
 
 @pytest.mark.parametrize("groups", [1, 2, 3, 4])
@@ -145,17 +146,18 @@ def test_the_shards_of_a_group_have_different_owners(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, groups: int
 ) -> None:
     """And so have groups of one shard each: those of an executor run side by side."""
-    asked: dict[int, int] = {}
+    asked: dict[int, Address] = {}
 
-    def note(_: Owners, job: bytes, digest: str, owner: int, shard: int, *rest: object) -> Done:
+    def note(owner: Address, job: bytes, digest: str, shard: int, *rest: object) -> Done:
         asked[shard] = owner
         return Done(b"", b"")
 
-    monkeypatch.setattr(Owners, "_run", note)
+    monkeypatch.setattr("ikebana.processor.spark.workers.owners._run", note)
     owners = Owners(str(tmp_path), 4)
     for group in range(groups):
         shards = range(group, 4, groups)
-        owners.run(b"", "", dict.fromkeys(shards), {shard: [] for shard in shards})
+        rows: dict[int, list[bytes]] = {shard: [] for shard in shards}
+        run(dict.fromkeys(shards, owners), b"", "", dict.fromkeys(shards), rows)
         assert len({asked[shard] for shard in shards}) == len(shards)
 
     assert groups < 4 or len({*asked.values()}) == 4
@@ -163,7 +165,9 @@ def test_the_shards_of_a_group_have_different_owners(
 
 def test_nobody_is_reached_where_there_are_no_owners(tmp_path: Path) -> None:
     """Such as after the end of their host."""
-    assert Owners(str(tmp_path), 2).run(b"", "", {0: None}, {0: []}) == {0: None}
+    gone = Owners(str(tmp_path), 2)
+
+    assert run({0: gone}, b"", "", {0: None}, {0: []}) == {0: None}
 
 
 @pytest.fixture
@@ -174,6 +178,11 @@ def readers(tmp_path: Path) -> Iterator[Workers]:
     )
     yield made
     made.end()
+
+
+def of(workers: Workers) -> list[Address]:
+    """The readers of a host."""
+    return [workers.owners.reader(at) for at in range(workers.owners.readers)]
 
 
 def source(folder: str) -> tuple[bytes, str]:
@@ -210,7 +219,7 @@ def test_readers_read_side_by_side_and_leave_what_is_large(
     shares = [share((0, b"\x91a"), (1, b"\x91b")), share((1, large)), share((0, b"\x91c"))]
 
     for _ in range(2):
-        found = readers.owners.read(*config, shares)
+        found = read(of(readers), *config, 7, shares)
 
         assert found is not None
         assert [shard for shard, _ in found] == [0, 1, 1, 0]
@@ -228,10 +237,10 @@ def test_an_error_in_a_reader_is_raised_and_the_next_request_is_served(
     config = source(str(tmp_path))
 
     with pytest.raises(Exception, match="invalid literal") as found:
-        readers.owners.read(*config, [Called(int, "no number"), share((0, b"\x91"))])
+        read(of(readers), *config, 7, [Called(int, "no number"), share((0, b"\x91"))])
 
     assert type(found.value).__name__ == "ValueError"
-    assert readers.owners.read(*config, [share((0, b"\x91"))]) == [(0, b"\x91")]
+    assert read(of(readers), *config, 7, [share((0, b"\x91"))]) == [(0, b"\x91")]
 
 
 def test_a_reader_that_is_lost_is_told_and_replaced(readers: Workers, tmp_path: Path) -> None:
@@ -239,14 +248,14 @@ def test_a_reader_that_is_lost_is_told_and_replaced(readers: Workers, tmp_path: 
     config = source(str(tmp_path))
 
     with pytest.raises(LostError, match="the process that reads was lost"):
-        readers.owners.read(*config, [Called(signal.raise_signal, signal.SIGKILL)])
+        read(of(readers), *config, 7, [Called(signal.raise_signal, signal.SIGKILL)])
 
-    assert readers.owners.read(*config, [share((1, b"\x91"))]) == [(1, b"\x91")]
+    assert read(of(readers), *config, 7, [share((1, b"\x91"))]) == [(1, b"\x91")]
 
 
 def test_nobody_reads_where_there_are_no_readers(tmp_path: Path) -> None:
     """Tasks of Spark do, then."""
     config = source(str(tmp_path))
 
-    assert Owners(str(tmp_path), 1).read(*config, [share()]) is None
-    assert Owners(str(tmp_path), 1, 2).read(*config, [share()]) is None
+    assert read([], *config, 7, [share()]) is None
+    assert read([Owners(str(tmp_path), 1, 2).reader(0)], *config, 7, [share()]) is None

@@ -17,12 +17,14 @@ from ikebana.processor.spark import worker
 from ikebana.processor.spark.shares import Share
 from ikebana.processor.spark.source import StreamReader
 from ikebana.processor.spark.source_config import SourceConfig
+from ikebana.processor.spark.workers.network import Address
 from ikebana.processor.spark.workers.owners import Owners
 from ikebana.processor.timing import reclock
 from ikebana.processor.timing.edit_steps import FILLED
 from ikebana.processor.timing.source_offset import SourceOffset
 from ikebana.processor.timing.taking import Look
 
+READ = "ikebana.processor.spark.workers.owners.read"
 ROW = '{"database":"shop","table":"%s","type":"insert","primary_key_columns":["id"],"data":%s}'
 
 
@@ -82,7 +84,7 @@ def config_of(plan: Plan, start: SourceOffset) -> SourceConfig:
         readers=4,
         max_records=100,
         heartbeat_s=0,
-        stop="",
+        stop="nowhere/stop",
         incarnation=1,
     )
 
@@ -173,7 +175,7 @@ def read_beforehand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StreamRe
 
 def reading_beforehand(monkeypatch: pytest.MonkeyPatch, folder: Path, rows: str) -> StreamReader:
     """A source whose host has readers, which leave rows in a folder, if there is one."""
-    ((name, value),) = Owners("nowhere", 1, 2).variable.items()
+    ((name, value),) = Owners("/nowhere", 1, 2).variable.items()
     monkeypatch.setenv(name, value)
     inputs = (Input("orders", ("t",)),)
     plan = Plan("p", inputs, (Upsert("order", "orders"),), (Output("all", "order", "all"),))
@@ -191,13 +193,14 @@ def test_what_was_read_beforehand_comes_along_with_one_partition(
     asked: list[int] = []
 
     def read(
-        _: Owners, config: bytes, digest: str, shares: list[Share]
+        readers: list[Address], config: bytes, digest: str, batch: int, shares: list[Share]
     ) -> list[tuple[int, bytes]]:
+        assert readers == ["/nowhere/reader-0", "/nowhere/reader-1"]
         assert digest == hashlib.sha256(config).hexdigest()
         asked.append(len(shares))
         return [(0, b"one"), (0, b"two")]
 
-    monkeypatch.setattr(Owners, "read", read)
+    monkeypatch.setattr(READ, read)
 
     assert planned(read_beforehand) == [30_000]
     rows = read_beforehand.getCache({}, {})
@@ -220,7 +223,7 @@ def test_what_could_not_be_read_beforehand_is_left_to_tasks(
         if error is not None:
             raise error
 
-    monkeypatch.setattr(Owners, "read", read)
+    monkeypatch.setattr(READ, read)
 
     assert planned(read_beforehand) == [10_000, 10_000, 10_000]
     assert read_beforehand.getCache({}, {}) is None
@@ -231,7 +234,7 @@ def test_where_owners_are_elsewhere_only_small_batches_are_read_beforehand(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, each: int, *, beforehand: bool
 ) -> None:
     """The driver would pass on all rows of a large one; tasks on executors read it."""
-    monkeypatch.setattr(Owners, "read", lambda *_: [(0, b"row")])
+    monkeypatch.setattr(READ, lambda readers, *_: [(0, b"row")] if readers else None)
     source = reading_beforehand(monkeypatch, tmp_path, "")
 
     planned(source, each)
@@ -244,6 +247,6 @@ def test_without_a_host_tasks_read(
 ) -> None:
     """Such as on a session that was given."""
     monkeypatch.delenv("IKEBANA_HOST")
-    monkeypatch.setattr(Owners, "read", lambda *_: [(0, b"row")])
+    monkeypatch.setattr(READ, lambda readers, *_: [(0, b"row")] if readers else None)
 
     assert planned(read_beforehand) == [10_000, 10_000, 10_000]

@@ -5,13 +5,15 @@ again to pass on what it has read.  So the driver has batches read before Spark 
 (`source.py`), and Spark passes on where the rows are (`left_rows.py`).
 """
 
+import os
 import pickle
 import socket
 
 from ikebana.processor.spark.source_config import SourceConfig
 from ikebana.processor.spark.source_task import connected, packed_rows
 from ikebana.processor.spark.workers import left_rows, messages, serving
-from ikebana.processor.spark.workers.messages import Passed, Read
+from ikebana.processor.spark.workers.messages import Fetch, Passed, Row
+from ikebana.processor.spark.workers.owners import Owners
 
 PROCESS_NAME = "ikebana-reader"
 
@@ -19,13 +21,24 @@ PROCESS_NAME = "ikebana-reader"
 def serve(listener: socket.socket, lifeline: int) -> None:
     """Serve the requests of the driver until the descriptor `lifeline` is at its end."""
     configs = serving.Known[SourceConfig]()
+    # Where others fetch what is left here; empty on a machine where nobody has to.
+    host = Owners.here()
+    port = listener.getsockname()[1] if listener.family == socket.AF_INET else 0
+    own = f"{host.folder}:{port}" if host is not None and port else ""
 
     def answer(connection: socket.socket) -> None:
-        asked = messages.receive(connection, Read)
+        asked = messages.receive_asked(connection)
+        if isinstance(asked, Fetch):
+            serving.answer(
+                connection, lambda: Row(left_rows.read(asked.path, asked.start, asked.size))
+            )
+            return
 
         def read(config: SourceConfig) -> Passed:
             packed = packed_rows(config, pickle.loads(asked.share), connected(config.kafka))
-            return Passed(left_rows.passed_on(packed, config.rows))
+            folder = config.rows or os.environ.get(left_rows.VARIABLE, "")
+            left_rows.forget_before(folder, asked.batch)
+            return Passed(left_rows.passed_on(packed, folder, asked.batch, own))
 
         configs.answer(connection, asked.config, read)
 

@@ -9,8 +9,10 @@ daemon with the executor's JVM.
 
 import ctypes
 import functools
+import itertools
 import os
 import signal
+import socket
 import sys
 import tempfile
 from contextlib import suppress
@@ -18,13 +20,15 @@ from pathlib import Path
 from typing import NoReturn
 
 from ikebana.processor.ground import calls
-from ikebana.processor.spark.workers import host
-from ikebana.processor.spark.workers.owners import Owners
+from ikebana.processor.spark.workers import host, left_rows, network
+from ikebana.processor.spark.workers.owners import EXECUTOR_VARIABLE, Owners
 
 MODULE = "ikebana.processor.spark.workers.daemon"
 """The name of this module, as Spark is given it."""
 OWNERS_VARIABLE = "IKEBANA_OWNERS"
 """The environment variable with the number of owners that a host has."""
+PORT_VARIABLE = "IKEBANA_PORT"
+"""The environment variable with the first port of a host; by default the system chooses them."""
 _NAME = "pyspark.daemon"
 _HOSTS_NAME = "ikebana-host"
 # The daemon's process, for its workers.
@@ -62,10 +66,12 @@ def _fork_host() -> int:
     host.prepare(host.EVERYWHERE)
     scratch = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None
     folder = Path(tempfile.mkdtemp(prefix="ikebana-host-", dir=scratch))
-    owners = Owners(str(folder), int(os.environ.get(OWNERS_VARIABLE) or os.cpu_count() or 1))
-    os.environ.update(owners.variable)
+    (folder / "rows").mkdir()
+    os.environ[left_rows.VARIABLE] = str(folder / "rows")
     os.environ.setdefault(calls.REPORT_VARIABLE, str(folder / "stuck"))
-    listeners = owners.listening(forks=False)
+    count = int(os.environ.get(OWNERS_VARIABLE) or os.cpu_count() or 1)
+    owners, listeners = _listening(folder, count)
+    os.environ.update(owners.variable)
     lifeline, life = os.pipe()
     if os.fork() == 0:
         os.close(life)
@@ -74,6 +80,34 @@ def _fork_host() -> int:
     for each in listeners:
         each.close()
     return life
+
+
+def _listening(folder: Path, count: int) -> tuple[Owners, dict[socket.socket, str]]:
+    """Open the sockets of a host: ports, if the run has a secret, by which others may ask."""
+    if network.VARIABLE not in os.environ:
+        owners = Owners(str(folder), count, 0)
+        return owners, owners.listening(forks=False)
+    readers = max(1, count // 2)
+    first = int(os.environ.get(PORT_VARIABLE) or 0)
+    kinds = [*["owner"] * count, *["reader"] * readers]
+    listeners = {
+        network.listening(("", first and first + at)): kind for at, kind in enumerate(kinds)
+    }
+    ports = tuple(listener.getsockname()[1] for listener in listeners)
+    executor, machine = _executor()
+    os.environ[EXECUTOR_VARIABLE] = executor
+    return Owners(machine, count, readers, ports), listeners
+
+
+def _executor() -> tuple[str, str]:
+    """Return the id of this executor, and the name by which Spark reaches its machine."""
+    command: list[str] = []
+    with suppress(OSError):
+        text = Path(f"/proc/{os.getppid()}/cmdline").read_bytes().decode(errors="replace")
+        command = text.split("\0")
+    told = dict(itertools.pairwise(command))
+    machine = told.get("--hostname") or socket.gethostname()
+    return told.get("--executor-id") or f"{machine}-{os.getpid()}", machine
 
 
 def _bind(daemon: int, life: list[int | None]) -> None:

@@ -25,6 +25,7 @@ from typing import IO
 import msgspec
 
 from ikebana.errors import LostError, SparkStartError
+from ikebana.processor.spark.workers import owners
 
 # No message of msgpack begins with this byte, so no packed row does.
 _MARK = b"\xc1"
@@ -44,6 +45,12 @@ class Place(msgspec.Struct, array_like=True, frozen=True):
     path: str
     start: int
     size: int
+    of: str = ""
+    """Host and port of the reader that has left it; empty if it is on the only machine."""
+
+
+VARIABLE = "IKEBANA_ROWS"
+"""The environment variable with the folder of an executor's host for rows."""
 
 
 class Leaving:
@@ -52,8 +59,10 @@ class Leaving:
     Without a folder, all rows are passed on as they are.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, batch: int = 0, of: str = "") -> None:
         self._folder = folder
+        self._batch = batch
+        self._of = of
         self._file: IO[bytes] | None = None
 
     def close(self) -> None:
@@ -67,20 +76,22 @@ class Leaving:
             return packed
         if self._file is None:
             # The owner reads it when this task has long closed it.
-            self._file = NamedTemporaryFile(dir=self._folder, delete=False)  # noqa: SIM115
+            self._file = NamedTemporaryFile(  # noqa: SIM115
+                dir=self._folder, prefix=f"tmp{self._batch}-", delete=False
+            )
         places = []
         for shard, row in packed:
-            place = Place(self._file.name, self._file.tell(), len(row))
+            place = Place(self._file.name, self._file.tell(), len(row), self._of)
             self._file.write(row)
             places.append((shard, _MARK + msgspec.msgpack.encode(place)))
         return places
 
 
 def passed_on(
-    packed: Iterable[Sequence[tuple[int, bytes]]], folder: str
+    packed: Iterable[Sequence[tuple[int, bytes]]], folder: str, batch: int = 0, of: str = ""
 ) -> list[tuple[int, bytes]]:
     """Leave packed rows by shard in a file of a folder; return what is passed on of them."""
-    with closing(Leaving(folder)) as leaving:
+    with closing(Leaving(folder, batch, of)) as leaving:
         return [row for each in packed for row in leaving.leave(each)]
 
 
@@ -94,7 +105,7 @@ def found(rows: Iterable[bytes]) -> Iterator[bytes]:
         if row[:1] != _MARK:
             yield row
         else:
-            yield _read(msgspec.msgpack.decode(row[1:], type=Place))
+            yield _found(msgspec.msgpack.decode(row[1:], type=Place))
 
 
 class Folder:
@@ -156,14 +167,39 @@ def forget(place: str) -> None:
             each.unlink(missing_ok=True)
 
 
-def _read(place: Place) -> bytes:
+def forget_before(folder: str, batch: int) -> None:
+    """Remove the files of batches before one, which is begun when those are done."""
+    for each in Path(folder).iterdir() if folder else ():
+        number = each.name.removeprefix("tmp").partition("-")[0]
+        if number.isdigit() and int(number) < batch:
+            each.unlink(missing_ok=True)
+
+
+def _found(place: Place) -> bytes:
+    """Read a row of this host, or fetch it from another one."""
+    own = os.environ.get(VARIABLE)
+    if not place.of or (own and place.path.startswith(f"{own}/")):
+        return read(place.path, place.start, place.size)
+    host, _, port = place.of.rpartition(":")
+    row = owners.fetch((host, int(port)), place.path, place.start, place.size)
+    if row is None:
+        raise LostError(f"the rows of a batch are gone: {place.of} is not reached")
+    return row
+
+
+def read(path: str, start: int, size: int) -> bytes:
+    """Read a row from a file.
+
+    Raises:
+        LostError: the file is not there, or not whole.
+    """
     try:
-        with open(place.path, "rb", buffering=0) as file:
-            row = os.pread(file.fileno(), place.size, place.start)
+        with open(path, "rb", buffering=0) as file:
+            row = os.pread(file.fileno(), size, start)
     except OSError as error:
         raise LostError(
-            f"the rows of a batch are gone: {place.path}: {error.strerror}", hint=REMEDY
+            f"the rows of a batch are gone: {path}: {error.strerror}", hint=REMEDY
         ) from error
-    if len(row) < place.size:
-        raise LostError(f"the rows of a batch are cut off: {place.path}", hint=REMEDY)
+    if len(row) < size:
+        raise LostError(f"the rows of a batch are cut off: {path}", hint=REMEDY)
     return row

@@ -28,11 +28,20 @@ class Ask(msgspec.Struct, frozen=True):
     rows: list[int]
 
 
-class Read(msgspec.Struct, frozen=True):
+class Read(msgspec.Struct, frozen=True, tag=True):
     """A part of a batch to read: the digest of the source's configuration, and a pickled share."""
 
     config: str
+    batch: int
     share: bytes
+
+
+class Fetch(msgspec.Struct, frozen=True, tag=True):
+    """Where a row is that a reader of this host has left."""
+
+    path: str
+    start: int
+    size: int
 
 
 class Sealed(msgspec.Struct, frozen=True):
@@ -56,6 +65,12 @@ class Passed(msgspec.Struct, frozen=True, tag=True):
     rows: list[tuple[int, bytes]]
 
 
+class Row(msgspec.Struct, frozen=True, tag=True):
+    """A row that was fetched."""
+
+    content: bytes
+
+
 class Raised(msgspec.Struct, frozen=True, tag=True):
     """An error: the module and the name of its class, its text, and the whole traceback."""
 
@@ -69,7 +84,7 @@ class Missing(msgspec.Struct, frozen=True, tag=True):
     """Who is asked wants the job, or the configuration, before it goes on."""
 
 
-Answer = Done | Passed | Raised | Missing
+Answer = Done | Passed | Row | Raised | Missing
 
 
 class ClosedError(Exception):
@@ -90,6 +105,16 @@ def send(connection: socket.socket, message: msgspec.Struct, rows: Sequence[byte
         parts = [b"".join(parts)]
     for part in parts:
         connection.sendall(part)
+
+
+def receive_asked(connection: socket.socket) -> Read | Fetch:
+    """Receive what a reader is asked.
+
+    Raises:
+        ClosedError: the connection has ended.
+    """
+    asked: Read | Fetch = msgspec.msgpack.decode(_content(connection), type=Read | Fetch)
+    return asked
 
 
 def receive(connection: socket.socket, kind: type[Message]) -> Message:

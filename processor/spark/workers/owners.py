@@ -6,179 +6,205 @@ import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import NamedTuple, Self, TypeVar
 
 from ikebana.errors import LostError
-from ikebana.processor.spark.workers import messages
+from ikebana.processor.spark.workers import messages, network
 from ikebana.processor.spark.workers.messages import (
     Answer,
     Ask,
     ClosedError,
     Done,
+    Fetch,
     Missing,
     Passed,
     Raised,
     Read,
+    Row,
     Sealed,
 )
-from ikebana.processor.spark.workers.stand_in import FORKS, VARIABLE, short
+from ikebana.processor.spark.workers.network import Address
+from ikebana.processor.spark.workers.stand_in import FORKS, VARIABLE
 
 Asked = TypeVar("Asked")
 Answered = TypeVar("Answered")
-_BACKLOG = 64
+EXECUTOR_VARIABLE = "IKEBANA_EXECUTOR"
+"""The environment variable with the id of the executor of a host."""
 
 
 class Owners(NamedTuple):
-    """The sockets of a host, in a folder: of its owners of shards, and of its readers of batches.
+    """The sockets of a host: of its owners of shards, and of its readers of batches.
 
-    They are found by an environment variable, so no address is in jobs: a shard that moves to
-    another executor is served by the owners there.
+    They are files in a folder, or on an executor, where others reach them, ports of a machine:
+    first those of owners.  The processes of a machine find them by an environment variable.
     """
 
     folder: str
     processes: int
     readers: int = 0
+    ports: tuple[int, ...] = ()
 
     @classmethod
     def here(cls) -> Self | None:
         """Return those of the host that the environment names; None if it names none."""
-        if not (told := os.environ.get(VARIABLE)):
-            return None
-        processes, readers, folder = told.split(" ", 2)
-        return cls(folder, int(processes), int(readers))
+        told = os.environ.get(VARIABLE)
+        return cls.read_from(told) if told else None
+
+    @classmethod
+    def read_from(cls, text: str) -> Self:
+        """Read what `text` has written."""
+        processes, readers, place = text.split(" ", 2)
+        if place.startswith("/"):
+            return cls(place, int(processes), int(readers))
+        host, _, ports = place.rpartition(":")
+        return cls(host, int(processes), int(readers), tuple(map(int, ports.split(","))))
+
+    @property
+    def text(self) -> str:
+        """The host in one line."""
+        ports = f":{','.join(map(str, self.ports))}" if self.ports else ""
+        return f"{self.processes} {self.readers} {self.folder}{ports}"
 
     @property
     def variable(self) -> dict[str, str]:
         """The environment that names them."""
-        return {VARIABLE: f"{self.processes} {self.readers} {self.folder}"}
+        return {VARIABLE: self.text}
 
     @property
     def forks(self) -> str:
         """The path of the socket at which the host forks what Spark runs."""
         return f"{self.folder}/{FORKS}"
 
-    def address(self, number: int) -> str:
-        """Return the path of an owner's socket."""
+    def address(self, number: int) -> Address:
+        """Return the address of an owner."""
+        if self.ports:
+            return self.folder, self.ports[number]
         return f"{self.folder}/owner-{number}"
 
-    def reader(self, number: int) -> str:
-        """Return the path of a reader's socket."""
+    def reader(self, number: int) -> Address:
+        """Return the address of a reader."""
+        if self.ports:
+            return self.folder, self.ports[self.processes + number]
         return f"{self.folder}/reader-{number}"
 
     def are_there(self) -> bool:
         """Whether the host of a driver has owners, and runs."""
         if not self.processes:
             return False
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            try:
-                connection.connect(short(self.forks))
-            except OSError:
-                return False
-        return True
+        with suppress(OSError), network.connected(self.forks):
+            return True
+        return False
 
-    def listening(self, *, forks: bool) -> "dict[socket.socket, str]":
+    def listening(self, *, forks: bool) -> dict[socket.socket, str]:
         """Open the sockets of a host; return the kind of each, for `host.Host`.
 
         Whoever connects before the host is ready waits.
         """
-        kinds = {self.forks: FORKS} if forks else {}
+        kinds: dict[Address, str] = {self.forks: FORKS} if forks else {}
         kinds |= {self.address(number): "owner" for number in range(self.processes)}
         kinds |= {self.reader(number): "reader" for number in range(self.readers)}
-        return {_listening(address): kind for address, kind in kinds.items()}
+        return {network.listening(address): kind for address, kind in kinds.items()}
 
-    def run(
-        self,
-        job: bytes,
-        digest: str,
-        states: Mapping[int, bytes | None],
-        rows: Mapping[int, list[bytes]],
-    ) -> dict[int, Done | None]:
-        """Have the owners of a group's shards run their batches; None for each that is not there.
 
-        Owners work side by side; one that owns several shards runs them one after the other.
-        Shards follow one another in turn, and groups begin with different owners.  `job` is
-        pickled, and `digest` is that of its bytes.  `states` and `rows` are by shard; the rows of
-        a shard are emptied when they are sent.
+def run(
+    hosts: Mapping[int, Owners],
+    job: bytes,
+    digest: str,
+    states: Mapping[int, bytes | None],
+    rows: Mapping[int, list[bytes]],
+) -> dict[int, Done | None]:
+    """Have the owners of shards run their batches; None for each that is not reached.
 
-        Raises, when all owners have answered:
-            LostError: an owner ended before it answered; the batch may be committed.
-            Exception: an owner's error, by a class of the same name and with the same text.
-        """
-        by_owner: dict[int, list[int]] = {}
-        for at, shard in enumerate(sorted(rows), min(rows)):
-            by_owner.setdefault(at % self.processes, []).append(shard)
+    Owners work side by side; one that owns several shards runs them one after the other.  The
+    shards of a host have its owners in turn, beginning with one that their first shard says, so
+    that groups begin with different ones.  `job` is pickled, and `digest` is that of its bytes.
+    Each of `hosts`, `states` and `rows` is by shard; the rows of a shard are emptied when they
+    are sent.
 
-        def run_all(owner: int) -> dict[int, Done | None]:
-            return {
-                shard: self._run(job, digest, owner, shard, states[shard], rows[shard])
-                for shard in by_owner[owner]
-            }
+    Raises, when all owners have answered:
+        LostError: an owner ended before it answered; the batch may be committed.
+        Exception: an owner's error, by a class of the same name and with the same text.
+    """
+    of_host: dict[Owners, list[int]] = {}
+    for shard in sorted(rows):
+        of_host.setdefault(hosts[shard], []).append(shard)
+    by_owner: dict[Address, list[int]] = {}
+    for host, shards in of_host.items():
+        for at, shard in enumerate(shards, shards[0]):
+            by_owner.setdefault(host.address(at % host.processes), []).append(shard)
 
-        found: dict[int, Done | None] = {}
-        for each in _side_by_side(run_all, list(by_owner)):
-            found |= each
-        return found
+    def run_all(owner: Address) -> dict[int, Done | None]:
+        return {
+            shard: _run(owner, job, digest, shard, states[shard], rows[shard])
+            for shard in by_owner[owner]
+        }
 
-    def read(
-        self, config: bytes, digest: str, shares: Sequence[object]
-    ) -> list[tuple[int, bytes]] | None:
-        """Have readers read the shares of a batch, side by side; None if they cannot be reached.
+    found: dict[int, Done | None] = {}
+    for each in _side_by_side(run_all, list(by_owner)):
+        found |= each
+    return found
 
-        `config` is the pickled configuration of the source, and `digest` that of its bytes.
-        Returns packed rows, or their places, each with its shard.
 
-        Raises, when all readers have answered:
-            LostError: a reader ended before it answered.
-            Exception: a reader's error, as `run` raises an owner's.
-        """
-        if not self.readers:
-            return None
+def read(
+    readers: Sequence[Address], config: bytes, digest: str, batch: int, shares: Sequence[object]
+) -> list[tuple[int, bytes]] | None:
+    """Have readers read the shares of a batch, side by side; None if they cannot be reached.
 
-        def read_one(at: int) -> Passed | None:
-            ask = Read(digest, pickle.dumps(shares[at]))
-            answer = _answered(self.reader(at % self.readers), "reads", ask, [], config)
-            assert answer is None or isinstance(answer, Passed), answer
-            return answer
+    `config` is the pickled configuration of the source, and `digest` that of its bytes.
+    Returns packed rows, or their places, each with its shard.
 
-        found = _side_by_side(read_one, range(len(shares)))
-        if any(each is None for each in found):
-            return None
-        return [row for each in found if each is not None for row in each.rows]
+    Raises, when all readers have answered:
+        LostError: a reader ended before it answered.
+        Exception: a reader's error, as `run` raises an owner's.
+    """
+    if not readers:
+        return None
 
-    def _run(
-        self,
-        job: bytes,
-        digest: str,
-        owner: int,
-        shard: int,
-        state: bytes | None,
-        rows: list[bytes],
-    ) -> Done | None:
-        ask = Ask(digest, shard, state, [len(row) for row in rows])
-        answer = _answered(self.address(owner), f"owns shard {shard}", ask, rows, job)
-        assert answer is None or isinstance(answer, Done), answer
+    def read_one(at: int) -> Passed | None:
+        ask = Read(digest, batch, pickle.dumps(shares[at]))
+        answer = _answered(readers[at % len(readers)], "reads", ask, [], config)
+        assert answer is None or isinstance(answer, Passed), answer
         return answer
 
+    found = _side_by_side(read_one, range(len(shares)))
+    if any(each is None for each in found):
+        return None
+    return [row for each in found if each is not None for row in each.rows]
 
-def _listening(address: str) -> socket.socket:
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(short(address))
-    listener.listen(_BACKLOG)
-    return listener
+
+def fetch(reader: Address, path: str, start: int, size: int) -> bytes | None:
+    """Fetch a row that a reader has left on another machine; None if it is not reached.
+
+    Raises:
+        LostError: the file is not there, or not whole, or the reader was lost.
+    """
+    answer = _answered(reader, "has left rows", Fetch(path, start, size), [], b"")
+    assert answer is None or isinstance(answer, Row), answer
+    return None if answer is None else answer.content
+
+
+def _run(
+    owner: Address, job: bytes, digest: str, shard: int, state: bytes | None, rows: list[bytes]
+) -> Done | None:
+    ask = Ask(digest, shard, state, [len(row) for row in rows])
+    answer = _answered(owner, f"owns shard {shard}", ask, rows, job)
+    assert answer is None or isinstance(answer, Done), answer
+    return answer
 
 
 def _answered(
-    address: str, does: str, request: Ask | Read, rows: list[bytes], content: bytes
+    address: Address, does: str, request: Ask | Read | Fetch, rows: list[bytes], content: bytes
 ) -> Answer | None:
     """Ask the process that `does` something; give it `content` if it does not know it.
 
     Returns None if it is not there.
     """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        try:
-            connection.connect(short(address))
-        except OSError:
-            return None
+    try:
+        connection = network.connected(address)
+    except OSError:
+        return None
+    with connection:
         try:
             messages.send(connection, request, rows)
             rows.clear()

@@ -18,12 +18,15 @@ from typing import Generic, TypeVar
 
 from ikebana.processor.ground import calls
 from ikebana.processor.spark import worker
-from ikebana.processor.spark.workers import messages
+from ikebana.processor.spark.workers import left_rows, messages, network
 from ikebana.processor.spark.workers.messages import Answer, ClosedError, Missing, Raised, Sealed
+from ikebana.processor.spark.workers.owners import EXECUTOR_VARIABLE
+from ikebana.processor.spark.workers.stand_in import VARIABLE
 
 Content = TypeVar("Content")
 # All of a request is sent in one go; one that was stopped meanwhile is not waited for.
 _SENT_WITHIN_S = 120.0
+_OWN = (VARIABLE, EXECUTOR_VARIABLE, left_rows.VARIABLE, calls.REPORT_VARIABLE)
 
 
 def serve(
@@ -43,8 +46,7 @@ def serve(
         if lifeline in dict(waiting.poll()):
             close()
             return
-        connection, _ = listener.accept()
-        with connection, suppress(ClosedError, OSError):
+        with suppress(ClosedError, OSError), network.accepted(listener) as connection:
             connection.settimeout(_SENT_WITHIN_S)
             answer(connection)
 
@@ -67,24 +69,35 @@ class Known(Generic[Content]):
         # The request may have waited behind others, and who has asked may have given up.
         if _is_closed(connection):
             return
-        try:
-            found = self._opened(digest, sealed)
+
+        def found() -> Answer:
+            content = self._opened(digest, sealed)
             calls.arm()
-            answer = do(found)
-        except BaseException as error:  # noqa: BLE001 -- who has asked raises it
-            kind = type(error)
-            told = str(error), traceback.format_exc()
-            answer = Raised(kind.__module__, kind.__qualname__, *told)
-        messages.send(connection, answer)
+            return do(content)
+
+        answer(connection, found)
 
     def _opened(self, digest: str, sealed: Sealed | None) -> Content:
         if sealed is not None:
-            os.environ.update(sealed.environment)
+            # Who has asked may be on another machine.
+            own = {name: os.environ[name] for name in _OWN if name in os.environ}
+            os.environ.update({**sealed.environment, **own})
             sys.path.extend(path for path in sealed.path if path not in sys.path)
             self._content = pickle.loads(sealed.content)
             self._digest = digest
         assert self._content is not None
         return self._content
+
+
+def answer(connection: socket.socket, do: Callable[[], Answer]) -> None:
+    """Send what something comes to, or the error that it raises."""
+    try:
+        found = do()
+    except BaseException as error:  # noqa: BLE001 -- who has asked raises it
+        kind = type(error)
+        told = str(error), traceback.format_exc()
+        found = Raised(kind.__module__, kind.__qualname__, *told)
+    messages.send(connection, found)
 
 
 def _is_closed(connection: socket.socket) -> bool:

@@ -1,0 +1,112 @@
+"""Place the shards of a run on the hosts of its executors, and place them anew after a loss."""
+
+import os
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from ikebana.processor.spark.workers import placement
+from ikebana.processor.spark.workers.owners import EXECUTOR_VARIABLE
+from ikebana.processor.spark.workers.placement import Placement
+from ikebana.processor.spark.workers.stand_in import VARIABLE
+
+# While a task of the look waits for this long, others begin on other executors.
+_SPREAD_S = 0.2
+_LOOKS = 5
+
+
+class Placing:
+    """Knows the hosts of a run's executors, and tells the source of the query where shards are.
+
+    The source passes that on with each batch, so it reaches the task that asks the owners.
+    """
+
+    def __init__(self, spark: SparkSession, shards: int, path: Path) -> None:
+        self._spark = spark
+        self._shards = shards
+        self._path = path
+        self._placed = Placement({}, [])
+        self._looked_for: frozenset[str] = frozenset()
+        self._left_out: set[str] = set()
+        self._looking: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Place the shards on the executors that there are."""
+        self._place(executors_of(self._spark))
+
+    def look(self) -> frozenset[str]:
+        """Place shards anew if there are other executors than before; return what is lost.
+
+        What has come is asked in a thread: it may have to wait for a batch.  What is lost may
+        still hold up a batch that is under way.
+        """
+        now = executors_of(self._spark)
+        lost = self._placed.hosts.keys() - now
+        if now == self._looked_for or not now:
+            return frozenset()
+        if self._looking is None or not self._looking.is_alive():
+            if lost:
+                hosts = self._placed.hosts
+                self._tell({each: hosts[each] for each in hosts if each in now})
+            self._looking = threading.Thread(target=self._place, args=(now,), daemon=True)
+            self._looking.start()
+        return frozenset(lost)
+
+    def leave_out(self, missed: set[str]) -> None:
+        """Place shards anew, without hosts that a task has not reached.
+
+        An executor whose daemon was lost has another one by then.
+        """
+        self._left_out |= missed
+        self._looked_for = frozenset()
+
+    def _place(self, executors: frozenset[str]) -> None:
+        try:
+            hosts = hosts_of(self._spark, executors)
+        except Exception:  # noqa: BLE001 -- Spark may be losing executors; one looks again
+            traceback.print_exc()
+            return
+        self._tell({each: host for each, host in hosts.items() if host not in self._left_out})
+        self._looked_for = executors
+
+    def _tell(self, hosts: dict[str, str]) -> None:
+        self._placed = placement.placed(self._shards, hosts, self._placed)
+        placement.tell(self._path, self._placed)
+
+
+def executors_of(spark: SparkSession) -> frozenset[str]:
+    """Return the ids of the executors that Spark has now."""
+    try:
+        found = spark.sparkContext._jsc.sc().getExecutorIds()
+        return frozenset(found.apply(at) for at in range(found.size()))
+    except (Py4JError, OSError):
+        return frozenset()
+
+
+def hosts_of(spark: SparkSession, executors: frozenset[str]) -> dict[str, str]:
+    """Ask executors for their hosts, by a small job; one that has none is not in the answer.
+
+    At the start of Spark there may be none yet: the job waits for the first.
+    """
+    slots = max(spark.sparkContext.defaultParallelism, len(executors))
+    found: dict[str, str] = {}
+    for _ in range(_LOOKS):
+        rows = spark.range(slots, numPartitions=slots).mapInArrow(_host, "id string, host string")
+        found |= {row[0]: row[1] for row in rows.collect() if row[0]}
+        if executors <= found.keys():
+            break
+    return found
+
+
+def _host(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Tell the host of the machine that a task runs on."""
+    for _ in batches:
+        time.sleep(_SPREAD_S)
+    named = [os.environ.get(EXECUTOR_VARIABLE, "")], [os.environ.get(VARIABLE, "")]
+    yield pa.RecordBatch.from_arrays([pa.array(each) for each in named], names=["id", "host"])

@@ -1,0 +1,106 @@
+"""Connections between the processes of a run: over socket files on one machine, else over TCP.
+
+Over TCP both ends prove that they know the secret of the run, before anything is unpickled, by
+the digests of what each of them has made up (HMAC, as `multiprocessing.connection` does it).  What
+is sent is not encrypted.
+"""
+
+import hmac
+import os
+import secrets
+import socket
+
+from ikebana.processor.spark.workers.stand_in import short
+
+Address = str | tuple[str, int]
+"""The path of a socket file, or host and port."""
+VARIABLE = "IKEBANA_SECRET"
+"""The environment variable with the secret; Spark hides the values of such names."""
+_BACKLOG = 64
+_SIZE = 32
+_CONNECTS_WITHIN_S = 5.0
+# Who connects and does not answer is not waited for longer.
+_PROVES_WITHIN_S = 10.0
+
+
+class StrangerError(OSError):
+    """Who is at the other end does not know the secret of the run."""
+
+
+def listening(address: Address) -> socket.socket:
+    """Listen at an address; at port 0 the system chooses one."""
+    if isinstance(address, str):
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(short(address))
+    else:
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    listener.listen(_BACKLOG)
+    return listener
+
+
+def connected(address: Address) -> socket.socket:
+    """Connect to an address.
+
+    Raises:
+        OSError: nobody is there, or it is a stranger.
+    """
+    if isinstance(address, str):
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.connect(short(address))
+        except OSError:
+            connection.close()
+            raise
+        return connection
+    connection = socket.create_connection(address, _CONNECTS_WITHIN_S)
+    try:
+        # An owner that works for somebody else accepts when it is done.
+        connection.settimeout(None)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        theirs, ours = _received(connection), secrets.token_bytes(_SIZE)
+        connection.sendall(ours + _proof(b"client", theirs, ours))
+        if not hmac.compare_digest(_received(connection), _proof(b"server", theirs, ours)):
+            raise StrangerError("it does not know the secret of this run")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def accepted(listener: socket.socket) -> socket.socket:
+    """Accept a connection.
+
+    Raises:
+        OSError: it has ended, or is a stranger's.
+    """
+    connection, _ = listener.accept()
+    if listener.family == socket.AF_UNIX:
+        return connection
+    try:
+        connection.settimeout(_PROVES_WITHIN_S)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        ours = secrets.token_bytes(_SIZE)
+        connection.sendall(ours)
+        theirs = _received(connection)
+        if not hmac.compare_digest(_received(connection), _proof(b"client", ours, theirs)):
+            raise StrangerError("it does not know the secret of this run")
+        connection.sendall(_proof(b"server", ours, theirs))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _proof(role: bytes, servers: bytes, clients: bytes) -> bytes:
+    return hmac.digest(os.environ[VARIABLE].encode(), role + servers + clients, "sha256")
+
+
+def _received(connection: socket.socket) -> bytes:
+    content = b""
+    while len(content) < _SIZE:
+        if not (part := connection.recv(_SIZE - len(content))):
+            raise StrangerError("it has hung up")
+        content += part
+    return content
