@@ -589,6 +589,12 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         "if looking is None or grant_of(request) is EVERYTHING:",
         "if looking is None:",
     ),
+    "edge:front connections that ask for nothing stay": (
+        "tests/unit/test_who_asks_a_run.py::test_a_connection_that_asks",
+        "processor/watching/front.py",
+        "        if self.cycle is None:\n",
+        "        if False:\n",
+    ),
     "edge:front a run forgets the rate of a token": (
         "tests/unit/test_who_asks_a_run.py::test_a_token_asks_a_run",
         "processor/watching/guard.py",

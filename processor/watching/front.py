@@ -10,21 +10,23 @@ from typing import Protocol
 
 import uvicorn
 import uvloop
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ikebana.errors import ConfigError
 from ikebana.processor.ground.listening import Address, Listening, tls_context
 
 _GRACE_S = 5
 _MOST_CONNECTIONS = 4_096
+# Within so long the first request of a connection has to come.
+_REQUEST_S = 10.0
 
 
 class Probed(Protocol):
-    """What answers probes and scrapes of one reader; asked in any thread."""
+    """What answers probes and scrapes of one reader, at once."""
 
     def live(self) -> tuple[bool, str]:
         """Return whether it makes progress, and a reason."""
@@ -40,19 +42,21 @@ class Probed(Protocol):
 
 
 def probing(of: Callable[[Request], Probed]) -> list[Route]:
-    """Make the routes of probes and metrics; `of` says what answers a request."""
+    """Make the routes of probes and metrics; `of` says what answers a request.
+
+    They wait for no thread, so that other requests, however slow, cannot hold them up.
+    """
 
     async def live(request: Request) -> Response:
-        good, reason = await run_in_threadpool(of(request).live)
+        good, reason = of(request).live()
         return PlainTextResponse(f"{reason}\n", 200 if good else 503)
 
     async def ready(request: Request) -> Response:
-        good, body = await run_in_threadpool(of(request).ready)
+        good, body = of(request).ready()
         return Response(body, 200 if good else 503, media_type="application/json")
 
     async def scrape(request: Request) -> Response:
-        accept = request.headers.get("accept", "")
-        kind, text = await run_in_threadpool(of(request).scrape, accept)
+        kind, text = of(request).scrape(request.headers.get("accept", ""))
         return Response(text, media_type=kind)
 
     return [Route("/metrics", scrape), Route("/live", live), Route("/ready", ready)]
@@ -129,6 +133,22 @@ def beside(front: Front, app: ASGIApp, probes: ASGIApp) -> Iterator[None]:
         thread.join(_GRACE_S)
 
 
+class _Protocol(HttpToolsProtocol):
+    """Closes a connection that asks for nothing, so that these cannot use up all there are."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._patience = self.loop.call_later(_REQUEST_S, self._close_unasked)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._patience.cancel()
+        super().connection_lost(exc)
+
+    def _close_unasked(self) -> None:
+        if self.cycle is None:
+            self.transport.close()
+
+
 class _Server(uvicorn.Server):
     """Leaves signals to us: uvicorn would raise them again when it has ended."""
 
@@ -141,10 +161,12 @@ def _config(app: ASGIApp, tls: ssl.SSLContext | None = None) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         log_config=None,
+        # What a client does wrong is nobody else's news.
+        log_level="error",
         access_log=False,
         server_header=False,
         lifespan="off",
-        http="httptools",
+        http=_Protocol,
         ws="none",
         timeout_graceful_shutdown=_GRACE_S,
         limit_concurrency=_MOST_CONNECTIONS,

@@ -23,7 +23,7 @@ from ikebana.processor.cli.watching import Watching, watched
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.ground.listening import Address, Listening, Tls
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
-from ikebana.processor.watching import health
+from ikebana.processor.watching import front, health
 from ikebana.processor.watching.access import Access, Grant
 from ikebana.processor.watching.answering import serving
 from ikebana.processor.watching.guard import METRICS, PROBES, Guard, Limits, Rules
@@ -122,8 +122,8 @@ def test_a_name_that_points_here_is_not_answered(monitor: Monitor) -> None:
 def test_probes_have_an_address_of_their_own(monitor: Monitor) -> None:
     """With what Prometheus reads, for whoever reaches it by whatever name; without a console."""
     ours = Address("127.0.0.1", 0)
-    with serving(monitor, Listening(ours, probes=ours), Limits(ACCESS)) as front:
-        url = f"http://127.0.0.1:{front.probes_port}"
+    with serving(monitor, Listening(ours, probes=ours), Limits(ACCESS)) as listening:
+        url = f"http://127.0.0.1:{listening.probes_port}"
         assert ask(f"{url}/live", host="driver.shops.svc")[1].startswith("live: ")
         assert "reason" in ask(f"{url}/ready")[1]
         assert "hidden_out" in ask(f"{url}/metrics")[1]
@@ -201,6 +201,24 @@ def test_a_run_answers_over_tls(
         with pytest.raises(OSError, match=r"."):
             ask(f"http://127.0.0.1:{port}/live")
         assert ask(f"{url}/v1/run", trusting=trusting(tmp_path))[0] == 200
+    assert capfd.readouterr().err == ""
+
+
+def test_a_connection_that_asks_for_nothing_is_closed(
+    monitor: Monitor, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Or begins and does not go on, so that there are some for others; and leaves no trace."""
+    monkeypatch.setattr(front, "_REQUEST_S", 0.1)
+    with monitored(monitor) as url:
+        port = int(url.rpartition(":")[2])
+        for begun in (b"", b"GET /live HTTP/1.1\r\n"):
+            with socket.create_connection(("127.0.0.1", port), patient(20)) as asking:
+                asking.sendall(begun)
+                assert asking.recv(1) == b""
+        with socket.create_connection(("127.0.0.1", port), patient(20)) as asking:
+            asking.sendall(b"nonsense\r\n\r\n")
+            assert asking.recv(12) == b"HTTP/1.1 400"
+        assert ask(f"{url}/live")[0] == 200
     assert capfd.readouterr().err == ""
 
 
