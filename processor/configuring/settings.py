@@ -90,6 +90,8 @@ class Settings:
     """The longest a micro-batch may take; the timeout of its transactions."""
     restarts: int = 10
     """How often within an hour the query is started again after what may go by itself."""
+    max_executors: int = 0
+    """The most executors that Spark is asked for while batches take long; 0: no others."""
     topic_settings: Mapping[str, str] = field(default_factory=dict)
     """Settings of the topics that are made, such as `min.insync.replicas`."""
     replication_factor: int = 1
@@ -107,6 +109,12 @@ class Settings:
     def writing_kafka(self) -> dict[str, str]:
         """The settings of producers."""
         return {**self.kafka, **self.sink_kafka}
+
+    @property
+    def least_executors(self) -> int:
+        """The number of executors that a run begins with, if Spark is told; else 0."""
+        told = self.spark.get("spark.executor.instances", "0")
+        return int(told) if told.isdigit() else 0
 
     def __repr__(self) -> str:
         shown = (f"{f.name}={_shown(getattr(self, f.name))}" for f in fields(self))
@@ -138,6 +146,24 @@ def _shown(value: object) -> str:
     return repr(value)
 
 
+def _problems_of_executors(settings: Settings) -> Iterator[tuple[str, str]]:
+    least, most = settings.least_executors, settings.max_executors
+    if settings.master.startswith("local"):
+        yield "run.max_executors", f"run.master {settings.master} has no executors"
+    elif not least:
+        yield (
+            "run.max_executors",
+            "needs the number to begin with, which is the least; set spark.executor.instances",
+        )
+    elif most < least:
+        yield "run.max_executors", f"is {most}, and spark.executor.instances {least}"
+    elif settings.spark.get("spark.dynamicAllocation.enabled") == "true":
+        yield (
+            "run.max_executors",
+            "spark.dynamicAllocation.enabled is true: one of them can ask for executors",
+        )
+
+
 def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
     if not settings.checkpoint:
         yield "run.checkpoint", "is missing; set it here or with --checkpoint"
@@ -167,6 +193,8 @@ def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
     ):
         if count < 1:
             yield path, f"must be at least 1; is {count}"
+    if settings.max_executors:
+        yield from _problems_of_executors(settings)
     if settings.restarts < 0:
         yield "run.restarts", f"must be 0 or more; is {settings.restarts}"
     for path, seconds in (

@@ -33,6 +33,7 @@ class RunPart(Part):
     retained_batches: Whole = 2
     max_batch: Seconds = 300.0
     restarts: Whole = 10
+    max_executors: Whole = 0
 
 
 class SettingsPart(Part):
@@ -65,6 +66,7 @@ class SettingsPart(Part):
             retained_batches=self.run.retained_batches,
             max_batch_s=self.run.max_batch,
             restarts=self.run.restarts,
+            max_executors=self.run.max_executors,
             topic_settings=self.sink.topics,
             replication_factor=self.sink.replication_factor,
         )

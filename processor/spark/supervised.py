@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ikebana.processor.spark.given_session import GivenSpark
     from ikebana.processor.spark.query import Running
     from ikebana.processor.spark.triggers import Told
+    from ikebana.processor.watching.batch_report import BatchReport
 
 
 class Hooks(NamedTuple):
@@ -69,6 +70,7 @@ def run(
         # Its processes come up while we import pyspark and pandas, and look at the topics.
         ours.begin()
         from ikebana.processor.spark import query
+        from ikebana.processor.spark.scaled import Scaled
 
         if waits and not _topics_are_there(plan, settings, watcher, board, stopping):
             return
@@ -76,7 +78,10 @@ def run(
 
         def start(on_begin: Callable[[], None], own: int) -> "Running":
             ours.begin()
-            reports = (watcher.batch, watcher.step, on_begin, watcher.edit, hooks.on_trigger)
+            on_batch: Callable[[BatchReport], None] = watcher.batch
+            if settings.max_executors:
+                on_batch = Scaled(settings, ours.session, watcher.batch, watcher.step)
+            reports = (on_batch, watcher.step, on_begin, watcher.edit, hooks.on_trigger)
             callbacks = query.Callbacks(*reports)
             running = query.start(ours, plan, settings, callbacks, once=once, own=own)
             hooks.on_start(running)

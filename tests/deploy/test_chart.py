@@ -9,6 +9,7 @@ from deploy.charts import (
     CHART,
     FULL,
     OPERATOR,
+    ROOT,
     SERVE,
     SMALL,
     Object,
@@ -158,9 +159,11 @@ def test_policies() -> None:
     assert {port["port"] for rule in executing["egress"] for port in rule["ports"]} == {
         *(53, 9092, 9093, 7078, 7079, 7080, 8081)
     }
-    (owned,) = [port for port in executing["ingress"][0]["ports"] if "endPort" in port]
-    # Of four cores: two owners and a reader for each.
-    assert (owned["port"], owned["endPort"]) == (7080, 7091)
+    # Of each of four cores two processes hold shards, and one reads.
+    first = settings_of(found)["spark"]["spark.executorEnv.IKEBANA_PORT"]
+    owners = {"port": int(first), "endPort": int(first) + 3 * 4 - 1, "protocol": "TCP"}
+    for rules in (driving["egress"], executing["egress"], executing["ingress"]):
+        assert owners in [port for rule in rules for port in rule["ports"]]
     monitoring, test = driving["ingress"][0]["from"]
     assert monitoring == {"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}
     (pod,) = [each for each in found if each["kind"] == "Pod"]
@@ -174,6 +177,17 @@ def test_policies() -> None:
     assert {port["port"] for rule in policy["egress"] for port in rule["ports"]} == {
         *(53, 9092, 9093)
     }
+
+
+def test_the_number_of_executors_has_bounds() -> None:
+    """The run asks for more than it begins with, if it may; Spark does not by itself."""
+    found = settings_of(rendered(FULL))
+    assert found["spark"]["spark.executor.instances"] == "3"
+    assert found["run"]["max_executors"] == 8
+    assert "max_executors" not in settings_of(rendered(OPERATOR))["run"]
+    with (ROOT / "deploy" / "spark-defaults.conf").open() as lines:
+        defaults = dict(line.split(maxsplit=1) for line in lines if line.startswith("spark."))
+    assert defaults["spark.dynamicAllocation.enabled"].strip() == "false"
 
 
 def test_monitors_and_budget() -> None:
@@ -339,7 +353,7 @@ def test_the_test_pod_can_be_left_out() -> None:
         pytest.param(
             SMALL, {}, ["in one pod", "logs r-ikebana-0 -f", "helm -n here test r"], id="small"
         ),
-        pytest.param(FULL, {}, ["on 3 executors", "component=executor"], id="executors"),
+        pytest.param(FULL, {}, ["on 3 to 8 executors", "component=executor"], id="executors"),
         pytest.param(
             OPERATOR, {}, ["get sparkapplication r-ikebana", "ConfigMap orders"], id="operator"
         ),

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deploy.charts import CHART, FULL, SMALL, run_helm, setting
+from deploy.charts import CHART, FULL, OPERATOR, SMALL, run_helm, setting
 
 WRONG = sorted((Path(__file__).parent / "wrong_values").glob("*.yaml"))
 
@@ -128,6 +128,30 @@ def test_wrong_values_are_refused(values: Path) -> None:
             {"checkpoint.uri": "s3a://b/x", "checkpoint.volume.existingClaim": "c"},
             "checkpoint.volume.existingClaim: there is checkpoint.uri",
             id="two checkpoints",
+        ),
+        pytest.param(
+            SMALL,
+            {"executors.maxCount": 3},
+            "executors.maxCount: there are no executors",
+            id="more executors than none",
+        ),
+        pytest.param(
+            FULL,
+            {"executors.maxCount": 2},
+            "executors.maxCount: is less than executors.count",
+            id="fewer executors at most than at least",
+        ),
+        pytest.param(
+            OPERATOR,
+            {"executors.maxCount": 5},
+            "executors.maxCount: with sparkOperator.enabled",
+            id="an operator that makes executors",
+        ),
+        pytest.param(
+            SMALL,
+            {"settings.spark": {"spark.executorEnv.IKEBANA_PORT": "1"}},
+            "settings.spark.spark.executorEnv.IKEBANA_PORT: is set by the chart",
+            id="the ports of shards",
         ),
         pytest.param(
             SMALL,

@@ -40,6 +40,7 @@ files that they are mounted as; ${…} is for ikebana to fill in, at its start. 
 {{- $own := dict "checkpoint" (include "ikebana.checkpoint" .) "local_directory" "/var/lib/ikebana/scratch/shards" "driver_memory" .Values.driver.memory }}
 {{- if .Values.executors.count }}
 {{- $_ := set $own "master" "k8s://https://${KUBERNETES_SERVICE_HOST}:${KUBERNETES_SERVICE_PORT}" }}
+{{- with .Values.executors.maxCount }}{{- $_ := set $own "max_executors" (int .) }}{{- end }}
 {{- else }}
 {{- $_ := set $own "master" (printf "local[%v]" .Values.driver.cores) }}
 {{- end }}
@@ -61,6 +62,7 @@ files that they are mounted as; ${…} is for ikebana to fill in, at its start. 
   "spark.driver.port" "7078"
   "spark.driver.blockManager.port" "7079"
   "spark.blockManager.port" "7079"
+  "spark.executorEnv.IKEBANA_PORT" "7080"
   "spark.executor.instances" (.Values.executors.count | toString)
   "spark.executor.cores" (.Values.executors.cores | toString)
   "spark.executor.memory" .Values.executors.memory

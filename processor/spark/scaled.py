@@ -1,0 +1,62 @@
+"""Ask Spark for more executors while batches take long, and for fewer when they do not."""
+
+from collections.abc import Callable
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.timing.scaling import Scaling
+from ikebana.processor.watching.batch_report import BatchReport
+
+
+class Scaled:
+    """Passes reports on batches on, and asks for another number of executors when they say so.
+
+    It is called when a batch is committed and the next one has not begun, so that no task of ours
+    runs on an executor that is given up.  `tell` is told what is asked for.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        session: Callable[[], SparkSession],
+        on_batch: Callable[[BatchReport], None],
+        tell: Callable[[str], None],
+    ) -> None:
+        self._least, self._most = settings.least_executors, settings.max_executors
+        self._session, self._on_batch, self._tell = session, on_batch, tell
+        self._scaling: Scaling | None = None
+
+    def __call__(self, report: BatchReport) -> None:
+        self._on_batch(report)
+        if self._scaling is None:
+            # What was asked for before the query was started again still is.
+            now = max(self._least, len(executors_of(self._session())))
+            self._scaling = Scaling(self._least, self._most, min(now, self._most))
+        if self._scaling.after(report.seconds, report.behind):
+            count = self._scaling.executors
+            self._tell(f"asking Spark for {count} executor{'s' if count > 1 else ''}")
+            ask_for(self._session(), count)
+
+
+def ask_for(spark: SparkSession, count: int) -> None:
+    """Ask Spark for so many executors; the newest of those that are too many are ended.
+
+    Executors come later, or never: the cluster may have no room for them.
+    """
+    context = spark.sparkContext
+    ours = context._jsc.sc()
+    for executor in executors_of(spark)[count:]:
+        ours.killExecutor(executor)
+    ours.requestTotalExecutors(count, 0, context._jvm.PythonUtils.toScalaMap({}))
+
+
+def executors_of(spark: SparkSession) -> list[str]:
+    """Return the ids of the executors that Spark has, the oldest first; none if it ends."""
+    try:
+        found = spark.sparkContext._jsc.sc().getExecutorIds()
+        ids = [str(found.apply(at)) for at in range(found.size())]
+    except (Py4JError, OSError):
+        return []
+    return sorted(ids, key=lambda name: (len(name), name))
