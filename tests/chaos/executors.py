@@ -74,6 +74,12 @@ class OnCluster(Life):
         """One of the processes of a kind on executors."""
         return self.choice.choice(self.some(kind))
 
+    def siblings(self, kind: str) -> list[psutil.Process]:
+        """All processes of a kind that are on one executor."""
+        node = self.spark.node_of(self.one_of(kind))
+        here = {*node.everything()}
+        return [process for process in self.spark.processes(kind) if process in here]
+
     def complete(self) -> None:
         """Wait until each node has an executor.
 
@@ -161,6 +167,20 @@ daemon = _fault(
 )
 
 
+owner = _fault(
+    "kill_owner",
+    "SIGKILL of a process that owns shards on an executor",
+    "by itself",
+    lambda life: _kill([life.one_of("owner")]),
+)
+host = _fault(
+    "kill_host",
+    "SIGKILL of the process that forks an executor's owners of shards",
+    "by itself",
+    lambda life: _kill([life.one_of("host")]),
+)
+
+
 def _kill(processes: list[psutil.Process]) -> None:
     kill(processes)
 
@@ -205,6 +225,11 @@ stop_worker = _stopped(
     "stop_worker",
     "SIGSTOP of a Python worker of an executor, for longer than a transaction lasts",
     lambda life: [life.one_of("worker")],
+)
+stop_owners = _stopped(
+    "stop_owners",
+    "SIGSTOP of an executor's processes that own shards, for longer than a transaction lasts",
+    lambda life: life.siblings("owner"),
 )
 stop_daemon = _stopped(
     "stop_daemon",

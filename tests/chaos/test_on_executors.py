@@ -16,11 +16,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(400)]
 SEED = 3
 # None of them waits until Spark has lost an executor that is silent, or starts the run again.
 NAMES = [
-    "executor-kill-worker",
-    "executor-stop-pythons",
+    "executor-kill-owner",
+    "executor-stop-owners",
     "executor-kill-daemon",
     "executor-kill",
-    "executor-stop",
+    "executor-kill-host",
     "executor-decommission",
     *(["executor-cut-from-broker", "executor-lose-node"] if os.geteuid() == 0 else []),
 ]
