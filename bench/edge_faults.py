@@ -536,7 +536,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:a field that a transform adds is null": (
         "tests/unit/test_names_of_columns.py::test_a_field_that_a_transform_adds",
-        "processor/planning/graph.py",
+        "processor/planning/input_rows.py",
         "        hidden[VALUE] = Hidden(prefix, tuple(types), declare)\n",
         "        pass\n",
     ),

@@ -28,8 +28,8 @@ from ikebana.processor.planning.unread import ALL_READ, Unread
 
 Problem = tuple[str, str]
 _UNKNOWN = Relation(unknown())
-# Of which nothing is known, or tables of other programs have no values.
-_UNTOLD = {JSON, NULL, Scalar("INTERVAL"), Scalar("VARIANT"), Scalar(UNKNOWN)}
+# Nothing is known of these, or tables of other programs have no values of them.
+_WITHOUT_VALUES = {JSON, NULL, Scalar("INTERVAL"), Scalar("VARIANT"), Scalar(UNKNOWN)}
 
 
 class Catalog:
@@ -95,7 +95,7 @@ class Catalog:
                         # It reads itself.
                         self._relations[source] = _UNKNOWN
                         self._faulty.add(source)
-                self._relations[at] = self._found(at)
+                self._relations[at] = self._inferred(at)
             elif at not in self._relations and at not in begun:
                 begun.add(at)
                 waiting.append((at, True))
@@ -118,10 +118,10 @@ class Catalog:
             self.faults.append((path, problem))
 
     def taking(
-        self, judged: tuple[list[StepProblem], Scope], place: Callable[[StepProblem], str]
+        self, result: tuple[list[StepProblem], Scope], place: Callable[[StepProblem], str]
     ) -> Scope:
         """The scope of what steps make; the problems of the steps are noted."""
-        problems, scope = judged
+        problems, scope = result
         for problem in problems:
             self.tell(place(problem), problem.problem)
         return scope
@@ -172,27 +172,24 @@ class Catalog:
             return ()
         return kind_of(operator).sources(operator)
 
-    def _found(self, name: str) -> Relation:
-        operator, known = self.operators.get(name), len(self.faults)
+    def _inferred(self, name: str) -> Relation:
+        operator, source, count = self.operators.get(name), self.inputs.get(name), len(self.faults)
+        relation = _UNKNOWN
         if operator is not None:
-            found = kind_of(operator).relation(operator, self)
+            relation = kind_of(operator).relation(operator, self)
             is_whole = not self._unread.may_have("operators", name)
-        else:
-            source = self.inputs.get(name)
-            is_whole = source is not None and source.is_collection
-            if source is not None and is_whole:
-                found = Relation(self.rows(name), source.unique, source.size)
-            else:
-                found = _UNKNOWN
-        is_faulty = not is_whole or len(self.faults) > known
+        elif is_whole := source is not None and source.is_collection:
+            relation = Relation(self.rows(name), source.unique, source.size)
+        is_faulty = not is_whole or len(self.faults) > count
         if is_faulty or not self._faulty.isdisjoint(self._sources(name)):
             self._faulty.add(name)
-        return found if is_whole else _UNKNOWN
+        return relation if is_whole else _UNKNOWN
 
     def _forget_faulty(self) -> None:
         for name in self._faulty:
             del self._relations[name]
             self._keyed.pop(name, None)
+            self._aggregates.pop(name, None)
         self._faulty.clear()
         self.faults.clear()
         self._examined = {join: of for join, of in self._examined.items() if of.bound}
@@ -210,12 +207,12 @@ def output_types(plan: Plan, output: Output) -> Mapping[str, str]:
     if not output.source:
         return MappingProxyType({})
     types = catalog_of(plan).relation(output.source).scope.types
-    told = {name: kind for name, kind in types.items() if name not in (KEY, VALUE)}
-    return MappingProxyType({name: kind for name, kind in told.items() if _is_told(type_of(kind))})
+    columns = {name: kind for name, kind in types.items() if name not in (KEY, VALUE)}
+    return MappingProxyType({name: of for name, of in columns.items() if _is_known(type_of(of))})
 
 
-def _is_told(kind: SqlType) -> bool:
-    if not _UNTOLD.isdisjoint(within(kind)):
+def _is_known(kind: SqlType) -> bool:
+    if not _WITHOUT_VALUES.isdisjoint(within(kind)):
         return False
     try:
         return bool(from_json("x", str(kind)))

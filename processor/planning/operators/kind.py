@@ -56,7 +56,7 @@ class Relations(Protocol):
         ...
 
     def taking(
-        self, judged: tuple[list[StepProblem], Scope], place: Callable[[StepProblem], str]
+        self, result: tuple[list[StepProblem], Scope], place: Callable[[StepProblem], str]
     ) -> Scope:
         """The scope of what steps make; the problems of the steps are noted."""
         ...
