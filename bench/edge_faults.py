@@ -486,6 +486,36 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         "            if watched[0] != watched[1]:\n",
         "            if watched[0] and not watched[1]:\n",
     ),
+    "edge:layouts: what one shard alone needs goes to others": (
+        "tests/unit/test_rescale.py::test_where_a_shard_looks",
+        "processor/kernels/layout.py",
+        "        return {}\n",
+        "        return {0: entry}\n",
+    ),
+    "edge:layouts: entries that meet are not united": (
+        "tests/unit/test_rescale.py::test_what_two_shards_hold",
+        "processor/checkpoint/parts.py",
+        "layout.united(inner, whole, other)",
+        "other",
+    ),
+    "edge:layouts: a kind with state needs none": (
+        "tests/unit/test_added_operator.py::test_a_kind_with_state",
+        "processor/planning/operators/kind.py",
+        "        if not (cls.is_linear or cls.parts):\n",
+        "        if cls is None:\n",
+    ),
+    "edge:layouts: records that wait are not counted": (
+        "tests/unit/test_added_operator.py::test_what_waits",
+        "processor/checkpoint/parts.py",
+        "        if part is not None and part.waiting is not None:\n",
+        "        if part is None:\n",
+    ),
+    "edge:layouts: what joins need of the past is a row": (
+        "tests/unit/test_state_labels.py::test_what_lagging_joins_need",
+        "processor/cli/state.py",
+        '    if place[:1] not in (b"k", b"w"):\n        return []\n    if place[:1] == b"w":\n',
+        '    if place[:1] != b"k":\n',
+    ),
     "edge:metadata without their hash are read": (
         "tests/unit/test_checkpoint.py::test_metadata_without_a_hash",
         "processor/checkpoint/checkpoint.py",

@@ -148,8 +148,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edit: read again, what waits counts twice": (
         AGAIN,
         "processor/batch/waiting.py",
-        "(o.name for o in plan.upserts if o.name not in again)",
-        "(o.name for o in plan.upserts)",
+        "if name not in again and part.waiting",
+        "if part.waiting",
     ),
     "edit: read again, errors wait for it": (
         AGAIN,

@@ -93,7 +93,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "what paths give is not consolidated": (
         f"{JOINS}::test_what_the_paths",
-        "processor/batch/moving.py",
+        "processor/planning/operators/join.py",
         "consolidated(some) if cancels else some",
         "some",
     ),

@@ -30,7 +30,7 @@ TESTS = (
     "test_joins_in_plans.py",
     "test_dated_inputs.py",
     "test_reading_again.py",
-    "test_waiting_blocks.py",
+    "test_shared_topics.py",
 )
 _FILE, _EXAMPLES = "IKEBANA_SAME_LIVES", "IKEBANA_SAME_EXAMPLES"
 
@@ -100,8 +100,11 @@ def _watch() -> None:
 def pytest_configure() -> None:
     """As a plugin of pytest: watch runs, and draw as many examples as are asked for."""
     from hypothesis import Phase, settings
+    from hypothesis.internal.conjecture import providers
 
     _watch()
+    # Else examples have constants of the code, which is another one in each tree.
+    providers._get_local_constants = lambda: providers._local_constants
     settings.register_profile(
         "same",
         settings.get_profile("quick"),
@@ -136,7 +139,7 @@ def lines(tree: Path, tests: list[str], seed: int, examples: int) -> list[str]:
             _EXAMPLES: str(examples),
         }
         asked = [f"tests/property/{test}" for test in tests]
-        options = ["-q", "-p", "same_lives", "-p", "no:cacheprovider", "-n", "0"]
+        options = ["-q", "-p", "same_lives", "-p", "no:cacheprovider", "-n", "0", "--timeout=0"]
         subprocess.run(
             [sys.executable, "-m", "pytest", *options, f"--hypothesis-seed={seed}", *asked],
             cwd=tree,

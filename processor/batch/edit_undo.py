@@ -12,10 +12,9 @@ from itertools import takewhile
 import msgspec
 
 from ikebana.arrangements.store import Part, Store
+from ikebana.processor.kernels.layout import Contents
 from ikebana.processor.rows.rows import KeyedUpdate
 
-# A key with its values, each as often as it is there, and its error records.
-Contents = tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]
 _Entry = list[tuple[bytes, int]]
 _PREFIX = b"u"
 _NUMBER_BYTES = 4

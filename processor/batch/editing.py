@@ -17,7 +17,7 @@ portion.  Results of different data cancel in the hold of the output, which keep
 all portions are done.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -25,31 +25,24 @@ import msgspec
 
 from ikebana.arrangements.frontier import Interval, Time
 from ikebana.arrangements.store import Part, Store
-from ikebana.processor.batch.edit_undo import Contents, Undo, forget_all
+from ikebana.processor.batch.edit_undo import Undo, forget_all
 from ikebana.processor.batch.joins_before import Arriving, JoinsBefore
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.ground.generations import shown
-from ikebana.processor.kernels import hold, reduce, reduce_rows, state_machine, upsert
+from ikebana.processor.kernels import hold, reduce
+from ikebana.processor.kernels.layout import Contents
 from ikebana.processor.linear.chain import consolidated
 from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.edits import Edit, Side, branches_of
 from ikebana.processor.planning.operators.table import kind_of
-from ikebana.processor.planning.plan import (
-    ERRORS,
-    Operator,
-    Plan,
-    Reduce,
-    StateMachine,
-    Upsert,
-)
+from ikebana.processor.planning.plan import ERRORS, Plan
 from ikebana.processor.planning.planner import Branch
 from ikebana.processor.rows.rows import KeyedUpdate, keyed
 
 # The number of keys of a part that a batch takes in each shard.
 PORTION = 15_000
 _AT = b"at"
-_Contents = Iterator[Contents]
 
 
 class _At(msgspec.Struct, array_like=True):
@@ -147,7 +140,7 @@ def portion(
     set, that is all that is done.
     """
     edit, time = editing.edit, editing.time
-    place = parts.operator_part(store, parts.EDIT)
+    place = parts.EDIT.of(store, "")
     at = _begun(editing, place)
     filling, left = Filling(), PORTION if takes else 0
     if not at.cleared:
@@ -199,7 +192,7 @@ def _clear(edit: Edit, store: Store) -> None:
 
 def _errors_waiting(edit: Edit, store: Store) -> list[KeyedUpdate]:
     """Retract the errors of what ends that wait for their times, and are in no topic yet."""
-    waiting = hold.held(parts.operator_part(store, parts.HOLD + ERRORS))
+    waiting = hold.held(hold.OUT.of(store, ERRORS))
     ended = edit.ended_errors.of(waiting) if edit.ended_errors else ()
     return [update._replace(diff=-update.diff) for update in ended]
 
@@ -213,7 +206,7 @@ def _take(
     reached = taken.pop()[0] if len(taken) > most else None
     count = len(taken)
     if root in edit.moving:
-        place = parts.operator_part(store, parts.EDIT)
+        place = parts.EDIT.of(store, "")
         taken = Undo(place, at.part).undone(taken, at.next, reached)
     _Filler(edit, root, editing.time - 1, filling).take(taken)
     return count, reached
@@ -221,7 +214,7 @@ def _take(
 
 def remember(editing: Editing, store: Store, made: Mapping[str, Sequence[KeyedUpdate]]) -> None:
     """Keep what the operators whose contents are still to be read have made in a batch."""
-    place = parts.operator_part(store, parts.EDIT)
+    place = parts.EDIT.of(store, "")
     (entry,) = place.get_many([_AT])
     assert entry is not None, "an edit fills, and has not begun"
     at = msgspec.msgpack.decode(entry, type=_At)
@@ -237,7 +230,7 @@ def _new_parts(edit: Edit) -> list[str]:
 
 def _waiting_parts(edit: Edit) -> list[str]:
     """List the parts with what waits before outputs whose own topics are taken back."""
-    return [parts.HOLD + name for name in sorted(edit.own)]
+    return [hold.OUT.prefix + name for name in sorted(edit.own)]
 
 
 class _Filler:
@@ -330,25 +323,10 @@ def shown_at(updates: Collection[KeyedUpdate], time: Time) -> list[KeyedUpdate]:
     return consolidated(moved)
 
 
-def _contents(plan: Plan, root: str, store: Store, start: bytes) -> _Contents:
+def _contents(plan: Plan, root: str, store: Store, start: bytes) -> Iterator[Contents]:
     """Yield the contents of a part of the state, from a key on; none for parts without."""
     operator = next((each for each in plan.operators if each.name == root), None)
-    if operator is None or not kind_of(operator).keeps_contents:
+    part = None if operator is None else kind_of(operator).part(operator)
+    if part is None or part.contents is None:
         return iter(())
-    kind, contents = _kept_by(operator)
-    return contents(parts.operator_part(store, kind + root), start)
-
-
-def _kept_by(operator: Operator) -> tuple[str, Callable[[Store, bytes], _Contents]]:
-    """The kind of part in which an operator keeps its collection, and how to read it."""
-    match operator:
-        case Upsert():
-            return "", upsert.contents
-        case StateMachine():
-            return parts.MACHINE, state_machine.contents
-        case Reduce(function=None):
-            return parts.REDUCE, reduce.contents
-        case Reduce():
-            return parts.REDUCE_ROWS, reduce_rows.contents
-        case _:
-            raise AssertionError(f"{operator.name} keeps no contents")
+    return part.contents(part.of(store, root), start)

@@ -21,7 +21,8 @@ from ikebana.processor.batch.rebuilt import rebuilt, standing
 from ikebana.processor.batch.waiting import waiting
 from ikebana.processor.batch.written_ahead import WrittenAhead
 from ikebana.processor.checkpoint import parts
-from ikebana.processor.kernels import hold
+from ikebana.processor.kernels import hold, single_value
+from ikebana.processor.kernels.layout import PartKind
 from ikebana.processor.linear.portions import in_portions
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import ERRORS, Plan
@@ -84,9 +85,7 @@ class Flow:
         self._editing = editing
         self._far = far_inlets(physical)
         self._ahead = (
-            None
-            if editing is None
-            else WrittenAhead(parts.operator_part(store, parts.EDIT), editing.time)
+            None if editing is None else WrittenAhead(parts.EDIT.of(store, ""), editing.time)
         )
 
     def take(self, rows: Sequence[Records]) -> None:
@@ -141,7 +140,7 @@ class Flow:
         arriving = self.arriving.pop(name, Gathered())
         if (IN, name) not in self._held:
             return arriving
-        part = self.part(parts.HOLD_IN, name)
+        part = self.part(hold.IN, name)
         reach = self.intervals[name].upper if upper is None else upper
         latest = (max(some.times) for some in arriving.in_columns(_AT_ONCE))
         if max(latest, default=reach - 1) < reach and not hold.is_due(part, reach):
@@ -162,14 +161,14 @@ class Flow:
         ]
         if later:
             step = hold.step if name in self._far else hold.step_in_blocks
-            step(self.part(parts.HOLD_IN, name), later, time)
+            step(self.part(hold.IN, name), later, time)
 
     def waiting(self) -> int:
         """How much waits for its time to be closed, but for what a step has moved far ahead."""
         if not self._plan.is_dated:
             return 0
         held = self._held - far_targets(self._physical)
-        names = [(parts.HOLD if kind == OUT else parts.HOLD_IN) + name for kind, name in held]
+        names = [(hold.OUT if kind == OUT else hold.IN).prefix + name for kind, name in held]
         return waiting(self._plan, self.store, self.intervals, names)
 
     def release(self) -> None:
@@ -182,7 +181,7 @@ class Flow:
         messages = {}
         for output in self._plan.outputs:
             if not output.traits.as_updates:
-                part = self.part(parts.SHOWN, output.name)
+                part = self.part(single_value.PART, output.name)
                 found = formatted(self._plan, output, [*self.emitted[output.name]], part)
                 messages[output.name] = found
                 self.emitted[ERRORS] += found.errors
@@ -211,7 +210,7 @@ class Flow:
             for output in self._plan.published
             if output.name in shown
             and output.traits.as_updates
-            and self._ahead.is_large(output.name, self.part(parts.HOLD, output.name))
+            and self._ahead.is_large(output.name, self.part(hold.OUT, output.name))
         ]
 
     def written_before(self) -> dict[str, int]:
@@ -227,7 +226,7 @@ class Flow:
         )
 
     def _release(self, name: str) -> None:
-        part, lower = self.part(parts.HOLD, name), self._outputs[name].lower
+        part, lower = self.part(hold.OUT, name), self._outputs[name].lower
         upper = self._outputs[name].upper
         if (of := self._rebuilding) is not None:
             passed = self._passed[name].upper
@@ -256,9 +255,9 @@ class Flow:
             released = self._ahead.portion(name, part)
         self.emitted[name] = Gathered(released)
 
-    def part(self, kind: str, name: str) -> Part:
-        """The part of the store of an operator or an output."""
-        return parts.operator_part(self.store, kind + name)
+    def part(self, kind: PartKind, name: str) -> Part:
+        """The part of the store of an operator, an input or an output."""
+        return kind.of(self.store, name)
 
     def flow(self, root: str, updates: Collection[KeyedUpdate]) -> None:
         """Send updates of a root through its branches.

@@ -19,8 +19,8 @@ from ikebana.arrangements.frontier import Interval, Time
 from ikebana.arrangements.store import Store
 from ikebana.processor.batch.hydrating import data_from
 from ikebana.processor.batch.joined_batch import applied, sent
-from ikebana.processor.checkpoint import parts
 from ikebana.processor.joins.stages import Stage
+from ikebana.processor.kernels import arrange, upsert
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.arrange_upsert import UpsertArrangement
 from ikebana.processor.planning.edits import Edit
@@ -101,9 +101,9 @@ class JoinsBefore:
         if name not in self._arrangements:
             at = Interval(self._time, self._time)
             if self._joined.kept[name].is_own:
-                part = parts.operator_part(self._store, name)
+                part = upsert.PART.of(self._store, name)
                 self._arrangements[name] = UpsertArrangement(part, (), at, self._time)
             else:
-                part = parts.operator_part(self._store, parts.ARRANGE + name)
+                part = arrange.PART.of(self._store, name)
                 self._arrangements[name] = Arrangement(part, at, self._time)
         return self._arrangements[name]

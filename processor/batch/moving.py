@@ -1,8 +1,9 @@
-"""The operators of a plan, moved through a micro-batch on one shard, each by its kernel."""
+"""The operators of a plan, moved through a micro-batch on one shard, each by its kind."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Sequence
 
+from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.store import Part
 from ikebana.processor.batch.beside import Beside
 from ikebana.processor.batch.budget import Budget
 from ikebana.processor.batch.editing import Editing, remember
@@ -10,29 +11,18 @@ from ikebana.processor.batch.flow import Flow
 from ikebana.processor.batch.gathered import MOST
 from ikebana.processor.batch.joined_batch import JoinedBatch
 from ikebana.processor.batch.joining import portions
-from ikebana.processor.checkpoint import parts
-from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, Join
+from ikebana.processor.checkpoint.parts import HYDRATE
 from ikebana.processor.joins.stages import Stage
-from ikebana.processor.kernels import facts, reduce, reduce_rows, state_machine, upsert
-from ikebana.processor.kernels.state_machine import Event
-from ikebana.processor.linear.chain import consolidated
-from ikebana.processor.linear.functions import found
+from ikebana.processor.kernels import arrange, facts, locked, upsert
+from ikebana.processor.kernels.layout import PartKind
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.backfill import reads_again
 from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.joined import joined
-from ikebana.processor.planning.operators.state_machine import machine as machine_of
-from ikebana.processor.planning.plan import (
-    ERRORS,
-    TOTAL_KEY,
-    Input,
-    Plan,
-    Reduce,
-    StateMachine,
-    Upsert,
-)
+from ikebana.processor.planning.operators.table import kind_of
+from ikebana.processor.planning.plan import ERRORS, Input, Operator, Plan
 from ikebana.processor.rows.noted import Noted, NotedRecord
-from ikebana.processor.rows.rows import Facts, Truncate, Upserts, times_of, updates_of
+from ikebana.processor.rows.rows import Facts, KeyedUpdate, Truncate, Upserts, updates_of
 from ikebana.processor.timing.edit_steps import FILLED
 
 Chunks = Sequence[Upserts | Truncate]
@@ -87,7 +77,7 @@ class Operators:
         interval = self._flow.intervals[name]
         own = [row for row in rows if row.input == name]
         found = facts.step(
-            self._flow.part(parts.FACTS, name),
+            self._flow.part(facts.PART, name),
             [update for row in own for update in updates_of(row)],
             interval,
             since=min((row.since for row in own if row.since is not None), default=None),
@@ -100,7 +90,8 @@ class Operators:
         """Advance an operator through its interval, after all operators that it waits for."""
         operator = self._operators.get(name)
         if operator is not None:
-            _MOVES[type(operator)](self, operator, upserts)
+            own = _OfOperator(self, operator, upserts)
+            kind_of(operator).step(operator, own, catalog_of(self._plan))
         elif name in self._joined.stages:
             self._stage(name)
         elif name in self._joined.kept:
@@ -120,55 +111,15 @@ class Operators:
         if self._is_filled and not self._flow.sends_before(editing.time):
             self.hydrated.append(FILLED)
 
-    def _upsert(self, operator: Upsert, upserts: Chunks) -> None:
-        chunks = [chunk for chunk in upserts if chunk.input == operator.input]
-        part = self._flow.part("", operator.name)
-        changes = upsert.step(part, chunks, self._flow.intervals[operator.name])
-        self._flow.emitted[ERRORS] += changes.errors
-        if changes.drift and operator.name not in reads_again(self._plan):
-            self._flow.counted["drift"] += changes.drift
-            self._flow.noted.append(self._drifted(operator.input, changes))
-        if self._joins.looks_up(operator.name):
-            self._joins.keep_upsert(operator.name, part, changes.updates)
-        self._flow.flow(operator.name, changes.updates)
-
-    def _drifted(self, name: str, changes: upsert.Changes) -> Noted:
-        """Note the records whose old images were not what the state had."""
-        own = self._plan.input(name).topics
-        records = tuple(
-            NotedRecord(own[order], partition, offset)
-            for order, partition, offset in changes.drifted
-        )
-        return Noted("drift", name, changes.drift, records)
-
-    def _run(self, operator: StateMachine, upserts: Chunks) -> None:
-        chunks = [chunk for chunk in upserts if chunk.input == operator.input]
-        part = self._flow.part(parts.MACHINE, operator.name)
-        interval = self._flow.intervals[operator.name]
-        machine = machine_of(operator, self._plan.input(operator.input).topics)
-        changes = state_machine.step(part, _events(chunks), interval, machine)
-        self._flow.emitted[ERRORS] += changes.errors
-        self._flow.flow(operator.name, changes.updates)
-
-    def _reduce(self, operator: Reduce, _: Chunks) -> None:
-        name, interval = operator.name, self._flow.intervals[operator.name]
-        arriving = self._flow.arrived(name)
-        if operator.function is None:
-            part = self._flow.part(parts.REDUCE, name)
-            aggregates = catalog_of(self._plan).aggregates(operator)
-            always = TOTAL_KEY.encode() if operator.total else None
-            if always is not None and not self._owns(always):
-                always = None
-            changes = reduce.step(part, arriving, interval, aggregates, name, always)
-        else:
-            part = self._flow.part(parts.REDUCE_ROWS, name)
-            changes = reduce_rows.step(part, arriving, interval, found(operator.function), name)
-        self._flow.emitted[ERRORS] += changes.errors
-        self._flow.flow(name, changes.updates)
+    def looked_up(self, name: str, updates: Collection[KeyedUpdate]) -> None:
+        """Keep what an upsert has emitted for the joins that look up its state."""
+        if self._joins.looks_up(name):
+            part = self._flow.part(upsert.PART, name)
+            self._joins.keep_upsert(name, part, updates)
 
     def _arrange(self, name: str) -> None:
         arrived = self._flow.arrived(name)
-        self._joins.arrange(name, self._flow.part(parts.ARRANGE, name), arrived)
+        self._joins.arrange(name, self._flow.part(arrange.PART, name), arrived)
         if self._editing is not None and self._fills and name in self._editing.edit.takers:
             # A new join begins from what arrangements have when all of them are full.
             return
@@ -184,10 +135,10 @@ class Operators:
             return
         if self._joins.hydrates(stage):
             self._hydrate(stage)
-        elif self._joins.is_hydrated(stage, self._flow.part(parts.HYDRATE, stage.join)):
+        elif self._joins.is_hydrated(stage, self._flow.part(HYDRATE, stage.join)):
             # It stays so while the exchange topic is read in shares, which may take many batches.
             self.hydrated.append(stage.join)
-        part = self._flow.part(parts.LOCKED, name)
+        part = self._flow.part(locked.PART, name)
         arrived = self._flow.arrived(name, self._joins.reach(stage))
         for (to, hop), rows, errors, _ in self._joins.run(stage, part, arrived):
             self._flow.emitted[ERRORS] += errors
@@ -197,7 +148,7 @@ class Operators:
                 self._flow.arriving[to or stage.join] += rows
 
     def _hydrate(self, stage: Stage) -> None:
-        part = self._flow.part(parts.HYDRATE, stage.join)
+        part = self._flow.part(HYDRATE, stage.join)
         begun = self._joins.hydrate(stage, part)
         self._flow.arriving[stage.name] += begun.near
         self._flow.send(stage.name, begun.far)
@@ -205,38 +156,46 @@ class Operators:
         if begun.done:
             self.hydrated.append(stage.join)
 
-    def _join(self, operator: Join, _: Chunks) -> None:
-        """Emit the results of all paths up to their common frontier."""
-        name = operator.name
-        # What cancels need not: so it may be looked for in portions.
-        for some in portions(self._flow.arrived(name), MOST):
-            # Where nothing is retracted nothing cancels.
-            cancels = any(update.diff < 0 for update in some)
-            self._flow.flow(name, consolidated(some) if cancels else some)
 
+class _OfOperator:
+    """The batch as one operator sees it."""
 
-# What moves an operator, by its type; linear ones are passes of others.
-_MOVES: Mapping[type, Callable[[Operators, Any, Chunks], None]] = {
-    Upsert: Operators._upsert,
-    StateMachine: Operators._run,
-    Reduce: Operators._reduce,
-    DeltaJoin: Operators._join,
-    AsOfJoin: Operators._join,
-}
+    def __init__(self, batch: Operators, operator: Operator, upserts: Chunks) -> None:
+        self._batch, self._flow, self._plan = batch, batch._flow, batch._plan
+        self._operator, self._upserts, self._name = operator, upserts, operator.name
 
+    @property
+    def interval(self) -> Interval:
+        return self._flow.intervals[self._name]
 
-def _events(chunks: Iterable[Upserts | Truncate]) -> list[Event]:
-    """Upserts as a machine's events."""
-    events: list[Event] = []
-    for chunk in chunks:
-        # The planner lets only plain messages come to a machine, and pushes nothing there.
-        assert isinstance(chunk, Upserts) and not chunk.failed and not chunk.partial, chunk.input  # noqa: PT018
-        times = times_of(chunk.times, len(chunk.keys))
-        order, bad = (chunk.input_order, chunk.partition), chunk.bad
-        events += [
-            Event(key, time, (*order, offset, index), value, bad.get(index))
-            for index, (time, offset, key, value) in enumerate(
-                zip(times, chunk.offsets, chunk.keys, chunk.values, strict=True)
-            )
-        ]
-    return events
+    def part(self, kind: PartKind) -> Part:
+        return self._flow.part(kind, self._name)
+
+    def rows(self) -> list[Upserts | Truncate]:
+        sources = kind_of(self._operator).sources(self._operator)
+        return [chunk for chunk in self._upserts if chunk.input in sources]
+
+    def arrived(self) -> Collection[KeyedUpdate]:
+        return self._flow.arrived(self._name)
+
+    def portions(self) -> Iterator[list[KeyedUpdate]]:
+        return portions(self.arrived(), MOST)
+
+    def owns(self, key: bytes) -> bool:
+        return self._batch._owns(key)
+
+    def emit(self, updates: Collection[KeyedUpdate], errors: Sequence[KeyedUpdate] = ()) -> None:
+        self._flow.emitted[ERRORS] += errors
+        self._batch.looked_up(self._name, updates)
+        self._flow.flow(self._name, updates)
+
+    def count_drift(self, count: int, places: Sequence[tuple[int, int, int]]) -> None:
+        if not count or self._name in reads_again(self._plan):
+            return
+        (source,) = kind_of(self._operator).sources(self._operator)
+        topics = self._plan.input(source).topics
+        records = tuple(
+            NotedRecord(topics[rank], partition, offset) for rank, partition, offset in places
+        )
+        self._flow.counted["drift"] += count
+        self._flow.noted.append(Noted("drift", source, count, records))

@@ -4,9 +4,11 @@ from ikebana.processor.checkpoint import parts
 from ikebana.processor.checkpoint.edit_plan import StateSize
 from ikebana.processor.checkpoint.state_figures import Figures, StateFigures
 from ikebana.processor.joins.arrangements import Shared
+from ikebana.processor.kernels import arrange, hold, single_value
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.joined import joined
-from ikebana.processor.planning.plan import Plan, Reduce, StateMachine
+from ikebana.processor.planning.operators.table import kind_of
+from ikebana.processor.planning.plan import Plan
 
 
 class PartSizes:
@@ -28,14 +30,14 @@ class PartSizes:
 
     def keys_of_arrangement(self, name: str, shared: Shared) -> int | None:
         """Count the keys of an arrangement, given by its name among operators."""
-        return self._keys(name if shared.is_own else parts.ARRANGE + name)
+        return self._keys(name if shared.is_own else arrange.PART.prefix + name)
 
     def bytes_of(self, operator: str) -> int | None:
         """Sum the bytes of all parts of an operator; 0 for one without state."""
         if self._parts is None:
             return None
         # Parts of outputs are left out, because an output may have the name of an operator.
-        of_outputs = (parts.HOLD, parts.SHOWN)
+        of_outputs = (hold.OUT.prefix, single_value.PART.prefix)
         return sum(
             each.bytes
             for part, each in self._parts.items()
@@ -72,8 +74,5 @@ class PartSizes:
 def _part_of(plan: Plan, root: str) -> str:
     """Name the part of the state that has the collection of a root."""
     operator = next((o for o in plan.operators if o.name == root), None)
-    if isinstance(operator, StateMachine):
-        return parts.MACHINE + root
-    if isinstance(operator, Reduce):
-        return (parts.REDUCE if operator.function is None else parts.REDUCE_ROWS) + root
-    return root
+    part = None if operator is None else kind_of(operator).part(operator)
+    return root if part is None else part.prefix + root

@@ -1,155 +1,102 @@
-"""The parts of a shard's state: the entries of each operator, and the shards they belong to.
+"""The parts of a shard's state, and where their entries go when the number of shards changes.
 
-A part is named by its kernel and its operator, as in "reduce totals"; those of upserts are
-named by the operator alone.
+A part is named by its kind and by an operator, an input or an output, as in "reduce totals"; those
+of upserts are named by the operator alone.
 """
 
-from collections.abc import Callable, Iterable
-from itertools import islice
+from collections.abc import Iterable, Iterator
+from itertools import groupby, islice
+from operator import itemgetter
 
-from ikebana.arrangements.store import Part, Store
-from ikebana.processor.kernels import (
-    arrange,
-    arrange_upsert,
-    facts,
-    history,
-    hold,
-    locked,
-    reduce,
-    reduce_rows,
-    single_value,
-    state_machine,
-    upsert,
-)
+from ikebana.arrangements.store import Store
+from ikebana.processor.kernels import facts, hold, single_value
+from ikebana.processor.kernels.layout import OF_SHARD, Layout, PartKind, ShardOf, operator_part
 from ikebana.processor.planning import progress, promises
+from ikebana.processor.planning.input_rows import comes_out_of_decoding
 from ikebana.processor.planning.joined import joined
+from ikebana.processor.planning.operators.table import KINDS, kind_of
 from ikebana.processor.planning.plan import Plan
 
-# Prefixes of parts by kernel.  Names have no space, so no upsert's name begins like these.
-HOLD, HOLD_IN = "hold ", "hold-in "
-MACHINE, REDUCE, REDUCE_ROWS = "machine ", "reduce ", "reduce-rows "
-FACTS = "facts "
-ARRANGE, LOCKED, HYDRATE = "arrange ", "locked ", "hydrate "
-# The progress of an edit of the plan, which belongs to no operator.
-EDIT = "edit "
-SHOWN = "shown "
+HYDRATE = PartKind("hydrate ", Layout({b"a": OF_SHARD}))
+"""The progress of a shard with a new join (`batch.hydrating`)."""
+EDIT = PartKind("edit ", Layout({b"a": OF_SHARD, b"u": OF_SHARD, b"w": OF_SHARD}))
+"""The progress of a shard with an edit of the plan (`batch.editing`), which is of no operator.
+
+No edit and no new join is under way when a checkpoint is rescaled.
+"""
 # The number of entries of removed operators that are deleted in one batch.
 _RELEASED = 50_000
+_Entry = tuple[bytes, bytes]
 
 
-def operator_part(store: Store, operator: str) -> Part:
-    """Open the part of one operator.  Names have no NUL, so no prefix begins with another."""
-    return Part(store, operator.encode() + b"\0")
+def kinds_of_parts() -> tuple[PartKind, ...]:
+    """All kinds of parts: those of operators, and of what is around them."""
+    of_operators = (part for kind in KINDS.values() for part in kind.parts)
+    others = (facts.PART, hold.IN, hold.OUT, single_value.PART, HYDRATE, EDIT)
+    return tuple(dict.fromkeys((*of_operators, *others)))
 
 
-def apart(place: bytes, entry: bytes, shard_of: Callable[[bytes], int]) -> dict[int, bytes]:
-    """Split an entry by the shards it belongs to; only what is in blocks may belong to several."""
-    kind, inner = _kind_of(place)
-    match kind:
-        case b"hold" | b"hold-in":
-            return hold.apart(inner, entry, shard_of)
-        case b"arrange":
-            return arrange.apart(inner, entry, shard_of)
-        case b"":
-            return arrange_upsert.apart(inner, entry, shard_of)
-        case _:
-            return {shard_of(_key_of(kind, inner, entry)): entry}
+def moved(entries: Iterable[_Entry], shard_of: ShardOf) -> Iterator[tuple[int, _Entry]]:
+    """Give the entries of all shards, merged in order, to the shards that have them next.
 
-
-def _key_of(kind: bytes, inner: bytes, entry: bytes) -> bytes:
-    """Find the key that an entry belongs to, which determines its shard."""
-    match kind:
-        case b"machine":
-            return state_machine.key_of(inner, entry)
-        case b"reduce":
-            return reduce.key_of(inner, entry)
-        case b"facts":
-            return facts.key_of(entry)
-        case b"reduce-rows":
-            return reduce_rows.key_of(inner, entry)
-        case b"locked":
-            return locked.key_of(inner)
-        case b"shown":
-            return single_value.key_of(inner)
-        case _:
-            raise AssertionError(f"no entries of {kind!r} are known")
-
-
-def combined(place: bytes, one: bytes, other: bytes) -> bytes | None:
-    """Combine two entries of one store key when two shards become one; None: they cancel.
-
-    Keys lie in one shard each, so only held updates, which may be equal in two, and blocks can
-    meet: those of arrangements, and of upserts that wait.
+    What two shards have at one place becomes one entry, and blocks are divided.
     """
-    kind, inner = _kind_of(place)
-    match kind:
-        case b"arrange":
-            return arrange.combined(inner, one, other)
-        case b"":
-            return upsert.combined(inner, one, other)
-        case _:
-            assert kind in (b"hold", b"hold-in"), "a key lies in two shards"
-            return hold.combined(one, other)
-
-
-def of_one_shard(place: bytes) -> bool:
-    """Whether an entry concerns its shard alone, so that rescaling drops it."""
-    kind, inner = _kind_of(place)
-    match kind:
-        case b"hold" | b"hold-in":
-            return hold.of_one_shard(inner)
-        case b"arrange" | b"":
-            return history.of_one_shard(inner)
-        case b"hydrate" | b"edit":
-            # The shard's progress in an edit, of which a rescaled checkpoint has none.
-            return True
-        case _:
-            return False
-
-
-def _kind_of(place: bytes) -> tuple[bytes, bytes]:
-    """The kind of part that an entry is in, b"" for an upsert's, and its place there."""
-    operator, _, inner = place.partition(b"\0")
-    return operator.rpartition(b" ")[0], inner
+    layouts = {kind.prefix.encode(): kind.layout for kind in kinds_of_parts()}
+    for place, same in groupby(entries, key=itemgetter(0)):
+        name, _, inner = place.partition(b"\0")
+        layout = layouts[name[: name.rfind(b" ") + 1]]
+        (_, entry), *others = same
+        whole: bytes | None = entry
+        for _, other in others:
+            whole = other if whole is None else layout.united(inner, whole, other)
+        if whole is not None:
+            for shard, own in layout.divided(inner, whole, shard_of).items():
+                yield shard, (place, own)
 
 
 def operator_of(place: bytes) -> str:
-    """Find the operator that an entry of a shard belongs to."""
+    """Find the name of the part that an entry of a shard belongs to."""
     return place[: place.index(b"\0")].decode()
 
 
 def parts_of(plan: Plan) -> frozenset[str]:
     """List the names of all parts of the state that a plan may have."""
-    stages = joined(plan)
-    operators = progress.edges(plan)
-    kinds = (MACHINE, REDUCE, REDUCE_ROWS, FACTS, ARRANGE, LOCKED, HOLD_IN, HYDRATE)
-    own = {kind + name for kind in kinds for name in operators}
-    outputs = {HOLD + output.name for output in plan.published}
-    outputs |= {SHOWN + output.name for output in plan.outputs if promises.watches(plan, output)}
-    return frozenset(own | outputs | {u.name for u in plan.upserts} | {*stages.kept})
+    of_operators = (part for kind in KINDS.values() for part in kind.parts if part.prefix)
+    kinds = {*of_operators, facts.PART, hold.IN, HYDRATE}
+    own = {kind.prefix + name for kind in kinds for name in progress.edges(plan)}
+    outputs = {hold.OUT.prefix + output.name for output in plan.published}
+    watched = (output for output in plan.outputs if promises.watches(plan, output))
+    outputs |= {single_value.PART.prefix + output.name for output in watched}
+    return frozenset(own | outputs | {u.name for u in plan.upserts} | {*joined(plan).kept})
 
 
 def held_times(store: Store, plan: Plan) -> list[int]:
     """List the times of all held updates, in no order."""
-    names = [
-        *(HOLD + output.name for output in plan.published),
-        *(HOLD_IN + name for name in progress.edges(plan)),
+    held = [
+        *(hold.OUT.of(store, output.name) for output in plan.published),
+        *(hold.IN.of(store, name) for name in progress.edges(plan)),
     ]
-    return [time for name in names for time in hold.due_times(operator_part(store, name))]
+    return [time for part in held for time in hold.due_times(part)]
+
+
+def waiting_parts(plan: Plan) -> Iterator[tuple[str, PartKind]]:
+    """The operators and inputs before which records wait for their times, and in which parts."""
+    for operator in plan.operators:
+        part = kind_of(operator).part(operator)
+        if part is not None and part.waiting is not None:
+            yield operator.name, part
+    for source in plan.inputs:
+        if source.is_collection and not comes_out_of_decoding(source):
+            yield source.name, facts.PART
 
 
 def waiting_times(store: Store, plan: Plan) -> list[int]:
-    """List the times of records that wait before upserts, machines and facts."""
-    kinds: list[tuple[Callable[[Store], Iterable[int]], str, Iterable[str]]] = [
-        (upsert.waiting_times, "", (each.name for each in plan.upserts)),
-        (state_machine.waiting_times, MACHINE, (each.name for each in plan.machines)),
-        (facts.due_times, FACTS, (each.name for each in plan.inputs)),
-    ]
+    """List the times of records that wait before operators, and of facts."""
     return [
         time
-        for times_of, kind, names in kinds
-        for name in names
-        for time in times_of(operator_part(store, kind + name))
+        for name, part in waiting_parts(plan)
+        if part.times is not None
+        for time in part.times(part.of(store, name))
     ]
 
 

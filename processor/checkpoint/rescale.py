@@ -11,9 +11,7 @@ of its shards starts from a base file.
 import functools
 import heapq
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
-from operator import itemgetter
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO
 
 import msgspec
@@ -27,7 +25,7 @@ from ikebana.arrangements.transposed import Change
 from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
 from ikebana.processor.checkpoint.layout import Layout, Logged
-from ikebana.processor.checkpoint.parts import apart, combined, of_one_shard
+from ikebana.processor.checkpoint.parts import moved
 from ikebana.processor.rows.placing import shard_of
 from ikebana.processor.timing.source_offset import is_settled
 
@@ -146,28 +144,14 @@ def _rewritten(
     at = functools.partial(shard_of, shards=shards)
     merged = heapq.merge(*(entries(files, manifest) for files, manifest in sources))
     with _Spools(shards) as spools:
-        for place, entry in united(merged):
-            for shard, own in apart(place, entry, at).items():
-                spools.add(shard, (place, own))
+        for shard, entry in moved(merged, at):
+            spools.add(shard, entry)
             on_entries(1)
         for shard in range(shards):
             head = Head(birth.id, shard, 0, version, [f"epoch-{birth.epoch + 1}-{shard}"])
             base = runs.write(to.shard(shard), head, spools.entries(shard), "base")
             seeds[shard] = Manifest(birth.id, shard, version, [base])
     return seeds
-
-
-def united(merged: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
-    """Merge sorted entries; those with equal store keys are combined."""
-    for place, group in groupby(merged, key=itemgetter(0)):
-        if of_one_shard(place):
-            continue
-        (_, entry), *others = group
-        whole: bytes | None = entry
-        for _, other in others:
-            whole = other if whole is None else combined(place, whole, other)
-        if whole is not None:
-            yield place, whole
 
 
 class _Spools:

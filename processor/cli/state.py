@@ -22,7 +22,7 @@ from ikebana.processor.ground.counting import counted
 from ikebana.processor.ground.moments import moment
 from ikebana.processor.ground.printable import printable
 from ikebana.processor.ground.private_files import private_files
-from ikebana.processor.kernels import upsert
+from ikebana.processor.kernels import arrange, upsert
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Plan
@@ -123,7 +123,7 @@ def arrangements_in(birth: Birth) -> dict[str, str]:
     except (msgspec.ValidationError, IkebanaError):
         return {}
     return {
-        f"arrange {name}": printable(str(each.arrangement))
+        arrange.PART.prefix + name: printable(str(each.arrangement))
         for name, each in joined(plan).kept.items()
         if not each.is_own
     }
@@ -149,8 +149,13 @@ def _read(checkpoint: Checkpoint, birth: Birth, manifests: list[Manifest], opera
 
 
 def _lines(place: bytes, entry: bytes) -> list[dict[str, Any]]:
-    """An entry of an upsert operator as JSON: a key, or the upserts that wait in it."""
-    if place[:1] != b"k":
+    """An entry of an upsert operator as JSON: a key, or the upserts that wait in it.
+
+    What lagging joins need of its past is none of what it has.
+    """
+    if place[:1] not in (b"k", b"w"):
+        return []
+    if place[:1] == b"w":
         return [
             {"key": shown(key), "waits_until": time}
             for time, key in upsert.waiting_in(place, entry)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from ikebana.processor.explain import joining
 from ikebana.processor.planning import planner, progress
+from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.planning.planner import Physical
 
@@ -36,9 +37,8 @@ def costs(plan: Plan, physical: Physical) -> Iterator[Cost]:
     """Yield the costs of each part, and then their sum."""
     found = []
     edges = progress.edges(plan)
-    kept = {upsert.name: "upsert" for upsert in plan.upserts}
-    kept |= {machine.name: "state machine" for machine in plan.machines}
-    kept |= {reduction.name: "reduce" for reduction in plan.reductions}
+    kinds = ((operator, kind_of(operator)) for operator in plan.operators)
+    kept = {o.name: kind.label for o, kind in kinds if kind.part(o) is not None}
     for source in plan.inputs:
         diffs = source.is_collection
         passes = _passes(physical, source.name) if diffs else 0

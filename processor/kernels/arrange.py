@@ -16,8 +16,7 @@ Multiplicities may be negative.  A datum whose multiplicity becomes 0 leaves no 
 """
 
 import heapq
-import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import groupby
@@ -35,6 +34,13 @@ from ikebana.processor.kernels.arranged_cell import (
     is_group,
 )
 from ikebana.processor.kernels.history import Changes, Counts, Queue, count_before, move
+from ikebana.processor.kernels.layout import (
+    KEY_IS_REST,
+    KEY_WITH_LENGTH,
+    Layout,
+    PartKind,
+    with_length,
+)
 from ikebana.processor.kernels.recent import ByKey, Recent, seen
 from ikebana.processor.rows.columns import Columned, columns_of, in_columns_of
 from ikebana.processor.rows.rows import KeyedUpdate
@@ -49,7 +55,6 @@ except ImportError:
 # the key + key + digest of the datum for a datum of a large group, since data may be long.
 _KEY = b"k"
 _ROW = b"r"
-_LENGTH = struct.Struct(">I")
 _DIGEST_BYTES = 16
 # A larger group is a range of entries until it is much smaller, so that it does not switch often.
 _LARGE_BYTES = 2_048
@@ -259,11 +264,11 @@ class Arrangement:
     def _load_due(self, since: int) -> None:
         """Load the entries whose history is due for compaction."""
         due = [place for _, place in self._queue.due(since)]
-        self._load(key_of(place, b"") for place in due)
+        self._load(map(_key_in, due))
         rows: dict[bytes, list[bytes]] = {}
         for place in due:
             if place[:1] == _ROW:
-                rows.setdefault(_key_of_row(place), []).append(place)
+                rows.setdefault(_key_in(place), []).append(place)
         self._load_rows(rows)
 
     def _cells(self, key: bytes, group: "_Group") -> Iterator[tuple[bytes, Cell]]:
@@ -284,23 +289,8 @@ def _rows(store: Store, key: bytes, rows: Mapping[bytes, Cell]) -> _Data:
         yield from cell.counted()
 
 
-def apart(place: bytes, entry: bytes, shard_of: Callable[[bytes], int]) -> dict[int, bytes]:
-    """Split an entry by the shards it belongs to; only recent updates may belong to several."""
-    if recent.is_block(place):
-        return recent.apart(entry, shard_of)
-    return {shard_of(key_of(place, entry)): entry}
-
-
-def combined(place: bytes, one: bytes, other: bytes) -> bytes:
-    """The entry that two of one place come to, from shards that become one."""
-    assert recent.is_block(place), "a key lies in two shards"
-    return recent.combined(one, other)
-
-
-def key_of(place: bytes, entry: bytes) -> bytes:
-    """The key that an entry of the store belongs to, whatever kind of entry of a key it is."""
-    place = history.queued_place(place) or place
-    return place[1:] if place[:1] == _KEY else _key_of_row(place)
+_OF_KEYS = {_KEY: KEY_IS_REST, _ROW: KEY_WITH_LENGTH}
+PART = PartKind("arrange ", Layout({**history.layout(_OF_KEYS), **recent.LAYOUT}))
 
 
 @dataclass(slots=True)
@@ -369,12 +359,12 @@ def _write(changes: Changes, key: bytes, cell: Cell, since: int) -> None:
 
 
 def _row_start(key: bytes) -> bytes:
-    return _ROW + _LENGTH.pack(len(key)) + key
+    return _ROW + with_length(key)
 
 
 def _row_place(key: bytes, datum: bytes) -> bytes:
     return _row_start(key) + blake2b(datum, digest_size=_DIGEST_BYTES).digest()
 
 
-def _key_of_row(place: bytes) -> bytes:
-    return place[1 + _LENGTH.size : -_DIGEST_BYTES]
+def _key_in(place: bytes) -> bytes:
+    return _OF_KEYS[place[:1]].key(place[1:], b"")

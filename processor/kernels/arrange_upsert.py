@@ -10,7 +10,7 @@ that the upsert has emitted in it.
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice
 
 import msgspec
@@ -24,8 +24,6 @@ from ikebana.processor.rows.rows import KeyedUpdate
 
 # Keys are read together, for a store answers many faster than one by one.
 _AT_ONCE = 5_000
-# The upsert's own places begin with other bytes.
-_BEFORE = b"h"
 # Times of changes, going up, with what was the value until then.
 _Past = list[tuple[int, bytes | None]]
 _encode = msgspec.msgpack.encode
@@ -72,7 +70,7 @@ class UpsertArrangement:
         The time is from `since` on, and no later than the interval's lower.
         """
         # What has been deleted since then has no state, but a past.
-        gone = (place[1:] for place, _ in self._store.scan(_BEFORE, start))
+        gone = (place[1:] for place, _ in self._store.scan(upsert.BEFORE, start))
         # Of this batch that is not in the store yet.
         fresh = sorted(key for key in self._fresh if key >= start)
         there = heapq.merge(upsert.scan(self._store, start), gone, fresh)
@@ -96,7 +94,7 @@ class UpsertArrangement:
         entries = self._entries(list(keys))
         changes: history.Changes = {}
         for key in keys:
-            entry, place = entries.get(key), _BEFORE + key
+            entry, place = entries.get(key), upsert.BEFORE + key
             old, queued = (entry[1], entry[0]) if entry else ([], None)
             kept = [change for change in (*old, *self._fresh.get(key, ())) if change[0] >= since]
             moved = history.requeued(queued, kept[-1][0], since) if kept else None
@@ -109,20 +107,12 @@ class UpsertArrangement:
     def _entries(self, keys: Sequence[bytes]) -> dict[bytes, tuple[int, _Past]]:
         if not self._lags:
             return {}
-        found = self._store.get_many([_BEFORE + key for key in keys])
+        found = self._store.get_many([upsert.BEFORE + key for key in keys])
         return {
             key: _entry_of(entry)
             for key, entry in zip(keys, found, strict=True)
             if entry is not None
         }
-
-
-def apart(place: bytes, entry: bytes, shard_of: Callable[[bytes], int]) -> dict[int, bytes]:
-    """Split an entry by the shards it belongs to, of the upsert's own and of those beside them."""
-    place = history.queued_place(place) or place
-    if place[:1] == _BEFORE:
-        return {shard_of(place[1:]): entry}
-    return upsert.apart(place, entry, shard_of)
 
 
 def _counted(key: bytes, changes: _Past, value: bytes | None) -> Iterator[tuple[bytes, Counts]]:

@@ -25,6 +25,7 @@ import msgspec
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part, Store
+from ikebana.processor.kernels.layout import Layout, OfKey, PartKind
 from ikebana.processor.rows.rows import NO_KEY, KeyedUpdate
 from ikebana.processor.verifying.cdcv2_reader import ContradictionError
 
@@ -102,11 +103,14 @@ def due_times(store: Store) -> list[int]:
     return [_time_of(place) for place, _ in Part(store, b"f").scan(b"")]
 
 
-def key_of(entry: bytes) -> bytes:
+def _key_of(_: bytes, entry: bytes) -> bytes:
     """What decides the shard of an entry: the shard that its repetitions come to."""
     key: bytes | None
     key, _, _ = msgspec.msgpack.decode(entry, type=_Entry)
     return NO_KEY if key is None else key
+
+
+PART = PartKind("facts ", Layout({b"f": OfKey(_key_of)}), waiting=waiting, times=due_times)
 
 
 def _agree(fact: KeyedUpdate, diff: int) -> None:

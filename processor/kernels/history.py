@@ -9,10 +9,11 @@ found without looking at anything else, beginning where the last search ended, f
 deleted may still lie in the way.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ikebana.arrangements.store import Store
+from ikebana.processor.kernels.layout import OF_SHARD, Entries, OfKey
 
 Counts = list[int]
 # Entries to be written; None is to be deleted.
@@ -132,14 +133,14 @@ def requeued(queued: int | None, newest: int, since: int) -> int:
     return newest if queued is None or queued < since else queued
 
 
-def queued_place(place: bytes) -> bytes | None:
-    """The place that an entry of the queue is about; None for other entries."""
-    return place[1 + _TIME_BYTES :] if place[:1] == _QUEUE else None
+def layout(entries: Mapping[bytes, OfKey]) -> dict[bytes, Entries]:
+    """The layout of the queue, and of `since`, beside the entries that keep times."""
 
+    def key(rest: bytes, _: bytes) -> bytes:
+        place = rest[_TIME_BYTES:]
+        return entries[place[:1]].key(place[1:], b"")
 
-def of_one_shard(place: bytes) -> bool:
-    """Whether an entry says something of its shard, and is nothing of a key's."""
-    return place == _SINCE
+    return {_QUEUE: OfKey(key), _SINCE: OF_SHARD, **entries}
 
 
 def _packed(time: int) -> bytes:

@@ -8,7 +8,7 @@ released as several updates.
 """
 
 import operator
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from hashlib import blake2b
 from itertools import islice
 
@@ -16,6 +16,7 @@ import msgspec
 
 from ikebana.arrangements.store import Part, Store
 from ikebana.arrangements.update import LARGEST, pieces, sums
+from ikebana.processor.kernels.layout import OF_SHARD, Layout, OfKeys, PartKind, ShardOf
 from ikebana.processor.rows.rows import KeyedUpdate
 
 _Entry = tuple[bytes | None, bytes, int | str]
@@ -187,21 +188,13 @@ def waiting(store: Store, most: int) -> int:
     return count
 
 
-def of_one_shard(place: bytes) -> bool:
-    """Whether an entry says something of what its shard holds, and is no update itself.
-
-    Nothing is wrong without it, but it is wrong elsewhere.
-    """
-    return place == _LEAST
-
-
-def apart(place: bytes, entry: bytes, shard_of: Callable[[bytes], int]) -> dict[int, bytes]:
+def _divided(rest: bytes, entry: bytes, shard_of: ShardOf) -> dict[int, bytes]:
     """An entry as the entries of its place in other shards, by what decides an update's shard.
 
     Of what has no key any shard would do: what cancels after its release cancels as well.
     """
     if entry[:1] != _BLOCK_TAG:
-        update, *_ = _held_by(place.removeprefix(_HELD), entry)
+        update, *_ = _held_by(rest, entry)
         return {shard_of(_deciding(update)): entry}
     blocks: dict[int, list[KeyedUpdate]] = {}
     for update in _block_of(memoryview(entry)[1:]):
@@ -209,13 +202,21 @@ def apart(place: bytes, entry: bytes, shard_of: Callable[[bytes], int]) -> dict[
     return {shard: _BLOCK_TAG + msgspec.msgpack.encode(block) for shard, block in blocks.items()}
 
 
-def combined(one: bytes, other: bytes) -> bytes | None:
+def _united(one: bytes, other: bytes) -> bytes | None:
     """The entry that two of one place come to, from shards that become one."""
     if one[:1] == _BLOCK_TAG:
         return _joined(one, other)
     key, value, diff = _entry_of(one)
     diff += _entry_of(other)[2]
     return _entry(key, value, diff) if diff else None
+
+
+# Nothing is wrong without the lower bound, but it is wrong elsewhere.
+_LAYOUT = Layout({_HELD: OfKeys(_divided, _united), _LEAST: OF_SHARD})
+OUT = PartKind("hold ", _LAYOUT)
+"""Updates that wait before an output."""
+IN = PartKind("hold-in ", _LAYOUT)
+"""Updates that wait before an operator that reads by key."""
 
 
 def _entry(key: bytes | None, value: bytes, diff: int) -> bytes:

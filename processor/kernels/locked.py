@@ -28,6 +28,7 @@ from ikebana.arrangements.update import pieces, sums
 from ikebana.codecs.error_record import error_record
 from ikebana.processor.ground.generations import shown
 from ikebana.processor.kernels.half_join import Match
+from ikebana.processor.kernels.layout import KEY_WITH_LENGTH, Layout, PartKind, with_length
 from ikebana.processor.rows.rows import KeyedUpdate
 
 # What an insertion has met: data, or None where an outer join met nothing, with diffs.
@@ -36,7 +37,7 @@ Results = list[tuple[bytes | None, int]]
 # A place is one of these + length of the key + key + digest of the left datum, for the latest
 # of its insertions, and + number, for earlier ones if there are many.
 _LATEST, _EARLIER = b"l", b"e"
-_LENGTH = struct.Struct(">I")
+PART = PartKind("locked ", Layout({_LATEST: KEY_WITH_LENGTH, _EARLIER: KEY_WITH_LENGTH}))
 _NUMBER = struct.Struct(">Q")
 _DIGEST_BYTES = 16
 # So many runs go to an earlier entry when there are twice as many.
@@ -110,13 +111,6 @@ def step(
     for stack in stacks.values():
         stack.write()
     return found
-
-
-def key_of(place: bytes) -> bytes:
-    """The key that an entry of the store belongs to."""
-    (length,) = _LENGTH.unpack_from(place, 1)
-    start = 1 + _LENGTH.size
-    return place[start : start + length]
 
 
 _REASON = "a row is retracted of which no result is remembered"
@@ -253,4 +247,4 @@ class _Stack:
 
 def _place(key: bytes, value: bytes) -> bytes:
     digest = blake2b(value, digest_size=_DIGEST_BYTES).digest()
-    return _LATEST + _LENGTH.pack(len(key)) + key + digest
+    return _LATEST + with_length(key) + digest

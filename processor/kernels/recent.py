@@ -11,13 +11,14 @@ read the blocks of all of them.  So the blocks of few batches are kept; those of
 and their updates become histories of entries (`kernels.history`).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import pieces, sums
 from ikebana.processor.kernels.history import Changes, Counts, add
+from ikebana.processor.kernels.layout import OfKeys, ShardOf
 from ikebana.processor.rows.rows import KeyedUpdate, updates_from
 
 try:
@@ -125,12 +126,7 @@ def seen(
         yield datum, _before([0], own)
 
 
-def is_block(place: bytes) -> bool:
-    """Whether a place is that of a block, which has updates of many keys."""
-    return place[:1] == _BLOCK
-
-
-def apart(block: bytes, shard_of: Callable[[bytes], int]) -> dict[int, bytes]:
+def _divided(_: bytes, block: bytes, shard_of: ShardOf) -> dict[int, bytes]:
     """A block as those of its place in other shards, by what decides a key's shard."""
     found: dict[int, list[KeyedUpdate]] = {}
     for update in _updates_of(block):
@@ -139,9 +135,13 @@ def apart(block: bytes, shard_of: Callable[[bytes], int]) -> dict[int, bytes]:
     return {shard: _block(updates) for shard, updates in found.items()}
 
 
-def combined(one: bytes, other: bytes) -> bytes:
+def _united(one: bytes, other: bytes) -> bytes:
     """The block that two of one place come to, from shards that become one."""
     return _block(sorted([*_updates_of(one), *_updates_of(other)]))
+
+
+LAYOUT = {_BLOCK: OfKeys(_divided, _united)}
+"""Blocks, which have updates of many keys."""
 
 
 def _before(counts: Counts, updates: Iterable[KeyedUpdate]) -> Counts:

@@ -40,6 +40,14 @@ from ikebana.processor.kernels.aggregate_kinds import (
     AggregateKind,
     as_double,
 )
+from ikebana.processor.kernels.layout import (
+    KEY_IS_REST,
+    KEY_WITH_LENGTH,
+    Contents,
+    Layout,
+    PartKind,
+    with_length,
+)
 from ikebana.processor.kernels.order import ordered
 from ikebana.processor.kernels.reduce_values import TooLongError, Values
 from ikebana.processor.rows.rows import KeyedUpdate
@@ -130,9 +138,7 @@ def read(store: Store, keys: Sequence[bytes]) -> list[bytes | None]:
     return [None if state is None else _split(state)[1] for state in states]
 
 
-def contents(
-    store: Store, start: bytes = b""
-) -> Iterator[tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]]:
+def contents(store: Store, start: bytes = b"") -> Iterator[Contents]:
     """The keys in order, from `start` on, each with its results; errors are of single rows."""
     for place, entry in store.scan(_STATE, start):
         _, result = _split(entry)
@@ -148,20 +154,11 @@ def errors_of(
     return _changes(updates, interval, aggregates, _orders(aggregates), operator)[1]
 
 
-def key_of(place: bytes, entry: bytes) -> bytes:
-    """The key that an entry of the store belongs to, whatever kind of entry it is."""
-    if place[:1] == _STATE:
-        return place[1:]
-    (length,) = _LENGTH.unpack_from(place, 1)
-    start = 1 + _LENGTH.size
-    return place[start : start + length]
-
-
 # A place is b"k" + key for a state, and b"v" + length of the key + key + number of the
 # order + value for the count of a value, in digits.
 _STATE = b"k"
 _VALUE = b"v"
-_LENGTH = struct.Struct(">I")
+PART = PartKind("reduce ", Layout({_STATE: KEY_IS_REST, _VALUE: KEY_WITH_LENGTH}), contents)
 _NUMBER = struct.Struct(">H")
 
 
@@ -189,7 +186,7 @@ def _orders(aggregates: Sequence[Aggregate]) -> _Orders:
 
 
 def _start(key: bytes, number: bytes) -> bytes:
-    return _VALUE + _LENGTH.pack(len(key)) + key + number
+    return _VALUE + with_length(key) + number
 
 
 class _Change:

@@ -19,7 +19,6 @@ can be retracted after the function has changed.  A call reads and decodes all r
 its key.  Only rows that have changed are written.
 """
 
-import struct
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from hashlib import blake2b
@@ -32,6 +31,14 @@ from ikebana.arrangements.store import Store
 from ikebana.codecs import canonical
 from ikebana.codecs.error_record import error_record
 from ikebana.processor.kernels.given import FailureError, given
+from ikebana.processor.kernels.layout import (
+    KEY_IS_REST,
+    KEY_WITH_LENGTH,
+    Contents,
+    Layout,
+    PartKind,
+    with_length,
+)
 from ikebana.processor.kernels.reduce import Reduced
 from ikebana.processor.rows.rows import KeyedUpdate
 
@@ -77,29 +84,18 @@ def step(
     return found
 
 
-def contents(
-    store: Store, start: bytes = b""
-) -> Iterator[tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]]:
+def contents(store: Store, start: bytes = b"") -> Iterator[Contents]:
     """The keys in order, from `start` on, each with what shows of it and its error record."""
     for place, entry in store.scan(_SHOWN, start):
         found = _shown_of(entry)
         yield place[1:], found.values, found.slot
 
 
-def key_of(place: bytes, entry: bytes) -> bytes:
-    """The key that an entry of the store belongs to, whatever kind of entry it is."""
-    if place[:1] == _SHOWN:
-        return place[1:]
-    (length,) = _LENGTH.unpack_from(place, 1)
-    start = 1 + _LENGTH.size
-    return place[start : start + length]
-
-
 # A place is b"k" + key for what shows, and b"r" + length of the key + key + digest of the
 # row for a row, since rows may be long.
 _SHOWN = b"k"
 _ROW = b"r"
-_LENGTH = struct.Struct(">I")
+PART = PartKind("reduce-rows ", Layout({_SHOWN: KEY_IS_REST, _ROW: KEY_WITH_LENGTH}), contents)
 _DIGEST_BYTES = 16
 # An entry of a row is its count in digits, this, and the row.
 _END = b"\n"
@@ -144,7 +140,7 @@ class _Group:
     """All rows of one key in the course of a batch."""
 
     def __init__(self, store: Store, key: bytes) -> None:
-        self._start = _ROW + _LENGTH.pack(len(key)) + key
+        self._start = _ROW + with_length(key)
         self._counts: Counter[bytes] = Counter()
         for _, entry in store.scan(self._start):
             count, _, row = entry.partition(_END)

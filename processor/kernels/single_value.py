@@ -9,7 +9,6 @@ is the row of a right key.  The rows of other keys have entries of their own wit
 that a change reads only the rows that it changes.
 """
 
-import struct
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
@@ -19,6 +18,13 @@ import msgspec
 from ikebana.arrangements.store import Part, Store
 from ikebana.codecs.error_record import error_record
 from ikebana.codecs.upsert_out import changed
+from ikebana.processor.kernels.layout import (
+    KEY_IS_REST,
+    KEY_WITH_LENGTH,
+    Layout,
+    PartKind,
+    with_length,
+)
 from ikebana.processor.rows.rows import KeyedUpdate
 
 NO_KEY_REASON = "there is no key"
@@ -77,18 +83,9 @@ def step(
     return found
 
 
-def key_of(place: bytes) -> bytes:
-    """The key that an entry of the store belongs to, whatever kind of entry it is."""
-    if place[:1] == _KEY:
-        return place[1:]
-    (length,) = _LENGTH.unpack_from(place, 1)
-    start = 1 + _LENGTH.size
-    return place[start : start + length]
-
-
 _KEY, _ROW = b"k", b"r"
+PART = PartKind("shown ", Layout({_KEY: KEY_IS_REST, _ROW: KEY_WITH_LENGTH}))
 # A row's place is length of the key + key + digest of the row, since rows may be long.
-_LENGTH = struct.Struct(">I")
 _DIGEST_BYTES = 16
 # An entry of a row is its count in digits, this, and the row.
 _END = b"\n"
@@ -116,7 +113,7 @@ def _applied(
     rows: Part, key: bytes, before: _Entry, diffs: Mapping[bytes, int], output: str
 ) -> _Entry:
     """What a key becomes by the diffs of one time."""
-    start = _LENGTH.pack(len(key)) + key
+    start = with_length(key)
     number, digests = before.rows, int.from_bytes(before.digests, "big")
     changes = dict(diffs)
     if before.record is None:

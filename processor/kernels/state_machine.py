@@ -38,6 +38,7 @@ from ikebana.processor.kernels.given import FailureError, given
 
 # What a machine's function raises is found beside what it is given.
 from ikebana.processor.kernels.given import Refused as Refused
+from ikebana.processor.kernels.layout import KEY_IS_REST, Contents, Layout, OfKey, PartKind
 from ikebana.processor.rows.rows import NULL_KEY, KeyedUpdate
 
 
@@ -183,9 +184,7 @@ def read(store: Store, keys: Sequence[bytes]) -> list[tuple[bytes, ...]]:
     ]
 
 
-def contents(
-    store: Store, start: bytes = b""
-) -> Iterator[tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]]:
+def contents(store: Store, start: bytes = b"") -> Iterator[Contents]:
     """The keys in order, from `start` on, each with what shows of it and its error record."""
     for key, entry in Part(store, b"k").scan(b"", start):
         found = _entry_of(entry)
@@ -196,13 +195,6 @@ def waiting_times(store: Store) -> list[int]:
     """The times of the events that wait, in order."""
     waiting = Part(store, b"w").scan(b"")
     return [int.from_bytes(place[:_TIME_BYTES], "big") for place, _ in waiting]
-
-
-def key_of(place: bytes, entry: bytes) -> bytes:
-    """The key that an entry of the store belongs to, whatever kind of entry it is."""
-    if place[:1] == b"k":
-        return place[1:]
-    return _place_of(place[1 + _TIME_BYTES :])[1]
 
 
 def _loaded(entry: bytes | None, machine: Machine) -> Entry:
@@ -328,6 +320,20 @@ def waiting(store: Store, upper: int, most: int) -> int:
         if count >= most:
             break
     return count
+
+
+PART = PartKind(
+    "machine ",
+    Layout(
+        {
+            b"k": KEY_IS_REST,
+            b"w": OfKey(lambda rest, _: _place_of(rest[_TIME_BYTES:])[1]),
+        }
+    ),
+    contents,
+    waiting,
+    waiting_times,
+)
 
 
 def _due(waiting: Part, interval: Interval) -> list[Event]:

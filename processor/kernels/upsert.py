@@ -19,7 +19,7 @@ old value was plays no part here, but for being counted as `drift` where it is a
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
@@ -27,7 +27,8 @@ import msgspec
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part, Store
-from ikebana.processor.kernels import upsert_waiting
+from ikebana.processor.kernels import history, upsert_waiting
+from ikebana.processor.kernels.layout import KEY_IS_REST, Contents, Layout, PartKind
 from ikebana.processor.kernels.upsert_moments import Moment, Source, by_time, in_sequence
 from ikebana.processor.kernels.upsert_values import (
     SPECIAL,
@@ -49,6 +50,8 @@ except ImportError:
 _VALUE = b"v"
 _ERROR = b"e"
 _VALUE_TAG = _VALUE[0]
+BEFORE = b"h"
+"""The prefix of old values for readers that lag, which `arrange_upsert` keeps."""
 
 
 class Changes(NamedTuple):
@@ -95,9 +98,7 @@ def scan(store: Store, start: bytes = b"") -> Iterator[bytes]:
     return (key for key, _ in Part(store, b"k").scan(b"", start))
 
 
-def contents(
-    store: Store, start: bytes = b""
-) -> Iterator[tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]]:
+def contents(store: Store, start: bytes = b"") -> Iterator[Contents]:
     """The keys in order, from `start` on, each with its value and its error record, if any."""
     for key, state in Part(store, b"k").scan(b"", start):
         value, record = split(state)
@@ -119,17 +120,19 @@ def waiting_in(place: bytes, entry: bytes) -> list[tuple[int, bytes]]:
     return upsert_waiting.upserts_in(place[1:], entry)
 
 
-def apart(place: bytes, entry: bytes, shard_of: Callable[[bytes], int]) -> dict[int, bytes]:
-    """Split an entry by the shards it belongs to; only waiting upserts may belong to several."""
-    if place[:1] == b"k":
-        return {shard_of(place[1:]): entry}
-    return upsert_waiting.apart(entry, shard_of)
-
-
-def combined(place: bytes, one: bytes, other: bytes) -> bytes:
-    """The entry that two of one place come to, from shards that become one."""
-    assert place[:1] == b"w", "a key lies in two shards"
-    return upsert_waiting.combined(one, other)
+PART = PartKind(
+    "",
+    Layout(
+        {
+            b"k": KEY_IS_REST,
+            b"w": upsert_waiting.ENTRIES,
+            **history.layout({BEFORE: KEY_IS_REST}),
+        }
+    ),
+    contents,
+    waiting,
+    waiting_times,
+)
 
 
 def split(state: bytes) -> tuple[bytes | None, bytes | None]:

@@ -8,13 +8,14 @@ rest of a block that is partly due is stored again.  Each other upsert has an en
 import struct
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from operator import itemgetter
 
 import msgspec
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part
+from ikebana.processor.kernels.layout import OfKeys, ShardOf
 from ikebana.processor.kernels.upsert_values import Bad, Row, UpsertValue, rank_of
 from ikebana.processor.rows.rows import Partial
 
@@ -164,16 +165,16 @@ def upserts_in(place: bytes, entry: bytes) -> list[tuple[int, bytes]]:
     return found
 
 
-def apart(entry: bytes, shard_of: Callable[[bytes], int]) -> dict[int, bytes]:
+def _divided(_: bytes, entry: bytes, shard_of: ShardOf) -> dict[int, bytes]:
     """An entry as those of its place in other shards, by the keys of its upserts."""
     found: dict[int, bytes] = {}
     for each in _entries_in(entry):
-        for shard, own in _apart(each, shard_of).items():
-            found[shard] = combined(found[shard], own) if shard in found else own
+        for shard, own in _one_divided(each, shard_of).items():
+            found[shard] = _united(found[shard], own) if shard in found else own
     return found
 
 
-def _apart(entry: bytes, shard_of: Callable[[bytes], int]) -> dict[int, bytes]:
+def _one_divided(entry: bytes, shard_of: ShardOf) -> dict[int, bytes]:
     if entry[:1] != _BLOCK_TAG:
         return {shard_of(_key_of(entry)): entry}
     blocks: dict[int, list[Plain]] = {}
@@ -182,7 +183,7 @@ def _apart(entry: bytes, shard_of: Callable[[bytes], int]) -> dict[int, bytes]:
     return {shard: _block(rows) for shard, rows in blocks.items()}
 
 
-def combined(one: bytes, other: bytes) -> bytes:
+def _united(one: bytes, other: bytes) -> bytes:
     """The entry that two of one place come to, from shards that become one."""
     if one[:1] == other[:1] == _BLOCK_TAG:
         return _block(sorted([*_rows_in(one), *_rows_in(other)], key=plain_rank))
@@ -211,3 +212,7 @@ def _block(rows: Sequence[Plain]) -> bytes:
 
 def _time_of(row: Plain) -> int:
     return row[0]
+
+
+ENTRIES = OfKeys(_divided, _united)
+"""Upserts that wait, of several keys in an entry."""

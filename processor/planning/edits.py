@@ -253,7 +253,7 @@ class Edit:
 def has_contents(plan: Plan, root: str) -> bool:
     """Whether the whole collection of a root is in the state, or can be computed from it."""
     operator = next((each for each in plan.operators if each.name == root), None)
-    kept = operator is not None and kind_of(operator).keeps_contents
+    kept = operator is not None and kind_of(operator).part(operator) is not None
     return kept or can_be_recomputed(plan, root)
 
 

@@ -155,7 +155,7 @@ def _readers(edit: Edit) -> Iterator[Problem]:
                 shown(each.name)
                 for each in edit.after.operators
                 if each.name not in edit.fresh
-                and kind_of(each).keeps_contents
+                and kind_of(each).part(each) is not None
                 and source in kind_of(each).sources(each)
             ]
             instead = "Read a copy of the topic by a new input"

@@ -25,7 +25,6 @@ from ikebana.processor.planning.plan import (
     Output,
     Plan,
     StateMachine,
-    Upsert,
 )
 
 
@@ -307,9 +306,11 @@ class _Resolving:
 
 def over(operator: Operator, named: Mapping[str, str]) -> Operator:
     """The operator over the rows of an input of another name, if it reads rows."""
-    if isinstance(operator, Upsert | StateMachine):
-        return msgspec.structs.replace(operator, input=named.get(operator.input, operator.input))
-    return operator
+    if not kind_of(operator).reads_rows:
+        return operator
+    (source,) = kind_of(operator).sources(operator)
+    moved: Operator = msgspec.structs.replace(operator, input=named.get(source, source))
+    return moved
 
 
 def _lasts(old: Input, new: Input) -> bool:

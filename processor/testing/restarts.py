@@ -8,8 +8,7 @@ from ikebana.arrangements.store import MemoryStore
 from ikebana.errors import CheckpointError
 from ikebana.processor.batch.dataflow import Emitted
 from ikebana.processor.checkpoint.checkpoint import Birth, described
-from ikebana.processor.checkpoint.parts import apart
-from ikebana.processor.checkpoint.rescale import united
+from ikebana.processor.checkpoint.parts import moved
 from ikebana.processor.in_process import Attempt
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.rows.placing import shard_of
@@ -82,7 +81,7 @@ def born(plan: Plan, shards: int, last: SourceOffset, begins: Positions) -> Birt
 def rescaled(stores: Sequence[MemoryStore], shards: int) -> list[MemoryStore]:
     """Distribute the entries of shards over another number of shards, by key."""
     after = [MemoryStore() for _ in range(shards)]
-    for place, entry in united(heapq.merge(*(list(store.scan(b"")) for store in stores))):
-        for shard, own in apart(place, entry, lambda key: shard_of(key, shards)).items():
-            after[shard].put(place, own)
+    entries = heapq.merge(*(list(store.scan(b"")) for store in stores))
+    for shard, entry in moved(entries, lambda key: shard_of(key, shards)):
+        after[shard].put(*entry)
     return after

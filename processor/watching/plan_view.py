@@ -12,6 +12,7 @@ from ikebana.errors import IkebanaError
 from ikebana.processor.explain.explanation import explained
 from ikebana.processor.explain.graph import Graph
 from ikebana.processor.explain.svg import drawing
+from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import Plan
 
 
@@ -78,10 +79,7 @@ def of_served(plan: Plan) -> PlanView:
 def of_run(plan: Plan) -> PlanView:
     """Draw a plan that is run; the figures of a box are of the input, operator or output."""
     dated = [source for source in plan.inputs if source.is_dated]
-    stateful = [each.name for each in plan.upserts]
-    stateful += [each.name for each in plan.machines]
-    stateful += [each.name for each in plan.reductions]
-    stateful += [each.name for each in plan.joins]
+    stateful = [each.name for each in plan.operators if not kind_of(each).is_linear]
     figured = {f"decoding {each.name}": Figured(each.name, ("frontier", "held")) for each in dated}
     # The box of an operator is that of its state, or of the results of a join.
     for name in stateful:

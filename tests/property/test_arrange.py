@@ -1,6 +1,7 @@
 """Arrangements against their definition: the relation accumulated at each lookup's time."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import pairwise
 from unittest.mock import patch
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Overlay, Store
-from ikebana.processor.kernels import arrange, history, recent
+from ikebana.processor.kernels import arrange, recent
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import LookupRow, half_join
 from ikebana.processor.rows.placing import shard_of
@@ -119,7 +120,8 @@ def test_history_is_queued_to_be_folded(course: list[Batch], most: int) -> None:
         settled(store, batch, most)
         queued: dict[bytes, int] = {}
         for place, entry in entries(store):
-            if (of := history.queued_place(place)) is not None:
+            if place[:1] == b"q":
+                of = place[9:]
                 assert entry == b""
                 assert of not in queued
                 queued[of] = int.from_bytes(place[1:9], "big")
@@ -216,15 +218,20 @@ def test_every_entry_goes_with_its_key(course: list[Batch], shards: int) -> None
             own = [u for u in batch.updates if u.key is not None and at(u.key, shards) == shard]
             settled(store, batch._replace(updates=own))
         rows = lasting(store)
+        layout, owner = arrange.PART.layout, partial(at, shards=shards)
         fallen = [
             (place, parts[shard])
             for place, entry in lasting(whole)
-            if shard in (parts := arrange.apart(place, entry, lambda key: at(key, shards)))
+            if shard in (parts := layout.divided(place, entry, owner))
         ]
         assert fallen == rows
         for place, entry in rows:
             known = together.get(place)
-            together[place] = entry if known is None else arrange.combined(place, known, entry)
+            if known is not None:
+                both = layout.united(place, known, entry)
+                assert both is not None
+                entry = both
+            together[place] = entry
     assert sorted(together.items()) == lasting(whole)
 
 
@@ -277,4 +284,5 @@ def at(key: bytes, shards: int) -> int:
 
 def lasting(store: MemoryStore) -> list[tuple[bytes, bytes]]:
     """The entries that are some key's."""
-    return [entry for entry in entries(store) if not history.of_one_shard(entry[0])]
+    layout = arrange.PART.layout
+    return [entry for entry in entries(store) if layout.divided(*entry, lambda _: 0)]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
-from ikebana.processor.kernels import arrange_upsert, history, upsert
+from ikebana.processor.kernels import upsert
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.arrange_upsert import UpsertArrangement
 from ikebana.processor.kernels.half_join import LookupRow, half_join
@@ -107,7 +107,7 @@ def test_history_goes_when_since_has_passed_it(course: list[Batch]) -> None:
     for interval, since, settled, upserts, _ in course:
         changes = upsert.step(store, [upserts], interval)
         UpsertArrangement(store, changes.updates, interval, since).settle(settled)
-        queued = {history.queued_place(place) for place, _ in entries(store)} - {None}
+        queued = {place[9:] for place, _ in entries(store) if place[:1] == b"q"}
         assert queued == {place for place, _ in entries(store) if place[:1] == b"h"}
     last = course[-1].interval.upper
     since = max(course[-1].since, course[-1].settled)
@@ -136,9 +136,9 @@ def test_every_entry_goes_with_its_key(course: list[Batch], shards: int) -> None
             )
             changes = upsert.step(store, [own], interval)
             UpsertArrangement(store, changes.updates, interval, since).settle(settled)
-        rows = [row for row in entries(store) if not history.of_one_shard(row[0])]
+        rows = entries(store)
         at = partial(shard_of, shards=shards)
-        assert {found for row in rows for found in arrange_upsert.apart(*row, at)} <= {shard}
+        assert {found for row in rows for found in upsert.PART.layout.divided(*row, at)} <= {shard}
 
 
 def test_frank_at_every_time() -> None:

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -86,8 +87,9 @@ def rescaled(stores: Sequence[MemoryStore], shards: int) -> list[MemoryStore]:
     """Every entry in the shard that its repetitions come to."""
     found = [MemoryStore() for _ in range(shards)]
     for store in stores:
-        for place, entry in store.scan(b""):
-            found[shard_of(facts.key_of(entry), shards)].put(place, entry)
+        for entry in store.scan(b""):
+            for shard in facts.PART.layout.divided(*entry, partial(shard_of, shards=shards)):
+                found[shard].put(*entry)
     return found
 
 

@@ -34,7 +34,7 @@ def triples(updates: Iterable[KeyedUpdate]) -> list[Triple]:
 
 def entries(store: MemoryStore) -> list[tuple[bytes, bytes]]:
     """Every update that a store holds; from where on it looks is no part of that."""
-    return [entry for entry in store.scan(b"") if not hold.of_one_shard(entry[0])]
+    return [each for each in store.scan(b"") if hold.OUT.layout.divided(*each, lambda _: 0)]
 
 
 def fed(pieces: Sequence[Sequence[KeyedUpdate]]) -> list[tuple[list[KeyedUpdate], int]]:
@@ -248,7 +248,7 @@ def test_the_shard_of_an_entry_goes_by_its_key_or_its_value() -> None:
     hold.step(store, updates, 0)
 
     decided = [
-        hold.apart(*entry, shard_of={b"k": 0, b"w": 1}.__getitem__) for entry in entries(store)
+        hold.OUT.layout.divided(*entry, {b"k": 0, b"w": 1}.__getitem__) for entry in entries(store)
     ]
     assert [list(by_shard) for by_shard in decided] == [[0], [1]]
 
@@ -286,9 +286,9 @@ def test_blocks_come_apart_and_together_by_shard(updates: list[KeyedUpdate], sha
     """No update is in the shard of another key, and none is lost or doubled."""
     store = MemoryStore()
     hold.step_in_blocks(store, updates, 0)
-    stores = [MemoryStore() for _ in range(shards)]
+    stores, layout = [MemoryStore() for _ in range(shards)], hold.OUT.layout
     for place, entry in entries(store):
-        for shard, own in hold.apart(place, entry, lambda key: len(key) % shards).items():
+        for shard, own in layout.divided(place, entry, lambda key: len(key) % shards).items():
             stores[shard].put(place, own)
     for shard, own_store in enumerate(stores):
         held = hold.step_in_blocks(deepcopy(own_store), [], 100)
@@ -297,7 +297,7 @@ def test_blocks_come_apart_and_together_by_shard(updates: list[KeyedUpdate], sha
     for own_store in stores:
         for place, entry in entries(own_store):
             (known,) = united.get_many([place])
-            both = entry if known is None else hold.combined(known, entry)
+            both = entry if known is None else layout.united(place, known, entry)
             assert both is not None
             united.put(place, both)
 

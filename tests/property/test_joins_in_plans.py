@@ -294,7 +294,7 @@ def test_a_join_that_is_new_begins_with_all_that_was_there(
     run.restart(alone)
     publish_all(run, END)
     kept = {parts.operator_of(place) for store in run.stores for place, _ in store.scan(b"")}
-    assert kept <= parts.parts_of(alone) | {parts.EDIT}
+    assert kept <= parts.parts_of(alone) | {parts.EDIT.prefix}
     for time in range(begin + 1, END):
         assert shown(run.written.updates["new"], time) == nested_loops(drawn, history, time)
 

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
-from ikebana.processor.checkpoint import parts
-from ikebana.processor.checkpoint.parts import operator_part
+from ikebana.processor.checkpoint.parts import moved
 from ikebana.processor.kernels import upsert, upsert_moments, upsert_waiting
+from ikebana.processor.kernels.layout import operator_part
 from ikebana.processor.rows.placing import shard_of
 from ikebana.processor.rows.rows import KeyedUpdate, Partial, Upserts
+from ikebana.processor.testing.restarts import rescaled
 from support.stores import entries
 from support.strategies import unhurried
 
@@ -105,21 +106,10 @@ def test_a_rescale_takes_each_waiting_upsert_to_the_shard_of_its_key(
     stores = [alone]
     reference = [*entries(alone)]
     for count in [*shards, 1]:
-        into = [MemoryStore() for _ in range(count)]
         at = partial(shard_of, shards=count)
-        for store in stores:
-            for place, entry in store.scan(b""):
-                for shard, own in parts.apart(
-                    place, entry, partial(shard_of, shards=count)
-                ).items():
-                    (known,) = into[shard].get_many([place])
-                    both = own if known is None else parts.combined(place, known, own)
-                    assert both is not None
-                    into[shard].put(place, both)
-        for shard, store in enumerate(into):
-            for place, entry in store.scan(b""):
-                assert [*parts.apart(place, entry, at)] == [shard]
-        stores = into
+        stores = rescaled(stores, count)
+        for shard, store in enumerate(stores):
+            assert {owner for owner, _ in moved(store.scan(b""), at)} <= {shard}
     (united,) = stores
 
     assert entries(united) == reference
@@ -172,11 +162,7 @@ def test_shards_that_become_one_lose_nothing_that_waits(
             store = MemoryStore()
             own = [split(each, shards)[shard] for each in chunks]
             upsert.step(operator_part(store, "current"), own, Interval(0, 0))
-            for place, entry in store.scan(b""):
-                (known,) = united.get_many([place])
-                both = entry if known is None else parts.combined(place, known, entry)
-                assert both is not None
-                united.put(place, both)
+            (united,) = rescaled([united, store], 1)
         lower = 0
         for upper in [*uppers, 50]:
             left = [

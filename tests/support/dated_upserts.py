@@ -79,8 +79,7 @@ class Play:
         return Counter(
             parts.operator_of(place)
             for store in self.run.stores
-            for place, _ in store.scan(b"")
-            if not parts.of_one_shard(place)
+            for _, (place, _) in parts.moved(store.scan(b""), lambda _: 0)
         )
 
 

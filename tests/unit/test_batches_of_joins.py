@@ -17,6 +17,7 @@ from ikebana.processor.joins.query import Strategy
 from ikebana.processor.kernels import upsert
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.arrange_upsert import UpsertArrangement
+from ikebana.processor.kernels.layout import operator_part
 from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.rows.placing import shard_of
@@ -269,7 +270,7 @@ def test_what_is_released_goes_in_portions(monkeypatch: pytest.MonkeyPatch) -> N
     store = MemoryStore()
     for name in ("one", "two", "kept"):
         for at in range(4):
-            parts.operator_part(store, name).put(b"%d" % at, b"v")
+            operator_part(store, name).put(b"%d" % at, b"v")
 
     left = []
     for _ in range(4):

@@ -248,12 +248,12 @@ def test_how_far_a_new_join_is_does_not_go_with_a_key() -> None:
     """A checkpoint that is rescaled has no join on its way, and what is left of one is let go."""
     store = MemoryStore()
     hydrating.portion(
-        parts.operator_part(store, parts.HYDRATE + "second"),
+        parts.HYDRATE.of(store, "second"),
         Arrangement(MemoryStore(), Interval(3, 3), 3),
         3,
     )
 
-    assert [place for place, _ in store.scan(b"") if not parts.of_one_shard(place)] == []
+    assert list(parts.moved(store.scan(b""), lambda _: 0)) == []
     assert len(list(store.scan(b""))) == 1
 
 

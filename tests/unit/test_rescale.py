@@ -15,9 +15,9 @@ from ikebana.arrangements.shard import Shard, entries, verify
 from ikebana.arrangements.store import MemoryStore
 from ikebana.errors import CheckpointError, StateFileError
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, newborn
-from ikebana.processor.checkpoint.parts import apart, of_one_shard, operator_part
-from ikebana.processor.checkpoint.rescale import united
+from ikebana.processor.checkpoint.parts import moved
 from ikebana.processor.kernels import hold
+from ikebana.processor.kernels.layout import operator_part
 from ikebana.processor.rows.placing import shard_of
 from ikebana.processor.rows.rows import KeyedUpdate
 from support.rescaled_states import LAST, PLAN, SHARDS, START, Entry, Written, log, written
@@ -56,8 +56,8 @@ def test_what_two_shards_hold_of_one_datum_becomes_one(
         shards.append(list(store.scan(b"")))
     store = MemoryStore()
 
-    for place, entry in united(heapq.merge(*shards)):
-        store.put(place, entry)
+    for _, entry in moved(heapq.merge(*shards), lambda _: 0):
+        store.put(*entry)
 
     assert hold.step(operator_part(store, "hold out"), [], 10) == expected
 
@@ -70,11 +70,11 @@ def test_where_a_shard_looks_for_what_is_due_does_not_go_to_another() -> None:
         hold.step(operator_part(store, "hold out"), [KeyedUpdate(key, b"v", time, 1)], 5)
         shards.append(list(store.scan(b"")))
     late, (early, begins_at) = shards
-    assert of_one_shard(begins_at[0])
+    assert list(moved([begins_at], lambda _: 0)) == []
     store = MemoryStore()
 
-    for place, entry in united(heapq.merge(late, [early])):
-        store.put(place, entry)
+    for _, entry in moved(heapq.merge(late, [early]), lambda _: 0):
+        store.put(*entry)
 
     expected = [KeyedUpdate(b"l", b"v", 9, 1)]
     assert hold.step(operator_part(store, "hold out"), [], 10) == expected
@@ -91,7 +91,7 @@ def test_every_entry_is_in_the_shard_of_its_key_and_none_is_lost_or_doubled(
     assert len(old.entries) == 300
     assert Counter(entry for _, entry in placed) == Counter(old.entries)
     at = partial(shard_of, shards=shards)
-    assert all(apart(*entry, at) == {shard: entry[1]} for shard, entry in placed)
+    assert all(list(moved([entry], at)) == [(shard, entry)] for shard, entry in placed)
     for manifest in manifests:
         verify(Folder.at(str(tmp_path / "new"), "shards", f"{manifest.shard:04d}"), manifest)
 

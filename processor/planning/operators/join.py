@@ -4,13 +4,21 @@ from collections.abc import Callable, Iterator, Mapping
 
 from ikebana.processor.joins.query import AsOfJoin, Join, section_of
 from ikebana.processor.joins.relation import Relation
+from ikebana.processor.kernels import arrange, locked
+from ikebana.processor.linear.chain import consolidated
 from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.results import result_of
 from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, ExpressionError, Scope
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import tree
 from ikebana.processor.linear.trees import conjuncts
-from ikebana.processor.planning.operators.kind import Around, OperatorKind, Problem, Relations
+from ikebana.processor.planning.operators.kind import (
+    Around,
+    Batch,
+    OperatorKind,
+    Problem,
+    Relations,
+)
 from ikebana.processor.planning.unique_keys import (
     NOTHING,
     Keyed,
@@ -27,6 +35,7 @@ class JoinKind(OperatorKind[Join]):
 
     label = "join"
     is_keyed = True
+    parts = (arrange.PART, locked.PART)
 
     def __init__(self, *sql: str) -> None:
         self.sql = sql
@@ -80,3 +89,10 @@ class JoinKind(OperatorKind[Join]):
             made[KEY] = made_of(operator.key, 2, names=read)
         made |= {name: made_of(text, 2, names=read) for name, text in operator.select}
         return whole.selected(made)
+
+    def step(self, operator: Join, batch: Batch, catalog: Relations) -> None:
+        # What cancels need not: so it may be looked for in portions.
+        for some in batch.portions():
+            # Where nothing is retracted nothing cancels.
+            cancels = any(update.diff < 0 for update in some)
+            batch.emit(consolidated(some) if cancels else some)

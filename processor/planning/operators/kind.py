@@ -4,20 +4,25 @@ Operators as values are in `plan.py` and `joins/query.py`, kernels in `kernels/`
 operator is a value, a kernel, and a kind in this folder with a row in `table.py`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.store import Part
 from ikebana.processor.ground.spelling import instead
 from ikebana.processor.joins.binding import Examined
 from ikebana.processor.joins.query import Join
 from ikebana.processor.joins.relation import Relation
+from ikebana.processor.kernels.layout import PartKind
+from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.linear.chain import Named
 from ikebana.processor.linear.results import StepProblem
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
-from ikebana.processor.planning.plan import Input, Operator
+from ikebana.processor.planning.plan import Input, Operator, Reduce
 from ikebana.processor.planning.unique_keys import NOTHING, Keyed, Keys
 from ikebana.processor.planning.unread import Unread
+from ikebana.processor.rows.rows import KeyedUpdate, Truncate, Upserts
 
 O_contra = TypeVar("O_contra", contravariant=True)
 Problem = tuple[str, str]
@@ -51,6 +56,10 @@ class Relations(Protocol):
         """A join taken apart, as far as it can be."""
         ...
 
+    def aggregates(self, reduction: Reduce) -> tuple[Aggregate, ...]:
+        """The aggregates of a reduction.  Raises: AggregateError, if one cannot be."""
+        ...
+
     def tell(self, path: str, problem: str) -> None:
         """Note a problem."""
         ...
@@ -59,6 +68,47 @@ class Relations(Protocol):
         self, result: tuple[list[StepProblem], Scope], place: Callable[[StepProblem], str]
     ) -> Scope:
         """The scope of what steps make; the problems of the steps are noted."""
+        ...
+
+
+class Batch(Protocol):
+    """A batch of a shard, as one of its operators sees it."""
+
+    @property
+    def interval(self) -> Interval:
+        """The times that the operator goes through."""
+        ...
+
+    def part(self, kind: PartKind) -> Part:
+        """What the operator keeps in a part of this kind."""
+        ...
+
+    def rows(self) -> list[Upserts | Truncate]:
+        """The rows of the input that the operator reads."""
+        ...
+
+    def arrived(self) -> Collection[KeyedUpdate]:
+        """The updates, by key, of the collections that the operator reads."""
+        ...
+
+    def portions(self) -> Iterator[list[KeyedUpdate]]:
+        """The same in lists that memory holds."""
+        ...
+
+    def owns(self, key: bytes) -> bool:
+        """Whether the shard has this key."""
+        ...
+
+    def emit(self, updates: Collection[KeyedUpdate], errors: Sequence[KeyedUpdate] = ()) -> None:
+        """Take updates of the operator's collection, and those of error records."""
+        ...
+
+    def count_drift(self, count: int, places: Sequence[tuple[int, int, int]]) -> None:
+        """Count records whose old images the state did not have.
+
+        The last of them lie at places: rank of the topic among those of the input, partition and
+        offset.
+        """
         ...
 
 
@@ -108,12 +158,24 @@ class OperatorKind(Generic[O_contra]):
     """Whether it reads the rows of an input."""
     is_linear = False
     """Whether its collection is a linear function of others, so that it is not a root."""
-    keeps_contents = False
-    """Whether its state has all that its collection is."""
+    parts: tuple[PartKind, ...] = ()
+    """The kinds of parts that it has in the state of a shard, with their layouts."""
     is_keyed = False
     """Whether it reads collections by a key, which may take an exchange."""
     sql: tuple[str, ...] = ()
     """The names of its fields that are SQL."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if not (cls.is_linear or cls.parts):
+            raise TypeError(
+                f"{cls.__name__} is not linear and has no parts: nobody would know to which "
+                "shards its state belongs"
+            )
+
+    def part(self, operator: O_contra) -> PartKind | None:
+        """The part that has all that the operator's collection is; None if none has."""
+        return None
 
     def sources(self, operator: O_contra) -> tuple[str, ...]:
         """The collections that it reads, or the one input whose rows it reads."""
@@ -148,4 +210,11 @@ class OperatorKind(Generic[O_contra]):
 
     def relation(self, operator: O_contra, catalog: Relations) -> Relation:
         """What is known of what it makes; problems of its SQL are noted in the catalog."""
+        raise NotImplementedError
+
+    def step(self, operator: O_contra, batch: Batch, catalog: Relations) -> None:
+        """Move it through the interval of a batch, if it is a root.
+
+        Raises: TooMuchError, if memory does not hold what comes of it.
+        """
         raise NotImplementedError

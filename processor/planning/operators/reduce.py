@@ -7,6 +7,8 @@ from dataclasses import replace
 import msgspec
 
 from ikebana.processor.joins.relation import Relation
+from ikebana.processor.kernels import reduce, reduce_rows
+from ikebana.processor.kernels.layout import PartKind
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.linear.functions import FunctionError, found
 from ikebana.processor.linear.results import StepProblem, result_of
@@ -17,15 +19,21 @@ from ikebana.processor.planning.aggregates import (
     in_order_of_types,
     result_scope,
 )
-from ikebana.processor.planning.operators.kind import Around, OperatorKind, Problem, Relations
-from ikebana.processor.planning.plan import Reduce
+from ikebana.processor.planning.operators.kind import (
+    Around,
+    Batch,
+    OperatorKind,
+    Problem,
+    Relations,
+)
+from ikebana.processor.planning.plan import TOTAL_KEY, Reduce
 
 
 class ReduceKind(OperatorKind[Reduce]):
     """A root by a key that a step before it makes, with the arguments of its aggregates."""
 
     label = "reduce"
-    keeps_contents = True
+    parts = (reduce.PART, reduce_rows.PART)
     is_keyed = True
     sql = ("aggregates", "by")
 
@@ -34,6 +42,9 @@ class ReduceKind(OperatorKind[Reduce]):
 
     def with_sources(self, operator: Reduce, named: Callable[[str], str]) -> Reduce:
         return msgspec.structs.replace(operator, source=named(operator.source))
+
+    def part(self, operator: Reduce) -> PartKind:
+        return reduce.PART if operator.function is None else reduce_rows.PART
 
     def single_valued(self, operator: Reduce) -> bool:
         # A function may give several values.
@@ -105,6 +116,18 @@ class ReduceKind(OperatorKind[Reduce]):
         types = {**made.types, **dict.fromkeys(wrong, UNKNOWN)}
         unique = ((KEY,),) if self.single_valued(operator) else ()
         return Relation(replace(made, types=types), unique)
+
+    def step(self, operator: Reduce, batch: Batch, catalog: Relations) -> None:
+        name, interval, arrived = operator.name, batch.interval, batch.arrived()
+        if operator.function is None:
+            part, aggregates = batch.part(reduce.PART), catalog.aggregates(operator)
+            total = TOTAL_KEY.encode() if operator.total else None
+            always = total if total is not None and batch.owns(total) else None
+            changes = reduce.step(part, arrived, interval, aggregates, name, always)
+        else:
+            part, function = batch.part(reduce_rows.PART), found(operator.function)
+            changes = reduce_rows.step(part, arrived, interval, function, name)
+        batch.emit(changes.updates, changes.errors)
 
 
 def aggregates_of(operator: Reduce, catalog: Relations) -> tuple[Aggregate, ...]:

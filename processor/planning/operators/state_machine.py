@@ -1,16 +1,25 @@
 """State machine, as a kind of operator, and its functions."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ikebana.codecs.formats import FORMATS
 from ikebana.processor.joins.relation import Relation
-from ikebana.processor.kernels.state_machine import Machine
+from ikebana.processor.kernels import state_machine
+from ikebana.processor.kernels.layout import PartKind
+from ikebana.processor.kernels.state_machine import Event, Machine
 from ikebana.processor.linear.functions import FunctionError, found
 from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
-from ikebana.processor.planning.operators.kind import Around, OperatorKind, Problem, Relations
+from ikebana.processor.planning.operators.kind import (
+    Around,
+    Batch,
+    OperatorKind,
+    Problem,
+    Relations,
+)
 from ikebana.processor.planning.plan import StateMachine
+from ikebana.processor.rows.rows import Truncate, Upserts, times_of
 
 
 class StateMachineKind(OperatorKind[StateMachine]):
@@ -18,10 +27,13 @@ class StateMachineKind(OperatorKind[StateMachine]):
 
     label = "state machine"
     reads_rows = True
-    keeps_contents = True
+    parts = (state_machine.PART,)
 
     def sources(self, operator: StateMachine) -> tuple[str, ...]:
         return (operator.input,)
+
+    def part(self, operator: StateMachine) -> PartKind:
+        return state_machine.PART
 
     def problems(self, operator: StateMachine, around: Around) -> Iterator[Problem]:
         path, name, readers = f"operators.{operator.name}", operator.input, around.readers
@@ -53,9 +65,15 @@ class StateMachineKind(OperatorKind[StateMachine]):
         rows = catalog.rows(operator.input)
         return Relation(Scope({KEY: rows.types[KEY], VALUE: JSON}, open=True))
 
+    def step(self, operator: StateMachine, batch: Batch, catalog: Relations) -> None:
+        machine = _machine(operator, catalog.inputs[operator.input].topics)
+        part = batch.part(state_machine.PART)
+        changes = state_machine.step(part, _events(batch.rows()), batch.interval, machine)
+        batch.emit(changes.updates, changes.errors)
+
 
 @functools.lru_cache(maxsize=64)
-def machine(operator: StateMachine, topics: tuple[str, ...]) -> Machine:
+def _machine(operator: StateMachine, topics: tuple[str, ...]) -> Machine:
     """The machine of an operator whose input has these topics, with its functions imported.
 
     Raises: FunctionError.
@@ -68,3 +86,20 @@ def machine(operator: StateMachine, topics: tuple[str, ...]) -> Machine:
         version=operator.version,
         migrate=None if operator.migrate is None else found(operator.migrate),
     )
+
+
+def _events(chunks: Iterable[Upserts | Truncate]) -> list[Event]:
+    """Upserts as a machine's events."""
+    events: list[Event] = []
+    for chunk in chunks:
+        # The planner lets only plain messages come to a machine, and pushes nothing there.
+        assert isinstance(chunk, Upserts) and not chunk.failed and not chunk.partial, chunk.input  # noqa: PT018
+        times = times_of(chunk.times, len(chunk.keys))
+        order, bad = (chunk.input_order, chunk.partition), chunk.bad
+        events += [
+            Event(key, time, (*order, offset, index), value, bad.get(index))
+            for index, (time, offset, key, value) in enumerate(
+                zip(times, chunk.offsets, chunk.keys, chunk.values, strict=True)
+            )
+        ]
+    return events

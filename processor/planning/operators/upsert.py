@@ -3,8 +3,16 @@
 from collections.abc import Iterator
 
 from ikebana.processor.joins.relation import Relation
+from ikebana.processor.kernels import upsert
+from ikebana.processor.kernels.layout import PartKind
 from ikebana.processor.linear.scope import KEY
-from ikebana.processor.planning.operators.kind import Around, OperatorKind, Problem, Relations
+from ikebana.processor.planning.operators.kind import (
+    Around,
+    Batch,
+    OperatorKind,
+    Problem,
+    Relations,
+)
 from ikebana.processor.planning.plan import Upsert
 
 
@@ -13,10 +21,13 @@ class UpsertKind(OperatorKind[Upsert]):
 
     label = "upsert"
     reads_rows = True
-    keeps_contents = True
+    parts = (upsert.PART,)
 
     def sources(self, operator: Upsert) -> tuple[str, ...]:
         return (operator.input,)
+
+    def part(self, operator: Upsert) -> PartKind:
+        return upsert.PART
 
     def single_valued(self, operator: Upsert) -> bool:
         return True
@@ -42,3 +53,8 @@ class UpsertKind(OperatorKind[Upsert]):
         if source is None:
             return Relation(rows)
         return Relation(rows, ((KEY,), *source.unique), source.size, keeps_state=True)
+
+    def step(self, operator: Upsert, batch: Batch, catalog: Relations) -> None:
+        changes = upsert.step(batch.part(upsert.PART), batch.rows(), batch.interval)
+        batch.count_drift(changes.drift, changes.drifted)
+        batch.emit(changes.updates, changes.errors)

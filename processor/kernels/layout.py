@@ -1,0 +1,128 @@
+"""The layout of a part of the state: how its entries tell the shards that they belong to.
+
+A part has the entries of one operator, input or output.  Their places begin with prefixes of one
+byte, and for each prefix the layout says what lies under it.  So a state moves to another number
+of shards (`checkpoint.rescale`) by its layouts alone.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from ikebana.arrangements.store import Part, Store
+
+ShardOf = Callable[[bytes], int]
+"""The shard of a key."""
+# A key with its values, each as often as it is there, and its error records.
+Contents = tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]
+
+
+class Entries(Protocol):
+    """What lies under a prefix; `rest` is the place of an entry behind the prefix."""
+
+    def divided(self, rest: bytes, entry: bytes, shard_of: ShardOf) -> dict[int, bytes]:
+        """Divide an entry into those that other shards have at its place; none is dropped."""
+        ...
+
+    def united(self, one: bytes, other: bytes) -> bytes | None:
+        """Unite the entries of two shards at one place; None if they cancel."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OfKey:
+    """Entries of one key each, which `key` finds in the rest of the place, and the entry."""
+
+    key: Callable[[bytes, bytes], bytes]
+
+    def divided(self, rest: bytes, entry: bytes, shard_of: ShardOf) -> dict[int, bytes]:
+        return {shard_of(self.key(rest, entry)): entry}
+
+    def united(self, one: bytes, other: bytes) -> bytes | None:
+        raise AssertionError("a key lies in two shards")
+
+
+@dataclass(frozen=True, slots=True)
+class OfKeys:
+    """Entries that may have several keys, such as blocks, and so lie in several shards."""
+
+    divide: Callable[[bytes, bytes, ShardOf], dict[int, bytes]]
+    unite: Callable[[bytes, bytes], bytes | None]
+
+    def divided(self, rest: bytes, entry: bytes, shard_of: ShardOf) -> dict[int, bytes]:
+        return self.divide(rest, entry, shard_of)
+
+    def united(self, one: bytes, other: bytes) -> bytes | None:
+        return self.unite(one, other)
+
+
+class OfShard:
+    """Entries about what the shard itself has or does, which say nothing of another one."""
+
+    def divided(self, rest: bytes, entry: bytes, shard_of: ShardOf) -> dict[int, bytes]:
+        return {}
+
+    def united(self, one: bytes, other: bytes) -> bytes | None:
+        return one
+
+
+KEY_IS_REST = OfKey(lambda rest, _: rest)
+"""The key is all of the place behind the prefix."""
+OF_SHARD = OfShard()
+_LENGTH_BYTES = 4
+
+
+def with_length(key: bytes) -> bytes:
+    """A key with its length in front, behind which something else may follow in a place."""
+    return len(key).to_bytes(_LENGTH_BYTES, "big") + key
+
+
+def _key_behind_length(rest: bytes, _: bytes) -> bytes:
+    end = _LENGTH_BYTES + int.from_bytes(rest[:_LENGTH_BYTES], "big")
+    return rest[_LENGTH_BYTES:end]
+
+
+KEY_WITH_LENGTH = OfKey(_key_behind_length)
+"""The place goes on with the key, as `with_length` writes it."""
+
+
+class Layout:
+    """What lies under each prefix of a part."""
+
+    def __init__(self, entries: Mapping[bytes, Entries]) -> None:
+        assert entries and all(len(prefix) == 1 for prefix in entries), "prefixes have one byte"  # noqa: PT018
+        self._entries = entries
+
+    def divided(self, place: bytes, entry: bytes, shard_of: ShardOf) -> dict[int, bytes]:
+        """Divide an entry among other shards; none if it is of use to its own alone."""
+        return self._entries[place[:1]].divided(place[1:], entry, shard_of)
+
+    def united(self, place: bytes, one: bytes, other: bytes) -> bytes | None:
+        """Unite the entries that two shards have at one place; None if they cancel."""
+        return self._entries[place[:1]].united(one, other)
+
+
+@dataclass(frozen=True, slots=True)
+class PartKind:
+    """A kind of part: what its name begins with, its layout, and what can be asked of it.
+
+    * `contents`: the keys in order, from one on, each with its values and error records; of a
+      part that has all that the operator's collection is.
+    * `waiting`: how many records wait for times from `upper` on, counted up to about `most`.
+    * `times`: the times of all that waits.
+    """
+
+    prefix: str
+    layout: Layout
+    contents: Callable[[Store, bytes], Iterator[Contents]] | None = None
+    waiting: Callable[[Store, int, int], int] | None = None
+    times: Callable[[Store], list[int]] | None = None
+
+    def of(self, store: Store, name: str) -> Part:
+        """The part of this kind of an operator, an input or an output."""
+        return operator_part(store, self.prefix + name)
+
+
+def operator_part(store: Store, name: str) -> Part:
+    """The part of a whole name.  Names have no NUL, so no prefix begins with another."""
+    return Part(store, name.encode() + b"\0")
