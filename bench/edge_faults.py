@@ -686,6 +686,12 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         "    if not found and not unread.paths:\n",
         "    if False:\n",
     ),
+    "edge:catalog a tree that is shared is changed": (
+        "tests/property/test_pipeline_texts.py::test_whatever_reads_a_tree",
+        "processor/linear/expressions.py",
+        '    child = {**tree("CAST(NULL AS BIGINT)"), "type_expr": cast["type_expr"]}\n',
+        '    (child := tree("CAST(NULL AS BIGINT)"))["type_expr"] = cast["type_expr"]\n',
+    ),
     "edge:catalog an unsure condition connects nothing": (
         "tests/unit/test_join_mistakes.py",
         "processor/joins/binding.py",

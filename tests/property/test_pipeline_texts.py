@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ikebana.errors import ConfigError
@@ -18,7 +18,7 @@ from ikebana.processor.linear import trees
 from ikebana.processor.linear.expressions import parse as checked
 from ikebana.processor.linear.expressions import type_named
 from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, Scope
-from ikebana.processor.linear.syntax import called, tree
+from ikebana.processor.linear.syntax import called, select_of, tree
 from ikebana.processor.planning.aggregates import AggregateError, arranged
 from ikebana.processor.planning.plan import Reduce
 from support.sql_texts import sql_texts
@@ -52,6 +52,21 @@ def test_any_text_is_an_expression_or_is_refused(text: str) -> None:
     for read in readers(text):
         with suppress(ExpressionError, AggregateError):
             read()
+
+
+@unhurried
+@given(sql_texts)
+@example("o.id > 1 AND CAST(o.s AS DOUBLE) = TRY_CAST(id AS DATE)")
+@example("list_filter(l, lambda x: x > CAST(id AS DOUBLE))")
+def test_whatever_reads_a_tree_leaves_it_as_it_is(text: str) -> None:
+    """A text is parsed once, so all that read it share its tree, and those of constant texts."""
+    for read in readers(text):
+        with suppress(ExpressionError, AggregateError):
+            read()
+
+    for each in (text, "1", "CAST(NULL AS BIGINT)"):
+        with suppress(ExpressionError):
+            assert select_of(each) == select_of.__wrapped__(each)
 
 
 FILE: dict[str, Any] = {
