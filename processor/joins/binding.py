@@ -102,13 +102,11 @@ class Examined(NamedTuple):
     bound: Bound | None
     """The join taken apart, if it can be."""
 
-
-def bind(join: Join, relations: Mapping[str, Relation]) -> Bound:
-    """Analyse a join.  Raises: JoinError, with all of its problems."""
-    found = examined(join, relations)
-    if found.bound is None:
-        raise JoinError(found.problems)
-    return found.bound
+    def whole(self) -> Bound:
+        """The join taken apart.  Raises: JoinError, with all of its problems."""
+        if self.bound is None:
+            raise JoinError(self.problems)
+        return self.bound
 
 
 def examined(join: Join, relations: Mapping[str, Relation]) -> Examined:

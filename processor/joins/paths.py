@@ -21,7 +21,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ikebana.processor.joins import qualified
-from ikebana.processor.joins.binding import Bound, bind
+from ikebana.processor.joins.binding import Bound
 from ikebana.processor.joins.extension import is_cyclic, next_variable
 from ikebana.processor.joins.qualified import Flat, alias_of
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, Join
@@ -64,12 +64,7 @@ class Planned:
         return {name: kind for flat in flats for name, kind in flat.reads.items()}
 
 
-def planned(join: Join, relations: Mapping[str, Relation]) -> Planned:
-    """Plan a join.  Raises: JoinError, if it is refused."""
-    return planned_of(bind(join, relations), relations)
-
-
-def planned_of(bound: Bound, relations: Mapping[str, Relation]) -> Planned:
+def planned(bound: Bound, relations: Mapping[str, Relation]) -> Planned:
     """Plan a join that has been taken apart."""
     join = bound.join
     of = [relations[each.relation] for each in bound.inputs]

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from ikebana.codecs.sql_type import JSON, NULL, Scalar, SqlType, type_of, within
-from ikebana.processor.joins.binding import Examined, JoinError, examined
-from ikebana.processor.joins.paths import Planned, planned_of
+from ikebana.processor.joins.binding import Examined, examined
+from ikebana.processor.joins.paths import Planned, planned
 from ikebana.processor.joins.query import Join
 from ikebana.processor.joins.relation import Relation
 from ikebana.processor.kernels.reduce import Aggregate
@@ -137,10 +137,7 @@ class Catalog:
         if name not in self._joins:
             join = self.operators[name]
             assert isinstance(join, Join)
-            parts = self.examined(join)
-            if parts.bound is None:
-                raise JoinError(parts.problems)
-            self._joins[name] = planned_of(parts.bound, self._relations_of(join))
+            self._joins[name] = planned(self.examined(join).whole(), self._relations_of(join))
         return self._joins[name]
 
     def aggregates(self, reduction: Reduce) -> tuple[Aggregate, ...]:

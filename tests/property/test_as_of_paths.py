@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.arrangements.update import Update, accumulate, consolidate
-from ikebana.processor.joins.paths import planned
 from ikebana.processor.joins.query import At
 from support.delta_path_oracle import Datum, Given, run
-from support.known_joins import MARKET, priced
+from support.known_joins import MARKET, planned, priced
 
 products = st.sampled_from(["tea", "milk", None])
 small = st.integers(0, 3)

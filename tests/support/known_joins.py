@@ -1,7 +1,11 @@
 """Joins that several tests are about: TPC-H's third query, triangles, prices as of orders."""
 
+from collections.abc import Mapping
+
 from ikebana.codecs.change import Column
-from ikebana.processor.joins.query import AsOfJoin, At, DeltaJoin, JoinInput, Retract
+from ikebana.processor.joins import paths
+from ikebana.processor.joins.binding import Bound, examined
+from ikebana.processor.joins.query import AsOfJoin, At, DeltaJoin, Join, JoinInput, Retract
 from ikebana.processor.joins.relation import Relation
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
 
@@ -10,6 +14,16 @@ def relation(*unique: tuple[str, ...], size: int | None = None, **columns: str) 
     """What an upsert with these columns is to joins."""
     scope = Scope({**columns, KEY: "JSON", VALUE: "JSON"})
     return Relation(scope, unique, size, keeps_state=True)
+
+
+def bound(join: Join, relations: Mapping[str, Relation]) -> Bound:
+    """A join over relations, taken apart.  Raises: JoinError."""
+    return examined(join, relations).whole()
+
+
+def planned(join: Join, relations: Mapping[str, Relation]) -> paths.Planned:
+    """A join over relations as it runs.  Raises: JoinError."""
+    return paths.planned(bound(join, relations), relations)
 
 
 def columns_of(relation_: Relation) -> tuple[Column, ...]:

@@ -3,7 +3,7 @@
 import pytest
 
 from ikebana import Column, Concat, Input, Output, Plan, PlanError, Reduce, Upsert
-from ikebana.processor.joins.binding import JoinError, bind
+from ikebana.processor.joins.binding import JoinError
 from ikebana.processor.joins.query import DeltaJoin, JoinInput
 from ikebana.processor.joins.relation import Relation
 from ikebana.processor.linear.chain import Chain, ChainError
@@ -12,6 +12,7 @@ from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Operator
+from support.known_joins import bound
 
 SCOPE = Scope(
     {"span": "INTERVAL", "spans": "INTERVAL[]", "name": "VARCHAR", KEY: JSON, VALUE: JSON}
@@ -33,7 +34,7 @@ def test_a_join_compares_data(condition: str, problem: str) -> None:
         "j", (JoinInput("a", "r"), JoinInput("b", "r")), (condition,), (("n", "a.name"),)
     )
     with pytest.raises(JoinError, match=problem):
-        bind(join, relations)
+        bound(join, relations)
 
 
 @pytest.mark.parametrize("key", ["span", "{'s': span}"])

@@ -5,9 +5,8 @@ from typing import Any
 import msgspec
 
 from ikebana.processor.joins.arrangements import Reader, cost, near_misses, shared
-from ikebana.processor.joins.paths import planned
 from ikebana.processor.joins.query import DeltaJoin, JoinInput
-from support.known_joins import GRAPH, Q3, SHOP, TRIANGLES
+from support.known_joins import GRAPH, Q3, SHOP, TRIANGLES, planned
 
 EDGES = {"edges(src)", "edges(dst)", "edges(dst, src)"}
 PLAIN = ("c.custkey = o.custkey AND l.orderkey = o.orderkey",)

@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from ikebana.processor.joins.binding import JoinError, bind
+from ikebana.processor.joins.binding import JoinError
 from ikebana.processor.joins.query import DeltaJoin, JoinInput
 from ikebana.processor.joins.relation import Relation
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
-from support.known_joins import MARKET, Q3, SHOP, priced
+from support.known_joins import MARKET, Q3, SHOP, bound, priced
 
 INPUTS = Q3.inputs
 CONNECTED = "c.custkey = o.custkey AND l.orderkey = o.orderkey"
@@ -112,7 +112,7 @@ def test_a_problem_is_told_with_its_place(
 ) -> None:
     """Which part of the join, what is wrong with it, and what there is instead."""
     with pytest.raises(JoinError) as raised:
-        bind(msgspec.structs.replace(Q3, **parts), SHOP)
+        bound(msgspec.structs.replace(Q3, **parts), SHOP)
 
     told = raised.value.problems
     assert [part for part, _ in told] == [part for part, _ in expected]
@@ -122,7 +122,7 @@ def test_a_problem_is_told_with_its_place(
 
 def test_cartesian_steps_are_there_for_the_asking() -> None:
     """With `cartesian`, what nothing connects is no problem."""
-    bind(msgspec.structs.replace(Q3, where=("c.custkey = o.custkey",), cartesian=True), SHOP)
+    bound(msgspec.structs.replace(Q3, where=("c.custkey = o.custkey",), cartesian=True), SHOP)
 
 
 def test_an_as_of_join_has_an_equality() -> None:
@@ -130,7 +130,7 @@ def test_an_as_of_join_has_an_equality() -> None:
     join = msgspec.structs.replace(priced(), on=("o.limit > p.price",))
 
     with pytest.raises(JoinError) as raised:
-        bind(join, MARKET)
+        bound(join, MARKET)
 
     assert raised.value.problems == (("on", 'no equality connects "p" with "o"; write one'),)
 
@@ -141,7 +141,7 @@ def test_undeclared_fields_are_compared_as_the_data_they_are() -> None:
     inputs = (JoinInput("a", "r"), JoinInput("b", "r"))
     join = DeltaJoin("j", inputs, ("a.left = b.right",), (("x", "a.x"),), "b.key")
 
-    ((one, other),) = bind(join, relations).variables
+    ((one, other),) = bound(join, relations).variables
 
     assert (one.own, other.own) == ('"left"', '"right"')
 
@@ -153,7 +153,7 @@ def test_the_parameter_of_a_lambda_is_no_column() -> None:
 
     def filters(condition: str) -> tuple[str, ...]:
         join = DeltaJoin("j", inputs, ("a.x = b.x", condition), (("x", "a.x"),), "b.x")
-        return bind(join, relations).inputs[0].filters
+        return bound(join, relations).inputs[0].filters
 
     (found,) = filters("len(list_filter(a.items, lambda y: y > a.x)) > 0")
     assert "a." not in found

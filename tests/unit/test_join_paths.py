@@ -8,12 +8,11 @@ import msgspec
 import pytest
 
 import ikebana as ik
-from ikebana.processor.joins.paths import planned
 from ikebana.processor.joins.query import DeltaJoin, JoinInput
 from ikebana.processor.joins.relation import Relation
 from ikebana.processor.joins.steps import ArrangedBy, Extend, Lookup
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
-from support.known_joins import GRAPH, MARKET, Q3, SHOP, TRIANGLES, priced, relation
+from support.known_joins import GRAPH, MARKET, Q3, SHOP, TRIANGLES, planned, priced, relation
 
 BUILDING = ("(mktsegment = 'BUILDING')",)
 EARLY = ("(orderdate < CAST('1995-03-15' AS DATE))",)

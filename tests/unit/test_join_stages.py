@@ -2,13 +2,12 @@
 
 from ikebana.processor.explain.graph import as_run
 from ikebana.processor.joins.arrangements import shared
-from ikebana.processor.joins.paths import planned
 from ikebana.processor.joins.stages import stages
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.planning.planner import physical
 from ikebana.processor.planning.progress import advance_frontiers, depths, edges, since
 from ikebana.testing import Run, Topics
-from support.known_joins import GRAPH, Q3, SHOP, TRIANGLES, columns_of
+from support.known_joins import GRAPH, Q3, SHOP, TRIANGLES, columns_of, planned
 
 
 def plan_of(*joins: object) -> Plan:

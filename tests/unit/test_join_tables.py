@@ -6,10 +6,9 @@ import msgspec
 import pytest
 
 from ikebana.arrangements.update import Update, accumulate
-from ikebana.processor.joins.paths import planned
 from ikebana.processor.joins.query import AsOfJoin
 from support.delta_path_oracle import Given, run
-from support.known_joins import GRAPH, MARKET, TRIANGLES, priced
+from support.known_joins import GRAPH, MARKET, TRIANGLES, planned, priced
 
 both_plans = pytest.mark.parametrize("strategy", ["lookup", "intersect"])
 
