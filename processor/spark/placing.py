@@ -1,9 +1,9 @@
 """Place the shards of a run on the hosts of its executors, and place them anew after a loss."""
 
 import os
+import sys
 import threading
 import time
-import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -69,8 +69,9 @@ class Placing:
     def _place(self, executors: frozenset[str]) -> None:
         try:
             hosts = hosts_of(self._spark, executors)
-        except Exception:  # noqa: BLE001 -- Spark may be losing executors; one looks again
-            traceback.print_exc()
+        except Exception as error:  # noqa: BLE001 -- Spark may be losing executors, or end
+            why = f"{type(error).__name__}: {error}".splitlines()[0]
+            print(f"could not ask executors where shards can be: {why}", file=sys.stderr)
             return
         self._tell({each: host for each, host in hosts.items() if host not in self._left_out})
         self._looked_for = executors

@@ -15,7 +15,7 @@ import pytest
 from ikebana.processor.spark.workers import daemon, network
 from ikebana.processor.spark.workers.messages import pickled
 from ikebana.processor.spark.workers.owner import PROCESS_NAME
-from ikebana.processor.spark.workers.owners import Owners, run
+from ikebana.processor.spark.workers.owners import EXECUTOR_VARIABLE, Owners, run
 from ikebana.processor.spark.workers.starting import PROGRAM, PYTHON_VARIABLE, Workers
 from support.process_trees import name_of
 from support.waiting import wait_until
@@ -156,6 +156,30 @@ def test_an_executor_of_a_run_with_a_secret_is_reached_by_others(
     assert owners.reader(0) == ("127.0.0.1", ports[2])
     monkeypatch.setenv(network.VARIABLE, "of another run")
     assert run({0: owners}, b"", "", {0: None}, {0: []}) == {0: None}
+
+
+@pytest.mark.parametrize("is_free", [True, False])
+def test_the_ports_of_a_host_follow_the_one_that_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, is_free: bool
+) -> None:
+    """A network policy can name them.  What others have is waited for, and then done without."""
+    monkeypatch.setattr(daemon, "_FREED_WITHIN_S", 0.0)
+    monkeypatch.setenv(network.VARIABLE, "of this run")
+    # The test's own environment is left as it was.
+    monkeypatch.setenv(EXECUTOR_VARIABLE, "")
+    with network.listening(("", 0)) as held:
+        port = held.getsockname()[1]
+        if is_free:
+            held.close()
+        monkeypatch.setenv(daemon.PORT_VARIABLE, str(port))
+        owners, listeners = daemon._listening(tmp_path, 2)
+        with ExitStack() as closing:
+            for each in listeners:
+                closing.enter_context(each)
+
+    assert [*listeners.values()] == ["owner", "owner", "reader"]
+    assert (owners.ports == (port, port + 1, port + 2)) == is_free
+    assert len({*owners.ports}) == 3
 
 
 def test_the_host_of_a_driver_is_the_only_one_of_its_machine(start: Start, tmp_path: Path) -> None:

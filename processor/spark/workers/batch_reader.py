@@ -23,7 +23,7 @@ def serve(listener: socket.socket, lifeline: int) -> None:
     configs = serving.Known[SourceConfig]()
     # Where others fetch what is left here; empty on a machine where nobody has to.
     host = Owners.here()
-    port = listener.getsockname()[1] if listener.family == socket.AF_INET else 0
+    port = listener.getsockname()[1] if listener.family != socket.AF_UNIX else 0
     own = f"{host.folder}:{port}" if host is not None and port else ""
 
     def answer(connection: socket.socket) -> None:

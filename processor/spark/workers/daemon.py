@@ -15,7 +15,8 @@ import signal
 import socket
 import sys
 import tempfile
-from contextlib import suppress
+import time
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -29,6 +30,8 @@ OWNERS_VARIABLE = "IKEBANA_OWNERS"
 """The environment variable with the number of owners that a host has."""
 PORT_VARIABLE = "IKEBANA_PORT"
 """The environment variable with the first port of a host; by default the system chooses them."""
+_FREED_WITHIN_S = 2 * host.END_OF_OWNERS_S
+_LOOK_EVERY_S = 0.05
 _NAME = "pyspark.daemon"
 _HOSTS_NAME = "ikebana-host"
 # The daemon's process, for its workers.
@@ -88,15 +91,36 @@ def _listening(folder: Path, count: int) -> tuple[Owners, dict[socket.socket, st
         owners = Owners(str(folder), count, 0)
         return owners, owners.listening(forks=False)
     readers = max(1, count // 2)
-    first = int(os.environ.get(PORT_VARIABLE) or 0)
     kinds = [*["owner"] * count, *["reader"] * readers]
-    listeners = {
-        network.listening(("", first and first + at)): kind for at, kind in enumerate(kinds)
-    }
+    opened = _opened(int(os.environ.get(PORT_VARIABLE) or 0), len(kinds))
+    listeners = dict(zip(opened, kinds, strict=True))
     ports = tuple(listener.getsockname()[1] for listener in listeners)
     executor, machine = _executor()
     os.environ[EXECUTOR_VARIABLE] = executor
     return Owners(machine, count, readers, ports), listeners
+
+
+def _opened(first: int, count: int) -> list[socket.socket]:
+    """Listen at so many ports from the first on, or at others if these do not become free.
+
+    The host of a daemon that was lost may still close its databases.
+    """
+    deadline = time.monotonic() + _FREED_WITHIN_S
+    while first:
+        with ExitStack() as opened:
+            try:
+                found = [
+                    opened.enter_context(network.listening(("", first + at)))
+                    for at in range(count)
+                ]
+            except OSError:
+                if time.monotonic() > deadline:
+                    break
+                time.sleep(_LOOK_EVERY_S)
+                continue
+            opened.pop_all()
+            return found
+    return [network.listening(("", 0)) for _ in range(count)]
 
 
 def _executor() -> tuple[str, str]:
@@ -106,7 +130,7 @@ def _executor() -> tuple[str, str]:
         text = Path(f"/proc/{os.getppid()}/cmdline").read_bytes().decode(errors="replace")
         command = text.split("\0")
     told = dict(itertools.pairwise(command))
-    machine = told.get("--hostname") or socket.gethostname()
+    machine = (told.get("--hostname") or socket.gethostname()).strip("[]")
     return told.get("--executor-id") or f"{machine}-{os.getpid()}", machine
 
 

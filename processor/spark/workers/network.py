@@ -9,6 +9,7 @@ import hmac
 import os
 import secrets
 import socket
+from contextlib import suppress
 
 from ikebana.processor.spark.workers.stand_in import short
 
@@ -28,16 +29,22 @@ class StrangerError(OSError):
 
 
 def listening(address: Address) -> socket.socket:
-    """Listen at an address; at port 0 the system chooses one."""
+    """Listen at an address; at port 0 the system chooses one.
+
+    Without a name of a machine these are all of its addresses, of IPv6 too where it has that.
+    """
     if isinstance(address, str):
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(short(address))
-    else:
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-    listener.listen(_BACKLOG)
-    return listener
+        listener.listen(_BACKLOG)
+        return listener
+    if not address[0] and socket.has_dualstack_ipv6():
+        with suppress(OSError):
+            family = socket.AF_INET6
+            return socket.create_server(
+                address, family=family, backlog=_BACKLOG, dualstack_ipv6=True
+            )
+    return socket.create_server(address, backlog=_BACKLOG)
 
 
 def connected(address: Address) -> socket.socket:
