@@ -11,8 +11,8 @@ import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from ikebana.processor.spark.workers import placement
-from ikebana.processor.spark.workers.owners import EXECUTOR_VARIABLE
+from ikebana.processor.spark.workers import daemon, network, placement
+from ikebana.processor.spark.workers.owners import EXECUTOR_VARIABLE, Owners
 from ikebana.processor.spark.workers.placement import Placement
 from ikebana.processor.spark.workers.stand_in import VARIABLE
 
@@ -106,8 +106,11 @@ def hosts_of(spark: SparkSession, executors: frozenset[str]) -> dict[str, str]:
 
 
 def _host(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Tell the host of the machine that a task runs on."""
+    """Tell the host of the machine that a task runs on; one that is gone is replaced."""
     for _ in batches:
         time.sleep(_SPREAD_S)
+    here = Owners.here()
+    if here is not None and here.ports and not network.is_heard(here.address(0)):
+        daemon.leave()
     named = [os.environ.get(EXECUTOR_VARIABLE, "")], [os.environ.get(VARIABLE, "")]
     yield pa.RecordBatch.from_arrays([pa.array(each) for each in named], names=["id", "host"])

@@ -58,6 +58,14 @@ def test_who_does_not_know_the_secret_is_not_heard(listener: socket.socket, said
             network.accepted(listener)
 
 
+def test_it_is_known_whether_anybody_listens(listener: socket.socket) -> None:
+    """A host that is busy is there; one that is gone is not waited for."""
+    at = address(listener)
+    assert network.is_heard(at)
+    listener.close()
+    assert not network.is_heard(at)
+
+
 def test_who_listens_without_the_secret_is_told_nothing(listener: socket.socket) -> None:
     """A process that has taken the port of a host gets no rows."""
 

@@ -76,6 +76,14 @@ def connected(address: Address) -> socket.socket:
     return connection
 
 
+def is_heard(address: Address) -> bool:
+    """Whether anybody listens there, busy or not."""
+    assert not isinstance(address, str), "a file says nothing of who listens"
+    with suppress(OSError), socket.create_connection(address, _CONNECTS_WITHIN_S):
+        return True
+    return False
+
+
 def accepted(listener: socket.socket) -> socket.socket:
     """Accept a connection.
 
