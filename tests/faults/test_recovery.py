@@ -10,6 +10,7 @@ from shutil import copytree, rmtree
 
 import pytest
 
+from ikebana.processor.ground.moments import moment
 from ikebana.processor.kafka.broker import Broker
 from support.output_judge import committed, judge, progress_of, truth_of
 from support.pipeline_processes import Pipeline, create, delete_before, produce, upserts
@@ -85,7 +86,7 @@ def test_a_pipeline_goes_on_without_its_checkpoint(
         run.wait(30)
     assert pipeline.progress()[len(before) - 1].upper == before[-1].upper
     pipeline.drained()
-    assert f"given up: times {before[-1].upper} to " in checked(pipeline)
+    assert f"given up: times {moment(before[-1].upper)} to " in checked(pipeline)
     records = pipeline.progress()
     assert {each.checkpoint for each in records} == {before[0].checkpoint}
 
