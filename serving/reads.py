@@ -146,17 +146,11 @@ def get(views: Views, name: str, key: bytes, as_of: int | None) -> KeyState:
     return KeyState(time, key, view.get(key, time))
 
 
-def get_many(
-    views: Views,
-    name: str,
-    keys: Sequence[bytes],
-    as_of: int | None,
-    most_bytes: int | None = None,
-) -> KeyStates:
+def get_many(views: Views, name: str, keys: Sequence[bytes], as_of: int | None) -> KeyStates:
     """Read the values of several keys as of one time.
 
     Raises:
-        TooLargeError: the values have more than `most_bytes`.
+        TooLargeError: the values have more bytes than a page may have.
     """
     view = views.view(name)
     time = _time(view, as_of)
@@ -165,9 +159,9 @@ def get_many(
     for begin in range(0, len(keys), _KEYS_AT_ONCE):
         states += view.get_many(keys[begin : begin + _KEYS_AT_ONCE], time)
         size += sum(len(value) for state in states[begin:] for value in state)
-        if most_bytes is not None and size > most_bytes:
+        if size > MOST_PAGE_BYTES:
             raise TooLargeError(
-                f"the values of these keys have more than {most_bytes:,} bytes",
+                f"the values of these keys have more than {MOST_PAGE_BYTES:,} bytes",
                 hint="Ask for fewer keys.",
             )
     return KeyStates(time, [Row(*row) for row in zip(keys, states, strict=True)])
@@ -356,6 +350,19 @@ class LocalReads(Reads):
 
     def _read(self, read: Callable[..., Result], /, **arguments: Any) -> Result:
         return read(self._views, **arguments)
+
+    # Reads of keys take a microsecond or two, of which `_read` would add a third; and there is
+    # no bound to what this process reads for itself.
+
+    def get(self, name: str, key: bytes, *, as_of: int | None = None) -> State:
+        view = self._views.view(name)
+        return view.get(key, _time(view, as_of))
+
+    def get_many(
+        self, name: str, keys: Sequence[bytes], *, as_of: int | None = None
+    ) -> list[State]:
+        view = self._views.view(name)
+        return view.get_many(keys, _time(view, as_of))
 
     def collections(self) -> list[CollectionInfo]:
         return [info(self._views.view(name)) for name in self._views.names()]

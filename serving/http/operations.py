@@ -23,7 +23,7 @@ from ikebana.serving.http.refusing import NotPermittedError, TooManyError
 from ikebana.serving.permitted import Permitted
 from ikebana.serving.sql import query
 from ikebana.serving.sql.query import Limits, Result
-from ikebana.serving.view import MOST_PAGE_BYTES, CollectionView, Row, UnreadableTimeError
+from ikebana.serving.view import CollectionView, Row, UnreadableTimeError
 
 # Each may take the memory and the time of its limits.
 _MOST_RUNNING = 2
@@ -182,12 +182,12 @@ def lag_of(view: CollectionView) -> float | None:
 Handler = Callable[[Api, str, Any], Awaitable[Answer]]
 
 
-def _reading(read: Callable[..., Any], **limits: Any) -> tuple[Operation, Handler]:
+def _reading(read: Callable[..., Any]) -> tuple[Operation, Handler]:
     """Answer a read of `READS`."""
     operation = READS[read]
 
     async def handler(api: Api, name: str, asked: Any) -> Answer:
-        arguments = {**asked.arguments(), **limits}
+        arguments = asked.arguments()
         if "{name}" in operation.path:
             arguments["name"] = name
         if operation.is_short(arguments):
@@ -219,7 +219,7 @@ OPERATIONS: Mapping[Operation, Handler] = dict(
         _handling(Api.collections, "GET", _ALL, Nothing, parameters.CollectionsAnswer),
         _handling(Api.collection, "GET", _ONE, Nothing, parameters.Served),
         _reading(reads.get),
-        _reading(reads.get_many, most_bytes=MOST_PAGE_BYTES),
+        _reading(reads.get_many),
         _reading(reads.scan),
         _reading(reads.count),
         _reading(reads.changes),
