@@ -282,11 +282,16 @@ class _ArrangePart:
         return found, errors
 
 
+def _only_drops(step: object) -> bool:
+    return isinstance(step, Call) and step.kind == "filter"
+
+
 class _CallPart:
     def __init__(self, steps: Sequence[Named], scope: Scope) -> None:
         raw_key, raw_value = scope.types[KEY] == BLOB, scope.types[VALUE] == BLOB
         types = {KEY: scope.types[KEY], VALUE: scope.types[VALUE]}
-        self.scope = Scope(types, open=not raw_value)
+        hidden = scope.hidden if all(_only_drops(step) for _, step in steps) else {}
+        self.scope = Scope(types, open=not raw_value, hidden=hidden)
         logics = []
         for at, (operator, step) in enumerate(steps):
             assert isinstance(step, Call)

@@ -81,7 +81,8 @@ class _PartByPart:
             self._tell(step.kind, str(error))
         types = {part: self.shown.types[part] for part in (KEY, VALUE)}
         told = UNKNOWN if types[VALUE] == UNKNOWN else ""
-        self._goes_on(Scope(types, open=types[VALUE] != BLOB, declare=told))
+        hidden = self.shown.hidden if step.kind == "filter" else {}
+        self._goes_on(Scope(types, types[VALUE] != BLOB, told, hidden))
 
     def _sql(self, step: Sql) -> None:
         whole = self._whole(step)

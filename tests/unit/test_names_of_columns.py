@@ -353,6 +353,23 @@ def test_a_field_that_a_transform_adds_is_refused_until_it_is_declared(
         assert loaded({"x": use}, known, tmp_path, **source).evaluate(t=[])["errors"] == []
 
 
+def test_a_field_that_a_transform_adds_is_refused_behind_a_filter() -> None:
+    """A function that drops rows leaves the others as they are; any other makes rows anew."""
+    columns = [ik.Column("id", "BIGINT")]
+    shop = ik.Pipeline("p")
+    source = shop.topic("t", format="debezium-flat-json", columns=columns).upsert()
+    source.filter(lambda _: True).select(op="value->>'__op'").to("out")
+    with pytest.raises(ik.PlanError, match='no row has the field "__op"'):
+        shop.plan()
+
+    other = ik.Pipeline("p")
+    source = other.topic("t", format="debezium-flat-json", columns=columns).upsert()
+    mapped = source.map(lambda data: (data[0], {"__op": "mine"}))
+    mapped.select(op="value->>'__op'").to("out")
+    found = other.evaluate(t=[({"id": 1}, FLAT, 0)])
+    assert [update.data[1] for update in found["out"]] == [{"op": "mine"}]
+
+
 def test_a_field_that_is_declared_is_in_the_whole_value(tmp_path: Path) -> None:
     """By a path as by its name; and so is any other undeclared field of the row."""
     columns = {"id": "BIGINT", "__op": "VARCHAR"}
