@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.spark.placing import executors_of
 from ikebana.processor.timing.scaling import Scaling
 from ikebana.processor.watching.batch_report import BatchReport
 
@@ -47,16 +47,7 @@ def ask_for(spark: SparkSession, count: int) -> None:
     """
     context = spark.sparkContext
     ours = context._jsc.sc()
-    for executor in executors_of(spark)[count:]:
+    by_age = sorted(executors_of(spark), key=lambda name: (len(name), name))
+    for executor in by_age[count:]:
         ours.killExecutor(executor)
     ours.requestTotalExecutors(count, 0, context._jvm.PythonUtils.toScalaMap({}))
-
-
-def executors_of(spark: SparkSession) -> list[str]:
-    """Return the ids of the executors that Spark has, the oldest first; none if it ends."""
-    try:
-        found = spark.sparkContext._jsc.sc().getExecutorIds()
-        ids = [str(found.apply(at)) for at in range(found.size())]
-    except (Py4JError, OSError):
-        return []
-    return sorted(ids, key=lambda name: (len(name), name))

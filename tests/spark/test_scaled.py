@@ -16,7 +16,8 @@ pytestmark = [pytest.mark.full, pytest.mark.spark]
 SCRIPT = """
 import sys
 from pyspark.sql import SparkSession
-from ikebana.processor.spark.scaled import ask_for, executors_of
+from ikebana.processor.spark.placing import executors_of
+from ikebana.processor.spark.scaled import ask_for
 from support.waiting import wait_until
 
 builder = SparkSession.builder.master(sys.argv[1]).config("spark.driver.host", "127.0.0.1")
@@ -25,7 +26,7 @@ seen = []
 for count in (2, 1, 2):
     ask_for(spark, count)
     wait_until(lambda: len(executors_of(spark)) == count, 60, f"{count} executors")
-    seen.append(executors_of(spark))
+    seen.append(sorted(executors_of(spark)))
     assert spark.range(100, numPartitions=4).count() == 100
 spark.stop()
 print(seen)
