@@ -735,4 +735,22 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         "        if not report.owned:\n",
         "        if False:\n",
     ),
+    "edge:cluster commit records are hidden by what was aborted since": (
+        "tests/kafka/test_commit_records.py",
+        "processor/kafka/markers.py",
+        "    for shard in hidden:\n",
+        "    for shard in ():\n",
+    ),
+    "edge:cluster executors are asked for after one long batch": (
+        "tests/unit/test_scaling.py",
+        "processor/timing/scaling.py",
+        "if now - self._busy_since >= MORE_AFTER_S:",
+        "if now - self._busy_since >= 0:",
+    ),
+    "edge:cluster the oldest executors are given up": (
+        "tests/unit/test_scaling.py::test_the_newest",
+        "processor/spark/scaled.py",
+        "    for executor in by_age[count:]:\n",
+        "    for executor in by_age[: len(by_age) - count]:\n",
+    ),
 }

@@ -80,6 +80,11 @@ class OnCluster(Life):
         here = {*node.everything()}
         return [process for process in self.spark.processes(kind) if process in here]
 
+    def owned_everywhere(self) -> bool:
+        """Whether each node has owners of shards."""
+        owners = self.spark.processes("owner")
+        return all({*node.everything()} & {*owners} for node in self.spark.nodes)
+
     def complete(self) -> None:
         """Wait until each node has an executor.
 
@@ -104,7 +109,7 @@ class OnCluster(Life):
 @contextmanager
 def on_cluster(
     folder: Path, seed: int, max_batch_s: int, longer_s: float, plan: Plan
-) -> Iterator[Life]:
+) -> Iterator[OnCluster]:
     """A life over one broker, whose pipeline runs on two executors."""
     with ExitStack() as stack:
         spark = stack.enter_context(standalone(folder))

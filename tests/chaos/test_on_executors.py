@@ -10,6 +10,7 @@ from chaos.lives import Lasting
 from chaos.plans import UPSERT
 from chaos.scenario import scenarios
 from chaos.small_disks import small_disks
+from support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(400)]
 
@@ -34,5 +35,7 @@ def test_faults_of_executors_leave_everything_exact(tmp_path: Path) -> None:
             for name in NAMES:
                 result = life.go(known[name], judged=name == NAMES[-1])
                 assert result.outcome == "exact", (name, result)
+            assert "fast paths: owners yes" in life.run.text
+            wait_until(life.owned_everywhere, 60, "owners of shards on both executors again")
         finally:
             life.close()
