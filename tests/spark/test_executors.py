@@ -16,7 +16,13 @@ from support.process_trees import name_of
 from support.standalone_spark import cluster, executors_in
 from support.waiting import wait_until
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
+# `make test` has another life on executors: tests/chaos/test_on_executors.py.
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.spark,
+    pytest.mark.kafka,
+    pytest.mark.timeout(600),
+]
 
 
 def executors(folder: Path) -> list[psutil.Process]:
