@@ -221,7 +221,6 @@ def start(
     birth, taken = found.birth, found.taken
     on_step("starting Spark")
     running = spark.session()
-    running.dataSource.register(IkebanaSource)
     labels = _laid_out(running, birth)
     stop = spark.folder / f"stop-{taken.incarnation}"
     edit = _edit(found)
@@ -233,22 +232,11 @@ def start(
     told = None if on_trigger is None else listen(running, on_trigger)
     on_step("starting the query")
     callbacks.on_begin()
+    placing = _placing(running, birth, stop) if spark.places else None
+    on_missed = placing.leave_out if placing is not None else lambda _: None
     # Where inputs were read from snapshots, nothing is known of the times before.
-    # Spark's configuration file may say so as well.
-    encrypted = encrypts(dict(running.sparkContext.getConf().getAll()))
-    places = spark.places and birth.state_partitions == 1 and not encrypted
-    placing = Placing(running, birth.shards, hosts_at(stop)) if places else None
-    if placing is not None:
-        placing.begin()
-    sink = Sink(
-        job,
-        taken,
-        settings,
-        callbacks.on_batch,
-        begin=birth.begin,
-        config=config,
-        on_missed=placing.leave_out if placing is not None else lambda _: None,
-    )
+    begin, on_batch = birth.begin, callbacks.on_batch
+    sink = Sink(job, taken, settings, on_batch, begin=begin, config=config, on_missed=on_missed)
     query = _query(running, config, job, settings, sink, once=once or found.finishes)
     return Running(
         Going(query, stop, told, spark.has_ended, spark.give_up, placing),
@@ -259,6 +247,16 @@ def start(
         precedes=found.precedes,
         fast_paths=tuple(spark.fast_paths),
     )
+
+
+def _placing(running: SparkSession, birth: Birth, stop: Path) -> Placing | None:
+    """Place shards on executors; None if these have a task each, or rows are encrypted."""
+    # Spark's configuration file may say so as well.
+    if birth.state_partitions > 1 or encrypts(dict(running.sparkContext.getConf().getAll())):
+        return None
+    placing = Placing(running, birth.shards, hosts_at(stop))
+    placing.begin()
+    return placing
 
 
 def _edit(found: Opened) -> Edit | None:
@@ -361,6 +359,7 @@ def _query(
     *,
     once: bool,
 ) -> StreamingQuery:
+    spark.dataSource.register(IkebanaSource)
     rows = (
         spark.readStream.format(source.NAME)
         .option(source.OPTION, msgspec.json.encode(config).decode())

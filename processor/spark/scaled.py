@@ -40,6 +40,18 @@ class Scaled:
             ask_for(self._session(), count)
 
 
+def scaled(
+    settings: Settings,
+    session: Callable[[], SparkSession],
+    on_batch: Callable[[BatchReport], None],
+    tell: Callable[[str], None],
+) -> Callable[[BatchReport], None]:
+    """Return what takes reports on batches: it scales only if the settings name a most."""
+    if not settings.max_executors:
+        return on_batch
+    return Scaled(settings, session, on_batch, tell)
+
+
 def ask_for(spark: SparkSession, count: int) -> None:
     """Ask Spark for so many executors; the newest of those that are too many are ended.
 

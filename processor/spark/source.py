@@ -254,34 +254,6 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         config = self._config
         before, after = SourceOffset.from_json(start), SourceOffset.from_json(end)
         adopted = after.digest() == config.adopted
-        tick = pack(
-            Tick(
-                batch=after.batch,
-                lower=after.lower,
-                upper=after.upper,
-                offset=after.digest(),
-                plan=after.plan,
-                intervals={
-                    name: (interval.lower, interval.upper)
-                    for name, interval in again.intervals(config.plan, before, after).items()
-                },
-                behind=after.behind,
-                adopted=adopted,
-                hops_from=before.hops,
-                hydrating=after.hydrating,
-                hydrates=after.hydrates,
-                # An edit still reads these parts while it fills.
-                released=() if after.fills else config.released,
-                editing=after.editing,
-                fills=after.fills,
-                edits=after.edits,
-                began=after.begun_at_edit,
-                filled=after.filled,
-                writes=tuple(after.writes),
-                wrote=tuple(after.wrote),
-                rebuilding=after.rebuilding and after.rebuilding.for_shards(),
-            )
-        )
         pieces: list[Slice] = []
         hops: list[Range] = []
         own: list[OwnRange] = []
@@ -294,6 +266,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
                 if end > before.hops.get(shard, 0)
             ]
         shares = shares_of(pieces, hops, config.readers, own)
+        tick = _tick(config, before, after, adopted=adopted)
         shares[0].ticks = [(shard, tick) for shard in range(len(config.labels))]
         placed = placement.told(hosts_at(Path(config.stop)))
         if placed is not None:
@@ -373,3 +346,37 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
     @functools.cached_property
     def _inputs(self) -> Inputs:
         return Inputs(self._config.plan, self._config.kafka)
+
+
+def _tick(
+    config: SourceConfig, before: SourceOffset, after: SourceOffset, *, adopted: bool
+) -> bytes:
+    """Pack the tick of a batch, which is the same for all shards."""
+    return pack(
+        Tick(
+            batch=after.batch,
+            lower=after.lower,
+            upper=after.upper,
+            offset=after.digest(),
+            plan=after.plan,
+            intervals={
+                name: (interval.lower, interval.upper)
+                for name, interval in again.intervals(config.plan, before, after).items()
+            },
+            behind=after.behind,
+            adopted=adopted,
+            hops_from=before.hops,
+            hydrating=after.hydrating,
+            hydrates=after.hydrates,
+            # An edit still reads these parts while it fills.
+            released=() if after.fills else config.released,
+            editing=after.editing,
+            fills=after.fills,
+            edits=after.edits,
+            began=after.begun_at_edit,
+            filled=after.filled,
+            writes=tuple(after.writes),
+            wrote=tuple(after.wrote),
+            rebuilding=after.rebuilding and after.rebuilding.for_shards(),
+        )
+    )

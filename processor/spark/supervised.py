@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ikebana.processor.spark.given_session import GivenSpark
     from ikebana.processor.spark.query import Running
     from ikebana.processor.spark.triggers import Told
-    from ikebana.processor.watching.batch_report import BatchReport
 
 
 class Hooks(NamedTuple):
@@ -55,10 +54,9 @@ def run(
 ) -> None:
     """Run a plan until it is asked to stop, or with `once` until it has caught up.
 
-    With `wait` it waits for input topics that are not there yet; None stands for yes, but for no
-    with `once`, which reads what is there.  Nothing that was started is left when this returns.
-    A session of the user's, `spark`, is used in place of one of our own, and stays; without it
-    the caller is `alone` in this process.
+    With `wait`, by default unless `once`, it waits for input topics that are not there yet.  When
+    this returns, nothing that was started is left.  A session of the user's, `spark`, is used in
+    place of our own, and stays; without it the caller is `alone` in this process.
 
     Raises:
         IkebanaError: what ended it, by its name.
@@ -70,7 +68,7 @@ def run(
         # Its processes come up while we import pyspark and pandas, and look at the topics.
         ours.begin()
         from ikebana.processor.spark import query
-        from ikebana.processor.spark.scaled import Scaled
+        from ikebana.processor.spark.scaled import scaled
 
         if waits and not _topics_are_there(plan, settings, watcher, board, stopping):
             return
@@ -78,9 +76,7 @@ def run(
 
         def start(on_begin: Callable[[], None], own: int) -> "Running":
             ours.begin()
-            on_batch: Callable[[BatchReport], None] = watcher.batch
-            if settings.max_executors:
-                on_batch = Scaled(settings, ours.session, watcher.batch, watcher.step)
+            on_batch = scaled(settings, ours.session, watcher.batch, watcher.step)
             reports = (on_batch, watcher.step, on_begin, watcher.edit, hooks.on_trigger)
             callbacks = query.Callbacks(*reports)
             running = query.start(ours, plan, settings, callbacks, once=once, own=own)
