@@ -56,6 +56,8 @@ def test_a_run_is_live_then_ready_and_says_all_that_is_watched(
         run.wait_for("waiting for records")
         wait_until(lambda: get(url + "/ready")[0] == 200, 120, "ready")
         status, text = get(url + "/metrics")
+        # Its first answer takes Spark longer than a scrape may, on a busy machine.
+        wait_until(lambda: get(url + "/metrics/spark")[0] == 200, 60, "Spark's UI answers")
         spark_status, spark = get(url + "/metrics/spark")
         assert run.stop() == 0, run.text
 
