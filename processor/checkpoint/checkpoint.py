@@ -150,8 +150,8 @@ class Checkpoint:
         try:
             content = _unsealed(raw)
             # The format comes first, because another one may have any other fields.
-            found = msgspec.json.decode(content, type=_Formatted).format
-            if found == FORMAT:
+            number = msgspec.json.decode(content, type=_Formatted).format
+            if number == FORMAT:
                 if content is raw:
                     raise ValueError("the hash at its end is missing")
                 return msgspec.json.decode(content, type=Birth)
@@ -162,7 +162,7 @@ class Checkpoint:
                 "checkpoint and new output topics.",
             ) from None
         raise CheckpointError(
-            f'checkpoint "{self.location}" has format {found}, this version '
+            f'checkpoint "{self.location}" has format {number}, this version '
             f"of ikebana reads {FORMAT}",
             hint="Use the version of ikebana that made the checkpoint, or start with a new "
             "checkpoint and new output topics.",

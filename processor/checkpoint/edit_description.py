@@ -19,7 +19,6 @@ from ikebana.processor.checkpoint.edit_plan import (
     Refused,
     StateSize,
 )
-from ikebana.processor.checkpoint.ended_errors import errors_told
 from ikebana.processor.checkpoint.part_sizes import PartSizes
 from ikebana.processor.checkpoint.state_figures import StateFigures
 from ikebana.processor.ground.generations import shown
@@ -32,7 +31,7 @@ from ikebana.processor.planning.edits import Edit, can_be_recomputed
 from ikebana.processor.planning.edits_resolved import over
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.operators.table import kind_of
-from ikebana.processor.planning.plan import Input, Operator, Output, Plan
+from ikebana.processor.planning.plan import ERRORS, Input, Operator, Output, Plan
 from ikebana.processor.planning.planner import Reading
 
 _SECTIONS: dict[Kind, str] = {
@@ -112,7 +111,7 @@ class _Description:
         yield from self._operators()
         yield from self._arrangements()
         yield from self._outputs()
-        yield from errors_told(self._edit)
+        yield from _errors_of_ended(self._edit)
 
     def _name(self, name: str) -> str:
         """The name of a part for users."""
@@ -399,3 +398,24 @@ def _kept_words(reading: Reading) -> str:
         steps = dict.fromkeys(shown(step) for step, _ in reading.pushed)
         told.append(f"what {', '.join(steps)} makes")
     return " and ".join(told) or "whole rows"
+
+
+def _errors_of_ended(edit: Edit) -> Iterator[PartPlan]:
+    """Yield the error topic as a part, if the edit takes errors back out of it."""
+    if not edit.ended_errors:
+        return
+    which = "all errors" if edit.ended_errors.everything else "errors of what ends"
+    why = f"{which} are taken back"
+    if edit.ended_errors.everything:
+        why += ", since errors.policy is drop now"
+    topic = edit.after.error_topic
+    yield PartPlan(
+        "output",
+        ERRORS,
+        "replaced",
+        "diff",
+        why=why,
+        filled_from=(Origin("own", topic),),
+        shows="difference",
+        topic=topic,
+    )

@@ -19,12 +19,6 @@ from ikebana.processor.checkpoint.checkpoint import (
     differences,
 )
 from ikebana.processor.checkpoint.parts import parts_of
-from ikebana.processor.checkpoint.recorded_plan import (
-    UnreadableError,
-    planned,
-    recorded,
-    recorded_if_known,
-)
 from ikebana.processor.ground.generations import shown
 from ikebana.processor.planning import identity, planner
 from ikebana.processor.planning.backfill import (
@@ -35,6 +29,7 @@ from ikebana.processor.planning.backfill import (
     origin_of,
     read_again,
 )
+from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.edits import edit_of as edit_between
 from ikebana.processor.planning.edits_problems import START_ANEW, Problem
@@ -43,6 +38,60 @@ from ikebana.processor.planning.edits_resolved import as_written, generations, r
 from ikebana.processor.planning.plan import Input, Output, Plan
 from ikebana.processor.timing.again import why_not_placed
 from ikebana.processor.timing.source_offset import SourceOffset
+
+
+class UnreadableError(CheckpointError):
+    """The recorded plan has parts that this version does not know."""
+
+
+def recorded(birth: Birth) -> Plan:
+    """The plan that a checkpoint is of.
+
+    Of `errors.policy` it knows only whether errors are dropped: else they are recorded.
+
+    Raises: CheckpointError, if it cannot be made any more.
+    """
+    try:
+        return planned(birth.plan)
+    except msgspec.ValidationError as error:
+        raise UnreadableError(
+            f"the plan that the checkpoint has run cannot be read by this version: {error}",
+            hint="Go on with the version of ikebana that has run it.",
+        ) from None
+    except PlanError as error:
+        listed = "; ".join(f"{path}: {problem}" for path, problem in error.problems)
+        raise CheckpointError(
+            f"the plan that the checkpoint has run cannot be made any more: {listed}",
+            hint="An edit takes back what that plan has made, and so needs all that it names. Put "
+            "back what is gone, run the old pipeline file with --once first, and then the new "
+            "one; what only the old one names may go when `ikebana plan` says that nothing "
+            "changes.",
+        ) from None
+
+
+def recorded_if_known(birth: Birth) -> Plan | None:
+    """The plan that a checkpoint is of; None if this version cannot read it."""
+    try:
+        return planned(birth.plan)
+    except (msgspec.ValidationError, PlanError):
+        return None
+
+
+def planned(plain: dict[str, Any]) -> Plan:
+    """Read a plan that was recorded.
+
+    Raises: msgspec.ValidationError or PlanError, if this version cannot.
+    """
+    return _planned(msgspec.json.encode(plain))
+
+
+@functools.lru_cache(maxsize=4)
+def _planned(plain: bytes) -> Plan:
+    # Cached, because a start asks several times, and checking a plan checks all its SQL.  An
+    # error is not cached: a module of functions may be there the next time.
+    plan = msgspec.json.decode(plain, type=Plan)
+    checked(as_written(plan))
+    return plan
 
 
 class ImpossibleEditError(CheckpointError):
@@ -122,32 +171,32 @@ def evolved(birth: Birth, plan: Plan) -> Birth:
     Raises:
         CheckpointError: some changes are not allowed; it names all of them.
     """
-    given, plan = plan, resumed(birth, plan)
+    of_file, plan = plan, resumed(birth, plan)
     try:
         old = recorded(birth)
     except UnreadableError:
         raise _refused(differences("", birth.plan, described(plan))) from None
     if _bound(old) == _bound(plan):
         return birth
-    if problems := list(problems_of(edit_between(old, plan), birth.generations, given)):
+    if problems := list(problems_of(edit_between(old, plan), birth.generations, of_file)):
         raise ImpossibleEditError(problems)
     return _edited(birth, old, plan)
 
 
 def unlogged(birth: Birth, plan: Plan, last: SourceOffset) -> Iterator[Problem]:
-    """Yield inputs that would have to be read again, but nobody knows how they were read.
+    """Yield inputs that would have to be read again, but nobody knows when their records counted.
 
     `last` is the last batch.
     """
-    old, found = recorded(birth), resumed(birth, plan)
-    names = read_again(old, found)
-    for given, source in zip(plan.inputs, found.inputs, strict=True):
+    old, going = recorded(birth), resumed(birth, plan)
+    names = read_again(old, going)
+    for of_file, source in zip(plan.inputs, going.inputs, strict=True):
         origin = origin_of(old, source)
         if source.name not in names or source.event_time is None or origin is None:
             continue
         if (why := why_not_placed(last.known.get(origin.name))) is not None:
             yield Problem(
-                f"inputs.{shown(given.name)}",
+                f"inputs.{shown(of_file.name)}",
                 f"would have to be read again: {why}",
                 "Read a copy of its topic by a new input beside it",
             )
@@ -174,24 +223,24 @@ def step_to(birth: Birth, plan: Plan, offset: SourceOffset | None) -> Step:
     Raises:
         CheckpointError: some changes are not allowed; it names all of them.
     """
-    found = resumed(birth, plan)
+    going = resumed(birth, plan)
     after = evolved(birth, plan)
     last = offset or birth.start
     if after == birth or last.batch < 0:
-        return Step(found, after)
+        return Step(going, after)
     old = recorded(birth)
-    between = beside(old, found)
+    between = beside(old, going)
     if between is None:
-        return Step(found, after)
+        return Step(going, after)
     if problems := list(unlogged(birth, plan, last)):
         raise ImpossibleEditError(problems)
     if between.backfills == old.backfills and _bound(between) == _bound(old):
         if has_caught_up(old, last.positions):
-            return Step(found, after)
-        made = birth
+            return Step(going, after)
+        meanwhile = birth
     else:
-        made = _edited(birth, old, between)
-    return Step(plan_as_run(made, found), made, backfills=True)
+        meanwhile = _edited(birth, old, between)
+    return Step(plan_as_run(meanwhile, going), meanwhile, backfills=True)
 
 
 def plan_as_run(birth: Birth, plan: Plan) -> Plan:
@@ -306,12 +355,12 @@ _ELSE = f" on with the old plan, or {START_ANEW}. docs/operating.md lists what m
 
 def _remedies(problems: Sequence[Problem]) -> str:
     """What to do of each problem; what all have in common comes once, in the end."""
-    told = "".join(
+    remedies = "".join(
         f"{f'{each.path}: ' if len(problems) > 1 else ''}{each.instead}. "
         for each in dict.fromkeys(problems)
         if each.instead
     )
-    return f"{told}Or go{_ELSE}" if told else f"Go{_ELSE}"
+    return f"{remedies}Or go{_ELSE}" if remedies else f"Go{_ELSE}"
 
 
 def _bound(plan: Plan) -> dict[str, Any]:

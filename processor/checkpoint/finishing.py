@@ -31,12 +31,12 @@ def finishing(
     offset = logged.offset
     if offset is None or (not rescales and offset.plan == plan.fingerprint()):
         return None
-    found = Finishing(
+    rest = Finishing(
         logged.batch,
         unfinished=logged.batch > logged.committed,
         between_operators=not is_settled(offset),
     )
-    return found if found.unfinished or found.between_operators else None
+    return rest if rest.unfinished or rest.between_operators else None
 
 
 def is_void(logged: Logged, committed: int) -> bool:

@@ -17,10 +17,10 @@ from ikebana.processor.checkpoint.evolution import (
     edit_to,
     evolved,
     hints_kept,
+    recorded,
     resumed,
     step_to,
 )
-from ikebana.processor.checkpoint.recorded_plan import recorded
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, JoinInput
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.planning.backfill import read_again
