@@ -67,6 +67,7 @@ class Placing:
         self._looked_for = frozenset()
 
     def _place(self, executors: frozenset[str]) -> None:
+        known = len(self._left_out)
         try:
             hosts = hosts_of(self._spark, executors)
         except Exception as error:  # noqa: BLE001 -- Spark may be losing executors, or end
@@ -74,7 +75,9 @@ class Placing:
             print(f"could not ask executors where shards can be: {why}", file=sys.stderr)
             return
         self._tell({each: host for each, host in hosts.items() if host not in self._left_out})
-        self._looked_for = executors
+        # Meanwhile a host may have been missed, in whose place there is another one.
+        if len(self._left_out) == known:
+            self._looked_for = executors
 
     def _tell(self, hosts: dict[str, str]) -> None:
         self._placed = placement.placed(self._shards, hosts, self._placed)
