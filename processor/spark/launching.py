@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ikebana.processor.spark import class_archive
 from ikebana.processor.spark.installed import HOME
+from ikebana.processor.spark.workers import network
 
 # The packages of the JDK that pyspark 4.3.0 opens (its JavaModuleOptions), except those for
 # vectors (jdk.incubator.vector), which only linear algebra uses.
@@ -68,7 +69,9 @@ def command(
 ) -> tuple[list[str], dict[str, str]]:
     """Return the command for Spark's settings, and its environment."""
     home = _home(environ)
-    submit = [part for key, value in options.items() for part in ("--conf", f"{key}={value}")]
+    # Other users of the machine see command lines; the secret comes with the context's settings.
+    shown = {key: value for key, value in options.items() if not key.endswith(network.VARIABLE)}
+    submit = [part for key, value in shown.items() for part in ("--conf", f"{key}={value}")]
     submit += shlex.split(environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     environment = {**environ, "SPARK_HOME": str(home), "SPARK_CONNECT_MODE": "0"}
     environment.setdefault("MALLOC_ARENA_MAX", _ARENAS)

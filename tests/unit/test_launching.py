@@ -45,6 +45,16 @@ def test_our_own_spark_is_started_by_java_itself() -> None:
     }
 
 
+def test_the_secret_of_a_run_is_in_no_command_line() -> None:
+    """Other users of the machine see these; Spark's context has it from its settings."""
+    options = {**OPTIONS, "spark.executorEnv.IKEBANA_SECRET": "of this run"}
+    for environ in ({}, {"SPARK_HOME": "/opt/spark"}):
+        command, environment = launching.command(options, JAVA, environ)
+
+        assert not [part for part in command if "of this run" in part]
+        assert "of this run" not in environment.values()
+
+
 def test_what_the_environment_says_of_memory_stays() -> None:
     """Whoever runs it may know better."""
     _, environment = launching.command(OPTIONS, JAVA, {"MALLOC_ARENA_MAX": "8"})
