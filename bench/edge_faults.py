@@ -753,4 +753,22 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         "    for executor in by_age[count:]:\n",
         "    for executor in by_age[: len(by_age) - count]:\n",
     ),
+    "edge:hosts a batch waits for an executor that is lost": (
+        "tests/unit/test_ends.py::test_a_batch_that_waits",
+        "processor/spark/query.py",
+        "        if lost:\n            self._waits_since",
+        "        if not lost and lost:\n            self._waits_since",
+    ),
+    "edge:hosts the secret of a run is in command lines": (
+        "tests/unit/test_launching.py::test_the_secret",
+        "processor/spark/launching.py",
+        " for key, value in options.items() if not key.endswith(network.VARIABLE)}",
+        " for key, value in options.items()}",
+    ),
+    "edge:hosts shards stay on an executor that is lost": (
+        "tests/unit/test_placing.py::test_shards_leave",
+        "processor/spark/placing.py",
+        "for each in hosts if each in now})",
+        "for each in hosts})",
+    ),
 }
