@@ -103,8 +103,13 @@ def _problem(node: Node, types: Mapping[str, str]) -> str | None:
         # What DuckDB cannot bind is told where the whole is bound.
         return None
     if nulls is None:
-        return next((f for f in failures if f is not None and f.startswith(_NO_CAST)), None)
+        return next((each for each in failures if each is not None and _is_no_cast(each)), None)
     return nulls if None not in failures else None
+
+
+def _is_no_cast(failure: str) -> bool:
+    # What is of the type of NULL is null, whatever a sample is.
+    return failure.startswith(_NO_CAST) and not failure.endswith('-> "NULL")')
 
 
 def _samples(
