@@ -87,7 +87,16 @@ def test_types_that_can_never_fit_are_refused(text: str, reason: str) -> None:
         *("coalesce(b, 'x')", "coalesce(NULL, b, 'x')", "coalesce(l, 'x')", "coalesce(r, 'x')"),
         *("CASE WHEN o THEN b ELSE 'x' END", "CASE WHEN o THEN 'x' ELSE b END"),
         *("CASE WHEN o THEN 'x' WHEN s = 'x' THEN b ELSE 'x' END", "['5']::BIGINT[]"),
-        *("l = '[1]'", "NULL::DATE", "b::VARCHAR::DATE", "y::TIMESTAMP", "b // 0", "j::BIGINT"),
+        *(
+            'key::"NULL"',
+            'b::"NULL"',
+            "l = '[1]'",
+            "NULL::DATE",
+            "b::VARCHAR::DATE",
+            "y::TIMESTAMP",
+            "b // 0",
+            "j::BIGINT",
+        ),
     ],
 )
 def test_what_some_value_fits_is_no_misfit(text: str) -> None:
