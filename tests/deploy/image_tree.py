@@ -41,7 +41,7 @@ def made(folder: Path) -> Image:
         shutil.copy(ROOT / "deploy" / name, home / name)
         (home / name).chmod(0o555)
     shutil.copy(ROOT / "deploy" / "spark-defaults.conf", home / "conf")
-    with zipfile.ZipFile(wheel(folder / "wheel")) as packed:
+    with zipfile.ZipFile(wheel(folder / "wheel", quick=True)) as packed:
         packed.extractall(home / "lib")
     layout = home / "lib" / "ikebana" / "processor" / "spark" / "log4j2-json.properties"
     shutil.copy(layout, home / "conf" / "log4j2.properties")

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
 @pytest.fixture(scope="module")
 def shipped(tmp_path_factory: pytest.TempPathFactory) -> Shipped:
     """The wheel in an environment of its own."""
-    return installed(tmp_path_factory.mktemp("shipped"))
+    return installed(tmp_path_factory.mktemp("shipped"), quick=True)
 
 
 def test_nothing_of_the_checkout_is_imported(shipped: Shipped) -> None:
