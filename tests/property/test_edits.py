@@ -232,14 +232,13 @@ class Edited:
                         collection(fresh, name),
                         self.run._running.backfills,
                     )
-                if not output.source.startswith("priced"):
+                if not self.may_be_negative(output.source):
                     assert not any(count < 0 for count in found.values()), topic
                 continue
             for time in range(self.since.get(topic, 0), upper):
                 found = collection(self.run, output.name, time)
                 assert found == collection(fresh, name, time), (topic, time)
-                # What leaves by the right of now may be another than what came.
-                if not output.source.startswith("priced"):
+                if not self.may_be_negative(output.source):
                     assert not any(count < 0 for count in found.values()), (topic, time)
 
     def as_they_counted(self) -> Topics:
@@ -253,6 +252,13 @@ class Edited:
                 time = max(message.timestamp or 0, lower)
                 found.messages[topic][0].append(message._replace(timestamp=time))
         return found
+
+    def may_be_negative(self, source: str) -> bool:
+        """Whether rows of a collection may count less than zero."""
+        merged = self.parts["operators"].get("merged", {"concat": []})["concat"]
+        negates = source.partition("@")[0] == "merged" and "less" in merged
+        # What leaves by the right of now may be another than what came.
+        return negates or source.startswith("priced")
 
     def depends_on_batches(self, source: str) -> bool:
         """Whether a collection depends on how records came together in batches."""
