@@ -409,7 +409,7 @@ def _rescaled(life: OnCluster) -> None:
     life.did.append(f"to {shards} shards")
     life.start()
     life.wait(life.choice.uniform(1, 2 * life.stopped_s))
-    kill(life.spark.processes("executor"))
+    kill(life.some("executor"))
 
 
 rescale = _fault(

@@ -180,12 +180,18 @@ class Pipeline:
     def logged_upper(self) -> int:
         """The frontier of the source after the last batch that is logged."""
         last = self.log("offsets")[-1]
-        lines = (self.place / "offsets" / str(last)).read_text().splitlines()
+        lines = (self.logs / "offsets" / str(last)).read_text().splitlines()
         return int(json.loads(lines[2])["upper"])
+
+    @property
+    def logs(self) -> Path:
+        """The folder of Spark's logs: that of the last epoch, if the state was rewritten."""
+        epochs = (path for path in self.place.glob("epoch-*") if path.name[6:].isdigit())
+        return max(epochs, key=lambda path: int(path.name[6:]), default=self.place)
 
     def log(self, kind: str) -> list[int]:
         """The batches in Spark's `offsets` or `commits` log."""
-        folder = self.place / kind
+        folder = self.logs / kind
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
         return sorted(int(name) for name in names if name.isdigit())
 
@@ -194,7 +200,7 @@ class Pipeline:
         batches = self.log("offsets")
         if not batches:
             return {}
-        text = (self.place / "offsets" / str(batches[batch])).read_text()
+        text = (self.logs / "offsets" / str(batches[batch])).read_text()
         positions = json.loads(text.splitlines()[2])["positions"]
         return {f"{t}[{p}]": end for t, by in positions.items() for p, end in by.items()}
 
