@@ -7,7 +7,8 @@ and a type checker then knows the columns that a function reads.
 import types
 import typing
 from collections.abc import Iterator
-from typing import Annotated, Any, NamedTuple, Union
+from dataclasses import dataclass
+from typing import Annotated, Any, Union
 
 from ikebana.codecs.change import Column
 from ikebana.errors import ConfigError
@@ -17,7 +18,8 @@ _SQL = {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", str: "VARCHAR"}
 _JSON = (dict, list, object)
 
 
-class Sql(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Sql:
     """The SQL type of a column, where its Python type does not say enough.
 
     `encoding` says how a message without a schema writes the column; see
@@ -62,7 +64,7 @@ def columns_of(row: type) -> tuple[Column, ...]:
 def _column(row: str, name: str, kind: Any) -> Column:
     said = list(_said(kind))
     if said:
-        return Column(name, *said[0])
+        return Column(name, said[0].type, said[0].encoding)
     bare = _bare(kind)
     if bare in _SQL:
         return Column(name, _SQL[bare])

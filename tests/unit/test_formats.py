@@ -111,6 +111,7 @@ MESSAGE = {
     "version": 1,
     "times": "clock",
     "columns": {"n": "DECIMAL(9,2)"},
+    "given_up": 0,
 }
 
 
