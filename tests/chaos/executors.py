@@ -140,54 +140,41 @@ def _family(process: psutil.Process) -> list[psutil.Process]:
 
 # What is killed.
 
-one = _fault(
-    "kill",
-    "SIGKILL of one of two executors",
-    "by itself",
-    lambda life: _kill([life.one_of("executor")]),
-)
-both = _fault(
-    "kill_both",
-    "SIGKILL of both executors",
-    "by itself",
-    lambda life: _kill(life.some("executor")),
-)
-pythons = _fault(
+
+def _killed(name: str, does: str, which: Callable[[OnCluster], list[psutil.Process]]) -> Scenario:
+    def act(life: OnCluster) -> None:
+        kill(which(life))
+
+    return _fault(name, does, "by itself", act)
+
+
+one = _killed("kill", "SIGKILL of one of two executors", lambda life: [life.one_of("executor")])
+both = _killed("kill_both", "SIGKILL of both executors", lambda life: life.some("executor"))
+pythons = _killed(
     "kill_pythons",
     "SIGKILL of the Python processes of executors",
-    "by itself",
-    lambda life: _kill(life.some("python")),
+    lambda life: life.some("python"),
 )
-worker = _fault(
+worker = _killed(
     "kill_worker",
     "SIGKILL of a Python worker of an executor",
-    "by itself",
-    lambda life: _kill([life.one_of("worker")]),
+    lambda life: [life.one_of("worker")],
 )
-daemon = _fault(
+daemon = _killed(
     "kill_daemon",
     "SIGKILL of the process that forks an executor's Python workers",
-    "by itself",
-    lambda life: _kill([life.one_of("daemon")]),
+    lambda life: [life.one_of("daemon")],
 )
-
-
-owner = _fault(
+owner = _killed(
     "kill_owner",
     "SIGKILL of a process that owns shards on an executor",
-    "by itself",
-    lambda life: _kill([life.one_of("owner")]),
+    lambda life: [life.one_of("owner")],
 )
-host = _fault(
+host = _killed(
     "kill_host",
     "SIGKILL of the process that forks an executor's owners of shards",
-    "by itself",
-    lambda life: _kill([life.one_of("host")]),
+    lambda life: [life.one_of("host")],
 )
-
-
-def _kill(processes: list[psutil.Process]) -> None:
-    kill(processes)
 
 
 def _kill_driver(life: OnCluster) -> None:
