@@ -101,6 +101,11 @@ class Settings:
             raise SettingsError(problems)
 
     @property
+    def is_local(self) -> bool:
+        """Whether Spark runs tasks in its driver, and has no executors."""
+        return self.master.startswith("local")
+
+    @property
     def reading_kafka(self) -> dict[str, str]:
         """The settings of consumers, and of clients that ask about input topics."""
         return {**self.kafka, **self.source_kafka}
@@ -148,7 +153,7 @@ def _shown(value: object) -> str:
 
 def _problems_of_executors(settings: Settings) -> Iterator[tuple[str, str]]:
     least, most = settings.least_executors, settings.max_executors
-    if settings.master.startswith("local"):
+    if settings.is_local:
         yield "run.max_executors", f"run.master {settings.master} has no executors"
     elif not least:
         yield (

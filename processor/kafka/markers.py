@@ -67,13 +67,14 @@ def last_markers(reader: Reader, topic: str, shards: int) -> list[Marker]:
         )
     ]
     found = {at: messages[-1] for at, messages in reader.read(ranges)}
-    # Of what was aborted since nothing is read.
-    hidden = [shard for shard, at in enumerate(ranges) if at not in found and at.start < at.end]
-    told = {shard: _decoded(found[at], Marker) for shard, at in enumerate(ranges) if at in found}
-    for shard in hidden:
-        if (marker := last_marker(reader, topic, shard)) is not None:
-            told[shard] = marker
-    return [told[shard] for shard in sorted(told)]
+    markers: list[Marker] = []
+    for shard, at in enumerate(ranges):
+        if at in found:
+            markers.append(_decoded(found[at], Marker))
+        elif at.start < at.end and (marker := last_marker(reader, topic, shard)) is not None:
+            # Of what was aborted since nothing was read.
+            markers.append(marker)
+    return markers
 
 
 def size_of(reader: Reader, topic: str, shards: int, batch: int) -> int:

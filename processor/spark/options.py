@@ -127,7 +127,7 @@ def spark_settings(settings: Settings, name: str) -> dict[str, str]:
     master = settings.master
     if master.startswith("k8s:"):
         options.setdefault(f"spark.executorEnv.{daemon.PORT_VARIABLE}", _FIRST_PORT)
-    if not master.startswith("local"):
+    if not settings.is_local:
         del options["spark.driver.bindAddress"]
     else:
         options.setdefault("spark.driver.host", "127.0.0.1")
@@ -168,7 +168,7 @@ def owners(settings: Settings) -> int:
     With twice as many as there are slots, two tasks that run at a time seldom need the same one:
     shards follow one another in turn.
     """
-    if settings.master.startswith("local"):
+    if settings.is_local:
         cores = slots(settings)
     else:
         # Executors of a standalone cluster take all that a worker has, which may be as ours.

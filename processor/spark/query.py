@@ -345,7 +345,7 @@ def _local_directory(spark: Spark | GivenSpark, settings: Settings) -> str:
     """Choose the folder of the local databases: by default temporary, if the run is local."""
     if settings.local_directory:
         return settings.local_directory
-    if settings.master.startswith("local"):
+    if settings.is_local:
         return str(spark.folder / "shards")
     return f"{tempfile.gettempdir()}/ikebana-shards"
 

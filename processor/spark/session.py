@@ -109,7 +109,7 @@ class Spark:
     @property
     def places(self) -> bool:
         """Whether shards have to be placed on hosts, which are those of executors."""
-        return self.tasks == 1 and not self._settings.master.startswith("local")
+        return self.tasks == 1 and not self._settings.is_local
 
     @property
     def rows(self) -> str:
@@ -159,7 +159,7 @@ class Spark:
         # A user who configures the JVM's log wants to see it.
         if not log_lines.wanted() and not logs_itself(settings):
             self._log = self.folder / "spark.log"
-        if settings.master.startswith("local"):
+        if settings.is_local:
             if not os.environ.get("SPARK_LOCAL_DIRS"):
                 options.setdefault("spark.local.dir", str(self.folder / "spark"))
             extra = sockets(self.folder)
@@ -189,8 +189,7 @@ class Spark:
     def _start_host(self) -> None:
         """Start what forks Spark's Pythons, reads batches, and in a local run owns the shards."""
         settings = self._settings
-        is_here = settings.master.startswith("local")
-        if is_here:
+        if settings.is_local:
             self._rows = left_rows.Folder(
                 os.environ.get("SPARK_LOCAL_DIRS")
                 or settings.spark.get("spark.local.dir", tempfile.gettempdir())
@@ -199,7 +198,7 @@ class Spark:
             Path(tempfile.mkdtemp(dir=self.folder)),
             self._log,
             # Another Python has packages of its own, and so its own host, by Spark's daemon.
-            owners=owners(settings) if is_here and is_this_python(_python()) else 0,
+            owners=owners(settings) if settings.is_local and is_this_python(_python()) else 0,
             readers=slots(settings),
             max_batch_s=settings.max_batch_s,
         )
@@ -257,7 +256,7 @@ class Spark:
         """
         python = _python() if _why_no_forks() else str(PROGRAM)
         found = {} if self._workers is None else self._workers.environment
-        if not self._settings.master.startswith("local"):
+        if not self._settings.is_local:
             found = {**found, network.VARIABLE: self._secret}
         with environment(PYSPARK_PYTHON=python, **found):
             yield

@@ -57,8 +57,8 @@ def shares_of(
 
 def is_small(shares: Sequence[Share]) -> bool:
     """Whether a task of its own for the work of all would not be worth its cost."""
-    of_all = united(shares)
-    return sum(map(_size, _pieces(of_all.slices, of_all.hops, of_all.own))) < _TASK_SIZE
+    pieces = (piece for each in shares for piece in _pieces(each.slices, each.hops, each.own))
+    return sum(map(_size, pieces)) < _TASK_SIZE
 
 
 def united(shares: Sequence[Share]) -> Share:

@@ -1,13 +1,18 @@
-"""Set up a Python worker of Spark for the work of a batch."""
+"""Set up a Python process for the work of a batch: a worker of Spark, or one of a host."""
 
 import gc
 import itertools
+import os
+from contextlib import suppress
+from pathlib import Path
 
 from ikebana.processor.ground.garbage import seldom_collect
 
 _calls = itertools.count(1)
 # By then a process has imported and cached what its kind of task needs.
 _SETTLES = (1, 4, 16)
+# The longest name of a process that Linux shows.
+_NAME = 15
 
 
 def settle() -> None:
@@ -21,3 +26,17 @@ def settle() -> None:
     gc.collect()
     gc.freeze()
     seldom_collect()
+
+
+def named(name: str) -> None:
+    """Give this process a name."""
+    with suppress(OSError):
+        Path("/proc/self/comm").write_text(name[:_NAME])
+
+
+def close_streams() -> None:
+    """Have no input, and print where errors go."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ikebana.processor.ground import calls
+from ikebana.processor.spark import worker
 from ikebana.processor.spark.workers import host, left_rows, network
 from ikebana.processor.spark.workers.owners import EXECUTOR_VARIABLE, Owners
 
@@ -44,7 +45,7 @@ def main() -> None:
     """See to it that there is a host, and be Spark's daemon."""
     # Threads of a library would be missing in forks.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    host.named(_NAME)
+    worker.named(_NAME)
     known = Owners.here()
     life = _fork_host() if known is None or not known.are_there() else None
     os.environ[_VARIABLE] = str(os.getpid())

@@ -31,6 +31,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
+from ikebana.processor.spark import worker
 from ikebana.processor.spark.workers.stand_in import FORKS, INT, STREAMS
 
 # The modules that Spark's Python processes run, and those of ours that they load.
@@ -53,8 +54,6 @@ MODULES = (
 END_OF_OWNERS_S = 5.0
 _LOOK_EVERY_S = 0.005
 _STDIN = 0
-# The longest name of a process that Linux shows.
-_NAME = 15
 
 
 class Request(NamedTuple):
@@ -84,12 +83,6 @@ def prepare(modules: Iterable[str]) -> None:
     gc.freeze()
 
 
-def named(name: str) -> None:
-    """Give this process a name."""
-    with suppress(OSError):
-        Path("/proc/self/comm").write_text(name[:_NAME])
-
-
 def be(listeners: Mapping[socket.socket, str], lifeline: int, folder: Path, name: str) -> NoReturn:
     """Become a host in a process just forked, with a session and no streams of its own.
 
@@ -98,11 +91,8 @@ def be(listeners: Mapping[socket.socket, str], lifeline: int, folder: Path, name
     status = 1
     try:
         os.setsid()
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(nothing, 0)
-        os.dup2(2, 1)
-        os.close(nothing)
-        named(name)
+        worker.close_streams()
+        worker.named(name)
         if (become := Host(listeners, lifeline).serve()) is not None:
             become()
         else:
@@ -263,7 +253,7 @@ def _become(request: Request) -> None:
     ]
     sys.path[:0] = added
     module, *_ = sys.argv = request.arguments
-    named(module)
+    worker.named(module)
     # The module runs again, as the main module.
     sys.modules.pop(module, None)
     runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -87,7 +87,7 @@ class Missing(msgspec.Struct, frozen=True, tag=True):
 Answer = Done | Passed | Row | Raised | Missing
 
 
-class ClosedError(Exception):
+class ClosedError(ConnectionError):
     """The other end has closed the connection."""
 
 

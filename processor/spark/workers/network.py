@@ -11,6 +11,7 @@ import secrets
 import socket
 from contextlib import suppress
 
+from ikebana.processor.spark.workers.messages import ClosedError, received
 from ikebana.processor.spark.workers.stand_in import short
 
 Address = str | tuple[str, int]
@@ -113,9 +114,7 @@ def _proof(role: bytes, servers: bytes, clients: bytes) -> bytes:
 
 
 def _received(connection: socket.socket) -> bytes:
-    content = b""
-    while len(content) < _SIZE:
-        if not (part := connection.recv(_SIZE - len(content))):
-            raise StrangerError("it has hung up")
-        content += part
-    return content
+    try:
+        return received(connection, _SIZE)
+    except ClosedError as error:
+        raise StrangerError("it has hung up") from error

@@ -14,7 +14,6 @@ from ikebana.processor.spark.workers import messages, network
 from ikebana.processor.spark.workers.messages import (
     Answer,
     Ask,
-    ClosedError,
     Done,
     Fetch,
     Missing,
@@ -213,7 +212,7 @@ def _answered(
                 sealed = Sealed(content, dict(os.environ), sys.path)
                 messages.send(connection, sealed)
                 answer = messages.receive_answer(connection)
-        except (ClosedError, OSError) as error:
+        except OSError as error:
             raise LostError(f"the process that {does} was lost") from error
     if isinstance(answer, Raised):
         raise _raised(answer) from OwnerTraceback(answer.traceback)

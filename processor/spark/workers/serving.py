@@ -13,13 +13,12 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Generic, TypeVar
 
 from ikebana.processor.ground import calls
 from ikebana.processor.spark import worker
 from ikebana.processor.spark.workers import left_rows, messages, network
-from ikebana.processor.spark.workers.messages import Answer, ClosedError, Missing, Raised, Sealed
+from ikebana.processor.spark.workers.messages import Answer, Missing, Raised, Sealed
 from ikebana.processor.spark.workers.owners import EXECUTOR_VARIABLE
 from ikebana.processor.spark.workers.stand_in import VARIABLE
 
@@ -46,7 +45,7 @@ def serve(
         if lifeline in dict(waiting.poll()):
             close()
             return
-        with suppress(ClosedError, OSError), network.accepted(listener) as connection:
+        with suppress(OSError), network.accepted(listener) as connection:
             connection.settimeout(_SENT_WITHIN_S)
             answer(connection)
 
@@ -115,10 +114,6 @@ def _become(name: str) -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    with suppress(OSError):
-        Path("/proc/self/comm").write_text(name)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    os.dup2(2, 1)
+    worker.named(name)
+    worker.close_streams()
     sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
