@@ -2,14 +2,13 @@
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
 from ikebana.errors import ConfigError
 
 _DEFAULT = "localhost:9092"
-# What a pipeline may also be written in.
-_OTHERS = {".sql": "SQL", ".py": "Python"}
 
 
 @click.command("new")
@@ -49,38 +48,58 @@ def new_command(
     table: str | None,
     force: bool,
 ) -> None:
-    """Write FILE, a first pipeline file with comments.
+    """Write FILE, a first pipeline file with comments: .yaml, .sql or .py.
 
     With --topic, the earliest and the newest messages of the topic are read, and FILE
     proposes their format, key and columns, by the schemas that messages have, or that are in
     the registry, else by their values; comments say what the messages did not show.
     Without --topic, FILE is a sample that runs as it is.
     """
-    if file.suffix in _OTHERS:
-        raise ConfigError(
-            f"cannot write {file}: new writes YAML, not {_OTHERS[file.suffix]}",
-            hint="Name a .yaml file.",
-        )
     if file.exists() and not force:
         raise ConfigError(f"{file} exists already", hint="--force overwrites it.")
-    # Imported here, so that `--help` does not wait for Kafka's client.
-    from ikebana.processor.configuring.pipeline import parse
-    from ikebana.processor.proposing import writing
-
+    writer = _writer(file)
     if topic is None:
-        text = writing.sample(brokers)
+        text = writer.sample(brokers)
     else:
-        text = _proposed(topic, brokers, config, registry, table)
-    parse(text, str(file), environ={})
+        text = _proposed(writer, topic, brokers, config, registry, table)
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"could not write {file}: {error.strerror}") from error
-    click.echo(f"wrote {file}; `ikebana explain {file}` shows what it will do", err=True)
+    pipeline = f"{file.stem}:pipeline" if file.suffix == ".py" else file
+    click.echo(f"wrote {file}; `ikebana explain {pipeline}` shows what it will do", err=True)
+
+
+def _writer(file: Path) -> Any:
+    """Return the module that writes files with this name's ending."""
+    # Imported here, so that `--help` does not wait for DuckDB.
+    from ikebana.processor.proposing import writing, writing_python, writing_sql
+
+    match file.suffix.lower():
+        case ".yaml" | ".yml":
+            return writing
+        case ".sql":
+            return writing_sql
+        case ".py" if file.stem.isidentifier():
+            return writing_python
+        case ".py":
+            raise ConfigError(
+                f"cannot write {file}: Python cannot import a module with this name",
+                hint="Use letters, digits and underscores, such as shop_orders.py.",
+            )
+    raise ConfigError(
+        f'cannot write {file}: no pipeline is written in a "{file.suffix}" file',
+        hint="Name a .yaml, .sql or .py file.",
+    )
 
 
 def _proposed(
-    topic: str, brokers: str, config: Path | None, registry: str | None, table: str | None
+    writer: Any,
+    topic: str,
+    brokers: str,
+    config: Path | None,
+    registry: str | None,
+    table: str | None,
 ) -> str:
     """Return the text of a pipeline file for a topic; say what its messages leave open."""
     from ikebana.processor.cli.connection import read_config
@@ -99,4 +118,5 @@ def _proposed(
     proposal = tried(propose(topic, samples, schemas, table), samples, schemas, write)
     for note in proposal.notes:
         click.echo(note, err=True)
-    return write(proposal)
+    text: str = writer.written(proposal, brokers=brokers, registry=registry)
+    return text

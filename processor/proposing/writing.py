@@ -1,4 +1,4 @@
-"""Write a proposal as the text of a pipeline file, with comments."""
+"""Write a proposal as a pipeline file in YAML, with comments."""
 
 import re
 from textwrap import wrap
@@ -59,7 +59,7 @@ def sample(brokers: str) -> str:
 
 def written(proposal: Proposal, brokers: str, registry: str | None = None) -> str:
     """Write a pipeline file that reads the proposed input and publishes it."""
-    name = _name(proposal.topic)
+    name = plan_name(proposal.topic)
     shown = name if proposal.is_collection else "current"
     lines = [
         f"# A first pipeline for the topic {proposal.topic}.",
@@ -67,7 +67,7 @@ def written(proposal: Proposal, brokers: str, registry: str | None = None) -> st
         "# Every key that can stand here is in docs/pipeline-file.md; `ikebana schema` is for "
         "editors.",
         "#",
-        *(f"# {line}" for note in proposal.notes for line in wrap(_printable(note), _WIDTH)),
+        *(f"# {line}" for line in comments(proposal)),
         "",
         "# Names the pipeline and its state: keep this name, and those below.",
         f"pipeline: {name}-first",
@@ -142,16 +142,34 @@ def _declared(column: ProposedColumn) -> str:
     return f"{{type: {quoted(column.type)}, encoding: {quoted(column.encoding)}}}"
 
 
-def _name(topic: str) -> str:
-    """Make a plan's name from a topic's, such that YAML reads it as text."""
+def comments(proposal: Proposal) -> list[str]:
+    """Return the lines of a comment with the proposal's notes."""
+    return [line for note in proposal.notes for line in wrap(_printable(note), _WIDTH)]
+
+
+def plan_name(topic: str) -> str:
+    """Make a plan's name from a topic's, such that YAML reads it as text.
+
+    >>> plan_name("shop.public.orders"), plan_name("2024")
+    ('shop-public-orders', 'topic-2024')
+    """
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", topic).strip("-_")
     return name if _PLAIN.fullmatch(name) and quoted(name) == name else f"topic-{name}".strip("-")
 
 
-def _format(proposal: Proposal) -> list[str]:
+def formats(proposal: Proposal) -> str | tuple[str, str]:
+    """Return the format of messages, or those of keys and of values if both must be named."""
     if proposal.value == proposal.key or proposal.value not in ("json", "bytes", "avro"):
-        return [f"    format: {proposal.value}"]
-    return [f"    format: {{key: {proposal.key}, value: {proposal.value}}}"]
+        return proposal.value
+    return proposal.key, proposal.value
+
+
+def _format(proposal: Proposal) -> list[str]:
+    match formats(proposal):
+        case str(one):
+            return [f"    format: {one}"]
+        case key, value:
+            return [f"    format: {{key: {key}, value: {value}}}"]
 
 
 def quoted(text: str) -> str:

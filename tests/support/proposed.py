@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 import ikebana.testing
 from ikebana.codecs.avro_schema import Schemas
-from ikebana.processor.configuring.pipeline import parse
-from ikebana.processor.planning.plan import Input
+from ikebana.processor.configuring.pipeline import Pipeline, parse
+from ikebana.processor.planning.plan import Input, Plan
+from ikebana.processor.proposing import writing_python, writing_sql
 from ikebana.processor.proposing.formats import Sample
 from ikebana.processor.proposing.proposal import Proposal, propose
 from ikebana.processor.proposing.trial import tried
@@ -39,6 +40,8 @@ def run_of(
     text = write(proposal)
     plan = parse(text, "new.yaml", environ={}).plan
     (source,) = plan.inputs
+    assert in_sql(proposal).plan == plan
+    assert in_python(proposal).inputs == plan.inputs
     if proposal.needs_registry and schemas is None:
         return Run(proposal, text, source, [], [])
     run = ikebana.testing.Run(plan, schemas=schemas)
@@ -48,3 +51,18 @@ def run_of(
     run.read()
     rows = [value for _, value in run.collection("changes")]
     return Run(proposal, text, source, rows, [record["reason"] for record in run.errors()])
+
+
+def in_sql(proposal: Proposal) -> Pipeline:
+    """The pipeline that the proposal's text in SQL is."""
+    text = writing_sql.written(proposal, "b:1", "http://r:1")
+    return parse(text, "new.sql", environ={})
+
+
+def in_python(proposal: Proposal) -> Plan:
+    """The plan that the proposal's program makes."""
+    text = writing_python.written(proposal, "b:1", "http://r:1")
+    there: dict[str, Any] = {"__name__": "new"}
+    exec(compile(text, "new.py", "exec"), there)
+    plan: Plan = there["pipeline"].plan()
+    return plan

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+import ikebana as ik
 from ikebana.codecs.avro_schema import Schemas
 from ikebana.errors import ConfigError
 from ikebana.processor.cli.main import cli
@@ -345,12 +346,36 @@ def test_names_that_cannot_be_declared_are_noted_alone() -> None:
     assert run.errors == []
 
 
-@pytest.mark.parametrize(("name", "language"), [("shop.sql", "SQL"), ("p.py", "Python")])
-def test_only_yaml_is_written(tmp_path: Path, name: str, language: str) -> None:
-    """A file of another language is refused by its name, and nothing is written."""
+@pytest.mark.parametrize("name", ["shop.sql", "shop.py", "shop.yaml"])
+def test_a_sample_is_written_in_each_language(tmp_path: Path, name: str) -> None:
+    """All samples are the same pipeline, by what they make of the same records."""
+    path = tmp_path / name
+    told = CliRunner().invoke(cli, ["new", str(path), "--brokers", "there:1"])
+
+    assert told.exit_code == 0, told.output
+    if path.suffix == ".py":
+        there: dict[str, Any] = {"__name__": "shop"}
+        exec(compile(path.read_text(), name, "exec"), there)
+        pipeline = there["pipeline"]
+        assert "shop:pipeline" in told.output
+    else:
+        pipeline = ik.load(path, environ={})
+    tea = [
+        (key, {"product": "tea", "quantity": quantity}, 0) for key, quantity in ((1, 12), (2, 2))
+    ]
+    outputs = pipeline.evaluate(orders=tea)
+    shown = {name: [each.data[1]["quantity"] for each in outputs[name]] for name in outputs}
+    assert shown == {"large": [12], "ordered": [14], "errors": []}
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [("shop.toml", "Name a .yaml, .sql or .py file."), ("my-shop.py", "such as shop_orders.py")],
+)
+def test_another_file_is_refused(tmp_path: Path, name: str, remedy: str) -> None:
+    """By its name, and nothing is written."""
     told = CliRunner().invoke(cli, ["new", str(tmp_path / name)])
 
     assert isinstance(told.exception, ConfigError)
-    assert f"new writes YAML, not {language}" in str(told.exception)
-    assert "Name a .yaml file." in str(told.exception)
+    assert remedy in str(told.exception)
     assert not (tmp_path / name).exists()
