@@ -23,6 +23,7 @@ _FORMS = ("text", "mermaid", "svg", "html")
 @click.option(
     "--output", type=click.Path(path_type=Path), help="A file; default: standard output."
 )
+@click.option("--full", is_flag=True, help="Show all of the plan, as written and as run.")
 @click.option("--bootstrap-servers", metavar="H:P", help="Brokers; wins over the file.")
 @click.option("--checkpoint", metavar="DIR", help="Path or URI; wins over the file.")
 def explain_command(
@@ -30,14 +31,15 @@ def explain_command(
     *,
     form: str,
     output: Path | None,
+    full: bool,
     bootstrap_servers: str | None,
     checkpoint: str | None,
 ) -> None:
-    """Show what PIPELINE, a YAML file or module:name, reads, keeps and writes.
+    """Show what PIPELINE, a file or module:name, reads, keeps and writes, and what a change costs.
 
-    This prints the plan as written and as run, what is pushed into decoding and what is
-    not and why, and what it costs.  If the file has mistakes, all of them are listed with
-    their lines.  It needs neither Kafka nor Spark.
+    --full prints the plan as written and as run as well, what is pushed into decoding and
+    what is not and why, and the settings.  If the file has mistakes, all of them are listed
+    with their lines.  It needs neither Kafka nor Spark.
     """
     # Imported here, so that `--help` does not wait for DuckDB.
     from ikebana.processor.cli import finding
@@ -45,9 +47,9 @@ def explain_command(
     from ikebana.processor.explain.mermaid import mermaid
     from ikebana.processor.explain.page import html
     from ikebana.processor.explain.svg import svg
-    from ikebana.processor.explain.text import text
+    from ikebana.processor.explain.text import brief, text
 
-    renderings = {"text": text, "mermaid": mermaid, "svg": svg, "html": html}
+    renderings = {"text": text if full else brief, "mermaid": mermaid, "svg": svg, "html": html}
     plan, settings = finding.read(
         file, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint, environ=os.environ
     )

@@ -19,6 +19,7 @@ from rich.text import Text
 from ikebana.errors import AccessError, AwayError, ConfigError
 from ikebana.processor.cli.credentials import Credentials, with_credentials
 from ikebana.processor.cli.values import Number
+from ikebana.processor.ground.counting import counted
 from ikebana.processor.ground.moments import moment
 
 _PATIENCE_S = 10.0
@@ -187,7 +188,7 @@ def _run(told: Mapping[str, Any], rates: Rates) -> list[Text | Table]:
     head.append(f" ({told['reason']})", "")
     facts = [f"lag {_seconds(told['lag_s'])}", f"batch {_number(told['batch'])}"]
     facts.append(f"{told['records']:,} records, {rates.of('') or '-'} /s")
-    facts.append(f"{told['restarts']} restarts")
+    facts.append(counted(told["restarts"], "restart"))
     facts.append(f"state {_bytes(state['bytes'])}, {state['entries']:,} entries")
     parts: list[Text | Table] = [head, Text("; ".join(facts))]
     outputs = _table("output", "frontier", "lag", "updates", "updates/s")
@@ -201,8 +202,8 @@ def _run(told: Mapping[str, Any], rates: Rates) -> list[Text | Table]:
         )
     parts.append(outputs)
     operators = _table("operator", "frontier", "lag")
-    for name, each in told["operators"].items():
-        operators.add_row(Text(name), _time(each["frontier"]), _seconds(each["lag_s"]))
+    for name, frontier, lag_s in _by_relation(told["operators"]):
+        operators.add_row(Text(name), _time(frontier), _seconds(lag_s))
     parts.append(operators)
     if told["inputs"]:
         inputs = _table("input", "frontier", "")
@@ -210,11 +211,34 @@ def _run(told: Mapping[str, Any], rates: Rates) -> list[Text | Table]:
             held = "holds the others" if each["holds"] else "silent" if each["silent"] else ""
             inputs.add_row(Text(name), _time(each["frontier"]), held)
         parts.append(inputs)
-    if counted := {kind: count for kind, count in told["counted"].items() if count}:
+    if wrong := {kind: count for kind, count in told["counted"].items() if count}:
         parts.append(
-            Text("; ".join(f"{count:,} {kind}" for kind, count in counted.items()), style="yellow")
+            Text("; ".join(f"{count:,} {kind}" for kind, count in wrong.items()), style="yellow")
         )
     return parts
+
+
+def _by_relation(
+    operators: Mapping[str, Mapping[str, Any]],
+) -> list[tuple[str, int | None, float | None]]:
+    """Return names, frontiers and lags: arrangements of one relation are one row, the slowest.
+
+    An arrangement is called by its relation and a hash, with a colon between.
+    """
+    slowest: dict[str, tuple[int | None, float | None]] = {}
+    for name, each in operators.items():
+        relation, colon, _ = name.partition(":")
+        shown = f"{relation}, arranged" if colon else name
+        frontier, lag_s = slowest.get(shown, (each["frontier"], each["lag_s"]))
+        slowest[shown] = (
+            _least(frontier, each["frontier"]),
+            None if None in (lag_s, each["lag_s"]) else max(lag_s or 0.0, each["lag_s"]),
+        )
+    return [(name, *figures) for name, figures in slowest.items()]
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else min(one, other)
 
 
 def _served(told: Mapping[str, Any], rates: Rates) -> list[Text | Table]:

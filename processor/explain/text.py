@@ -9,8 +9,10 @@ from ikebana.processor.explain.estimates import Work
 from ikebana.processor.explain.explanation import Explanation
 from ikebana.processor.explain.graph import Box, Graph
 from ikebana.processor.explain.words import figure
+from ikebana.processor.ground.counting import counted
 
 _WIDTH = 96
+_WARNINGS = "what could cost less"
 
 
 def text(explanation: Explanation) -> str:
@@ -18,10 +20,62 @@ def text(explanation: Explanation) -> str:
     return "\n".join(_lines(explanation)) + "\n"
 
 
-def _lines(explanation: Explanation) -> Iterator[str]:
+def brief(explanation: Explanation) -> str:
+    """Render what the plan reads, keeps and writes, and what a change costs: about one screen."""
+    return "\n".join(_brief_lines(explanation)) + "\n"
+
+
+def _brief_lines(explanation: Explanation) -> Iterator[str]:
+    yield from _head(explanation)
+    yield "reads"
+    for box in explanation.written.boxes:
+        if box.kind == "input":
+            # Those that are indented name single columns.
+            own = [line for line in box.lines if not line.startswith(" ")]
+            yield from _wrapped(f"{box.title}: {'; '.join(own)}")
+    yield ""
+    yield from _keeps(explanation)
+    yield ""
+    yield "writes"
+    for box in explanation.run.boxes:
+        if box.kind == "output":
+            yield from _wrapped(f"{box.title}: {'; '.join(box.lines)}")
+    yield ""
+    yield estimates.TITLE
+    yield from _table(explanation.estimates)
+    if explanation.warnings:
+        yield ""
+        yield from _section(_WARNINGS, explanation.warnings)
+    yield ""
+    yield (
+        "--full has the plan as written and as run, what is decoded, the meaning of each figure, "
+        "and the settings"
+    )
+
+
+def _keeps(explanation: Explanation) -> Iterator[str]:
+    """Name the parts of the plan that have state, by their kinds."""
+    state: dict[str, list[str]] = {}
+    for part, arrangements, *_ in explanation.costs:
+        kind, _, name = part.partition(" ")
+        if arrangements and part != costs.ALL:
+            state.setdefault(kind, []).append(name)
+    total = next((cost for cost in explanation.costs if cost.part == costs.ALL), None)
+    if total is not None:
+        exchanges = counted(total.exchanges, "exchange")
+        yield f"keeps {counted(total.arrangements, 'arrangement')}, behind {exchanges}"
+    for kind, names in state.items():
+        yield from _wrapped(f"{kind} {', '.join(names)}")
+
+
+def _head(explanation: Explanation) -> Iterator[str]:
     yield f"pipeline {explanation.name} ({explanation.fingerprint})"
     yield f"time: {explanation.time}"
     yield ""
+
+
+def _lines(explanation: Explanation) -> Iterator[str]:
+    yield from _head(explanation)
     yield "as written"
     for box in explanation.written.boxes:
         yield f"  {box.kind} {box.title}"
@@ -34,19 +88,10 @@ def _lines(explanation: Explanation) -> Iterator[str]:
         ("what was not pushed", explanation.kept),
     ]
     if explanation.warnings:
-        sections.append(("what could cost less", explanation.warnings))
+        sections.append((_WARNINGS, explanation.warnings))
     for title, sentences in sections:
         yield ""
-        yield title
-        for sentence in sentences or ("nothing",):
-            yield from textwrap.wrap(
-                sentence,
-                _WIDTH,
-                initial_indent="  - " if sentences else "  ",
-                subsequent_indent="    ",
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
+        yield from _section(title, sentences)
     yield ""
     yield "what it costs"
     yield from _table(explanation.costs)
@@ -85,6 +130,25 @@ def _tree(graph: Graph) -> Iterator[str]:
     for box in graph.boxes:
         if box.id not in led_to:
             yield from branch(box, "  ")
+
+
+def _section(title: str, sentences: Sequence[str]) -> Iterator[str]:
+    yield title
+    for sentence in sentences:
+        yield from _wrapped(sentence, "  - ")
+    if not sentences:
+        yield "  nothing"
+
+
+def _wrapped(sentence: str, first: str = "  ") -> list[str]:
+    return textwrap.wrap(
+        sentence,
+        _WIDTH,
+        initial_indent=first,
+        subsequent_indent="    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _meanings(of: Mapping[str, str]) -> Iterator[str]:

@@ -33,7 +33,7 @@ from ikebana.processor.explain.measure import width, wrapped
 from ikebana.processor.explain.mermaid import label, mermaid
 from ikebana.processor.explain.page import html
 from ikebana.processor.explain.svg import LINES, PADDING, lines_in, svg
-from ikebana.processor.explain.text import text
+from ikebana.processor.explain.text import brief, text
 from ikebana.processor.explain.words import step_lines
 from ikebana.processor.ground.printable import printable
 from ikebana.processor.linear.steps import (
@@ -727,3 +727,16 @@ def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
     assert isinstance(result.exception, ConfigError)
     assert result.exception.message == f"could not write {to}: No such file or directory"
+
+
+def test_the_brief_text_is_one_screen() -> None:
+    """It names inputs, state, outputs and costs; the full text has all of it and more."""
+    plan, settings = pipeline.read(
+        Path("examples/views.sql"), bootstrap_servers="b:1", checkpoint="c", environ={}
+    )
+    explanation = explained(plan, settings)
+    short = brief(explanation)
+
+    assert len(short.splitlines()) <= 40 < len(text(explanation).splitlines())
+    for name in (*(i.name for i in plan.inputs), *(o.topic for o in plan.outputs), "best.first"):
+        assert name in short, name

@@ -110,7 +110,11 @@ def test_all_of_a_run_is_on_its_page() -> None:
         "records": 100,
         "restarts": 1,
         "inputs": {"changes": {"frontier": 5, "silent": True, "holds": True}},
-        "operators": {"current": {"frontier": 6, "lag_s": 2.0}},
+        "operators": {
+            "current": {"frontier": 6, "lag_s": 2.0},
+            "prices:46d000e8a1": {"frontier": 5, "lag_s": 2.5},
+            "prices:f654306c4f": {"frontier": 4, "lag_s": 2.25},
+        },
         "outputs": {"out": {"frontier": 7, "lag_s": 3.0, "updates": 50}},
         "counted": {"errors": 3, "late": 0},
         "state": {"shards": 4, "bytes": 2_000_000, "entries": 10},
@@ -118,12 +122,14 @@ def test_all_of_a_run_is_on_its_page() -> None:
     first = Look(1, is_run=True, told=told)
     more = {**told, "records": 300, "outputs": {"out": {**told["outputs"]["out"], "updates": 90}}}  # type: ignore[index]
     text = _text(page(first, Look(2, is_run=True, told=more)))
-    for part in ("shop: ready (keeps up)", "lag 1.5 s", "300 records, 200 /s", "1 restarts"):
+    for part in ("shop: ready (keeps up)", "lag 1.5 s", "300 records, 200 /s", "1 restart"):
         assert part in text
     assert "state 2.0 MB, 10 entries" in text
     lines = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line}
     assert lines["out"] == ["7", "3.0", "s", "90", "40"]
     assert lines["current"] == ["6", "2.0", "s"]
+    assert lines["prices,"] == ["arranged", "4", "2.5", "s"]
+    assert "46d000e8a1" not in text
     assert lines["changes"] == ["5", "holds", "the", "others"]
     assert "3 errors" in text
     assert "late" not in text
