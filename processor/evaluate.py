@@ -263,13 +263,14 @@ def evaluate(
     shards: int = 1,
     schemas: "Schemas | Mapping[int, Any] | None" = None,
 ) -> Found:
-    """Run a pipeline on the records `(key, value, time)` of each input.
+    """Run a pipeline on the records `(key, value, time)` or `(key, value)` of each input.
 
     Returns, by the name of each output, its updates `((key, value), time, diff)`, consolidated
     and in order of time; `errors` has the error records.
 
     * Keys and values are those of Kafka messages: JSON data, such as a Debezium envelope, or
       bytes.  A key of None is no key, a value of None a tombstone.
+    * A record without a time has that of the record before it; the first one has time 0.
     * Of several records with one key and time the last one counts, unless the input is in
       `mode: diffs` or `mode: append`.
     * For an input with event time, the time is the record's timestamp.

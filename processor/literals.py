@@ -13,8 +13,8 @@ from ikebana.processor.planning.plan import Input
 from ikebana.processor.reading.codec_of import needs_registry
 from ikebana.processor.reading.messages import Message
 
-Record = tuple[Any, Any, int] | tuple[Any, Any, int, int] | bytes
-"""(key, value, time); of an input of updates (key, value, time, diff); a message of CDCv2."""
+Record = tuple[Any, Any] | tuple[Any, Any, int] | tuple[Any, Any, int, int] | bytes
+"""(key, value[, time]); of an input of updates (key, value, time, diff); a message of CDCv2."""
 
 _LARGEST = 1 << 63
 
@@ -24,17 +24,19 @@ def messages(
 ) -> list[Message]:
     """Records as messages at consecutive offsets, each with its time as the timestamp.
 
+    A record without a time has that of the record before it, and the first one `lower`.
     An update's diff is in its headers.  No time is before `lower`, unless the input has
     event time.  Raises: ConfigError.
     """
     fields = 4 if source.traits.is_updates else 3
     found: list[Message] = []
+    time = lower
     for number, record in enumerate(listed(source.name, records), 1):
         where = f'record {number} of input "{source.name}"'
         if isinstance(record, bytes) and source.traits.kind == "facts":
             found.append(Message(first_offset + number - 1, None, record))
             continue
-        key, value, time, *rest = _fields(source, record, fields, where)
+        key, value, time, *rest = _fields(source, record, fields, time, where)
         _require_integer(time, "time", where)
         if source.event_time is None and time < lower:
             raise ConfigError(
@@ -106,13 +108,17 @@ def as_message(
         ) from error
 
 
-def _fields(source: Input, record: Record, fields: int, where: str) -> tuple[Any, ...]:
-    shape = "(key, value, time, diff)" if fields == 4 else "(key, value, time)"
+def _fields(
+    source: Input, record: Record, fields: int, before: int, where: str
+) -> tuple[Any, ...]:
+    shape = "(key, value, time, diff)" if fields == 4 else "(key, value) or (key, value, time)"
     if not isinstance(record, tuple | list):
         raise ConfigError(
             f"cannot evaluate {where}: it is of type {type(record).__name__}",
             hint=f"Records of {source.value_format} are {shape}.",
         )
+    if fields == 3 and len(record) == 2:
+        return (*record, before)
     if len(record) != fields:
         problem = "it has a diff" if len(record) == 4 else f"it has {len(record)} fields"
         raise ConfigError(

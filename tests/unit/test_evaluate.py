@@ -42,7 +42,7 @@ def plan_of(*inputs: Input, shown: str = "current", out: OutputFormat = "diff") 
     ("record", "problem"),
     [
         pytest.param((), "it has 0 fields", id="empty"),
-        pytest.param(("k", 1), "it has 2 fields", id="no time"),
+        pytest.param(("k",), "it has 1 fields", id="no value"),
         pytest.param(("k", 1, 0, -1), "it has a diff", id="a diff for an upsert"),
         pytest.param("kv0", "it is of type str", id="text"),
         pytest.param(5, "it is of type int", id="no record"),
@@ -287,3 +287,13 @@ def test_what_one_evaluation_writes_another_reads() -> None:
     )
 
     assert found["out"] == [(("k", 1), 3, 1), (("k", 1), 4, -1), (("k", 2), 4, 1)]
+
+
+def test_a_record_without_a_time_has_that_of_the_one_before() -> None:
+    """The first has time 0; times may be given to some records alone."""
+    plan = Plan("p", (Input("t", ("t",)),), (Upsert("u", "t"),), (Output("o", "u", "o"),))
+    given: list[Any] = [("a", 1), ("a", 2), ("a", 3, 5), ("b", 1)]
+    spelt: list[Any] = [("a", 1, 0), ("a", 2, 0), ("a", 3, 5), ("b", 1, 5)]
+
+    assert evaluate(plan, {"t": given}) == evaluate(plan, {"t": spelt})
+    assert [tuple(each)[1] for each in evaluate(plan, {"t": given})["o"]] == [0, 5, 5, 5]

@@ -40,7 +40,7 @@ FLIGHTS = Input("flights", ("flights",), "debezium-json", mode="diffs")
 JOURNEYS = Reduce("journeys", "flights", by="passenger", function="reductions:journeys")
 
 
-def order(op: str, before: Any, after: Any, time: int) -> Record:
+def order(op: str, before: Any, after: Any, time: int) -> tuple[Any, Any, int]:
     def row(image: Any) -> Any:
         return image and {"customer": image[0], "amount": image[1]}
 
@@ -48,7 +48,7 @@ def order(op: str, before: Any, after: Any, time: int) -> Record:
     return {"id": key}, {"op": op, "before": row(before), "after": row(after)}, time
 
 
-ORDER_CHANGES = [
+ORDER_CHANGES: list[tuple[Any, Any, int]] = [
     order("c", None, ("ann", 10, 1), 1),
     order("c", None, ("ann", 30, 2), 1),
     order("c", None, ("bob", 7, 3), 2),
@@ -100,7 +100,7 @@ def test_it_does_not_depend_on_the_cut(pushdown: bool) -> None:  # noqa: FBT001
     assert found == whole["out"]
 
 
-def flight(op: str, row: Any, time: int) -> Record:
+def flight(op: str, row: Any, time: int) -> tuple[Any, Any, int]:
     images = {"before": row, "after": None} if op == "d" else {"before": None, "after": row}
     return {"id": row["id"]}, {"op": op, **images}, time
 

@@ -20,7 +20,7 @@ from ikebana import (
     evaluate,
     steps,
 )
-from ikebana.processor.evaluate import Evaluation, Record
+from ikebana.processor.evaluate import Evaluation
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Operator
 
@@ -39,7 +39,7 @@ def machine_plan(machine: StateMachine) -> Plan:
     return Plan("p", (EVENTS,), (machine,), (Output("out", machine.name, "out"),))
 
 
-def order(op: str, key: int, before: Any, after: Any, time: int) -> Record:
+def order(op: str, key: int, before: Any, after: Any, time: int) -> tuple[Any, Any, int]:
     def row(image: Any) -> Any:
         return image and {"id": key, "customer": image[0], "amount": image[1]}
 
@@ -114,7 +114,7 @@ def test_an_event_that_a_machine_fails_on_is_found_by_its_place(
     other = Input("other", ("first", "second"))
     operators = Upsert("u", "other"), StateMachine("last", "events", fails_on_two)
     plan = Plan("p", (other, EVENTS), operators, (Output("out", "last", "out"),))
-    records: list[Record] = [("a", 1, 1), ("a", 2, 2), ("a", 3, 3)]
+    records: list[tuple[Any, Any, int]] = [("a", 1, 1), ("a", 2, 2), ("a", 3, 3)]
     evaluation = Evaluation(plan)
     if each_by_itself:
         calls = [evaluation.advance({"events": [each]}, each[2] + 1) for each in records]
@@ -130,7 +130,7 @@ def test_an_event_that_a_machine_fails_on_is_found_by_its_place(
         assert place == ["events", 0, 2, base64.b64encode(b'"a"').decode()]
 
 
-ORDER_CHANGES = [
+ORDER_CHANGES: list[tuple[Any, Any, int]] = [
     order("c", 1, None, ("ann", 10.5), 1),
     order("c", 2, None, ("ann", 0.1), 1),
     order("c", 3, None, ("bob", 0.2), 2),
