@@ -1,6 +1,7 @@
 """`ikebana serve`: follow outputs into local arrangements, and answer reads of them."""
 
 import functools
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +15,10 @@ from ikebana.processor.ground.private_files import private_files
 from ikebana.processor.kafka import reading_rights
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ikebana.processor.planning.plan import Plan
+    from ikebana.processor.watching.plan_view import PlanView
     from ikebana.serving.retention import Retention
 
 _FORMATS = ("diff", "cdcv2-json", "cdcv2-avro", "debezium-json", "upsert")
@@ -184,6 +189,25 @@ def _serve(what: tuple[str, ...], given: _Given) -> None:
         Limits(permitted, given.rate, any_host=given.anyone or given.tls_client_ca is not None),
         given.ready_within,
         note,
-        None if plan is None else plan_view.of_served(plan),
+        plan_view.no_plan if plan is None else _drawn(Path(what[0]), plan),
         query.Limits(seconds=given.sql_seconds, memory_bytes=given.sql_memory << 20),
     )
+
+
+def _drawn(file: Path, plan: "Plan") -> "Callable[[], PlanView]":
+    """Return what draws the plan that a file has when it is asked: an edit changes the file."""
+    from ikebana.processor.cli import finding
+    from ikebana.processor.watching.plan_view import PlanOfFile
+
+    def read() -> "Plan":
+        return finding.read(file, bootstrap_servers="-", checkpoint="-", environ=os.environ).plan
+
+    def version() -> object:
+        try:
+            there = file.stat()
+        except OSError:
+            # A module, or a file that is being replaced.
+            return None
+        return there.st_mtime_ns, there.st_size
+
+    return PlanOfFile(plan, read, version)

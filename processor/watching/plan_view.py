@@ -4,7 +4,8 @@ It is the drawing of `ikebana explain`, without a style of its own.  In its SVG,
 in `data-box`, and the text of a figure has the figure's name in `data-figure`.
 """
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -18,6 +19,14 @@ from ikebana.processor.planning.plan import Plan
 
 class NoPlanError(IkebanaError):
     """A server has no plan to draw."""
+
+
+def no_plan() -> "PlanView":
+    """Say that there is no plan to draw."""
+    raise NoPlanError(
+        "there is no plan: topics are served by their names",
+        hint="Start `ikebana serve` with the file of a pipeline.",
+    )
 
 
 class Drawing(msgspec.Struct):
@@ -102,3 +111,25 @@ def _with_room(graph: Graph, figured: Mapping[str, Figured]) -> Graph:
 def _drawn(graph: Graph) -> Drawing:
     width, svg = drawing(graph, graph.title, styled=False)
     return Drawing(graph.title, width, svg)
+
+
+class PlanOfFile:
+    """Draws the plan of a file, again when the file has changed.
+
+    `read` reads the plan, and `version` says which version of the file is there.  While a changed
+    file cannot be read, the drawing stays as it was.
+    """
+
+    def __init__(
+        self, plan: Plan, read: Callable[[], Plan], version: Callable[[], object]
+    ) -> None:
+        self._read, self._version = read, version
+        self._drawn = version(), of_served(plan)
+
+    def __call__(self) -> PlanView:
+        """Draw the plan as it is in the file now."""
+        version = self._version()
+        if version != self._drawn[0]:
+            with contextlib.suppress(IkebanaError):
+                self._drawn = version, of_served(self._read())
+        return self._drawn[1]

@@ -1,11 +1,12 @@
 """What each reader gets: its view of the service, and who answers from it."""
 
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ikebana.processor.watching.access import Grant
 from ikebana.processor.watching.history import History, Sample
-from ikebana.processor.watching.plan_view import PlanView
+from ikebana.processor.watching.plan_view import PlanView, no_plan
 from ikebana.serving.http.bell import Bell
 from ikebana.serving.http.operations import Api, Queries, lag_of
 from ikebana.serving.http.refusing import NotPermittedError
@@ -30,7 +31,7 @@ class Callers:
         self,
         service: Service,
         bell: Bell,
-        plan: PlanView | None = None,
+        plan: Callable[[], PlanView] = no_plan,
         limits: Limits = Limits(),  # noqa: B008 - immutable
     ) -> None:
         self._service = service
@@ -47,9 +48,7 @@ class Callers:
         if (caller := self._found.get(id(grant))) is not None:
             return caller
         views = Permitted(self._service, grant)
-        plan: PlanView | NotPermittedError | None = self._plan
-        if plan is not None and grant.collections is not None:
-            plan = NotPermittedError("the plan is shown to tokens that may see all collections")
+        plan = self._plan if grant.collections is None else _hidden_plan
         caller = Caller(
             views,
             Api(views, self._bell, self._queries, plan, self._history),
@@ -79,3 +78,7 @@ class Callers:
         """End all subscriptions soon."""
         for each in self._found.values():
             each.subscriptions.end()
+
+
+def _hidden_plan() -> PlanView:
+    raise NotPermittedError("the plan is shown to tokens that may see all collections")

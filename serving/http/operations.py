@@ -13,13 +13,13 @@ from ikebana.processor.ground.moments import EPOCH_MS
 from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.processor.timing.kinds_of_time import MixedTimesError
 from ikebana.processor.watching.history import History, Past
-from ikebana.processor.watching.plan_view import NoPlanError, PlanView
+from ikebana.processor.watching.plan_view import PlanView, no_plan
 from ikebana.serving import plain, reads
 from ikebana.serving.common_times import frontier, newest
 from ikebana.serving.http import parameters, wire
 from ikebana.serving.http.bell import Bell
 from ikebana.serving.http.parameters import READS, V1, Nothing, Operation, answered, time_of
-from ikebana.serving.http.refusing import NotPermittedError, TooManyError
+from ikebana.serving.http.refusing import TooManyError
 from ikebana.serving.permitted import Permitted
 from ikebana.serving.sql import query
 from ikebana.serving.sql.query import Limits, Result
@@ -86,7 +86,7 @@ class Answer(NamedTuple):
 class Api:
     """Answers the requests of one caller from what it may see of a service.
 
-    `plan` is a drawing, None if there is none, or why the caller may not see it.
+    `plan` draws the plan, or raises why there is none or the caller may not see it.
     """
 
     def __init__(
@@ -94,13 +94,13 @@ class Api:
         views: Permitted,
         bell: Bell,
         queries: Queries,
-        plan: PlanView | NotPermittedError | None = None,
+        plan: Callable[[], PlanView] = no_plan,
         history: History | None = None,
     ) -> None:
         self.views = views
         self._history = history or History()
         self.bell = bell
-        self.drawn = plan
+        self._plan = plan
         self._queries = queries.of_caller()
 
     async def collections(self, _: str, __: Nothing) -> Answer:
@@ -151,14 +151,7 @@ class Api:
 
     async def plan(self, _: str, __: Nothing) -> Answer:
         """Draw the plan whose outputs are served."""
-        if self.drawn is None:
-            raise NoPlanError(
-                "there is no plan: topics are served by their names",
-                hint="Start `ikebana serve` with the file of a pipeline.",
-            )
-        if isinstance(self.drawn, NotPermittedError):
-            raise self.drawn
-        return Answer(self.drawn)
+        return Answer(await asyncio.to_thread(self._plan))
 
     def _served(self, view: CollectionView) -> parameters.Served:
         standing = self.views.standing(view.meta.topic)

@@ -11,7 +11,7 @@ from ikebana.processor.ground.listening import Listening
 from ikebana.processor.watching.front import Front
 from ikebana.processor.watching.guard import Limits
 from ikebana.processor.watching.history import EVERY_MS
-from ikebana.processor.watching.plan_view import PlanView
+from ikebana.processor.watching.plan_view import PlanView, no_plan
 from ikebana.serving.http.app import application, probing_alone
 from ikebana.serving.http.bell import Bell
 from ikebana.serving.http.callers import Callers
@@ -27,7 +27,7 @@ def serve(
     limits: Limits,
     ready_within: float,
     say: Callable[[str], None],
-    plan: PlanView | None = None,
+    plan: Callable[[], PlanView] = no_plan,
     queries: query.Limits = query.Limits(),  # noqa: B008 - immutable
 ) -> None:
     """Follow and answer until SIGTERM or SIGINT; a second one ends the process at once.
@@ -64,7 +64,7 @@ class HttpServer:
         listening: Listening,
         limits: Limits,
         ready_within: float,
-        plan: PlanView | None = None,
+        plan: Callable[[], PlanView] = no_plan,
         queries: query.Limits = query.Limits(),  # noqa: B008 - immutable
     ) -> None:
         self._service = service

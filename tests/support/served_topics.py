@@ -13,7 +13,7 @@ from ikebana.processor.ground.listening import Address, Listening, Tls
 from ikebana.processor.kafka.following import AnotherTopicError, ClosedTimes, Resume
 from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.processor.watching.guard import Limits
-from ikebana.processor.watching.plan_view import PlanView
+from ikebana.processor.watching.plan_view import PlanView, no_plan
 from ikebana.serving.http.server import HttpServer
 from ikebana.serving.retention import Retention
 from ikebana.serving.service import Service, Wanted
@@ -144,7 +144,7 @@ def caught_up(service: Service, topics: MemoryTopics, *names: str) -> None:
 def answering(
     service: Service,
     limits: Limits = Limits(),  # noqa: B008
-    plan: PlanView | None = None,
+    plan: Callable[[], PlanView] = no_plan,
     tls: Tls | None = None,
 ) -> Iterator[str]:
     """Answer requests to a service in a thread; gets the URL."""

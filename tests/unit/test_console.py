@@ -72,7 +72,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "serve":
         with (
             following(tmp_path) as service,
-            answering(service, plan=plan_view.of_served(PLAN)) as found,
+            answering(service, plan=lambda: plan_view.of_served(PLAN)) as found,
         ):
             yield found
     else:

@@ -88,7 +88,7 @@ def _server(opened: ExitStack, folder: Path) -> str:
     record = error_record("the value is no JSON", ("orders", 0, 7), b"N1", b"{")
     topics.close("errors", 10, (None, record, 5, 1))
     service = opened.enter_context(serving(topics, folder, "orders.diffs", "errors", start=False))
-    url = opened.enter_context(answering(service, plan=plan_view.of_served(PLAN)))
+    url = opened.enter_context(answering(service, plan=lambda: plan_view.of_served(PLAN)))
     caught_up(service, topics, "orders.diffs", "errors")
     return url + "/console/"
 

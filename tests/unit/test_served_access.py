@@ -97,7 +97,7 @@ def tokens(tmp_path: Path) -> Access:
 def url(service: Service, tokens: Access) -> Iterator[str]:
     """A server of them."""
     plan = PlanView("hidden-pipeline", "f", "ingest", {}, [])
-    with answering(service, Limits(tokens), plan) as found:
+    with answering(service, Limits(tokens), lambda: plan) as found:
         yield found
 
 
