@@ -12,7 +12,7 @@ import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -22,13 +22,14 @@ from ikebana.errors import ConfigError
 from ikebana.processor.ground.garbage import uncollected
 from ikebana.processor.ground.spelling import instead
 from ikebana.processor.kafka import following, reading_rights
-from ikebana.processor.kafka.following import ClosedTimes, Following, Resume, Since
+from ikebana.processor.kafka.following import ClosedTimes, Following, Piece, Resume, Since
 from ikebana.processor.linear.settled import Texts, texts
 from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.processor.timing.kinds_of_time import kind_of, refuse_mixed
 
 OpenTopic = Callable[[str, str, Resume | None], Following]
 _ASK_EVERY_S = 0.1
+Kept = TypeVar("Kept", covariant=True)
 
 
 class TopicUpdate(NamedTuple):
@@ -60,71 +61,96 @@ class _Token(msgspec.Struct, frozen=True):
     places: dict[str, tuple[str, str | None]]
 
 
-class _Ahead:
+class Keeper(Protocol[Kept]):
+    """Keeps what was read of one topic beyond the common frontier."""
+
+    def add(self, piece: Piece | ClosedTimes) -> None:
+        """Keep a piece, in the order in which `Following.pieces` yields them."""
+        ...
+
+    def take(self, upper: int) -> Kept:
+        """Take all closed updates with times before `upper`, and keep the others."""
+        ...
+
+    def close(self) -> None:
+        """Release what is kept."""
+        ...
+
+
+class Span(NamedTuple, Generic[Kept]):
+    """What is kept of each topic for an aligned batch; see `AlignedBatch`."""
+
+    lower: int
+    upper: int
+    kept: dict[str, Kept]
+    token: str
+    times: Times | None
+
+
+class _Ahead(Generic[Kept]):
     """A topic, and what was read of it beyond the common frontier."""
 
-    def __init__(self, following: Following, form: str, resume: Resume | None) -> None:
+    def __init__(
+        self, following: Following, form: str, resume: Resume | None, keeper: Keeper[Kept]
+    ) -> None:
         self.following = following
         self.form = form
+        self.keeper = keeper
         self.upper: int | None = None if resume is None else resume.upper
         self.lower: int | None = self.upper
         self.times: Times | None = None
         # Where to read again what is held; the place after a batch counts when it is given out.
-        self.place = None if resume is None else resume.place
-        self._batches: Iterator[ClosedTimes] | None = None
-        self._held: list[ClosedTimes] = []
+        self._place = None if resume is None else resume.place
+        self._places: list[tuple[int, str]] = []
+        self._pieces: Iterator[Piece | ClosedTimes] | None = None
 
     def read(self) -> bool:
-        """Read one more batch; return whether there was one."""
-        if self._batches is None:
-            self._batches = self.following.closed()
-        batch = next(self._batches, None)
-        if batch is None:
-            self._batches = None
-            return False
-        self._held.append(batch)
-        if self.lower is None:
-            self.lower = batch.lower
-        self.upper, self.times = batch.upper, batch.times or self.times
-        return True
+        """Read up to the end of one more batch; return whether there was one."""
+        if self._pieces is None:
+            self._pieces = self.following.pieces()
+        for piece in self._pieces:
+            self.keeper.add(piece)
+            if isinstance(piece, ClosedTimes):
+                if self.lower is None:
+                    self.lower = piece.lower
+                self.upper, self.times = piece.upper, piece.times or self.times
+                self._places.append((piece.upper, piece.place))
+                return True
+        self._pieces = None
+        return False
 
-    def take(self, upper: int) -> list[KeyedUpdate]:
-        """Take what was read of times before `upper`."""
-        updates: list[KeyedUpdate] = []
-        held = []
-        for batch in self._held:
-            if batch.upper <= upper:
-                updates += batch.updates
-                self.place = batch.place
-                continue
-            updates += (update for update in batch.updates if update.time < upper)
-            left = [update for update in batch.updates if update.time >= upper]
-            held.append(batch._replace(updates=left))
-        self._held = held
-        return updates
+    def place(self, upper: int) -> str | None:
+        """Where reading goes on for times from `upper` on."""
+        while self._places and self._places[0][0] <= upper:
+            self._place = self._places.pop(0)[1]
+        return self._place
+
+    def close(self) -> None:
+        self.following.close()
+        self.keeper.close()
 
 
-class Follower:
-    """Yields aligned batches, and waits for more; use it as a context manager.
+class Aligning(Generic[Kept]):
+    """Yields spans at the common frontier of topics, and waits for more; a context manager.
 
-    An iteration raises MixedTimesError if the times of the topics are of different kinds.
-
-    `formats` names the topics; `open_topic` opens one of them.
+    `formats` names the topics, `open_topic` opens one of them, and `keeper` says how what is
+    read is kept until all topics have reached its times.
     """
 
     def __init__(
         self,
         open_topic: OpenTopic,
         formats: Mapping[str, str],
+        keeper: Callable[[], Keeper[Kept]],
         *,
         resume: str | None,
-        until: int | None,
-        wait: bool,
+        until: int | None = None,
+        wait: bool = True,
     ) -> None:
         self._until = until
         self._wait = wait
         self._stopping = threading.Event()
-        self._topics: list[_Ahead] = []
+        self._topics: list[_Ahead[Kept]] = []
         token = None if resume is None else _token(resume, formats)
         self._upper: int | None = None if token is None else token.upper
         try:
@@ -133,7 +159,7 @@ class Follower:
                 if token is not None:
                     at = Resume(token.places[topic][1], token.upper)
                 opened = open_topic(topic, form, at)
-                self._topics.append(_Ahead(opened, form, at))
+                self._topics.append(_Ahead(opened, form, at, keeper()))
         except BaseException:
             self.close()
             raise
@@ -150,9 +176,19 @@ class Follower:
     def close(self) -> None:
         """Close the connections."""
         for each in self._topics:
-            each.following.close()
+            each.close()
 
-    def __iter__(self) -> Iterator[AlignedBatch]:
+    def behind(self) -> int:
+        """Count the offsets of all topics after what was read."""
+        return sum(each.following.behind() for each in self._topics)
+
+    def spans(self) -> Iterator[Span[Kept]]:
+        """Yield each span once, in order.
+
+        Raises:
+            MixedTimesError: the times of the topics are of different kinds.
+            SourceError: as `Following.closed`.
+        """
         while not self._stopping.is_set():
             if self._until is not None and self._upper is not None and self._upper >= self._until:
                 return
@@ -163,6 +199,7 @@ class Follower:
             if not has_more:
                 if not self._wait:
                     return
+                self.caught_up()
                 self._stopping.wait(_ASK_EVERY_S)
                 continue
             begun = {e.following.topic: (e.times, e.upper) for e in self._topics if e.upper}
@@ -170,8 +207,11 @@ class Follower:
             uppers = [each.upper for each in self._topics if each.upper is not None]
             if len(uppers) == len(self._topics) and min(uppers) > self._lower():
                 with uncollected():
-                    batch = self._batch(min(uppers))
-                yield batch
+                    span = self._span(min(uppers))
+                yield span
+
+    def caught_up(self) -> None:
+        """Called whenever everything that is closed now was yielded; does nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -190,19 +230,73 @@ class Follower:
             return self._upper
         return max(each.lower for each in self._topics if each.lower is not None)
 
-    def _batch(self, upper: int) -> AlignedBatch:
-        updates = [
-            TopicUpdate(each.following.topic, *update)
-            for each in self._topics
-            for update in each.take(upper)
-        ]
-        updates.sort(key=_by_time)
+    def _span(self, upper: int) -> Span[Kept]:
         lower, self._upper = self._lower(), upper
-        places = {}
-        for each in self._topics:
-            places[each.following.topic] = (each.form, each.place)
+        kept = {each.following.topic: each.keeper.take(upper) for each in self._topics}
+        places = {each.following.topic: (each.form, each.place(upper)) for each in self._topics}
         token = msgspec.json.encode(_Token(upper, places)).decode()
-        return AlignedBatch(lower, upper, updates, token)
+        times = next((each.times for each in self._topics if each.times is not None), None)
+        return Span(lower, upper, kept, token, times)
+
+
+class _InMemory:
+    """Keeps updates as a list."""
+
+    def __init__(self) -> None:
+        self._pieces: list[KeyedUpdate] = []
+        self._held: list[ClosedTimes] = []
+
+    def add(self, piece: Piece | ClosedTimes) -> None:
+        if isinstance(piece, ClosedTimes):
+            self._held.append(piece._replace(updates=self._pieces + piece.updates))
+            self._pieces = []
+        else:
+            self._pieces = piece.updates if piece.restarts else self._pieces + piece.updates
+
+    def take(self, upper: int) -> list[KeyedUpdate]:
+        updates: list[KeyedUpdate] = []
+        held = []
+        for batch in self._held:
+            if batch.upper <= upper:
+                updates += batch.updates
+                continue
+            updates += (update for update in batch.updates if update.time < upper)
+            left = [update for update in batch.updates if update.time >= upper]
+            held.append(batch._replace(updates=left))
+        self._held = held
+        return updates
+
+    def close(self) -> None:
+        pass
+
+
+class Follower(Aligning[list[KeyedUpdate]]):
+    """Yields aligned batches, and waits for more; use it as a context manager.
+
+    An iteration raises MixedTimesError if the times of the topics are of different kinds.
+    """
+
+    def __init__(
+        self,
+        open_topic: OpenTopic,
+        formats: Mapping[str, str],
+        *,
+        resume: str | None,
+        until: int | None,
+        wait: bool,
+    ) -> None:
+        super().__init__(open_topic, formats, _InMemory, resume=resume, until=until, wait=wait)
+
+    def __iter__(self) -> Iterator[AlignedBatch]:
+        for span in self.spans():
+            with uncollected():
+                updates = [
+                    TopicUpdate(topic, *update)
+                    for topic, kept in span.kept.items()
+                    for update in kept
+                ]
+                updates.sort(key=_by_time)
+            yield AlignedBatch(span.lower, span.upper, updates, span.token)
 
 
 def follow(

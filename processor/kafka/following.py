@@ -9,7 +9,6 @@ time, and the collection can be read as of that time and later ones.
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from itertools import chain
 from operator import itemgetter
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
@@ -23,7 +22,7 @@ from ikebana.processor.ground.named_tuples import maker
 from ikebana.processor.kafka.cdcv2_topic import Cdcv2Topic, FactPlace
 from ikebana.processor.kafka.diff_topic import DiffTopic, PassedError
 from ikebana.processor.rows.rows import KeyedUpdate
-from ikebana.processor.verifying.diff_reader import History, PlacedUpdate
+from ikebana.processor.verifying.diff_reader import History
 from ikebana.processor.verifying.verify import batch_offence
 
 # A reader that has given nothing yet begins again at a newer snapshot, so often at most, if the
@@ -50,6 +49,16 @@ class ClosedTimes(NamedTuple):
     """Their kind, if the topic tells it."""
     columns: Mapping[str, str] = MappingProxyType({})
     """The SQL types of the columns of values that the topic tells."""
+
+
+class Piece(NamedTuple):
+    """Updates of times that a `ClosedTimes` behind it closes, so that these fit into memory.
+
+    If it `restarts`, all pieces since the last `ClosedTimes` are void.
+    """
+
+    updates: list[KeyedUpdate]
+    restarts: bool = False
 
 
 class Resume(NamedTuple):
@@ -80,6 +89,14 @@ class Following(Protocol):
 
         Raises:
             SourceError: records are missing, or are not of this format, or the topic was deleted.
+        """
+        ...
+
+    def pieces(self) -> Iterator[Piece | ClosedTimes]:
+        """Yield the same in pieces: a history is not gathered in memory.
+
+        Raises:
+            SourceError: as `closed`.
         """
         ...
 
@@ -182,9 +199,12 @@ class _Batches:
         self._reading.resume(place.last, place.progress_at)
 
     def closed(self) -> Iterator[ClosedTimes]:
+        return _gathered(self.pieces())
+
+    def pieces(self) -> Iterator[Piece | ClosedTimes]:
         for left in reversed(range(_BEGINNINGS)):
             try:
-                yield from self._batches()
+                yield from self._pieces()
                 return
             except PassedError:
                 if self._goes_on or self._last is not None or not left:
@@ -192,13 +212,14 @@ class _Batches:
                 self._reading.close()
                 self._reading = DiffTopic(self._settings, self.topic, self._form)
                 self._begin()
+                yield Piece([], restarts=True)
 
-    def _batches(self) -> Iterator[ClosedTimes]:
-        history: list[PlacedUpdate] = []
+    def _pieces(self) -> Iterator[Piece | ClosedTimes]:
         with closing(self._reading.closed()) as parts:
             for part in parts:
+                found = list(map(_keyed, map(_without_place, part.updates)))
                 if isinstance(part, History):
-                    history += part.updates
+                    yield Piece(_not_before(found, self._from))
                     continue
                 progress = part.progress
                 offence = batch_offence(self.topic, self._last, part, counted=self._counted)
@@ -208,8 +229,6 @@ class _Batches:
                         hint=f"ikebana check {self.topic} verifies the topic.",
                     )
                 self._last = progress
-                found = list(map(_keyed, map(_without_place, chain(history, part.updates))))
-                history.clear()
                 place = _BatchPlace(self._reading.topic_id, progress, self._reading.progress_at)
                 told = ClosedTimes(
                     progress.lower,
@@ -259,6 +278,9 @@ class _Facts:
             if (later := _later(told, self._from)) is not None:
                 yield later
 
+    def pieces(self) -> Iterator[Piece | ClosedTimes]:
+        return self.closed()
+
     def horizon(self) -> int | None:
         return None
 
@@ -286,5 +308,23 @@ def _later(closed: ClosedTimes, reached: int | None) -> ClosedTimes | None:
         return closed
     if closed.upper <= reached:
         return None
-    later = [update for update in closed.updates if update.time >= reached]
-    return closed._replace(lower=reached, updates=later)
+    return closed._replace(lower=reached, updates=_not_before(closed.updates, reached))
+
+
+def _not_before(updates: list[KeyedUpdate], reached: int | None) -> list[KeyedUpdate]:
+    if reached is None:
+        return updates
+    return [update for update in updates if update.time >= reached]
+
+
+def _gathered(pieces: Iterator[Piece | ClosedTimes]) -> Iterator[ClosedTimes]:
+    """Put the pieces of each closed batch together, in memory."""
+    before: list[KeyedUpdate] = []
+    for piece in pieces:
+        if isinstance(piece, ClosedTimes):
+            yield piece._replace(updates=before + piece.updates) if before else piece
+            before = []
+        elif piece.restarts:
+            before = []
+        else:
+            before += piece.updates

@@ -56,7 +56,7 @@ def test_the_wheel_has_the_real_files(tmp_path: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     wanted = {
         f"ikebana/{path.relative_to(ROOT)}"
-        for folder in ("processor", "arrangements", "codecs", "compiled", "serving")
+        for folder in ("processor", "arrangements", "codecs", "compiled", "serving", "delivering")
         for suffix in ("*.py", "*.pyx", "*.properties", "page/*")
         for path in (ROOT / folder).rglob(suffix)
     }

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.errors import ConfigError
-from ikebana.processor.kafka.following import ClosedTimes, Resume
+from ikebana.processor.kafka.following import ClosedTimes, Piece, Resume
 from ikebana.serving.aligned import AlignedBatch, Follower
 from support.served_collections import Batch, Oracle, batches
 
@@ -36,6 +36,9 @@ class _InMemory:
             yield ClosedTimes(lower, upper, updates, str(number))
             if number % 2:
                 return
+
+    def pieces(self) -> Iterator[Piece | ClosedTimes]:
+        return self.closed()
 
     def horizon(self) -> int | None:
         return None

@@ -10,7 +10,7 @@ import msgspec
 
 from ikebana.codecs.progress import Times
 from ikebana.processor.ground.listening import Address, Listening, Tls
-from ikebana.processor.kafka.following import AnotherTopicError, ClosedTimes, Resume
+from ikebana.processor.kafka.following import AnotherTopicError, ClosedTimes, Piece, Resume
 from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.processor.watching.guard import Limits
 from ikebana.processor.watching.plan_view import PlanView, no_plan
@@ -99,6 +99,9 @@ class _Followed:
         for batch in self._topics.after(self.topic, self._place):
             self._place += 1
             yield batch
+
+    def pieces(self) -> Iterator[Piece | ClosedTimes]:
+        return self.closed()
 
     def horizon(self) -> int | None:
         return self._topics.upper(self.topic)

@@ -42,10 +42,11 @@ ORDER = (
     "processor/building",
     "processor/testing",
     "serving",
+    "delivering",
     "processor/cli",
 )
 # The folders at the root.
-TOP = ("arrangements", "codecs", "compiled", "processor", "serving")
+TOP = ("arrangements", "codecs", "compiled", "delivering", "processor", "serving")
 # Beside the standard library; a name allows what lies below it as well.
 ALLOWED = {
     "errors.py": (),
@@ -70,7 +71,7 @@ ALLOWED = {
 ONLY_IN = {
     # The names and values of settings are the client's.
     "confluent_kafka": ("processor/kafka/", "processor/configuring/kafka_values.py"),
-    "duckdb": ("processor/linear/", "serving/sql/"),
+    "duckdb": ("processor/linear/", "serving/sql/", "delivering/columns.py"),
     "prometheus_client": ("processor/watching/monitor.py", "serving/probes.py"),
     "pyspark": ("processor/spark/",),
     "starlette": ("processor/watching/", "serving/http/"),

@@ -51,6 +51,7 @@ def test_what_architecture_names_is_there() -> None:
         "bench",
         "codecs",
         "compiled",
+        "delivering",
         "deploy",
         "docs",
         "examples",

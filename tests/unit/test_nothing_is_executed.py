@@ -11,7 +11,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("arrangements", "codecs", "compiled", "processor", "serving", "deploy", "src/ikebana")
+FOLDERS = (
+    "arrangements",
+    "codecs",
+    "compiled",
+    "processor",
+    "serving",
+    "delivering",
+    "deploy",
+    "src/ikebana",
+)
 
 # Modules that execute what they read, by importing what it names.
 MODULES = {

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("arrangements", "codecs", "processor", "serving", "deploy")
+FOLDERS = ("arrangements", "codecs", "processor", "serving", "delivering", "deploy")
 LINES, OF_FUNCTION, PARAMETERS, METHODS = 800, 50, 8, 15
 _PARTS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
