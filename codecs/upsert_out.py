@@ -12,7 +12,7 @@ comes while the first one stays; if a collection may have these, `processor.kern
 finds them with state.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ikebana.codecs.cdcv2 import Fact
@@ -45,7 +45,7 @@ def to_upserts(updates: Iterable[Fact]) -> tuple[list[OutputMessage], list[Viola
     """
     messages, violations = [], []
     for time, key, diffs in changed(updates):
-        if (reason := _violation(key, diffs)) is not None:
+        if (reason := violation(key, diffs)) is not None:
             violations.append(Violation(key, time, reason))
             continue
         value = next((value for value, diff in diffs.items() if diff > 0), None)
@@ -80,7 +80,8 @@ def reader() -> Callable[[bytes | None, bytes | None], list[tuple[bytes, int]]]:
     return read
 
 
-def _violation(key: bytes | None, diffs: dict[bytes, int]) -> str | None:
+def violation(key: bytes | None, diffs: Mapping[bytes, int]) -> str | None:
+    """Say why the consolidated diffs of a key's values cannot be an upsert; None if they can."""
     if key is None:
         return "there is no key"
     match sorted(diffs.values()):

@@ -33,6 +33,7 @@ from pyspark.sql.types import (
 
 from ikebana.codecs.encodings import INTEGERS
 from ikebana.codecs.sql_type import Decimal, type_of
+from ikebana.codecs.upsert_out import changed, violation
 from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.proposing.notices import absent_words
 from ikebana.processor.rows.rows import KeyedUpdate
@@ -67,6 +68,28 @@ def schema_of(columns: Mapping[str, str]) -> str:
             of_spark = kind if isinstance(type_of(kind), Decimal) else _COLUMNS.get(kind, "STRING")
             fields.append(f"`{name.replace('`', '``')}` {of_spark}")
     return ", ".join([*fields, "time BIGINT, diff BIGINT"])
+
+
+def net_rows(updates: Iterable[KeyedUpdate], time: int, topic: str) -> Iterator[KeyedUpdate]:
+    """Sum updates up to one row, at `time`, for each key that changes.
+
+    It has the key's new value with a diff of 1, or its old one with -1 if the key is gone.
+
+    >>> ups = [KeyedUpdate(b"1", b"a", 3, -1), KeyedUpdate(b"1", b"b", 4, 1)]
+    >>> list(net_rows(ups, 5, "t"))
+    [KeyedUpdate(key=b'1', value=b'b', time=5, diff=1)]
+
+    Raises:
+        SourceError: a key has several values, or a value several times.
+    """
+    for _, key, diffs in changed((key, value, time, diff) for key, value, _, diff in updates):
+        if (reason := violation(key, diffs)) is not None:
+            raise SourceError(
+                f'cannot read net rows of "{topic}": key {key!r}: {reason}',
+                hint="Read all updates: they say how often a key has each of its values.",
+            )
+        value, diff = max(diffs.items(), key=lambda of_value: of_value[1])
+        yield KeyedUpdate(key, value, time, diff)
 
 
 class RowMaker:

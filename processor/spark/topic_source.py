@@ -3,14 +3,16 @@
     ikebana.register(spark)
     spark.read.format("ikebana").option("topic", "whereabouts").option("as_of", ...).load()
     spark.readStream.format("ikebana").option("topic", "whereabouts").load()
+    frame.writeStream.format("ikebana").option("topic", "orders").option("writer", "billing")
 
 The driver plans offsets once, and tasks read them, one for each partition of the topic.  A batch
 read gives each datum once, with its count.  A stream gives each update once; a micro-batch has
-whole closed batches, so all updates of its times.
+whole closed batches, so all updates of its times; or, of these, one row for each key that changes.
+`topic_writer` has what writes.
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,11 +23,15 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
+    EqualTo,
+    Filter,
+    In,
     InputPartition,
 )
 from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
     ReadLimit,
+    ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
@@ -40,13 +46,16 @@ from ikebana.processor.kafka.partitioner import partition_of
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.topic_ranges import Piece, Place, TopicRanges
 from ikebana.processor.rows.rows import KeyedUpdate
-from ikebana.processor.spark.topic_rows import SCHEMA, RowMaker, schema_of
+from ikebana.processor.spark.topic_rows import SCHEMA, RowMaker, net_rows, schema_of
+from ikebana.processor.spark.topic_writer import TopicWriter, write_options
 from ikebana.processor.verifying import diff_reader
 from ikebana.processor.verifying.output_reader import OutputReader
 
 NAME = "ikebana"
 _KAFKA = "kafka."
-_OPTIONS = ("topic", "format", "as_of", "since", "tasks", "max_offsets", "columns")
+_OPTIONS = ("topic", "format", "as_of", "since", "tasks", "max_offsets", "columns", "rows")
+# What a stream gives: all updates, or the new value of each key that a micro-batch changes.
+_ROWS_OF_STREAMS = ("updates", "net")
 # Formats whose values are rows.
 _OF_ROWS = ("diff", "upsert")
 # What Spark adds itself.
@@ -65,6 +74,8 @@ class TopicOptions(msgspec.Struct, frozen=True):
     max_offsets: int = 1_000_000
     columns: bool = False
     """Whether rows have the columns that the topic tells, and not keys and values as bytes."""
+    net: bool = False
+    """Whether a stream has one row for each key that a micro-batch changes."""
 
 
 def register(spark: SparkSession) -> None:
@@ -80,10 +91,16 @@ def register(spark: SparkSession) -> None:
         )
 
     A batch read is the collection of the topic as of its newest closed time, or of the option
-    `as_of`; a stream is of its updates.  Options that are missing or wrong are errors of the
-    read, not of this call.
+    `as_of`; a stream is of its updates.  A stream that is written in this format becomes upserts
+    of a topic.  Options that are missing or wrong are errors of the read or the write, not of
+    this call.
+
+    The session's `spark.sql.python.filterPushdown.enabled` is set: a condition on `key` then
+    reads one partition of the topic.
     """
     spark.dataSource.register(IkebanaTopic)
+    # Without it Spark refuses every reader that takes conditions.
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
 
 
 class IkebanaTopic(DataSource):  # type: ignore[misc]
@@ -114,6 +131,8 @@ class IkebanaTopic(DataSource):  # type: ignore[misc]
         options = read_options(dict(self.options))
         if options.since is not None:
             raise _refused("since is of streams; a batch read takes as_of")
+        if options.net:
+            raise _refused("rows is of streams; a batch read has one row for each datum")
         return BatchReader(options, schema)
 
     def streamReader(self, schema: StructType) -> "StreamReader":
@@ -123,6 +142,13 @@ class IkebanaTopic(DataSource):  # type: ignore[misc]
         if options.form != "diff":
             raise _refused(f"a stream is of the format diff, and not of {options.form}")
         return StreamReader(options, schema)
+
+    def streamWriter(
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: FBT001 - as Spark calls it
+    ) -> DataSourceStreamWriter:
+        return TopicWriter(write_options(dict(self.options)), schema, replaces=overwrite)
 
 
 def read_options(given: dict[str, str]) -> TopicOptions:
@@ -154,6 +180,9 @@ def read_options(given: dict[str, str]) -> TopicOptions:
     columns = others.get("columns", "false")
     if columns not in ("true", "false"):
         raise _refused('columns is "true" or "false"')
+    rows = others.get("rows", "updates")
+    if rows not in _ROWS_OF_STREAMS:
+        raise _refused(f'rows is "updates" or "net", and not "{rows}"')
     return TopicOptions(
         topic,
         kafka,
@@ -163,6 +192,7 @@ def read_options(given: dict[str, str]) -> TopicOptions:
         tasks,
         int(most),
         columns == "true",
+        rows == "net",
     )
 
 
@@ -195,11 +225,25 @@ class Task(InputPartition):  # type: ignore[misc]
 
 
 class BatchReader(DataSourceReader):  # type: ignore[misc]
-    """Reads the collection as of a time."""
+    """Reads the collection as of a time; conditions on `key` restrict which partitions."""
 
     def __init__(self, options: TopicOptions, schema: StructType) -> None:
         self._options = options
         self._rows = RowMaker(options.topic, schema)
+        self._keys: set[bytes] | None = None
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take the keys that conditions name; Spark evaluates all conditions itself, too."""
+        for condition in filters:
+            match condition:
+                case EqualTo(attribute=("key",), value=value):
+                    keys = {_bytes(value)}
+                case In(attribute=("key",), value=values):
+                    keys = {_bytes(value) for value in values if value is not None}
+                case _:
+                    continue
+            self._keys = keys if self._keys is None else self._keys & keys
+        return filters
 
     def partitions(self) -> list[Task]:
         options = self._options
@@ -214,35 +258,32 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
         _warn(options, self._rows)
         if not plan.by_key or options.tasks == "1":
             return [Task(plan.pieces, plan.time)]
-        return [Task([piece], plan.time, plan.partitions) for piece in plan.pieces]
+        wanted: Collection[int] = range(plan.partitions)
+        if self._keys is not None:
+            wanted = {partition_of(key, plan.partitions) for key in self._keys}
+        pieces = (piece for piece in plan.pieces if piece.partition in wanted)
+        return [Task([piece], plan.time, plan.partitions) for piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)
         options = self._options
         counts: dict[tuple[bytes | None, bytes], int] = {}
-        placed: set[bytes] = set()
         for piece in partition.pieces:
-            for update in _updates(options, piece):
+            updates = _updates(options, piece)
+            if partition.partitions is not None:
+                updates = _in_place(updates, options.topic, piece.partition, partition.partitions)
+            for update in updates:
                 if update.time > partition.time:
                     continue
+                if self._keys is not None and update.key not in self._keys:
+                    continue
                 datum = update.key, update.value
-                if partition.partitions is not None and update.key not in placed:
-                    self._require_place(update.key, piece.partition, partition.partitions)
-                    placed.add(update.key or b"")
                 if count := counts.get(datum, 0) + update.diff:
                     counts[datum] = count
                 else:
                     del counts[datum]
         at = partition.time
         yield from self._rows.batches(KeyedUpdate(*d, at, count) for d, count in counts.items())
-
-    def _require_place(self, key: bytes | None, partition: int, partitions: int) -> None:
-        if key is None or partition_of(key, partitions) != partition:
-            raise SourceError(
-                f'cannot read the partitions of "{self._options.topic}" apart from each other: '
-                "not all updates of a key are in one partition",
-                hint='Read it with .option("tasks", "1").',
-            )
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
@@ -259,7 +300,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadAllAvailable()
+        return ReadMaxRows(self._options.max_offsets)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        latest = self._ranges.after(self._ranges.first(self._options.since), None)
+        return _offset(latest) if latest.upper else None
 
     def prepareForTriggerAvailableNow(self) -> None:
         first = self._ranges.first(self._options.since)
@@ -268,7 +313,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         begin = _place(start)
         place = self._ranges.first(self._options.since) if begin is None else begin
-        found = self._ranges.after(place, self._options.max_offsets)
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        found = self._ranges.after(place, most)
         if self._target is not None and found.batch > self._target.batch:
             found = self._target
         if begin is None:
@@ -277,8 +323,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             found = msgspec.structs.replace(found, base=place.base)
         elif found.batch <= begin.batch:
             return start
-        built: dict[str, Any] = msgspec.to_builtins(found, str_keys=True)
-        return built
+        return _offset(found)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Task]:
         before, after = _place(start), _place(end)
@@ -287,12 +332,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         if not self._has_looked:
             self._has_looked = True
             _warn(self._options, self._rows)
-        return [Task([piece], after.upper) for piece in self._ranges.between(before, after)]
+        partitions = len(after.ends) if self._options.net else None
+        pieces = self._ranges.between(before, after)
+        return [Task([piece], after.upper, partitions) for piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)
         for piece in partition.pieces:
-            yield from self._rows.batches(_updates(self._options, piece))
+            updates = _updates(self._options, piece)
+            if partition.partitions is not None:
+                topic = self._options.topic
+                updates = _in_place(updates, topic, piece.partition, partition.partitions)
+                updates = net_rows(updates, partition.time - 1, topic)
+            yield from self._rows.batches(updates)
 
     def stop(self) -> None:
         if self._made is not None:
@@ -321,6 +373,37 @@ def _warn(options: TopicOptions, rows: RowMaker) -> None:
         return  # the read itself says what is wrong, if it lasts
     for words in rows.absent(messages):
         print(f'ikebana: warning: topic "{options.topic}": {words}', file=sys.stderr, flush=True)
+
+
+def _in_place(
+    updates: Iterable[KeyedUpdate], topic: str, partition: int, partitions: int
+) -> Iterator[KeyedUpdate]:
+    """Pass on the updates of a partition; each key must be where its hash says.
+
+    Raises:
+        SourceError: one is not, so its other updates may be in another partition.
+    """
+    placed: set[bytes] = set()
+    for update in updates:
+        if update.key not in placed:
+            if update.key is None or partition_of(update.key, partitions) != partition:
+                raise SourceError(
+                    f'cannot read the partitions of "{topic}" apart from each other: '
+                    "not all updates of a key are in one partition",
+                    hint='Read it with .option("tasks", "1"), or a stream with '
+                    '.option("rows", "updates").',
+                )
+            placed.add(update.key)
+        yield update
+
+
+def _bytes(key: str | bytes) -> bytes:
+    return key.encode() if isinstance(key, str) else bytes(key)
+
+
+def _offset(place: Place) -> dict[str, Any]:
+    built: dict[str, Any] = msgspec.to_builtins(place, str_keys=True)
+    return built
 
 
 def _place(offset: dict[str, Any]) -> Place | None:

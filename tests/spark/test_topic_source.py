@@ -1,9 +1,11 @@
-"""Spark's format "ikebana": collections as of a time, and streams of closed batches."""
+"""Spark's format "ikebana": collections as of a time, streams of closed batches, and upserts."""
 
+import json
 import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +13,11 @@ import pytest
 
 from ikebana.codecs import diff
 from ikebana.processor.ground.java import find_java
+from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.compacting import Compaction
 from ikebana.processor.kafka.partitioner import partition_of
+from ikebana.processor.kafka.reader import Range, Reader
 from support.docstring_examples import run_example
 from support.waiting import patient
 from support.written_topics import Row, Written
@@ -322,9 +326,8 @@ def test_the_recipe_for_parquet_gives_the_collection(
     spark: "SparkSession", written: Written, tmp_path: Path
 ) -> None:
     """As the documentation has it: as of any time, over two runs, and if a batch runs again."""
-    blocks = re.findall(r"```python\n(.*?)```", SERVING.read_text(), re.S)
     names: dict[str, Any] = {}
-    for recipe in (each for each in blocks if "def merge(" in each or "def as_of(" in each):
+    for recipe in (each for each in _blocks() if "def merge(" in each or "def as_of(" in each):
         exec(compile(recipe, "the recipe", "exec"), names)
     at = _life(written)
     assert _collection(names["as_of"](spark, written.servers, written.name, 4)) == at[4]
@@ -349,6 +352,196 @@ def test_the_recipe_for_parquet_gives_the_collection(
         assert found == expected
 
 
+def _blocks() -> list[str]:
+    """The Python of the documentation."""
+    return re.findall(r"```python\n(.*?)```", SERVING.read_text(), re.S)
+
+
 def _datum(row: Row) -> tuple[bytes, bytes]:
     assert row[1] is not None
     return row[1], row[2]
+
+
+def test_a_condition_on_the_key_reads_one_partition(
+    spark: "SparkSession", written: Written
+) -> None:
+    """With `=` and IN; other conditions read all, and Spark judges every row itself."""
+    at = _life(written)
+    key = b'{"id":7}'
+    wanted = {datum: count for datum, count in at[8].items() if datum[0] == key}
+    frame = _read(spark, written)
+
+    one = frame.where(frame.key == key)
+    assert one.rdd.getNumPartitions() == 1
+    assert _collection(one) == wanted
+    several = frame.where(frame.key.isin(key, b"none")).where("diff = 1")
+    assert _collection(several) == wanted
+    other = frame.where((frame.key == key) | (frame.diff > 1))
+    assert other.rdd.getNumPartitions() == 2
+    texts = spark.read.format("ikebana").option("topic", written.name)
+    texts = texts.option("kafka.bootstrap.servers", written.servers).schema("key STRING, n INT")
+    assert [row.n for row in texts.load().where(f"key = '{key.decode()}'").collect()] == [1]
+
+
+def test_a_stream_of_net_rows_has_each_key_once(
+    spark: "SparkSession", written: Written, tmp_path: Path
+) -> None:
+    """Its new value, or its old one with -1; and a key of several values is refused."""
+    from pyspark.errors import PySparkException
+
+    old, new = _row(1, "a", 1, 1), _row(1, "b", 4, 1)
+    gone = _row(2, "a", 1, 1)
+    written.batch([old, gone, _row(3, "a", 1, 1), (*_row(3, "a", 1, 1)[:3], 2, -1)], 3)
+    [first] = _streamed(spark, written, tmp_path / "c", rows="net")
+    written.batch([(*old[:3], 4, -1), new, (*gone[:3], 5, -1)], 6)
+
+    [second] = _streamed(spark, written, tmp_path / "c", rows="net")
+
+    assert first == [(*_datum(old), 2, 1), (*_datum(gone), 2, 1)]
+    assert second == [(*_datum(new), 5, 1), (*_datum(gone), 5, -1)]
+    written.batch([_row(4, "a", 7, 2)], 9)
+    with pytest.raises(PySparkException, match="comes or goes more than once"):
+        _streamed(spark, written, tmp_path / "c", rows="net")
+
+
+def test_a_stream_tells_how_far_it_is_behind(
+    spark: "SparkSession", written: Written, tmp_path: Path
+) -> None:
+    """Its progress has the offsets of what it has read and of what is closed."""
+    _life(written)
+    stream = spark.readStream.format("ikebana").option("topic", written.name)
+    stream = stream.option("kafka.bootstrap.servers", written.servers).option("max_offsets", 1)
+    query = (
+        stream.load()
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(int(patient(120)))
+
+    [source] = query.recentProgress[0]["sources"]
+    read, closed = (json.loads(source[name]) for name in ("endOffset", "latestOffset"))
+    assert read["upper"] == 3
+    assert closed["upper"] == 9
+    assert sum(closed["ends"].values()) - sum(read["ends"].values()) > 8
+
+
+def _messages(servers: str, topic: str) -> list[tuple[bytes, bytes | None]]:
+    """All committed messages of a topic of one partition."""
+    settings = {"bootstrap.servers": servers}
+    [end] = topics.high_watermarks(client.admin(settings), {topic: 1})[topic].values()
+    with closing(Reader(settings)) as reader:
+        read = reader.read([Range(topic, 0, 0, end)])
+        return [(m.key(), m.value()) for _, messages in read for m in messages]
+
+
+def _write(
+    spark: "SparkSession", frame: "DataFrame", servers: str, folder: Path, **options: object
+) -> None:
+    query = (
+        frame.writeStream.format("ikebana")
+        .option("kafka.bootstrap.servers", servers)
+        .options(**options)
+        .option("checkpointLocation", str(folder))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(int(patient(120)))
+
+
+def test_the_recipe_for_writing_makes_upserts_of_a_stream(
+    spark: "SparkSession", written: Written, topic_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    """As the documentation has it: net rows of one topic are the upserts of another."""
+    names: dict[str, Any] = {}
+    [recipe] = [block for block in _blocks() if "def copy(" in block]
+    exec(compile(recipe, "the recipe", "exec"), names)
+    topic = topic_name("copied")
+    topics.create(client.admin({"bootstrap.servers": written.servers}), topic, 1, 1, {})
+    rows = [_row(number, "a", 1, 1) for number in range(4)]
+    written.batch(rows, 3)
+    names["copy"](spark, written.servers, written.name, topic, str(tmp_path))
+    written.batch([(*rows[0][:3], 4, -1), (*rows[1][:3], 4, -1), _row(1, "b", 4, 1)], 6)
+
+    names["copy"](spark, written.servers, written.name, topic, str(tmp_path))
+
+    copied = _messages(written.servers, topic)
+    changed = [(rows[0][1], None), _datum(_row(1, "b", 4, 1))]
+    assert (sorted(copied[:4]), sorted(copied[4:])) == ([*map(_datum, rows)], changed)
+
+
+def test_a_stream_is_written_as_upserts_once(
+    spark: "SparkSession", broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    """The greatest `order` of a key wins; a batch that Spark runs again writes nothing."""
+    from pyspark.errors import PySparkException
+
+    servers, topic = broker.bootstrap_servers, topic_name("orders")
+    topics.create(client.admin({"bootstrap.servers": servers}), topic, 1, 1, {})
+    source, checkpoint = tmp_path / "in", tmp_path / "c"
+    source.mkdir()
+    schema = "id INT, at TIMESTAMP, price DECIMAL(9,2), tags MAP<STRING, INT>, v INT, gone BOOLEAN"
+    rows = [
+        '{"id":1,"at":"2024-02-29T12:00:00Z","price":1.5,"tags":{"a":1},"v":2,"gone":false}',
+        '{"id":1,"at":"2024-02-29T12:00:00Z","price":1.0,"v":1,"gone":false}',
+        '{"id":2,"v":1}',
+    ]
+    (source / "one.json").write_text("\n".join(rows))
+    frame = spark.readStream.schema(schema).json(str(source))
+    options = {"topic": topic, "writer": "w", "key": "id", "order": "v", "deleted": "gone"}
+    _write(spark, frame, servers, checkpoint, **options)
+    first = _messages(servers, topic)
+    (source / "two.json").write_text('{"id":2,"v":3,"gone":true}')
+    _write(spark, frame, servers, checkpoint, **options)
+    second = _messages(servers, topic)
+    # Spark has not heard that the batch was committed.
+    for name in ("1", ".1.crc"):
+        (checkpoint / "commits" / name).unlink(missing_ok=True)
+
+    _write(spark, frame, servers, checkpoint, **options)
+
+    value = b'{"at":"2024-02-29T12:00:00Z","price":1.5,"tags":{"a":1}}'
+    assert first == [(b'{"id":1}', value), (b'{"id":2}', b'{"at":null,"price":null,"tags":null}')]
+    assert second == [*first, (b'{"id":2}', None)]
+    assert _messages(servers, topic) == second
+    with pytest.raises(PySparkException, match="0 is there already"):
+        _write(spark, frame, servers, tmp_path / "other", **options)
+    unordered = {**options, "writer": "x"}
+    del unordered["order"]
+    with pytest.raises(PySparkException, match="nothing says which of them is the last"):
+        _write(spark, frame.drop("v"), servers, tmp_path / "third", **unordered)
+
+
+@pytest.mark.parametrize(
+    ("options", "schema", "reason"),
+    [
+        ({}, "key BINARY, value BINARY", "name the topic"),
+        ({"topic": "t", "kafka.bootstrap.servers": "x"}, "key BINARY", "name the writer"),
+        ({"writer": "w", "order": "n"}, "id INT", 'no column "n"'),
+        ({"writer": "w"}, "id INT, value STRING", "name the columns of the key"),
+        ({"writer": "w", "key": "idd"}, "id INT", 'no column "idd"; did you mean "id"'),
+        ({"writer": "w", "key": "id", "deleted": "n"}, "id INT, n INT", "it is BOOLEAN"),
+        ({"writer": "w"}, "key INT, value STRING", "key is BINARY or STRING"),
+        ({"writer": "w", "ordr": "n"}, "id INT", 'no option "ordr"; did you mean "order"'),
+    ],
+)
+def test_what_cannot_be_written_is_refused(
+    options: dict[str, str], schema: str, reason: str
+) -> None:
+    """Before anything is written."""
+    from pyspark.sql.types import BinaryType, IntegerType, StringType, StructType
+
+    from ikebana.errors import ConfigError
+    from ikebana.processor.spark.topic_source import IkebanaTopic
+
+    kinds = {"INT": IntegerType(), "STRING": StringType(), "BINARY": BinaryType()}
+    fields = StructType()
+    for column in schema.split(", "):
+        name, kind = column.split()
+        fields.add(name, kinds[kind])
+
+    if "writer" in options:
+        options = {"topic": "t", "kafka.bootstrap.servers": "x", **options}
+    with pytest.raises(ConfigError, match=reason):
+        IkebanaTopic(options).streamWriter(fields, overwrite=False)

@@ -1,0 +1,229 @@
+"""Spark's format "ikebana" as a sink of streams: rows become upserts of a topic, exactly once.
+
+    frame.writeStream.format("ikebana").option("topic", "orders").option("writer", "billing")
+        .option("key", "id").option("deleted", "gone").option("order", "version")
+
+A message has the columns of the key as a JSON object, and the other columns as another one; the
+message of a deleted row has no value.  A micro-batch has at most one message a key: its row with
+the greatest `order`.  Tasks make messages, and the driver writes them in one Kafka transaction
+together with the number of the micro-batch (`kafka/numbered_batches.py`), so a micro-batch has to
+fit into the driver's memory.  A frame with the columns `key` and `value` alone, STRING or BINARY,
+has the messages themselves; a value that is null deletes.
+"""
+
+import datetime
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import BinaryType, BooleanType, StringType, StructType
+
+from ikebana.codecs import canonical
+from ikebana.codecs.upsert_out import OutputMessage
+from ikebana.errors import ConfigError, SourceError
+from ikebana.processor.ground.spelling import instead
+from ikebana.processor.kafka.numbered_batches import write_batch
+
+_KAFKA = "kafka."
+_OPTIONS = ("topic", "writer", "key", "deleted", "order")
+# What Spark adds itself.
+_OF_SPARK = ("path", "checkpointLocation")
+_RAW = {"key", "value"}
+
+
+class WriteOptions(msgspec.Struct, frozen=True):
+    """The options of a write, as they were given."""
+
+    topic: str
+    writer: str
+    kafka: dict[str, str]
+    key: tuple[str, ...] = ()
+    """The columns of the key; empty if the frame has messages."""
+    deleted: str | None = None
+    order: str | None = None
+
+
+class Upsert(NamedTuple):
+    """A message, and what decides between it and others of its key."""
+
+    key: bytes
+    value: bytes | None
+    order: Any
+
+
+@dataclass
+class Upserts(WriterCommitMessage):  # type: ignore[misc]
+    """The messages of one task."""
+
+    rows: list[Upsert]
+
+
+def write_options(given: dict[str, str]) -> WriteOptions:
+    """Read the options of a write.
+
+    Raises:
+        ConfigError: one is missing or unknown.
+    """
+    kafka = {name[len(_KAFKA) :]: v for name, v in given.items() if name.startswith(_KAFKA)}
+    others = {name: v for name, v in given.items() if not name.startswith(_KAFKA)}
+    for name in others:
+        if name.lower() not in map(str.lower, (*_OPTIONS, *_OF_SPARK)):
+            raise _refused(f'there is no option "{name}"{instead(name, _OPTIONS)}')
+    topic = others.get("topic") or others.get("path")
+    if not topic:
+        raise _refused('name the topic: .option("topic", "orders")')
+    if "bootstrap.servers" not in kafka:
+        raise _refused('name the brokers: .option("kafka.bootstrap.servers", "host:9092")')
+    if not (writer := others.get("writer")):
+        raise _refused(
+            'name the writer: .option("writer", "billing"). Batches are counted by this name, '
+            "so each query needs its own, and keeps it"
+        )
+    key = tuple(name.strip() for name in others.get("key", "").split(",") if name.strip())
+    return WriteOptions(topic, writer, kafka, key, others.get("deleted"), others.get("order"))
+
+
+class TopicWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
+    """Writes micro-batches as upserts.
+
+    Raises:
+        ConfigError: the options do not fit the columns, or the query's output mode is `complete`.
+    """
+
+    def __init__(self, options: WriteOptions, schema: StructType, *, replaces: bool) -> None:
+        if replaces:
+            raise _refused("the output mode complete writes all rows each time; take update")
+        self._options = options
+        _require_columns(options, schema)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Upserts:
+        make = _raw_upserts if not self._options.key else self._json_upserts
+        rows = (row for batch in iterator for row in make(batch))
+        return Upserts(latest(rows, self._options.topic))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        told = [message for message in messages if isinstance(message, Upserts)]
+        rows = latest((row for each in told for row in each.rows), self._options.topic)
+        written = [OutputMessage(row.key, row.value, []) for row in rows]
+        options = self._options
+        write_batch(options.kafka, options.topic, options.writer, batchId, written)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Leave nothing: only `commit` writes."""
+
+    def _json_upserts(self, batch: pa.RecordBatch) -> Iterator[Upsert]:
+        options = self._options
+        special = {*options.key, options.deleted, options.order}
+        of_key = _objects(batch, options.key)
+        of_value = _objects(batch, [name for name in batch.schema.names if name not in special])
+        gone = batch.column(options.deleted).to_pylist() if options.deleted else None
+        order = batch.column(options.order).to_pylist() if options.order else None
+        for at, (key, value) in enumerate(zip(of_key, of_value, strict=True)):
+            is_gone = gone is not None and bool(gone[at])
+            yield Upsert(key, None if is_gone else value, None if order is None else order[at])
+
+
+def latest(rows: Iterable[Upsert], topic: str) -> list[Upsert]:
+    """Keep the last row of each key, in order of the keys.
+
+    >>> latest([Upsert(b"1", b"a", 2), Upsert(b"1", b"b", 1)], "t")
+    [Upsert(key=b'1', value=b'a', order=2)]
+
+    Raises:
+        SourceError: nothing says which of two values of a key is the last one.
+    """
+    last: dict[bytes, Upsert] = {}
+    for row in rows:
+        other = last.get(row.key)
+        if other is None or _is_after(row, other):
+            last[row.key] = row
+        elif row.value != other.value and not _is_after(other, row):
+            raise SourceError(
+                f'cannot write into "{topic}": a micro-batch has several rows with key '
+                f"{row.key!r}, and nothing says which of them is the last",
+                hint='Name a column that does: .option("order", "version").',
+            )
+    return [last[key] for key in sorted(last)]
+
+
+def _is_after(row: Upsert, other: Upsert) -> bool:
+    if row.order is None or other.order is None:
+        return row.order is not None
+    return bool(row.order > other.order)
+
+
+def _raw_upserts(batch: pa.RecordBatch) -> Iterator[Upsert]:
+    keys, values = (batch.column(name).cast(pa.binary()).to_pylist() for name in ("key", "value"))
+    for key, value in zip(keys, values, strict=True):
+        if key is None:
+            raise SourceError("cannot write a row: its key is null")
+        yield Upsert(key, value, None)
+
+
+def _objects(batch: pa.RecordBatch, names: Sequence[str]) -> list[bytes]:
+    """Encode some columns of each row as one JSON object."""
+    chosen = batch.select(list(names))
+    plain = {field.name: _plain(field.type) for field in chosen.schema}
+    encoded = []
+    for row in chosen.to_pylist():
+        for name, convert in plain.items():
+            if convert is not None and row[name] is not None:
+                row[name] = convert(row[name])
+        try:
+            encoded.append(canonical.encode(row))
+        except (TypeError, ValueError) as error:
+            raise SourceError(f"cannot write a row as JSON: {error}") from error
+    return encoded
+
+
+def _plain(kind: pa.DataType) -> Callable[[Any], Any] | None:
+    """Return what makes values of a type plain JSON; None for those that are."""
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return lambda value: value.astimezone(datetime.UTC)
+    if pa.types.is_map(kind):
+        inner = _plain(kind.item_type)
+        return lambda pairs: {
+            key: item if inner is None or item is None else inner(item) for key, item in pairs
+        }
+    if pa.types.is_list(kind) and (of_item := _plain(kind.value_type)) is not None:
+        return lambda items: [None if item is None else of_item(item) for item in items]
+    if pa.types.is_struct(kind):
+        fields = {field.name: _plain(field.type) for field in kind}
+        known = {name: convert for name, convert in fields.items() if convert is not None}
+        if known:
+            return lambda struct: (
+                struct
+                | {
+                    name: convert(struct[name])
+                    for name, convert in known.items()
+                    if struct[name] is not None
+                }
+            )
+    return None
+
+
+def _require_columns(options: WriteOptions, schema: StructType) -> None:
+    """Refuse options that name columns which the frame does not have."""
+    names = set(schema.fieldNames())
+    for name in (*options.key, options.deleted, options.order):
+        if name is not None and name not in names:
+            raise _refused(f'there is no column "{name}"{instead(name, sorted(names))}')
+    if options.deleted and not isinstance(schema[options.deleted].dataType, BooleanType):
+        raise _refused(f'the column "{options.deleted}" says what is deleted: it is BOOLEAN')
+    if options.key:
+        return
+    if names != _RAW or options.deleted or options.order:
+        raise _refused(
+            'name the columns of the key: .option("key", "id"); only a frame with the columns '
+            "key and value, and no others, has the messages themselves"
+        )
+    for field in schema.fields:
+        if not isinstance(field.dataType, BinaryType | StringType):
+            raise _refused(f"the column {field.name} is BINARY or STRING")
+
+
+def _refused(why: str) -> ConfigError:
+    return ConfigError(f"cannot write a topic with Spark: {why}")
