@@ -9,7 +9,7 @@ import duckdb
 import msgspec
 
 from ikebana.processor.ground.spelling import instead
-from ikebana.processor.linear.database import connection, first_line
+from ikebana.processor.linear.database import asked, connection, first_line
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.syntax import TOO_DEEP, Node, remedy
@@ -97,6 +97,15 @@ def types_of(expressions: Iterable[str], columns: Mapping[str, str]) -> list[str
         return [str(row[1]) for row in rows.fetchall()]
     except duckdb.Error as error:
         raise ExpressionError(first_line(error)) from None
+
+
+def constant(expression: str) -> Any:
+    """What an expression over no columns comes to.  Raises: ExpressionError."""
+    try:
+        ((found,),) = asked(f"SELECT {expression}")
+    except duckdb.Error as error:
+        raise ExpressionError(first_line(error)) from None
+    return found
 
 
 def common_type(kinds: Iterable[str]) -> str:

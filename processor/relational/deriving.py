@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from ikebana.processor.ground import log_lines
 from ikebana.processor.linear.bound_query import QueryError
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.planning.operators.table import kind_of
@@ -10,6 +11,7 @@ from ikebana.processor.planning.plan import Input, Operator
 from ikebana.processor.planning.unread import ALL_READ, Unread
 from ikebana.processor.relational.known import Known, MakingError, UnmadeError
 from ikebana.processor.relational.sql import sql_operators, tables_of
+from ikebana.processor.relational.sql_shape import notes
 
 Problem = tuple[str, str]
 
@@ -39,9 +41,12 @@ def from_sql(name: str, text: str, key: str | None) -> Derived:
 
     def make(known: Known) -> tuple[Operator, ...]:
         try:
-            return sql_operators(name, text, known, key)
+            made = sql_operators(name, text, known, key)
         except QueryError as error:
             raise MakingError(error.told(text), "sql") from None
+        for note in notes(text):
+            log_lines.warning(f"operators.{name}.sql: {note}")
+        return made
 
     return Derived(name, "sql", make, lambda: tables_of(text))
 

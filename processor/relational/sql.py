@@ -37,7 +37,10 @@ from ikebana.processor.relational.sql_refusals import (
     refuse_select,
     whole_number,
 )
-from ikebana.processor.relational.sql_scope import Froms, Names, expanded, output_names
+from ikebana.processor.relational.sql_rows import selected
+from ikebana.processor.relational.sql_scope import Froms, Names, output_names
+from ikebana.processor.relational.sql_shape import shaped
+from ikebana.processor.relational.sql_stars import columns_of, stars_of
 from ikebana.processor.relational.sql_subqueries import Subqueries, has_subquery, takes_away
 from ikebana.processor.relational.sql_whole import Listed, Query, Views, free, named_tables
 from ikebana.processor.relational.windows import without_windows
@@ -55,7 +58,7 @@ def sql_operators(
         UnmadeError: what it reads has a problem of its own.
     """
     text, windows = without_windows(text)
-    node = query_tree(text)
+    node = shaped(query_tree(text))
     making = Making(known, name)
     try:
         query = Query(making, known, node, select, filtered, windows)
@@ -149,7 +152,7 @@ class _Select:
         node = self._node
         parts = [node[part] for part in ("select_list", "group_expressions", "having", "qualify")]
         parts.append(node["modifiers"])
-        if has_subquery(parts) or any(each["class"] == "STAR" for each in node["select_list"]):
+        if has_subquery(parts) or stars_of(node["select_list"]):
             return None
         return {tuple(names[:2]) for names in columns(self._names.resolved({"all": parts}))}
 
@@ -202,8 +205,8 @@ class _Select:
 
     def _listed(self) -> Iterable[tuple[str, Node]]:
         for at, each in enumerate(self._node["select_list"]):
-            if each["class"] == "STAR":
-                yield from expanded(each, self._names.froms)
+            if stars_of(each):
+                yield from columns_of(each, self._names)
                 continue
             if has_subquery(each):
                 raise QueryError(
@@ -248,6 +251,10 @@ class _Select:
         orders = []
         for order in modifiers["ORDER_MODIFIER"]["orders"]:
             each = order["expression"]
+            if each["class"] == "STAR":
+                # ORDER BY ALL.
+                orders += [_Ordered(tree, *direction(order)) for _, tree in listed]
+                continue
             at = whole_number(each)
             plain = each["class"] == "COLUMN_REF" and len(each["column_names"]) == 1
             if at is not None and 0 < at <= len(listed):
@@ -307,7 +314,7 @@ class _Select:
         ]
         # QUALIFY is of what there is before DISTINCT, and LIMIT of what comes of both.
         of_qualify = sum(1 for _ in conjuncts(self._node["qualify"]))
-        relation = self._query.selected(froms, [*listed, *hidden], "select")
+        relation = selected(self._query, froms, [*listed, *hidden], "select")
         if of_qualify:
             # Each condition ranks all rows; equal ones may stand for each other.
             kept = [first_rows(making, relation, *each) for each in by[:of_qualify]]

@@ -3,11 +3,20 @@
 from collections.abc import Sequence
 
 from ikebana.processor.linear.bound_query import QueryError
-from ikebana.processor.linear.syntax import Node
-from ikebana.processor.linear.trees import column, conjuncts, nodes
+from ikebana.processor.linear.syntax import Node, text_of
+from ikebana.processor.linear.trees import conjuncts, nodes
 from ikebana.processor.relational.known import MakingError, Table
-from ikebana.processor.relational.matching import Outer, Side, equal, outer_join, told_apart
-from ikebana.processor.relational.sql_refusals import UNNEST
+from ikebana.processor.relational.sql_as_of import as_of
+from ikebana.processor.relational.sql_joining import (
+    HALF,
+    OUTER,
+    half,
+    merged,
+    outer,
+    refuse_join,
+    using,
+)
+from ikebana.processor.relational.sql_rows import reads_columns, series_of, taken_apart, values
 from ikebana.processor.relational.sql_scope import Froms, Item, Names, relation_item
 from ikebana.processor.relational.sql_subqueries import Subqueries, has_subquery, takes_away
 from ikebana.processor.relational.sql_time import bounded, bounded_after, told_from_others
@@ -18,9 +27,6 @@ _LATERAL = (
     "that it is compared with, and JOIN it ON that one; for the first rows of each, write QUALIFY "
     "row_number() OVER (PARTITION BY … ORDER BY …) <= n"
 )
-# What to write for joins of other kinds.
-_INSTEAD = {"ASOF": "write CREATE OPERATOR … WITH (as_of_join = …), or that section in YAML"}
-_OUTER: dict[str, Outer] = {"LEFT": "left", "RIGHT": "right", "OUTER": "full", "FULL": "full"}
 
 
 def filtered(query: Query, node: Node, views: Views, outer: Names | None) -> Names:
@@ -78,25 +84,16 @@ class _From:
             case "JOIN":
                 return self._join(node, kept=kept)
             case "EMPTY":
-                raise QueryError(
-                    "a query without FROM is not supported: its row comes from no collection; "
-                    "read one, and write constants beside its columns"
-                )
+                return Froms([Item(self._query.free_alias("one"), self._query.one_row())])
             case "EXPRESSION_LIST":
-                raise QueryError(
-                    "VALUES in FROM is not supported: rows come from inputs; write the few that "
-                    "never change as CASE … WHEN … THEN …",
-                    place,
-                )
+                relation = values(self._query, node)
+                called = node["alias"] or "valueslist"
             case "TABLE_FUNCTION":
-                name = node["function"]["function_name"]
-                raise QueryError(
-                    UNNEST if name == "unnest" else f"{name}() in FROM is not supported", place
-                )
+                return taken_apart(self._query, None, series_of(node))
             case other:
                 named = other.lower().replace("_", " ")
                 raise QueryError(f"{named} in FROM is not supported", place)
-        names = node["column_name_alias"]
+        names = node.get("column_name_alias", ())
         has_key = node["type"] == "BASE_TABLE" and node["table_name"].lower() not in self._views
         alias = self._query.free_alias(called)
         return Froms([relation_item(alias, relation, called, names, has_key=has_key)])
@@ -120,29 +117,64 @@ class _From:
             raise
 
     def _join(self, node: Node, *, kept: bool) -> Froms:
-        place = node.get("query_location")
-        if node["ref_type"] not in ("REGULAR", "CROSS"):
-            instead = _INSTEAD.get(node["ref_type"], "write JOIN … ON, with the columns")
-            raise QueryError(f"{node['ref_type']} JOIN is not supported; {instead}", place)
-        kind = _OUTER.get(node["join_type"])
-        keeps = {side: kept and kind in (None, side) for side in ("left", "right")}
+        refuse_join(node)
+        ref, join = node["ref_type"], node["join_type"]
+        kind, is_half = OUTER.get(join), join in HALF
+        # Of a semi-join or an anti-join the rows of the left are in the result.
+        keeps = {
+            "left": kept and kind in (None, "left"),
+            "right": kept and not is_half and kind in (None, "right"),
+        }
         left = self.froms(node["left"], kept=keeps["left"])
         self._beside.update(of.lower() for item in left.items for of, _, _ in item.columns)
+        if node["right"]["type"] == "TABLE_FUNCTION" and reads_columns(node["right"]):
+            return self._with_elements(left, node)
         right = self.froms(node["right"], kept=keeps["right"])
-        if kind is not None:
+        if join != "INNER":
             for side, froms in (("left", left), ("right", right)):
                 if keeps[side]:
                     self._test(froms)
-            return self._outer(kind, left, right, node)
-        if node["join_type"] != "INNER":
+        if kind is not None or ref == "ASOF":
+            left = self._one(left)
+        if join != "INNER" or ref == "ASOF":
+            right = self._one(right)
+        of = merged(node, left, right)
+        if ref == "ASOF":
+            right, conditions = self._as_of(node, left, right)
+        else:
+            conditions = self._on(node, left, right)
+        if kind is not None:
+            item = outer(self._query, kind, left.items[0], right.items[0], conditions, of)
+            return Froms([item], [], of)
+        if is_half:
+
+            def on(one: Froms) -> list[Node]:
+                return conditions if one.items == left.items else self._on(node, one, right)
+
+            return half(self._query, join, left, right.items[0], on)
+        every = [*left.conditions, *right.conditions, *conditions]
+        return Froms([*left.items, *right.items], every, of)
+
+    def _one(self, froms: Froms) -> Froms:
+        """One collection in place of several and their conditions."""
+        return Froms([self._query.item(froms, "joined")], [], froms.merged)
+
+    def _with_elements(self, left: Froms, node: Node) -> Froms:
+        """A join of rows with the elements of lists that they have."""
+        place, conditions = node.get("query_location"), list(conjuncts(node["condition"]))
+        is_left = node["join_type"] == "LEFT"
+        is_true = all(text_of(each).upper() == "TRUE" for each in conditions)
+        is_plain = not node["using_columns"] and node["ref_type"] in ("REGULAR", "CROSS")
+        if not is_plain or node["join_type"] not in ("INNER", "LEFT") or (is_left and not is_true):
             raise QueryError(
-                f"{node['join_type']} JOIN is not supported; write WHERE [NOT] EXISTS (…)", place
+                "a list of columns is joined by a comma, or by LEFT JOIN … ON true, which keeps "
+                "rows without elements; write conditions in WHERE",
+                place,
             )
-        merged = left.merged | right.merged
-        conditions = [*left.conditions, *right.conditions]
-        both = Froms([*left.items, *right.items], conditions, merged)
-        both.conditions += self._on(node, left, right, both)
-        return both
+        found = taken_apart(self._query, left, series_of(node["right"], keeps=is_left))
+        names = Names(found)
+        found.conditions += [names.resolved(each) for each in conditions if not is_left]
+        return found
 
     def _test(self, froms: Froms) -> None:
         """Test the conditions of WHERE that read these collections alone."""
@@ -152,36 +184,23 @@ class _From:
                 froms.conditions.append(names.resolved(condition))
                 self.conditions.remove(condition)
 
-    def _on(self, node: Node, left: Froms, right: Froms, both: Froms) -> list[Node]:
+    def _on(self, node: Node, left: Froms, right: Froms) -> list[Node]:
         """The conditions of a join."""
+        both = Names(Froms([*left.items, *right.items], [], left.merged | right.merged))
         found = []
         for condition in conjuncts(node["condition"]):
             if has_subquery(condition):
                 place = condition.get("query_location")
                 raise QueryError("a subquery in ON is not supported; write it in WHERE", place)
-            found.append(Names(both).resolved(condition))
-        for name in node["using_columns"]:
-            sides = [Names(each).resolved(column(name)) for each in (left, right)]
-            found.append(equal(*sides))
-            first, second = (both.known_by(each.named(name)) for each in (left, right))
-            both.merged |= dict.fromkeys([first, second], first)
-            both.merged |= {each: first for each, by in both.merged.items() if by == second}
-        return found
+            found.append(both.resolved(condition))
+        return [*found, *using(node, left, right)]
 
-    def _outer(self, kind: Outer, left: Froms, right: Froms, node: Node) -> Froms:
-        if node["using_columns"] and kind != "left":
-            raise QueryError(
-                "USING in an outer join is supported in a LEFT JOIN; write ON",
-                node.get("query_location"),
-            )
-        query = self._query
-        items = [query.item(each, "joined") for each in (left, right)]
-        one, other = (Froms([each]) for each in items)
-        both = Froms(items, [], left.merged | right.merged)
-        on = self._on(node, one, other, both)
-        listed, columns = query.wanted(items)
-        first, second = (Side(item.alias, item.relation) for item in items)
-        conditions = told_apart(on, {first.alias}, {second.alias})
-        made = outer_join(query.making, first, second, conditions, listed, kind)
-        item = Item(query.free_alias(kind), made, tuple(columns))
-        return Froms([item], [], both.merged)
+    def _as_of(self, node: Node, left: Froms, right: Froms) -> tuple[Froms, list[Node]]:
+        """The right of an ASOF JOIN, and the conditions by which a row of the left meets one."""
+        conditions = self._on(node, left, right)
+        if node["using_columns"]:
+            # Of USING it is the last one that need not be equal.
+            conditions[-1] = {**conditions[-1], "type": "COMPARE_GREATERTHANOREQUALTO"}
+        (first,), (second,) = left.items, right.items
+        item, found = as_of(self._query, first, second, conditions, node.get("query_location"))
+        return Froms([item], [], right.merged), found

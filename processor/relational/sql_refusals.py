@@ -10,15 +10,7 @@ _FORM = (
     "placed + INTERVAL 30 DAYS > ikebana_now() or ikebana_now() >= starts"
 )
 _CLOCKS = ("now", "get_current_timestamp", "current_timestamp", "transaction_timestamp")
-UNNEST = (
-    "unnest() is not supported in a query: make a linear operator with flat_map, as in CREATE "
-    "OPERATOR lines WITH (linear = orders, flat_map = (line = 'unnest(lines)')), and read that"
-)
-_ORDER = "a collection has no order; leave ORDER BY out, or add a LIMIT for the first rows"
 _LIMIT = "LIMIT keeps the first rows of an order: add an ORDER BY"
-
-# In the order in which a SELECT has them, each of them once.
-_MODIFIERS = ("DISTINCT_MODIFIER", "ORDER_MODIFIER", "LIMIT_MODIFIER")
 
 
 def is_now(node: Node) -> bool:
@@ -32,7 +24,7 @@ def reads_now(value: object) -> bool:
 
 
 def refuse_now(value: object) -> None:
-    """Refuse `ikebana_now()` elsewhere, clocks, and unnest().  Raises: QueryError."""
+    """Refuse `ikebana_now()` elsewhere, and clocks.  Raises: QueryError."""
     for node in own_nodes(value):
         if is_now(node):
             raise QueryError(_FORM, node.get("query_location"))
@@ -42,8 +34,6 @@ def refuse_now(value: object) -> None:
                 f"{called} depends on more than the datum; for rows that leave in time {_FORM}"
             )
             raise QueryError(problem, node.get("query_location"))
-        if node["class"] == "FUNCTION" and node["function_name"].lower() == "unnest":
-            raise QueryError(UNNEST, node.get("query_location"))
 
 
 def refuse_stars(value: object) -> None:
@@ -51,8 +41,7 @@ def refuse_stars(value: object) -> None:
     for node in own_nodes(value):
         if node["class"] == "STAR":
             raise QueryError(
-                "* and COLUMNS(…) are not supported in expressions, nor is ORDER BY ALL; name the "
-                "columns",
+                "* and COLUMNS(…) stand for columns in a select list; name the columns here",
                 node.get("query_location"),
             )
 
@@ -67,11 +56,6 @@ def refuse_select(node: Node) -> None:
             "columns, and UNION ALL between them"
         )
     kinds = [modifier["type"] for modifier in node["modifiers"]]
-    if kinds != [kind for kind in _MODIFIERS if kind in kinds]:
-        raise QueryError(
-            "a query in parentheses has an ORDER BY or a LIMIT of its own; write it in FROM: "
-            "SELECT … FROM (…) ORDER BY … LIMIT …"
-        )
     for modifier in node["modifiers"]:
         match modifier["type"]:
             case "DISTINCT_MODIFIER" if modifier["distinct_on_targets"]:
@@ -81,8 +65,6 @@ def refuse_select(node: Node) -> None:
                     "(PARTITION BY … ORDER BY …) = 1",
                     place,
                 )
-            case "ORDER_MODIFIER" if "LIMIT_MODIFIER" not in kinds:
-                raise QueryError(_ORDER, _place(modifier))
             case "LIMIT_MODIFIER" if "ORDER_MODIFIER" not in kinds:
                 raise QueryError(_LIMIT, _place_of_limit(modifier))
 
@@ -91,17 +73,6 @@ def has_groups(node: Node) -> bool:
     """Whether a SELECT has a GROUP BY, be it of ALL or of nothing."""
     is_of_all = node["aggregate_handling"] == "FORCE_AGGREGATES"
     return bool(node["group_expressions"] or node["group_sets"] or is_of_all)
-
-
-def refuse_modifiers(node: Node) -> None:
-    """Refuse ORDER BY and LIMIT of a set operation.  Raises: QueryError."""
-    for modifier in node["modifiers"]:
-        place = _place(modifier) if modifier["type"] == "ORDER_MODIFIER" else None
-        raise QueryError(
-            "ORDER BY and LIMIT of a union are not supported; write them in a SELECT over it: "
-            "SELECT … FROM (…) ORDER BY … LIMIT …",
-            place,
-        )
 
 
 def limit_of(modifier: Node) -> int:
@@ -132,11 +103,6 @@ def whole_number(node: Node) -> int | None:
     text = str(literal.get("text", ""))
     is_whole = literal.get("kind") == "INTEGER" and text.isdigit()
     return int(text) if node["class"] == "CONSTANT" and is_whole else None
-
-
-def _place(modifier: Node) -> int | None:
-    place: int | None = modifier["orders"][0]["expression"].get("query_location")
-    return place
 
 
 def _place_of_limit(modifier: Node) -> int | None:

@@ -1,13 +1,13 @@
 """Names in SQL queries: which column of which collection each of them means."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ikebana.processor.ground.spelling import instead
 from ikebana.processor.linear.bound_query import QueryError
 from ikebana.processor.linear.scope import KEY, SHORT, is_ours
 from ikebana.processor.linear.syntax import Node
-from ikebana.processor.linear.trees import changed, column, columns
+from ikebana.processor.linear.trees import changed, columns
 from ikebana.processor.relational.known import Table
 from ikebana.processor.relational.sql_refusals import refuse_now, refuse_stars
 
@@ -61,6 +61,10 @@ class Froms:
         columns = [each for item in self.items for each in item.columns]
         return of_name(columns, name)[0][0].lower(), lower
 
+    def names(self) -> list[str]:
+        """The names of all columns, in their order, but for those of keys."""
+        return [name for item in self.items for _, name, _ in item.columns if name != KEY]
+
     def known_by(self, pair: tuple[str, str]) -> tuple[str, str]:
         """The first of the columns of USING that a column is one of, or this one."""
         return self.merged.get(pair, pair)
@@ -75,11 +79,19 @@ class Names:
         self.aliased: dict[str, Node] = {}
         """Expressions of the select list by the names that they get, if these may be used."""
 
-    def resolved(self, node: Node) -> Node:
-        """The expression over aliases and fields.  Raises: QueryError."""
+    def resolved(self, node: Node, stars: Mapping[int, Node] | None = None) -> Node:
+        """The expression over aliases and fields.  Raises: QueryError.
+
+        `stars` has the columns, resolved, that stars within stand for, by their ids.
+        """
         refuse_now(node)
-        refuse_stars(node)
-        made: Node = changed(node, self.column, parts_too=True)
+        if stars is None:
+            refuse_stars(node)
+
+        def change(found: Node) -> Node | None:
+            return (stars or {}).get(id(found)) or self.column(found)
+
+        made: Node = changed(node, change, parts_too=True)
         for names in columns(made):
             if not self._has(*names):
                 problem = f'"{".".join(names)}" is no column of what FROM names'
@@ -166,46 +178,22 @@ class Names:
         return {item.alias for item in self.froms.items}
 
 
-def expanded(star: Node, froms: Froms) -> Iterator[tuple[str, Node]]:
-    """The columns that `*` stands for, by name.  Raises: QueryError."""
-    place = star.get("query_location")
-    of = star["relation_name"].lower()
-    if any(star[part] for part in ("replace_list", "rename_list", "columns", "expr")):
-        raise QueryError('only "*", "t.*" and EXCLUDE are supported; name the columns', place)
-    if of and not any(of == each.lower() for item in froms.items for each, _, _ in item.columns):
-        raise QueryError(
-            f'"{star["relation_name"]}.*" is of a column; name its fields, as in '
-            f"{star['relation_name']}.field",
-            place,
-        )
-    left_out = {name.lower() for name in star["exclude_list"]}
-    left_out_of = {
-        (each["table"].lower(), each["column"].lower()) for each in star["qualified_exclude_list"]
-    }
-    seen: set[tuple[str, str]] = set()
-    for item in froms.items:
-        for qualifier, name, each in item.columns:
-            pair = qualifier.lower(), name.lower()
-            if name == KEY or (of and pair[0] != of):
-                continue
-            if pair[1] in left_out or pair in left_out_of:
-                continue
-            known_by = pair if of else froms.known_by(pair)
-            if known_by not in seen:
-                seen.add(known_by)
-                yield name, column(item.alias, each)
-
-
 def output_names(listed: Iterable[tuple[str, Node]]) -> list[tuple[str, Node]]:
-    """The columns of a result, each with a name of its own.  Raises: QueryError."""
+    """The columns of a result, each with a name of its own.  Raises: QueryError.
+
+    Of several that have one name, those behind the first get `_1`, `_2` and so on behind it, as
+    in a table that DuckDB creates of a query.
+    """
     found: dict[str, tuple[str, Node]] = {}
     for name, node in listed:
-        place = node.get("query_location")
         if is_ours(name):
-            raise QueryError(f'no column can be named "{name}"; give it another AS', place)
-        if name.lower() in found:
-            raise QueryError(f'two columns are named "{name}"; give one another AS', place)
-        found[name.lower()] = (name, node)
+            problem = f'no column can be named "{name}"; give it another AS'
+            raise QueryError(problem, node.get("query_location"))
+        own, number = name, 0
+        while own.lower() in found:
+            number += 1
+            own = f"{name}_{number}"
+        found[own.lower()] = (own, node)
     return list(found.values())
 
 

@@ -1,6 +1,7 @@
 """A SQL query as a whole: its tables, its views, and the collections that it is made of."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,6 @@ from ikebana.processor.relational import rows
 from ikebana.processor.relational.known import Known, MakingError, Table, UnmadeError
 from ikebana.processor.relational.making import Making
 from ikebana.processor.relational.matching import aliases_of, without
-from ikebana.processor.relational.sql_refusals import refuse_modifiers
 from ikebana.processor.relational.sql_scope import Froms, Item, Names, no_table
 from ikebana.processor.relational.windows import WindowCall
 
@@ -26,6 +26,7 @@ _Select = Callable[["Query", Node, Views], Table]
 _Filtered = Callable[["Query", Node, Views, Names | None], Names]
 _SET_OPERATIONS: Mapping[str, rows.SetOperation] = {
     "UNION": "union",
+    "UNION_BY_NAME": "union",
     "EXCEPT": "except",
     "INTERSECT": "intersect",
 }
@@ -63,8 +64,11 @@ class Query:
         self._node = node
         self._select = select
         self._aliases: set[str] = set()
+        self._one: Table | None = None
         every = list(nodes(node))
-        self._stars = any(each["class"] == "STAR" for each in every)
+        # A NATURAL JOIN is by any column.
+        natural = (each["ref_type"] == "NATURAL" for each in within(node, "ref_type"))
+        self._stars = any(each["class"] == "STAR" for each in every) or any(natural)
         self._mentioned = {
             name.lower()
             for each in every
@@ -157,6 +161,28 @@ class Query:
                 view.made = self.making.select(view.made, "named", columns)
         return view.made
 
+    def one_row(self) -> Table:
+        """One row, of which nothing is to be read, from the first time on.  Raises: QueryError."""
+        if self._one is None:
+            making, source = self.making, next(self._sources(), None)
+            if source is None:
+                raise QueryError(
+                    "rows of no table are there from the first time on that inputs have: the "
+                    "pipeline needs an input of which the columns are declared"
+                )
+            nothing = making.linear(source, "nothing", Sql(where=("false",)))
+            count = making.reduced(nothing, "one", (), [("n", "count(*)")], total=True)
+            self._one = making.linear(count, "row", Sql(select=(("one", "true"),)))
+        return self._one
+
+    def _sources(self) -> Iterator[Table]:
+        """Collections of which a row of no table has its times: one that the query reads first."""
+        yield from self.tables.values()
+        for name in self._known.inputs:
+            with suppress(MakingError, UnmadeError):
+                is_there = name in self._known
+                yield self._known.relation(name) if is_there else self.making.rows_of(name)
+
     def free_alias(self, wanted: str) -> str:
         """An alias that nothing else in the query has: letters, digits and "_"."""
         plain = "".join(c if c.isascii() and c.isalnum() else "_" for c in wanted)
@@ -217,16 +243,25 @@ class Query:
         )
 
     def _set_operation(self, node: Node, views: Views) -> Table:
-        refuse_modifiers(node)
-        operation = _SET_OPERATIONS.get(node["setop_type"])
-        if operation is None:
-            named = node["setop_type"].replace("_", " ")
-            raise QueryError(f"{named} is not supported; name the columns in one order")
+        operation = _SET_OPERATIONS[node["setop_type"]]
         children = node.get("children") or [node["left"], node["right"]]
         sources = [self.query(child, views) for child in children]
+        if node["setop_type"] == "UNION_BY_NAME":
+            sources = self._by_name(sources)
         if len({len(each.types) for each in sources}) == 1:
             sources = self._of_common_types(sources)
         return rows.set_operation(self.making, operation, sources, every=node["setop_all"])
+
+    def _by_name(self, sources: Sequence[Table]) -> list[Table]:
+        """The sources with the columns of all of them, with null for those that one lacks."""
+        every = {name.lower(): name for source in reversed(sources) for name in source.types}
+        order = dict.fromkeys(name.lower() for source in sources for name in source.types)
+        found = []
+        for source in sources:
+            own = {name.lower(): quoted(name) for name in source.types}
+            columns = [(every[name], own.get(name, "NULL")) for name in order]
+            found.append(self.making.select(source, "by_name", columns))
+        return found
 
     def _of_common_types(self, sources: Sequence[Table]) -> list[Table]:
         columns = zip(*(each.types.values() for each in sources), strict=True)

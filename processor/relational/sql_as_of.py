@@ -1,0 +1,162 @@
+"""ASOF JOIN: each row of the left with the one row of the right that is nearest to it in an order.
+
+The right of `t ASOF JOIN p ON t.symbol = p.symbol AND t.at >= p.at` becomes spans: a reduction
+lists the rows of each symbol by `p.at`, and a step gives each row the `at` of the one behind it.
+Then a row of the left meets the right in whose span it is, by an ordinary join.  So no row of the
+left is kept with all that it may have met, and a row that comes to the right changes two spans.
+
+Of rows of the right that are equal in symbol and order, the first in the order of their columns
+is met.  DuckDB takes any of them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ikebana.processor.linear.bound_query import QueryError, types_of
+from ikebana.processor.linear.json_text import quoted
+from ikebana.processor.linear.steps import Sql
+from ikebana.processor.linear.syntax import Node, shown, text_of, tree
+from ikebana.processor.linear.trees import column
+from ikebana.processor.relational.making import struct
+from ikebana.processor.relational.matching import (
+    Conditions,
+    aliases_of,
+    equal,
+    told_apart,
+    without,
+)
+from ikebana.processor.relational.rows import distinct
+from ikebana.processor.relational.sql_scope import Item
+from ikebana.processor.relational.sql_whole import Query, free
+
+_TURNED = {
+    "COMPARE_GREATERTHAN": "COMPARE_LESSTHAN",
+    "COMPARE_GREATERTHANOREQUALTO": "COMPARE_LESSTHANOREQUALTO",
+    "COMPARE_LESSTHAN": "COMPARE_GREATERTHAN",
+    "COMPARE_LESSTHANOREQUALTO": "COMPARE_GREATERTHANOREQUALTO",
+}
+# How a row of the left lies to the order of the right that it meets, and to that of the next one.
+_BOUNDS = {
+    "COMPARE_GREATERTHAN": (">", "<="),
+    "COMPARE_GREATERTHANOREQUALTO": (">=", "<"),
+    "COMPARE_LESSTHAN": ("<", ">="),
+    "COMPARE_LESSTHANOREQUALTO": ("<=", ">"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """The one condition of an ASOF JOIN that is no equality."""
+
+    left: Node
+    right: Node
+    comparison: str
+
+    @property
+    def is_before(self) -> bool:
+        """Whether rows of the left meet what is before them."""
+        return self.comparison.startswith("COMPARE_GREATERTHAN")
+
+
+def as_of(
+    query: Query, left: Item, right: Item, conditions: Sequence[Node], place: int | None
+) -> tuple[Item, list[Node]]:
+    """The spans of the right, and the conditions by which a row of the left is in one.
+
+    Raises: QueryError.
+    """
+    on = told_apart(conditions, {left.alias}, {right.alias})
+    order = _order(on, left, right, place)
+    made, names = _spans(query, right, on, order)
+    first, second = _BOUNDS[order.comparison]
+    own, at, other = text_of(order.left), *(f"{shown(made.alias)}.{quoted(x)}" for x in names[:2])
+    equalities = [
+        equal(of_left, column(made.alias, name))
+        for (of_left, _), name in zip(on.equalities, names[2:], strict=True)
+    ]
+    spans = [
+        tree(f"({own}) {first} {at}"),
+        tree(f"{other} IS NULL OR ({own}) {second} {other}"),
+    ]
+    return made, [*on.left, *equalities, *spans]
+
+
+def _order(on: Conditions, left: Item, right: Item, place: int | None) -> _Order:
+    """The condition by which the right is ordered, as it is written from the left."""
+    found = []
+    for condition in on.others:
+        one, other, comparison = _sides(condition)
+        sides = aliases_of(one), aliases_of(other)
+        if sides == ({right.alias}, {left.alias}):
+            one, other, comparison = other, one, _TURNED.get(comparison, "")
+        elif sides != ({left.alias}, {right.alias}):
+            comparison = ""
+        if comparison not in _BOUNDS:
+            raise QueryError(
+                "an ASOF JOIN is ON equalities and one of >=, >, <= and < between a side and the "
+                "other; write other conditions in WHERE",
+                condition.get("query_location", place),
+            )
+        found.append(_Order(one, other, comparison))
+    if len(found) != 1:
+        raise QueryError(
+            f"an ASOF JOIN needs one comparison by which the right is ordered, such as "
+            f"t.at >= p.at; it has {len(found)}",
+            place,
+        )
+    return found[0]
+
+
+def _sides(condition: Node) -> tuple[Node, Node, str]:
+    if condition["class"] != "COMPARISON":
+        return condition, condition, ""
+    return condition["left"], condition["right"], condition["type"]
+
+
+def _spans(query: Query, right: Item, on: Conditions, order: _Order) -> tuple[Item, list[str]]:
+    """The rows of the right with their spans; and the columns that bound these, and have keys."""
+    making, columns = query.making, right.relation.keyed()
+    wanted, shown_columns = query.wanted([right])
+    at, *own = (_own(right, node) for node in (order.right, *(key for _, key in on.equalities)))
+    row = [(name, _own(right, node)) for name, node in wanted]
+    kind, *kinds = types_of([at, *own], columns)
+    used = {name for name, _ in row}
+    names = [free(name, used) for name in ("at", "other", *(f"k{i}" for i in range(len(own))))]
+    keys, listed = names[2:], free("listed", used)
+    conditions = [_own(right, each) for each in on.right]
+    nonnull = [f"({each}) IS NOT NULL" for each in (at, *own)]
+    rows = making.where(right.relation, "as_of.rows", *conditions, *nonnull)
+    by = list(zip(keys, own, kinds, strict=True))
+    pair = struct((("o", at), ("r", struct(row))))
+    reduced = making.reduce(rows, "as_of", by, [(listed, f"list({pair})")])
+    fields = zip(row, types_of([sql for _, sql in row], columns), strict=True)
+    types = ", ".join(f"{quoted(name)} {of}" for (name, _), of in fields)
+    whole = f"STRUCT(o {kind}, r STRUCT({types}))[]"
+    steps = _steps(order, listed, whole, [name for name, _ in row], names)
+    cut = making.linear(reduced, "as_of.spans", *steps)
+    # Where one span changes, the others are no news to the join.
+    made = distinct(making, cut, "as_of.once")
+    return Item(query.free_alias(right.alias), made, tuple(shown_columns)), names
+
+
+def _steps(
+    order: _Order, listed: str, kind: str, row: Sequence[str], names: Sequence[str]
+) -> list[Sql]:
+    """Take the list of a key's rows apart: of those of one order the first, with its span."""
+    every, kept = quoted(listed), [(name, quoted(name)) for name in names[2:]]
+    first = f"i_ = 1 OR e_.o <> {every}[i_ - 1].o"
+    # Before the first there is none: an index of 0 is of nothing, and a negative one from the end.
+    other = f"{every}[i_ {'+' if order.is_before else '-'} 1].o"
+    spans = f"list_transform({every}, lambda e_, i_: {{'e': e_, 'other': {other}}})"
+    columns = [(name, f"s.e.r.{quoted(name)}") for name in row]
+    bounds = zip(names[:2], ("s.e.o", "s.other"), strict=True)
+    return [
+        Sql(select=(*kept, (listed, f"CAST({every} AS {kind})"))),
+        Sql(select=(*kept, (listed, f"list_filter({every}, lambda e_, i_: {first})"))),
+        Sql(flat_map=("s", spans), select=(*columns, *bounds, *kept)),
+    ]
+
+
+def _own(item: Item, node: Node) -> str:
+    """SQL of an expression over an item, over its columns."""
+    return text_of(without(item.alias, node))

@@ -1,0 +1,134 @@
+"""The kinds of joins in FROM: USING and NATURAL, outer ones, semi-joins and anti-joins."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ikebana.processor.linear.bound_query import QueryError
+from ikebana.processor.linear.syntax import Node, tree
+from ikebana.processor.linear.trees import column
+from ikebana.processor.relational.matching import (
+    Outer,
+    Side,
+    equal,
+    keys_of,
+    met,
+    outer_join,
+    told_apart,
+    unmet,
+)
+from ikebana.processor.relational.sql_scope import Froms, Item, Merged, Names
+from ikebana.processor.relational.sql_whole import Listed, Query, free
+
+OUTER: dict[str, Outer] = {"LEFT": "left", "RIGHT": "right", "OUTER": "full", "FULL": "full"}
+HALF = ("SEMI", "ANTI")
+
+
+def using(node: Node, left: Froms, right: Froms) -> list[Node]:
+    """The equalities of USING and NATURAL.  Raises: QueryError."""
+    first, second = Names(left), Names(right)
+    return [
+        equal(first.resolved(column(name)), second.resolved(column(name)))
+        for name in _names(node, left, right)
+    ]
+
+
+def merged(node: Node, left: Froms, right: Froms) -> Merged:
+    """The columns of USING, each pair of which is one column of the result.
+
+    It is that of the left; where a row may have none there, it is one of its own.
+    """
+    found = left.merged | right.merged
+    for name in _names(node, left, right):
+        pairs = [found.get(pair, pair) for pair in (left.named(name), right.named(name))]
+        may_lack = OUTER.get(node["join_type"]) in ("right", "full")
+        one = ("", name.lower()) if may_lack else pairs[0]
+        found |= dict.fromkeys([*pairs, one], one)
+        found |= {each: one for each, by in found.items() if by in pairs}
+    return found
+
+
+def outer(
+    query: Query, kind: Outer, left: Item, right: Item, conditions: Sequence[Node], of: Merged
+) -> Item:
+    """An outer join as one collection."""
+    listed, columns = query.wanted([left, right])
+    if kind != "left":
+        _add_merged(kind, listed, columns, of)
+    first, second = (Side(item.alias, item.relation) for item in (left, right))
+    on = told_apart(conditions, {first.alias}, {second.alias})
+    made = outer_join(query.making, first, second, on, listed, kind)
+    return Item(query.free_alias(kind), made, tuple(columns))
+
+
+def half(
+    query: Query, join: str, left: Froms, right: Item, on: Callable[[Froms], Sequence[Node]]
+) -> Froms:
+    """The rows of the left that meet one of the right (SEMI), or those that meet none (ANTI).
+
+    `on` gives the conditions over a left, which may become one collection.
+    """
+    side = Side(right.alias, right.relation)
+    conditions = told_apart(on(left), {each.alias for each in left.items}, {right.alias})
+    if join == "SEMI" and not conditions.others and not conditions.left:
+        equalities, keys = keys_of(query.making, side, conditions, "semi")
+        items = [*left.items, Item(right.alias, keys)]
+        return Froms(items, [*left.conditions, *equalities], left.merged)
+    one = Froms([query.item(left, "joined")], [], left.merged)
+    (first,) = one.items
+    conditions = told_apart(on(one), {first.alias}, {right.alias})
+    take = met if join == "SEMI" else unmet
+    made = take(query.making, Side(first.alias, first.relation), side, conditions, "half")
+    return Froms([replace(first, relation=made)], [], left.merged)
+
+
+def refuse_join(node: Node) -> None:
+    """Refuse the kinds of joins that are not supported.  Raises: QueryError."""
+    place, ref, join = node.get("query_location"), node["ref_type"], node["join_type"]
+    if ref == "POSITIONAL":
+        raise QueryError("POSITIONAL JOIN is by an order, which collections do not have", place)
+    if ref not in ("REGULAR", "CROSS", "NATURAL", "ASOF"):
+        raise QueryError(f"{ref} JOIN is not supported; write JOIN … ON, with the columns", place)
+    if join not in (*OUTER, *HALF, "INNER"):
+        raise QueryError(f"{join} JOIN is not supported; write WHERE [NOT] EXISTS (…)", place)
+    if ref == "ASOF" and join in ("RIGHT", "OUTER", "FULL"):
+        raise QueryError(
+            f"ASOF {join} JOIN is not supported: write ASOF LEFT JOIN, and UNION ALL the rows of "
+            "the right for which there is none",
+            place,
+        )
+
+
+def _names(node: Node, left: Froms, right: Froms) -> list[str]:
+    """The columns of USING, and those that both sides of a NATURAL JOIN have."""
+    if node["ref_type"] != "NATURAL":
+        return list(node["using_columns"])
+    others = {name.lower() for name in right.names()}
+    found = {name.lower(): name for name in left.names() if name.lower() in others}
+    if not found:
+        raise QueryError(
+            "NATURAL JOIN needs a column of one name on both sides; write JOIN … ON",
+            node.get("query_location"),
+        )
+    return list(found.values())
+
+
+def _add_merged(
+    kind: Outer, listed: Listed, columns: list[tuple[str, str, str]], merged: Merged
+) -> None:
+    """Add the columns of USING that are of either side, before those that they are made of."""
+    trees = dict(listed)
+    used = {name.lower() for name in trees}
+    for one in [each for each, by in merged.items() if each == by and not each[0]]:
+        parts = [
+            (at, each)
+            for at, each in enumerate(columns)
+            if merged.get((each[0].lower(), each[1].lower())) == one
+        ]
+        if not parts:
+            continue
+        sides = [trees[own] for _, (of, _, own) in parts if of]
+        # Where each row has one of the right, that is it.
+        either = {**tree("coalesce(a)"), "children": sides if kind == "full" else sides[::-1]}
+        at, (_, name, _) = parts[0]
+        listed.append((free(name, used), either))
+        columns.insert(at, ("", name, listed[-1][0]))

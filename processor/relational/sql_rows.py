@@ -1,0 +1,195 @@
+"""Rows that no collection has: one row, VALUES, and the elements of lists.
+
+The one row of a query without FROM is the count of no rows, a total that is there from the first
+time that is closed.  VALUES are a list that is taken apart, and so are `unnest(…)` and the series
+of numbers and times: each element is a row, beside the columns that the list is made of.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ikebana.codecs.sql_type import Array, List, type_of
+from ikebana.processor.linear.bound_query import QueryError, bound
+from ikebana.processor.linear.json_text import quoted
+from ikebana.processor.linear.scope import SHORT
+from ikebana.processor.linear.steps import Sql
+from ikebana.processor.linear.syntax import Node, text_of
+from ikebana.processor.linear.trees import bare, changed, column, columns, own_nodes
+from ikebana.processor.relational.known import Table
+from ikebana.processor.relational.making import struct
+from ikebana.processor.relational.matching import aliases_of, without
+from ikebana.processor.relational.sql_refusals import refuse_now
+from ikebana.processor.relational.sql_scope import Froms, Item, Names
+from ikebana.processor.relational.sql_whole import Listed, Query, free
+
+_LISTS = ("unnest", "generate_series", "range")
+_NULL = '"NULL"'
+_NOT_A_ROW = "VALUES has constants; a SELECT reads columns, as in SELECT a, b FROM t UNION ALL …"
+
+
+def values(query: Query, node: Node) -> Table:
+    """The rows of VALUES, as columns `col0`, `col1` and so on.  Raises: QueryError."""
+    for each in own_nodes(node["values"]):
+        if each["class"] in ("SUBQUERY", "COLUMN_REF"):
+            raise QueryError(_NOT_A_ROW, each.get("query_location"))
+    refuse_now(node["values"])
+    listed = [[text_of(each) for each in row] for row in node["values"]]
+    text = ", ".join(f"({', '.join(row)})" for row in listed)
+    kinds = [kind for _, kind in bound(f"SELECT * FROM (VALUES {text})", {})]
+    rows = ", ".join(
+        struct((f"c{at}", _cast(sql, kinds[at])) for at, sql in enumerate(row)) for row in listed
+    )
+    select = tuple((f"col{at}", f"r.c{at}") for at, _ in enumerate(kinds))
+    step = Sql(flat_map=("r", f"[{rows}]"), select=select)
+    return query.making.linear(query.one_row(), "values", step)
+
+
+def _cast(sql: str, kind: str) -> str:
+    return sql if kind == _NULL else f"CAST({sql} AS {kind})"
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A list in FROM: its tree, and the names that it, its column and its numbers have."""
+
+    list: Node
+    called: str
+    column: str
+    ordinality: str | None
+    place: int | None
+    keeps: bool = False
+    """Whether a row without elements is there once, with null."""
+
+
+def series_of(node: Node, *, keeps: bool = False) -> Series:
+    """The list that a function in FROM has.  Raises: QueryError."""
+    place, function = node.get("query_location"), node["function"]
+    name = function["function_name"].lower()
+    arguments = [each["expression"] for each in function["arguments"]]
+    if name not in _LISTS:
+        raise QueryError(
+            f"{name}() in FROM is not supported; there are {', '.join(_LISTS)}, and tumble, hop "
+            "and session of an input or operator",
+            place,
+        )
+    if name == "unnest" and len(arguments) != 1:
+        raise QueryError("unnest() in FROM takes one list; write list_zip(…) of several", place)
+    # Without a name of its own, the column has that of the whole.
+    called = node["alias"] or name
+    given = [*node["column_name_alias"]]
+    is_numbered = str(node.get("with_ordinality", "")).upper() == "WITH_ORDINALITY"
+    return Series(
+        arguments[0] if name == "unnest" else function,
+        called,
+        given[0] if given else called,
+        (given[1] if len(given) > 1 else "ordinality") if is_numbered else None,
+        place,
+        keeps,
+    )
+
+
+def reads_columns(node: Node) -> bool:
+    """Whether a function in FROM reads columns of what stands before it."""
+    return bool(columns(node["function"], with_parts=True))
+
+
+def taken_apart(query: Query, left: Froms | None, series: Series) -> Froms:
+    """What FROM has so far, each row beside the elements of a list of its columns.
+
+    Without anything before it, it is the elements alone.  Raises: QueryError.
+    """
+    if left is None:
+        left = Froms([Item(query.free_alias(series.called), query.one_row())])
+    tree = Names(left).resolved(series.list)
+    read = aliases_of(tree)
+    if len(left.items) > 1 and (len(read) > 1 or series.keeps):
+        left = Froms([query.item(left, "joined")], [], left.merged)
+        tree = Names(left).resolved(series.list)
+        read = aliases_of(tree)
+    item = next((each for each in left.items if each.alias in read), left.items[0])
+    made = _elements(query, item, tree, series)
+    items = [made if each is item else each for each in left.items]
+    return Froms(items, left.conditions, left.merged)
+
+
+def _elements(query: Query, item: Item, tree: Node, series: Series) -> Item:
+    listed = text_of(without(item.alias, tree))
+    relation = item.relation
+    names = [series.column, *([series.ordinality] if series.ordinality is not None else [])]
+    own = _further(relation, names)
+    element = relation.free_column("element")
+    parts = [quoted(element)]
+    if series.ordinality is not None:
+        listed = f"list_transform({listed}, lambda e_, i_: {{'e': e_, 'i': i_::BIGINT}})"
+        parts = [f"{quoted(element)}.e", f"{quoted(element)}.i"]
+    if series.keeps:
+        listed = f"CASE WHEN len({listed}) > 0 THEN {listed} ELSE [NULL] END"
+    kept = [(name, quoted(name)) for name in relation.types]
+    step = Sql(flat_map=(element, listed), select=(*kept, *zip(own, parts, strict=True)))
+    made = query.making.linear(relation, "elements", step)
+    shown = [(series.called, name, each) for name, each in zip(names, own, strict=True)]
+    return replace(item, relation=made, columns=(*item.columns, *shown))
+
+
+def _further(relation: Table, names: Sequence[str]) -> list[str]:
+    """Names for further columns of a collection: none is that of its key."""
+    used = {name.lower() for name in relation.types} | SHORT.keys()
+    found = []
+    for name in names:
+        while name.lower() in used:
+            name += "_"
+        used.add(name.lower())
+        found.append(name)
+    return found
+
+
+def selected(query: Query, froms: Froms, listed: Listed, what: str) -> Table:
+    """Expressions over items, in which `unnest(…)` takes lists apart, several beside each other.
+
+    Raises: QueryError.
+    """
+    if not any(map(_is_unnest, own_nodes([tree for _, tree in listed]))):
+        return query.selected(froms, listed, what)
+    inner: Listed = []
+    used = {name.lower() for name, _ in listed}
+
+    def name_of(tree: Node, wanted: str) -> str:
+        """The column that has an expression before lists are taken apart."""
+        for name, other in inner:
+            if bare(other) == bare(tree):
+                return name
+        inner.append((free(wanted, used), tree))
+        return inner[-1][0]
+
+    lists: dict[str, Node] = {}
+    element = free("element", used)
+
+    def change(node: Node) -> Node | None:
+        if _is_unnest(node):
+            if len(node["arguments"]) != 1:
+                problem = "unnest() in a select list takes one list"
+                raise QueryError(problem, node.get("query_location"))
+            name = name_of(node["arguments"][0]["expression"], "list")
+            lists.setdefault(name, node)
+            return column(element, name)
+        if node["class"] != "COLUMN_REF" or len(node["column_names"]) < 2:
+            return None
+        alias, field, *more = node["column_names"]
+        return {**node, "column_names": [name_of(column(alias, field), "part"), *more]}
+
+    select = [(name, text_of(changed(tree, change))) for name, tree in listed]
+    relation = query.selected(froms, inner, f"{what}.lists")
+    for name, node in lists.items():
+        if not isinstance(type_of(kind := relation.types[name]), List | Array):
+            problem = f"unnest() in a select list takes a list; this is {kind}"
+            raise QueryError(problem, node.get("query_location"))
+    most = ", ".join(f"len({quoted(name)})" for name in lists)
+    of_one = struct((name, f"{quoted(name)}[i_]") for name in lists)
+    # A shorter list goes on with nulls.
+    rows = f"list_transform(range(1, greatest({most}) + 1), lambda i_: {of_one})"
+    step = Sql(flat_map=(element, rows), select=tuple(select))
+    return query.making.linear(relation, what, step)
+
+
+def _is_unnest(node: Node) -> bool:
+    return bool(node["class"] == "FUNCTION" and node["function_name"].lower() == "unnest")

@@ -1,0 +1,146 @@
+"""What stands for several columns: `*`, `t.*` and COLUMNS(…), alone and within expressions."""
+
+from collections.abc import Iterator
+
+from ikebana.processor.linear.bound_query import QueryError, constant
+from ikebana.processor.linear.json_text import literal
+from ikebana.processor.linear.scope import KEY, ExpressionError
+from ikebana.processor.linear.syntax import Node, text_of, tree
+from ikebana.processor.linear.trees import bare, changed, column, own_nodes
+from ikebana.processor.relational.sql_scope import Froms, Names
+
+# `* LIKE 'a%'` stands for the columns with such names.
+_FILTERS = ("~~", "!~~", "~~*", "!~~*", "~~~", "regexp_full_match")
+_ALIAS = "a name of COLUMNS(…) with parts is of a regular expression, as in COLUMNS('(.*)_id')"
+
+
+def stars_of(node: object) -> list[Node]:
+    """The stars in an expression, but for those within the conditions of others."""
+    found: list[Node] = []
+
+    def look(each: Node) -> Node | None:
+        if each["class"] != "STAR":
+            return None
+        found.append(each)
+        return each
+
+    changed(node, look)
+    return found
+
+
+def columns_of(node: Node, names: Names) -> Iterator[tuple[str, Node]]:
+    """The columns that an item of a select list with stars stands for.  Raises: QueryError."""
+    stars = stars_of(node)
+    first, place = stars[0], stars[0].get("query_location")
+    if node["class"] == "FUNCTION" and node["function_name"] in _FILTERS and not first["columns"]:
+        call = {
+            **node,
+            "arguments": [{"name": "", "expression": column("name")}, *node["arguments"][1:]],
+        }
+        yield from _named(call, [*expanded(first, names)])
+        return
+    if any(bare(each) != bare(first) for each in stars):
+        raise QueryError("several COLUMNS(…) in one expression must be the same", place)
+    if not first["columns"] and node is not first:
+        raise QueryError("* in an expression is written as COLUMNS(*)", place)
+    if node["type"] == "OPERATOR_UNPACK" or "OPERATOR_UNPACK" in {
+        n["type"] for n in own_nodes(node)
+    }:
+        raise QueryError("*COLUMNS(…) is not supported; name the columns", place)
+    alias = node.get("alias") or ""
+    for name, each in expanded(first, names):
+        yield (
+            _called(alias, first, name),
+            names.resolved({**node, "alias": ""}, {id(star): each for star in stars})
+            if node is not first
+            else each,
+        )
+
+
+def _called(alias: str, star: Node, name: str) -> str:
+    """The name of a column of COLUMNS(…), of which an alias may have parts."""
+    if not alias or "\\" not in alias:
+        return alias or name
+    pattern = (star["expr"] or {}).get("literal", {}).get("text")
+    if pattern is None:
+        raise QueryError(_ALIAS, star.get("query_location"))
+    whole = f"^.*?{pattern}.*$"
+    return str(constant(f"regexp_replace({', '.join(map(literal, (name, whole, alias)))})"))
+
+
+def expanded(star: Node, names: Names) -> list[tuple[str, Node]]:
+    """The columns that a star stands for, by name.  Raises: QueryError."""
+    found = [(name, column(alias, field)) for name, alias, field in _columns(star, names.froms)]
+    if star["expr"] is not None:
+        found = _named(star["expr"], found)
+    replaced = {each["key"].lower(): each["value"] for each in star["replace_list"]}
+    others = {each["key"]["column"].lower(): each["value"] for each in star["rename_list"]}
+    _require([*replaced, *others], found, star)
+    return [
+        (
+            others.get(name.lower(), name),
+            names.resolved(replaced[name.lower()]) if name.lower() in replaced else each,
+        )
+        for name, each in found
+    ]
+
+
+def _require(wanted: list[str], found: list[tuple[str, Node]], star: Node) -> None:
+    there = {name.lower() for name, _ in found}
+    for name in wanted:
+        if name not in there:
+            problem = f'REPLACE and RENAME are of columns that * has; it has no "{name}"'
+            raise QueryError(problem, star.get("query_location"))
+
+
+def _named(condition: Node, found: list[tuple[str, Node]]) -> list[tuple[str, Node]]:
+    """The columns of which the names fit: a regular expression, a list, or a condition."""
+    every = ", ".join(literal(name) for name, _ in found)
+    if (condition.get("literal") or {}).get("kind") == "STRING":
+        sql = f"list_filter([{every}], lambda name: regexp_matches(name, {text_of(condition)}))"
+    elif [each for each in own_nodes(condition) if each["class"] == "STAR"]:
+        whole = tree(f"[{every}]")
+        sql = text_of(changed(condition, lambda each: whole if each["class"] == "STAR" else None))
+    elif condition["class"] == "FUNCTION" and condition["function_name"] in _FILTERS:
+        sql = f"list_filter([{every}], lambda name: {text_of(condition)})"
+    else:
+        sql = text_of(condition)
+    try:
+        kept = constant(sql)
+    except ExpressionError:
+        raise QueryError(
+            "COLUMNS(…) takes a regular expression, a list of names, or lambda c: c LIKE 'a%'",
+            condition.get("query_location"),
+        ) from None
+    wanted = {str(name).lower() for name in kept or ()}
+    fitting = [(name, each) for name, each in found if name.lower() in wanted]
+    if not fitting:
+        raise QueryError("no column has such a name", condition.get("query_location"))
+    return fitting
+
+
+def _columns(star: Node, froms: Froms) -> Iterator[tuple[str, str, str]]:
+    """The columns of which a star leaves none out: their names, aliases and fields."""
+    of = star["relation_name"].lower()
+    if of and not any(of == each.lower() for item in froms.items for each, _, _ in item.columns):
+        raise QueryError(
+            f'"{star["relation_name"]}.*" is of a column; name its fields, as in '
+            f"{star['relation_name']}.field",
+            star.get("query_location"),
+        )
+    left_out = {name.lower() for name in star["exclude_list"]}
+    left_out_of = {
+        (each["table"].lower(), each["column"].lower()) for each in star["qualified_exclude_list"]
+    }
+    seen: set[tuple[str, str]] = set()
+    for item in froms.items:
+        for qualifier, name, each in item.columns:
+            pair = qualifier.lower(), name.lower()
+            if name == KEY or (of and pair[0] != of):
+                continue
+            if pair[1] in left_out or pair in left_out_of:
+                continue
+            known_by = pair if of else froms.known_by(pair)
+            if known_by not in seen:
+                seen.add(known_by)
+                yield name, item.alias, each

@@ -1,0 +1,54 @@
+"""Run files of sqllogictest, and count what came of their queries.
+
+python -m tests.sqllogictest FILE…
+"""
+
+import sys
+from argparse import ArgumentParser
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from sqllogictest.records import FormatError, read
+from sqllogictest.runner import Kind, Outcome, grouped, outcomes
+
+_TOLD = (Kind.WRONG, Kind.CRASHED, Kind.REFUSED)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the files; returns 1 if an answer is wrong, or a query has ended with a defect."""
+    parser = ArgumentParser(prog="python -m tests.sqllogictest")
+    parser.add_argument("files", nargs="+", type=Path, help="files, or folders of .test files")
+    parser.add_argument("--most", type=int, help="how many queries of each file are run at most")
+    parser.add_argument("--show", choices=[each.name for each in Kind], action="append")
+    given = parser.parse_args(arguments)
+    shown = {Kind[each] for each in given.show or ("WRONG", "CRASHED")}
+    counts: Counter[Kind] = Counter()
+    reasons: Counter[tuple[Kind, str]] = Counter()
+    for path in given.files:
+        for file in sorted(path.rglob("*.test")) if path.is_dir() else [path]:
+            try:
+                for outcome in outcomes(read(file), given.most):
+                    counts[outcome.kind] += 1
+                    if outcome.kind in _TOLD:
+                        reasons[outcome.kind, grouped(outcome.reason)] += 1
+                    if outcome.kind in shown:
+                        _print(outcome)
+            except FormatError as error:
+                print(error, file=sys.stderr)
+    for kind in Kind:
+        print(f"{counts[kind]:6} {kind}")
+    for (kind, reason), many in reasons.most_common():
+        if kind is Kind.REFUSED:
+            print(f"{many:6}   {reason}")
+    return 1 if counts[Kind.WRONG] + counts[Kind.CRASHED] else 0
+
+
+def _print(outcome: Outcome) -> None:
+    print(f"{outcome.query.place}: {outcome.kind}: {outcome.reason}\n  {outcome.query.sql}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,176 @@
+"""Runs the records of files: what each query came to."""
+
+import re
+import signal
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import count
+from typing import Any
+
+import duckdb
+
+from ikebana import Column, Input, Output, Plan, Upsert, evaluate
+from ikebana.errors import ConfigError
+from ikebana.processor.linear.bound_query import QueryError
+from ikebana.processor.linear.scope import ExpressionError
+from ikebana.processor.planning.checking import checked
+from ikebana.processor.planning.plan import Operator
+from ikebana.processor.relational.known import Known, MakingError, UnmadeError
+from ikebana.processor.relational.sql import sql_operators, tables_of
+from sqllogictest.answers import agrees, comparable
+from sqllogictest.records import Query, Record, Statement
+from sqllogictest.tables import Change, Tables, TooLargeError
+from support.sql_oracle import plain
+
+
+class Kind(StrEnum):
+    """What came of a query."""
+
+    RIGHT = "right"
+    OTHERWISE = "as DuckDB, not as the file"
+    WRONG = "wrong"
+    REFUSED = "refused"
+    CRASHED = "crashed"
+    ELSEWHERE = "refused by DuckDB, too"
+    LEFT_OUT = "too large or too slow"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a query, and why."""
+
+    kind: Kind
+    query: Query
+    reason: str = ""
+
+
+class _SlowError(Exception):
+    """A query took too long."""
+
+
+def outcomes(
+    given: Iterable[Record], most: int | None = None, seconds: float = 10
+) -> Iterator[Outcome]:
+    """Run records in their order, and say of each query what came of it; of `most` at most.
+
+    A query may take so many seconds.
+    """
+    tables = Tables()
+    left = count() if most is None else iter(range(most))
+    try:
+        for record in given:
+            if isinstance(record, Statement):
+                with suppress(duckdb.Error):
+                    tables.run(record.sql)
+            elif next(left, None) is None:
+                break
+            else:
+                yield _outcome(tables, record, seconds)
+    finally:
+        tables.close()
+
+
+def _outcome(tables: Tables, query: Query, seconds: float) -> Outcome:
+    try:
+        with _limited(seconds):
+            return _judged(tables, query)
+    except (TooLargeError, _SlowError):
+        return Outcome(Kind.LEFT_OUT, query)
+
+
+def _judged(tables: Tables, query: Query) -> Outcome:
+    if query.sql.lower().startswith(("explain", "pragma", "show", "describe", "call")):
+        return Outcome(Kind.LEFT_OUT, query)
+    try:
+        changes = tables.changes()
+        _, expected = tables.answer(query.sql)
+    except duckdb.Error as error:
+        return Outcome(Kind.ELSEWHERE, query, str(error))
+    try:
+        rows = rows_of(tables, changes, query.sql)
+    except (QueryError, MakingError, ExpressionError, UnmadeError, ConfigError) as error:
+        told = error.told(query.sql) if isinstance(error, QueryError) else str(error)
+        return Outcome(Kind.REFUSED, query, told)
+    except _SlowError:
+        raise
+    except Exception as error:  # noqa: BLE001 -- whatever it is, it is a defect to be listed
+        return Outcome(Kind.CRASHED, query, f"{type(error).__name__}: {error}")
+    if agrees(query, rows):
+        return Outcome(Kind.RIGHT, query)
+    if _counted(rows) != _counted(expected):
+        return Outcome(Kind.WRONG, query, f"has {rows[:5]}, expected {expected[:5]}")
+    # In the order in which DuckDB has them, in which they are hashed.
+    kind = Kind.RIGHT if agrees(query, expected) else Kind.OTHERWISE
+    return Outcome(kind, query)
+
+
+def _counted(rows: Iterable[Sequence[Any]]) -> Counter[Any]:
+    return Counter(tuple(comparable(plain(value)) for value in row) for row in rows)
+
+
+def rows_of(tables: Tables, changes: Mapping[str, list[Change]], sql: str) -> list[list[Any]]:
+    """The rows of a view of a query, after all changes."""
+    views = {name.lower(): text for name, text in tables.views().items()}
+    inputs: dict[str, Input] = {}
+    operators: list[Operator] = []
+
+    def add(name: str) -> None:
+        """Add what a query names, each thing once, behind what it reads itself."""
+        table = next((each for each in changes if each.lower() == name.lower()), None)
+        if table is not None and table not in inputs:
+            columns = tuple(tables.columns(table))
+            inputs[table] = Input(f"{table}_changes", (table,), columns=columns)
+            operators.append(Upsert(table, f"{table}_changes"))
+        elif name.lower() in views and not any(each.name == name for each in operators):
+            text = _query_of(views.pop(name.lower()))
+            for each in tables_of(text):
+                add(each)
+            operators.extend(sql_operators(name, text, Known(inputs.values(), operators)))
+
+    for each in tables_of(sql):
+        add(each)
+    if not inputs:
+        inputs["nothing"] = Input("nothing_changes", ("n",), columns=(Column("x", "BIGINT"),))
+        operators.append(Upsert("nothing", "nothing_changes"))
+    view = next(name for name in ("view", "view_") if name not in inputs)
+    made = sql_operators(view, sql, Known(inputs.values(), operators))
+    known = Known(inputs.values(), [*operators, *made])
+    names = list(known.relation(view).types)
+    output = Output(view, view, "out")
+    plan = checked(Plan("queries", tuple(inputs.values()), (*operators, *made), (output,)))
+    given = {f"{name}_changes": changes[name] for name in inputs if name in changes}
+    found = evaluate(plan, given, tables.time + 1, shards=2)
+    counts: dict[str, tuple[list[Any], int]] = {}
+    for (_, value), _, diff in found[view]:
+        row = [value[name] for name in names]
+        _, many = counts.get(repr(row), (row, 0))
+        counts[repr(row)] = (row, many + diff)
+    return [row for row, many in counts.values() for _ in range(many)]
+
+
+def _query_of(view: str) -> str:
+    """The query that a CREATE VIEW has."""
+    return re.sub(r"(?is)^CREATE .*? AS ", "", view, count=1).rstrip("; \n")
+
+
+@contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    def stop(*_: object) -> None:
+        raise _SlowError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def grouped(reason: str) -> str:
+    """A reason without what is of one query alone: places, names, numbers."""
+    reason = re.sub(r"^line \d+, column \d+: ", "", reason.split("\n")[0])
+    return re.sub(r"\d+", "N", re.sub(r'"[^"]*"', '"…"', reason))[:110]
