@@ -14,7 +14,8 @@ from base64 import b64decode
 from collections.abc import Callable
 from typing import Any
 
-# "" | "double" | "instant" | "time" | "bytes" | ("enum", names) | ("list", Order) | ("row", pairs)
+# "" | "double" | "instant" | "time" | "bytes" | "interval" | ("enum", names) | ("list", Order)
+# | ("row", pairs)
 Order = str | tuple[Any, ...]
 
 _YEAR = struct.Struct(">I")
@@ -30,6 +31,14 @@ NOT_FINITE = {"-Infinity": b"2\0\1", "Infinity": b"4\xff\1", "NaN": b"4\xff\2"}
 # Years before 0 have a sign; the only offset that occurs is that of UTC.
 _INSTANT = re.compile(r"(-?\d+)-(\d\d-\d\d)(?:[T ]([0-9:.]+))?(?:Z|\+00)?")
 _INFINITE = {"-infinity": b"\0", "infinity": b"\2"}
+# As SQL writes it: 1 year 2 months -3 days 04:05:06.000789.
+_LENGTH = re.compile(
+    r"(?:(-?\d+) years? ?)?(?:(-?\d+) months? ?)?(?:(-?\d+) days? ?)?"
+    r"(?:(-)?(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?)?"
+)
+# No length has more microseconds: of months and days there are 2 to the power of 31.
+_LENGTH_BYTES = 10
+_LENGTH_BIAS = 1 << 78
 _TIME_OF_DAY = re.compile(
     r"(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?([+-])(\d\d)(?::(\d\d))?(?::(\d\d))?"
 )
@@ -54,6 +63,8 @@ def ascending(value: Any, order: Order, plain: Callable[[Any], bytes]) -> bytes:
             return _time_of_day(value)
         case "bytes":
             return _bytes(value)
+        case "interval":
+            return _interval(value)
         case ("enum", names):
             return _PLACE.pack(names.index(value))
         case ("list", of):
@@ -87,6 +98,18 @@ def _time_of_day(text: str) -> bytes:
     local = int(hours) * 3_600 + int(minutes) * 60 + int(seconds)
     micros = (local - offset + _DAY_SECONDS) * 1_000_000 + int((fraction or "").ljust(6, "0"))
     return _TIME.pack(micros, -offset + _DAY_SECONDS)
+
+
+def _interval(text: str) -> bytes:
+    """Encode a length of time: a month has 30 days, and a day 24 hours, as SQL compares them."""
+    found = _LENGTH.fullmatch(text)
+    assert found is not None, f"no interval is {text!r}"
+    years, months, days, sign, hours, minutes, seconds, fraction = found.groups()
+    micros = (int(hours or 0) * 3_600 + int(minutes or 0) * 60 + int(seconds or 0)) * 1_000_000
+    micros += int((fraction or "").ljust(6, "0"))
+    whole_days = (int(years or 0) * 12 + int(months or 0)) * 30 + int(days or 0)
+    micros = whole_days * _DAY_SECONDS * 1_000_000 + (-micros if sign else micros)
+    return (micros + _LENGTH_BIAS).to_bytes(_LENGTH_BYTES, "big")
 
 
 def _bytes(text: str) -> bytes:

@@ -11,7 +11,8 @@ counts rows.  Of no values count and distinct are 0, top is empty, and all other
 Sums are exact, so what is added and retracted leaves no trace; an average has 15 digits.
 What cannot be added counts as null in a sum or an average, and is an error as long as its row
 exists; so is what is no boolean in bool_or and bool_and.  A value with a negative count does
-not count for these, nor for min, max, top and distinct.
+not count for these, nor for min, max, top and distinct.  An aggregate that is distinct takes each
+value once: a value is added when its count rises above zero, and taken away when it falls again.
 
 Values stand in the order of their SQL type, and those of JSON in the one that `order` has.
 The store keeps a state for each key and, for min, max, top and distinct, the count of each
@@ -22,6 +23,7 @@ import struct
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -39,6 +41,7 @@ from ikebana.processor.kernels.aggregate_kinds import (
     NOT_FINITE,
     AggregateKind,
     as_double,
+    not_finite,
 )
 from ikebana.processor.kernels.layout import (
     KEY_IS_REST,
@@ -59,7 +62,8 @@ class Aggregate(msgspec.Struct, frozen=True, array_like=True):
 
     `limit` is how many of the greatest values `top` lists, each as often as it is there;
     `order` is how the values' type orders them.  If it `is_single`, they are numbers of single
-    precision, and what is added of each is the double that it is.
+    precision, and what is added of each is the double that it is.  If it `is_distinct`, it is of
+    the set of values.
     """
 
     name: str
@@ -68,6 +72,12 @@ class Aggregate(msgspec.Struct, frozen=True, array_like=True):
     limit: int = 0
     order: Order = ""
     is_single: bool = False
+    is_distinct: bool = False
+
+    @property
+    def is_of_set(self) -> bool:
+        """Whether it is of each value once."""
+        return self.is_distinct or self.traits.is_of_distinct
 
     @property
     def traits(self) -> AggregateKind:
@@ -100,7 +110,7 @@ def step(
     orders = _orders(aggregates)
     changes, errors = _changes(updates, interval, aggregates, orders, operator)
     if always is not None and interval.lower < interval.upper:
-        _begin(store, always, changes, interval, len(aggregates))
+        _begin(store, always, changes, interval, aggregates)
     places = [_STATE + key for key in changes]
     if orders:
         for times in changes.values():
@@ -175,9 +185,23 @@ _Orders = Mapping[_Order, bytes]
 
 
 def _order_of(aggregate: Aggregate) -> _Order | None:
-    if (keeps := aggregate.traits.keeps) is None:
+    keeps = aggregate.traits.keeps
+    if keeps is None and not aggregate.is_of_set:
         return None
     return _Order(aggregate.field, keeps == "descending", aggregate.order)
+
+
+def _places(aggregates: Sequence[Aggregate]) -> list[tuple[int, ...]]:
+    """Where the totals of each aggregate are: the first of each, then what more of them there are.
+
+    So a total of an aggregate that has one stands where its count does.
+    """
+    places, end = [], len(aggregates)
+    for at, aggregate in enumerate(aggregates):
+        more = aggregate.traits.totals - 1
+        places.append((at, *range(end, end + more)))
+        end += more
+    return places
 
 
 def _orders(aggregates: Sequence[Aggregate]) -> _Orders:
@@ -192,13 +216,12 @@ def _start(key: bytes, number: bytes) -> bytes:
 class _Change:
     """What the updates of one key and time add to its sums, and to the counts of values."""
 
-    __slots__ = ("beyond", "counts", "rows", "squares", "totals", "values")
+    __slots__ = ("beyond", "counts", "rows", "totals", "values")
 
-    def __init__(self, aggregates: int) -> None:
+    def __init__(self, aggregates: Sequence[Aggregate]) -> None:
         self.rows = 0
-        self.counts = [0] * aggregates
-        self.totals = [_ZERO] * aggregates
-        self.squares: dict[int, Decimal] = {}
+        self.counts = [0] * len(aggregates)
+        self.totals = [[_ZERO] * each.traits.totals for each in aggregates]
         self.beyond: dict[int, list[int]] = {}
         self.values: dict[_Order, dict[bytes, int]] = {}
 
@@ -217,23 +240,36 @@ class _Change:
             traits, argument = aggregate.traits, arguments.get(aggregate.field)
             if traits.keeps or (argument is None and aggregate.field):
                 continue
-            if traits.term is not None:
-                if aggregate.is_single:
-                    argument = as_double(argument)
-                if traits.takes == "number" and argument in NOT_FINITE:
-                    beyond = self.beyond.setdefault(at, [0] * len(NOT_FINITE))
-                    beyond[NOT_FINITE.index(argument)] += diff
-                    self.counts[at] += diff
-                    continue
-                if (term := traits.term(argument)) is None:
+            if aggregate.is_of_set:
+                if _cannot_add(aggregate, argument):
                     wrong.append(aggregate)
-                    continue
-                self.totals[at] = _EXACT.fma(term, Decimal(diff), self.totals[at])
-                if traits.of_squares is not None:
-                    squares, square = self.squares.get(at, _ZERO), _EXACT.multiply(term, term)
-                    self.squares[at] = _EXACT.fma(square, Decimal(diff), squares)
-            self.counts[at] += diff
+            elif not self.count(at, aggregate, argument, diff):
+                wrong.append(aggregate)
         return wrong
+
+    def count(self, at: int, aggregate: Aggregate, argument: Any, diff: int) -> bool:
+        """Add an argument `diff` times to an aggregate, if it can be added."""
+        traits = aggregate.traits
+        if traits.terms is not None:
+            if aggregate.is_single:
+                argument = as_double(argument)
+            if traits.may_be_beyond and (which := not_finite(argument)) is not None:
+                self.beyond.setdefault(at, [0] * len(NOT_FINITE))[which] += diff
+            elif (terms := traits.terms(argument)) is None:
+                return False
+            else:
+                totals, times = self.totals[at], Decimal(diff)
+                for place, term in enumerate(terms):
+                    totals[place] = _EXACT.fma(term, times, totals[place])
+        self.counts[at] += diff
+        return True
+
+
+def _cannot_add(aggregate: Aggregate, argument: Any) -> bool:
+    traits = aggregate.traits
+    if traits.terms is None or (traits.may_be_beyond and not_finite(argument) is not None):
+        return False
+    return traits.terms(argument) is None
 
 
 _Changes = dict[bytes, dict[int, _Change]]
@@ -259,7 +295,7 @@ def _changes(
             continue
         times = changes.setdefault(key, {})
         if time not in times:
-            times[time] = _Change(len(aggregates))
+            times[time] = _Change(aggregates)
         change, arguments = times[time], _decode_row(row)
         for aggregate in change.add(arguments, diff, aggregates):
             of = f'{aggregate.kind} "{aggregate.name}"'
@@ -281,7 +317,11 @@ def _changes(
 
 
 def _begin(
-    store: Store, always: bytes, changes: _Changes, interval: Interval, aggregates: int
+    store: Store,
+    always: bytes,
+    changes: _Changes,
+    interval: Interval,
+    aggregates: Sequence[Aggregate],
 ) -> None:
     """Have a change of nothing at the first time, from which a key has a result without rows."""
     if store.get_many([_STATE + always]) == [None]:
@@ -297,8 +337,8 @@ _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 class _State(msgspec.Struct, array_like=True):
     """What is kept of a key beside its result and its values; by aggregate count and total.
 
-    The counts are those of rows, of values that are there, or of distinct ones.  Behind the totals
-    of all aggregates are the totals of squares, of those that have one.  If a number of any is not
+    The counts are those of rows, of values that are there, or of distinct ones.  Behind the first
+    total of all aggregates are the others of those that have several.  If a number of any is not
     finite, behind these are three counts of each aggregate, in the order of `NOT_FINITE`.
     """
 
@@ -345,10 +385,9 @@ class _Group:
         self._place = _STATE + key
         self._is_always = is_always
         self._aggregates = aggregates
-        of_squares = (at for at, each in enumerate(aggregates) if each.traits.of_squares)
-        self._squares = {at: len(aggregates) + place for place, at in enumerate(of_squares)}
+        self._places = _places(aggregates)
         # As many totals there are where all numbers are finite.
-        self._finite = len(aggregates) + len(self._squares)
+        self._finite = sum(map(len, self._places))
         self._values = {
             order: Values(store, _start(key, number)) for order, number in orders.items()
         }
@@ -368,22 +407,23 @@ class _Group:
     def changed(self, change: _Change) -> bytes | None:
         """Apply a change; the result after it."""
         state = self._state
+        for order, diffs in change.values.items():
+            turned = self._values[order].add(diffs)
+            for at, aggregate in enumerate(self._aggregates):
+                if not aggregate.is_of_set or _order_of(aggregate) != order:
+                    continue
+                for of_value, sign in turned:
+                    value = self._values[order].value(of_value) if aggregate.traits.terms else None
+                    change.count(at, aggregate, value, sign)
         state.rows += change.rows
-        for at, (count, total) in enumerate(zip(change.counts, change.totals, strict=True)):
-            state.counts[at] += count
-            if total:
-                # Normalized: a total that comes back to a number comes back to its bytes.
-                state.totals[at] = _EXACT.normalize(_EXACT.add(state.totals[at], total))
-        for at, total in change.squares.items():
-            place = self._squares[at]
-            state.totals[place] = _EXACT.normalize(_EXACT.add(state.totals[place], total))
+        for at, places in enumerate(self._places):
+            state.counts[at] += change.counts[at]
+            for place, total in zip(places, change.totals[at], strict=True):
+                if total:
+                    # Normalized: a total that comes back to a number comes back to its bytes.
+                    state.totals[place] = _EXACT.normalize(_EXACT.add(state.totals[place], total))
         if change.beyond or len(state.totals) > self._finite:
             self._count_beyond(change.beyond)
-        for order, diffs in change.values.items():
-            more = self._values[order].add(diffs)
-            for at, aggregate in enumerate(self._aggregates):
-                if aggregate.traits.is_of_distinct and _order_of(aggregate) == order:
-                    state.counts[at] += more
         named = {one.name: self._result(at) for at, one in enumerate(self._aggregates)}
         is_there = state.rows or self._is_always or named != _of_nothing(self._aggregates)
         self.result = canonical.write(named) if is_there else None
@@ -414,14 +454,18 @@ class _Group:
         begin = self._finite + len(NOT_FINITE) * at
         if any(beyond := state.totals[begin : begin + len(NOT_FINITE)]):
             return aggregate.traits.beyond(state.counts[at], *map(int, beyond))
-        first = self._values[order].first if (order := _order_of(aggregate)) else _none
-        squares = state.totals[self._squares[at]] if at in self._squares else _ZERO
-        count, total = state.counts[at], state.totals[at]
-        return aggregate.traits.come_to(count, total, squares, first, aggregate.limit)
+        first = _none
+        if (order := _order_of(aggregate)) is not None:
+            first = partial(self._values[order].first, once=aggregate.is_of_set)
+        totals = [state.totals[place] for place in self._places[at]]
+        return aggregate.traits.result(state.counts[at], totals, first, aggregate.limit)
 
 
 def _of_nothing(aggregates: Iterable[Aggregate]) -> dict[str, Any]:
-    return {of.name: of.traits.come_to(0, _ZERO, _ZERO, _none, of.limit) for of in aggregates}
+    return {
+        of.name: of.traits.result(0, [_ZERO] * of.traits.totals, _none, of.limit)
+        for of in aggregates
+    }
 
 
 def _none(_: int) -> list[Any]:

@@ -4,7 +4,10 @@ import bisect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from ikebana.arrangements.store import Store
+from ikebana.codecs import canonical
 from ikebana.processor.kernels.order import value_of
 
 # What a list may take in memory: its values as they are kept, and a pointer for each.
@@ -44,20 +47,27 @@ class Values:
                 self._loaded.add(place)
                 self._know(place, 0 if entry is None else int(entry))
 
-    def add(self, diffs: Mapping[bytes, int]) -> int:
-        """Add to loaded counts; how many values more are there than before."""
-        before = len(self._there)
+    def add(self, diffs: Mapping[bytes, int]) -> list[tuple[bytes, int]]:
+        """Add to loaded counts; the places of values that come (1) or go (-1) by that."""
+        turned = []
         for place, diff in diffs.items():
             old = self._counts[place]
             new = self._counts[place] = old + diff
             if old <= 0 < new:
                 bisect.insort(self._there, place)
+                turned.append((place, 1))
             elif new <= 0 < old:
                 del self._there[bisect.bisect_left(self._there, place)]
-        return len(self._there) - before
+                turned.append((place, -1))
+        return turned
 
-    def first(self, limit: int) -> list[Any]:
-        """The first values, each as often as it is there, `limit` in all.
+    def value(self, place: bytes) -> Any:
+        """The value of a place, as data."""
+        value = value_of(place[len(self._start) :])
+        return canonical.decode(bytes(value)) if isinstance(value, msgspec.Raw) else value
+
+    def first(self, limit: int, *, once: bool = False) -> list[Any]:
+        """The first values, `limit` in all, each as often as it is there, or `once`.
 
         Raises: TooLongError, before much memory is taken.
         """
@@ -72,7 +82,7 @@ class Values:
             if at == len(self._there):
                 break
             place = self._there[at]
-            times = min(self._counts[place], limit - len(found))
+            times = 1 if once else min(self._counts[place], limit - len(found))
             taken += times * (len(place) - len(self._start) + _POINTER_BYTES)
             if taken > _MOST_BYTES:
                 raise TooLongError(len(found) + times)

@@ -30,6 +30,8 @@ def _order(kind: SqlType) -> Order:
         return "time"
     if name == BLOB:
         return "bytes"
+    if name == "INTERVAL":
+        return "interval"
     match kind:
         case Enum(values):
             return ("enum", values)

@@ -2,8 +2,9 @@
 
 `avg(dep_delay)` is the aggregate `avg` of a SQL expression over one row.  A select before
 the reduction evaluates all arguments; it is a linear step like any other, so it is fused
-and pushed down.  The kernel gets kinds of aggregates and names of fields.  A reduction by a
-function has no arguments, and its step leaves rows as they are.
+and pushed down.  The kernel gets kinds of aggregates and names of fields.  Two arguments, as of
+`corr(y, x)`, are one field with a pair of doubles.  A reduction by a function has no arguments,
+and its step leaves rows as they are.
 """
 
 import re
@@ -18,13 +19,15 @@ from ikebana.processor.ground.spelling import hint
 from ikebana.processor.kernels.aggregate_kinds import KINDS
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.linear.json_text import JSON, WHOLE, compares_as_data
-from ikebana.processor.linear.scope import KEY, VALUE, Scope
+from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, Scope
 from ikebana.processor.linear.sql_order import NoOrderError, order_of
 from ikebana.processor.linear.steps import Sql
+from ikebana.processor.linear.syntax import text_of, tree
 from ikebana.processor.planning.plan import Reduce
 
 _CALL = re.compile(r"\s*([a-z_]+)\s*\((.*)\)\s*", re.DOTALL | re.IGNORECASE)
 _TOP = re.compile(r"\s*([0-9]+)\s*,(.*)", re.DOTALL)
+_DISTINCT = re.compile(r"\s*distinct\b(.*)", re.DOTALL | re.IGNORECASE)
 
 
 class AggregateError(Exception):
@@ -52,15 +55,17 @@ def arranged(reduction: Reduce) -> ArrangedReduction:
     problems: list[tuple[str, str]] = []
     for name, text in reduction.aggregates:
         try:
-            kind, argument, limit = _parsed(name, text)
+            parsed = _parsed(name, text)
         except AggregateError as error:
             problems += error.problems
             continue
         field = ""
-        if argument is not None:
+        if parsed.argument is not None:
             # Aggregates with the same argument share a field.
-            field = arguments.setdefault(argument, f"a{len(arguments)}")
-        aggregates.append(Aggregate(name, kind, field, limit))
+            field = arguments.setdefault(parsed.argument, f"a{len(arguments)}")
+        aggregates.append(
+            Aggregate(name, parsed.kind, field, parsed.limit, is_distinct=parsed.is_distinct)
+        )
     if problems:
         raise AggregateError(*problems)
     select = tuple((field, text) for text, field in arguments.items())
@@ -90,10 +95,11 @@ def in_order_of_types(
 
 def _in_order(aggregate: Aggregate, kinds: Sequence[str]) -> Aggregate:
     traits = aggregate.traits
-    if traits.keeps is None:
-        is_single = traits.takes == "number" and "FLOAT" in kinds
-        return msgspec.structs.replace(aggregate, is_single=is_single) if is_single else aggregate
-    if not all(map(compares_as_data, kinds)):
+    if traits.takes == "number" and "FLOAT" in kinds:
+        aggregate = msgspec.structs.replace(aggregate, is_single=True)
+    if traits.keeps is None and not aggregate.is_of_set:
+        return aggregate
+    if aggregate.is_of_set and not all(map(compares_as_data, kinds)):
         raise AggregateError(
             (
                 aggregate.name,
@@ -102,7 +108,8 @@ def _in_order(aggregate: Aggregate, kinds: Sequence[str]) -> Aggregate:
             )
         )
     sorts_as_json = all(_sorts_as_json(kind) or kind in _DOUBLES for kind in kinds)
-    if traits.is_of_distinct or all(map(_sorts_as_json, kinds)):
+    needs_no_order = traits.is_of_distinct or traits.keeps is None
+    if needs_no_order or all(map(_sorts_as_json, kinds)):
         return aggregate
     if sorts_as_json and not all(map(_is_number, kinds)):
         # Beside JSON or texts, doubles are data like these.
@@ -151,23 +158,51 @@ def result_scope(reduction: Reduce, before: Scope) -> Scope:
     return Scope({**types, KEY: before.types[KEY], VALUE: JSON})
 
 
-def _parsed(name: str, text: str) -> tuple[str, str | None, int]:
+class _Parsed(NamedTuple):
+    """A text as a kind, and SQL of its argument; None: it counts rows."""
+
+    kind: str
+    argument: str | None
+    limit: int = 0
+    is_distinct: bool = False
+
+
+def _parsed(name: str, text: str) -> _Parsed:
     found = _CALL.fullmatch(text)
     kind = found[1].lower() if found else ""
     if found is None or kind not in KINDS:
         raise AggregateError((name, _none_of(text, found[1] if found else text)))
-    argument = found[2].strip()
+    traits, argument = KINDS[kind], found[2].strip()
     limit = 0
-    if KINDS[kind].is_limited:
+    if traits.is_limited:
         top = _TOP.fullmatch(argument)
         if top is None or int(top[1]) < 1:
             raise AggregateError((name, f'"{text}" must say how many, as in {kind}(3, amount)'))
         limit, argument = int(top[1]), top[2].strip()
-    if KINDS[kind].is_of_rows and argument == "*":
-        return kind, None, 0
+    distinct = _DISTINCT.fullmatch(argument)
+    if distinct is not None:
+        argument = distinct[1].strip()
+    if traits.is_of_rows and argument == "*" and distinct is None:
+        return _Parsed(kind, None)
     if not argument:
         raise AggregateError((name, f'"{text}" has no argument'))
-    return kind, argument, limit
+    if traits.is_of_pairs:
+        argument = _pair(name, kind, argument)
+    return _Parsed(kind, argument, limit, distinct is not None)
+
+
+def _pair(name: str, kind: str, arguments: str) -> str:
+    """SQL of a pair of doubles; null where one of both arguments is null."""
+    try:
+        call = tree(f"{kind}({arguments})")
+        texts = [text_of(each["expression"]) for each in call["arguments"]]
+    except ExpressionError as error:
+        raise AggregateError((name, str(error))) from None
+    if len(texts) != 2:
+        raise AggregateError((name, f"{kind}() has two arguments, as in {kind}(y, x)"))
+    y, x = texts
+    pair = f"struct_pack(y := ({y})::DOUBLE, x := ({x})::DOUBLE)"
+    return f"CASE WHEN ({y}) IS NOT NULL AND ({x}) IS NOT NULL THEN {pair} END"
 
 
 def _none_of(text: str, named: str) -> str:

@@ -11,10 +11,10 @@ how they came.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ikebana.codecs.sql_type import Decimal, type_of
-from ikebana.processor.linear.json_text import INSTANTS, WHOLE, quoted
+from ikebana.processor.linear.json_text import BLOB, INSTANTS, WHOLE, quoted
 from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning.unique_keys import Facts, Keys
@@ -123,6 +123,7 @@ def _listed(source: Table) -> str:
 
 # No timestamp has so many microseconds.
 _INFINITE = 2**63 - 1
+_DIGITS = "0123456789ABCDEF"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,33 +173,66 @@ def _facts(source: Table, partition: Sequence[str], limit: int) -> Facts:
 
 
 def ordering(source: Table, orders: Sequence[Order]) -> tuple[list[str], list[str], str]:
-    """SQL to order rows by, its types, and the aggregate that keeps the first.
+    """SQL to order rows by, its types, and the aggregate that keeps the first."""
+    parts, kinds, descending = in_one_direction(
+        [
+            Sorted(
+                quoted(order.column),
+                source.types[order.column],
+                order.descending,
+                order.nulls_first,
+                order.column,
+            )
+            for order in orders
+        ]
+    )
+    return parts, kinds, "top" if descending else "bottom"
 
-    Orders of one direction are kept as they are.  In others, numbers and times are turned
+
+class Sorted(NamedTuple):
+    """SQL to order by, its type, and the way."""
+
+    sql: str
+    kind: str
+    descending: bool
+    nulls_first: bool
+    name: str
+    """What errors call it."""
+
+
+def in_one_direction(orders: Sequence[Sorted]) -> tuple[list[str], list[str], bool]:
+    """SQL to order by in one direction, its types, and whether this is descending.
+
+    Orders of one direction are kept as they are.  In others, numbers, times and texts are turned
     around.  Of a struct, null comes last, and first if it is descending.
     """
     descending = bool(orders) and all(order.descending for order in orders)
     parts: list[str] = []
     kinds: list[str] = []
     for order in orders:
-        name, kind = quoted(order.column), source.types[order.column]
+        sql, kind = order.sql, order.kind
         turned = order.descending != descending
         if order.nulls_first != descending:
-            parts.append(f"({name} IS NOT NULL)")
+            parts.append(f"({sql} IS NOT NULL)")
             kinds.append("BOOLEAN")
         if turned and kind in ("DOUBLE", "FLOAT"):
             # NaN is the greatest, and turned around is itself.
-            parts.append(f"NOT isnan({name})")
+            parts.append(f"NOT isnan({sql})")
             kinds.append("BOOLEAN")
         if turned:
-            name, kind = _turned(order, name, kind)
-        parts.append(name)
+            sql, kind = _turned(order)
+        parts.append(sql)
         kinds.append(kind)
-    return parts, kinds, "top" if descending else "bottom"
+    return parts, kinds, descending
 
 
-def _turned(order: Order, name: str, kind: str) -> tuple[str, str]:
-    if kind in WHOLE or kind == "HUGEINT":
+def _turned(order: Sorted) -> tuple[str, str]:
+    name, kind = order.sql, order.kind
+    if kind in ("VARCHAR", BLOB, "UUID"):
+        # In digits that are turned around; what goes on comes before what has ended.
+        digits = f"hex({name}::VARCHAR)" if kind == "UUID" else f"hex({name})"
+        return f"translate({digits}, '{_DIGITS}', '{_DIGITS[::-1]}') || 'G'", "VARCHAR"
+    if kind in WHOLE or kind in ("HUGEINT", "UBIGINT"):
         return f"-({name}::HUGEINT)", "HUGEINT"
     if kind in ("DOUBLE", "FLOAT") or isinstance(type_of(kind), Decimal):
         return f"-{name}", kind
@@ -212,6 +246,6 @@ def _turned(order: Order, name: str, kind: str) -> tuple[str, str]:
     if kind == "BOOLEAN":
         return f"NOT {name}", kind
     raise MakingError(
-        f'"{order.column}" is {kind}, which is ordered in another direction than other columns; '
+        f'"{order.name}" is {kind}, which is ordered in another direction than other columns; '
         "order all of them in one direction, or this one by a number"
     )

@@ -168,7 +168,7 @@ class _Select:
         asked += [tree for each in ranked for tree in each.partitions]
         asked += [order.node for each in ranked for order in each.orders]
         (item,) = names.froms.items
-        found = grouped(self._query, item, groups, asked)
+        found = grouped(self._query, item, groups, asked, sets=self._sets(listed, groups))
         over = found.over
         of_groups = Names(Froms([found.with_names_of(item)]))
         subqueries = Subqueries(self._query, self._views, of_groups, of_groups=True)
@@ -232,6 +232,16 @@ class _Select:
             if not any(bare(tree) == bare(other) for _, other in found):
                 found.append((name, tree))
         return found
+
+    def _sets(self, listed: Listed, groups: Listed) -> list[set[int]]:
+        """The grouping sets as places of groups, if there are several."""
+        sets = self._node["group_sets"]
+        if len(sets) < 2:
+            return []
+        trees = [bare(tree) for _, tree in groups]
+        expressions = self._node["group_expressions"]
+        places = [trees.index(bare(self._group(each, listed)[1])) for each in expressions]
+        return [{places[at] for at in members} for members in sets]
 
     def _group(self, each: Node, listed: Listed) -> tuple[str, Node]:
         at = whole_number(each)

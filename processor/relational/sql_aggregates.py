@@ -1,17 +1,24 @@
 """GROUP BY and aggregates of SQL: a reduction, and expressions over what it gives."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ikebana.codecs.sql_type import Array, Decimal, List, type_of
+from ikebana.codecs.sql_type import Array, Decimal, List, SqlType, Tuple, within
+from ikebana.codecs.sql_type import type_of as sql_type
+from ikebana.processor.kernels.aggregate_kinds import KINDS
 from ikebana.processor.linear.allowed import aggregates
 from ikebana.processor.linear.bound_query import QueryError, types_of
 from ikebana.processor.linear.json_text import WHOLE, quoted
+from ikebana.processor.linear.scope import KEY
+from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node, text_of, tree
 from ikebana.processor.linear.trees import bare, changed, column, nodes, own_nodes
-from ikebana.processor.relational.making import struct
+from ikebana.processor.planning.unique_keys import Facts, Keys
+from ikebana.processor.relational.known import MakingError, Table
+from ikebana.processor.relational.making import Making, struct
 from ikebana.processor.relational.matching import without
+from ikebana.processor.relational.rows import Sorted, in_one_direction
 from ikebana.processor.relational.sql_scope import Item
 from ikebana.processor.relational.sql_whole import Listed, Query, free
 
@@ -36,10 +43,10 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What an aggregate is made of: an aggregate of a reduction, and SQL over its column."""
+    """What an aggregate is made of: aggregates of a reduction, and SQL over their columns."""
 
-    aggregates: tuple[str]
-    result: Callable[[str], str] = str
+    aggregates: tuple[str, ...]
+    result: Callable[..., str] = str
     is_typed: bool = True
     """Whether the result has its type already, so that it needs no cast."""
 
@@ -60,24 +67,16 @@ def parts_of(node: Node, type_of: Callable[[str], str]) -> Parts:
     """What a call over fields is made of.  Raises: QueryError."""
     call = _call(node, type_of)
     make = _MADE.get(call.name)
-    place = call.place
     if make is None:
         listed = ", ".join(sorted(_MADE))
         raise QueryError(
-            f"the aggregate {call.name}() is not supported; there are {listed}", place
+            f"the aggregate {call.name}() is not supported; there are {listed}", call.place
         )
-    if call.is_distinct and call.name not in _DISTINCT:
-        raise QueryError(
-            f"{call.name}(DISTINCT …) is not supported; take it of a query with SELECT DISTINCT",
-            place,
-        )
-    if call.name in _UNORDERED:
-        return make(call._replace(orders=()))
     return make(call)
 
 
 def _call(node: Node, type_of: Callable[[str], str]) -> Call:
-    arguments = tuple(text_of(each["expression"]) for each in node["arguments"])
+    arguments = tuple(text_of(_named(each["expression"])) for each in node["arguments"])
     orders = tuple(
         (text_of(each["expression"]), *direction(each)) for each in node["order_bys"]["orders"]
     )
@@ -85,6 +84,26 @@ def _call(node: Node, type_of: Callable[[str], str]) -> Call:
     condition = None if node["filter"] is None else text_of(node["filter"])
     place = node.get("query_location")
     return Call(name, arguments, node["distinct"], orders, condition, place, type_of)
+
+
+def _named(node: Node) -> Node:
+    """A row of values as a struct, since its parts need names in JSON; see `_unnamed`."""
+    if node["class"] != "FUNCTION" or node["function_name"] != "row":
+        return node
+    parts = [text_of(_named(each["expression"])) for each in node["arguments"]]
+    return tree(struct((f"v{at}", sql) for at, sql in enumerate(parts)))
+
+
+def _unnamed(sql: str, kind: SqlType, depth: int = 0) -> str:
+    """SQL of a value of a type, with structs that stand for rows of values as these."""
+    match kind:
+        case Tuple(of):
+            parts = (_unnamed(f"({sql})['v{at}']", each, depth) for at, each in enumerate(of))
+            return f"CASE WHEN ({sql}) IS NOT NULL THEN row({', '.join(parts)}) END"
+        case List(of) if any(isinstance(each, Tuple) for each in within(of)):
+            each = f"each{depth}_"
+            return f"list_transform({sql}, lambda {each}: {_unnamed(each, of, depth + 1)})"
+    return sql
 
 
 def direction(order: Node) -> tuple[bool, bool]:
@@ -95,24 +114,61 @@ def direction(order: Node) -> tuple[bool, bool]:
 def _count(call: Call) -> Parts:
     if call.name == "count_star" or not call.arguments:
         return Parts((f"count({call.only('1')})" if call.condition else "count(*)",))
-    if len(call.arguments) > 1:
-        raise QueryError("count() takes one argument", call.place)
-    kind = "distinct" if call.is_distinct else "count"
+    kind = "count" if call.name == "count" and not call.is_distinct else "distinct"
     return Parts((f"{kind}({call.only(call.arguments[0])})",))
 
 
-def _plain(kind: str, *, is_typed: bool = True) -> Callable[[Call], Parts]:
+def _plain(kind: str) -> Callable[[Call], Parts]:
+    """An aggregate that a reduction has as well."""
+    traits = KINDS[kind]
+    several = 2 if traits.is_of_pairs else 1
+    is_typed = traits.type not in ("JSON", "BIGINT")
+
     def made(call: Call) -> Parts:
-        if len(call.arguments) != 1:
-            raise QueryError(f"{call.name}() is supported with one argument", call.place)
-        return Parts((f"{kind}({call.only(call.arguments[0])})",), is_typed=is_typed)
+        if len(call.arguments) != several:
+            named = "two arguments" if traits.is_of_pairs else "one argument"
+            raise QueryError(f"{call.name}() is supported with {named}", call.place)
+        first, *others = call.arguments
+        if traits.takes == "number" and call.type_of(first) == "BOOLEAN":
+            first = f"CAST(({first}) AS INTEGER)"
+        distinct = "DISTINCT " * (call.is_distinct and kind not in _ONCE)
+        listed = ", ".join((call.only(first), *others))
+        return Parts((f"{kind}({distinct}{listed})",), is_typed=is_typed)
 
     return made
 
 
+def _extreme(kind: str) -> Callable[[Call], Parts]:
+    """The least or greatest value, or a list of so many of them."""
+
+    def made(call: Call) -> Parts:
+        if len(call.arguments) != 2:
+            return _plain(kind)(call)
+        shown, most = call.arguments
+        kept = f"{_TOP[kind]}({_most(call, most)}, {'DISTINCT ' * call.is_distinct}"
+        of = f"{call.type_of(shown)}[]"
+        return Parts(
+            (f"{kept}{call.only(shown)})",), lambda column: f"nullif(CAST({column} AS {of}), [])"
+        )
+
+    return made
+
+
+_TOP = {"min": "bottom", "max": "top"}
+
+
+def _most(call: Call, text: str) -> int:
+    """How many values a call lists.  Raises: QueryError."""
+    if not text.isdigit() or int(text) < 1:
+        problem = f"{call.name}() lists so many values as a whole number says, as in"
+        raise QueryError(f"{problem} {call.name}({', '.join(call.arguments[:-1])}, 3)", call.place)
+    return int(text)
+
+
 def _count_if(call: Call) -> Parts:
     """How often a condition is true; null where it is always null, as it is a sum."""
-    return Parts((f"sum({call.only(f'CAST(({call.arguments[0]}) AS INTEGER)')})",), is_typed=False)
+    number = f"CAST(({call.arguments[0]}) AS INTEGER)"
+    return _plain("sum")(call._replace(arguments=(number,)))
 
 
 def _of_extreme(kind: str) -> Callable[[Call], Parts]:
@@ -122,13 +178,16 @@ def _of_extreme(kind: str) -> Callable[[Call], Parts]:
     """
 
     def made(call: Call) -> Parts:
-        if len(call.arguments) != 2:
-            raise QueryError(f"{call.name}() is supported with two arguments", call.place)
-        shown, by = call.arguments
+        shown, by, *most = call.arguments
         pair = struct((("by", by), ("is", shown)))
         there = f"({by}) IS NOT NULL AND ({shown}) IS NOT NULL"
+        whole = f"CASE WHEN {there} THEN {pair} END"
+        if most:
+            pairs = f'STRUCT("by" {call.type_of(by)}, "is" {call.type_of(shown)})[]'
+            each = f"list_transform(CAST({{}} AS {pairs}), lambda each_: each_['is'])"
+            kept = f"{_TOP[kind]}({_most(call, most[0])}, {call.only(whole)})"
+            return Parts((kept,), lambda column: f"nullif({each.format(column)}, [])")
         if not call.orders:
-            whole = f"CASE WHEN {there} THEN {pair} END"
             return Parts((f"{kind}({call.only(whole)})",), lambda column: f"({column})['is']")
         listed = _in_order(call, pair, there)
         sign = "<" if kind == "min" else ">"
@@ -146,20 +205,16 @@ def _of_extreme(kind: str) -> Callable[[Call], Parts]:
 def _any_value(call: Call) -> Parts:
     """A value that is not null: the least, or the first in the order of its ORDER BY."""
     if not call.orders:
-        return _plain("min")(call)
+        return _extreme("min")(call)
     return _at_an_end(call, f"({call.arguments[0]}) IS NOT NULL", is_last=False)
 
 
 def _end(*, is_last: bool) -> Callable[[Call], Parts]:
-    """The first or the last value in an order, which may be null."""
+    """The first or the last value in an order, which may be null; without an order, in its own."""
 
     def made(call: Call) -> Parts:
-        if len(call.arguments) != 1 or not call.orders:
-            raise QueryError(
-                f"{call.name}() is supported with one argument and an order, as in "
-                f"{call.name}(x ORDER BY y)",
-                call.place,
-            )
+        if not call.orders:
+            return _extreme("max" if is_last else "min")(call)
         return _at_an_end(call, None, is_last=is_last)
 
     return made
@@ -179,8 +234,6 @@ def _listed(call: Call) -> Parts:
 
 def _string(call: Call) -> Parts:
     """Texts that are not null, one behind another; null where what separates them is null."""
-    if call.is_distinct:
-        raise QueryError(f"{call.name}(DISTINCT …) is not supported", call.place)
     text, separator = (*call.arguments, "','")[:2]
     listed = _in_order(call, f"({text})::VARCHAR", f"({text}) IS NOT NULL")
     return Parts(
@@ -204,19 +257,20 @@ class _Row(NamedTuple):
 
 def _row_in_order(call: Call, shown: str, there: str | None) -> _Row:
     """A row for each value of which `there` is true, by the order of a call."""
-    ways = {descending for _, descending, _ in call.orders}
-    if len(ways) > 1:
-        raise QueryError("ORDER BY in two directions in an aggregate is not supported", call.place)
-    is_turned = ways == {True}
-    parts = []
-    for sql, _, nulls_first in call.orders:
-        # In a struct nulls come last; the order may be turned around.
-        parts += [f"({sql}) IS NOT NULL"] * (nulls_first != is_turned) + [sql]
+    orders = [
+        Sorted(sql, call.type_of(sql), descending, nulls_first, sql)
+        for sql, descending, nulls_first in call.orders
+    ]
+    try:
+        parts, kinds, is_turned = in_one_direction(orders)
+    except MakingError as error:
+        raise QueryError(str(error), call.place) from None
     parts.append(shown)
+    kinds.append(call.type_of(shown))
     row = struct((f"o{at}", sql) for at, sql in enumerate(parts))
-    kinds = ", ".join(f"o{at} {call.type_of(sql)}" for at, sql in enumerate(parts))
+    listed = ", ".join(f"o{at} {kind}" for at, kind in enumerate(kinds))
     whole = row if there is None else f"CASE WHEN {there} THEN {row} END"
-    return _Row(call.only(whole), f"STRUCT({kinds})", f"o{len(parts) - 1}", is_turned)
+    return _Row(call.only(whole), f"STRUCT({listed})", f"o{len(parts) - 1}", is_turned)
 
 
 class _InOrder(NamedTuple):
@@ -235,18 +289,15 @@ def _in_order(call: Call, shown: str, there: str | None = None) -> _InOrder:
         whole = f"list_reverse({whole})" if row.is_turned else whole
         return f"nullif(list_transform({whole}, lambda each_: each_['{row.last}']), [])"
 
-    return _InOrder(f"list({row.sql})", of)
+    return _InOrder(f"list({'DISTINCT ' * call.is_distinct}{row.sql})", of)
 
 
-def _quantile(name: str) -> Callable[[Call], Parts]:
-    """What DuckDB makes of the list of all values that are not null.
-
-    The order of a quantile says from which end it counts; the median has no such end.
-    """
+def _quantile(name: str, *, is_typed: bool = True) -> Callable[[Call], Parts]:
+    """A quantile of all values that are not null; its order says from which end it counts."""
 
     def made(call: Call) -> Parts:
         shown, *fraction = call.arguments
-        if call.orders and name != "median":
+        if call.orders:
             (sql, descending, _), *more = call.orders
             if not fraction:
                 # WITHIN GROUP (ORDER BY …)
@@ -258,59 +309,98 @@ def _quantile(name: str) -> Callable[[Call], Parts]:
                     call.place,
                 )
             fraction = [_negated(each, call) for each in fraction] if descending else fraction
-        kind = call.type_of(shown)
-        given = "".join(f", {each}" for each in fraction)
-        return Parts(
-            (f"list({call.only(shown)})",),
-            lambda column: f"list_aggregate(CAST({column} AS {kind}[]), '{name}'{given})",
-        )
+        return _of_list(call, name, shown, fraction, is_typed=is_typed)
 
     return made
 
 
+def _of_all(name: str) -> Callable[[Call], Parts]:
+    """What DuckDB makes of all values that are not null, in any order of them."""
+
+    def made(call: Call) -> Parts:
+        return _of_list(call, name, call.arguments[0], ())
+
+    return made
+
+
+def _mode(call: Call) -> Parts:
+    """The value that is there most often; of several the least, or the greatest if it is first."""
+    shown = call.arguments[0] if call.arguments else call.orders[0][0]
+    if any(sql != shown for sql, *_ in call.orders):
+        raise QueryError("ORDER BY in mode() is supported by its argument alone", call.place)
+    is_turned = any(descending for _, descending, _ in call.orders)
+    return _of_list(call, "mode", shown, (), is_turned=is_turned)
+
+
+def _of_list(
+    call: Call,
+    name: str,
+    shown: str,
+    more: Sequence[str],
+    *,
+    is_typed: bool = True,
+    is_turned: bool = False,
+) -> Parts:
+    """DuckDB's aggregate of a list, in the order of its values."""
+    of = f"{call.type_of(shown)}[]"
+    given = "".join(f", {each}" for each in more)
+
+    def result(column: str) -> str:
+        values = f"CAST({column} AS {of})"
+        values = f"list_reverse({values})" if is_turned else values
+        return f"list_aggregate({values}, '{name}'{given})"
+
+    return Parts(
+        (f"list({'DISTINCT ' * call.is_distinct}{call.only(shown)})",), result, is_typed=is_typed
+    )
+
+
 def _negated(fraction: str, call: Call) -> str:
     """SQL of a fraction, or of a list of fractions, below zero, which is one from the end."""
-    if isinstance(type_of(call.type_of(fraction)), List | Array):
+    if isinstance(sql_type(call.type_of(fraction)), List | Array):
         return f"list_transform({fraction}, lambda each_: -each_)"
     return f"-({fraction})"
 
 
+# What these come to does not depend on how often a value is there.
+_ONCE = {"bool_or", "bool_and", "bit_or", "bit_and", "min", "max"}
+_ALIASES = {
+    **dict.fromkeys(("fsum", "kahan_sum", "sumkahan"), "sum"),
+    **dict.fromkeys(("mean", "favg"), "avg"),
+    "variance": "var_samp",
+    "stddev": "stddev_samp",
+}
+# Kinds of reductions that SQL has not, or that have a row of their own below.
+_NOT_PLAIN = {"top", "bottom", "distinct", "list", "count", "min", "max"}
+
 _MADE: Mapping[str, Callable[[Call], Parts]] = {
-    "count": _count,
-    "count_star": _count,
+    **{name: _plain(name) for name in KINDS if name not in _NOT_PLAIN},
+    **dict.fromkeys(("count", "count_star", "approx_count_distinct"), _count),
     **dict.fromkeys(("count_if", "countif"), _count_if),
-    "sum": _plain("sum", is_typed=False),
-    "avg": _plain("avg"),
-    "mean": _plain("avg"),
-    **{name: _plain(name) for name in ("var_samp", "var_pop", "stddev_samp", "stddev_pop")},
-    "variance": _plain("var_samp"),
-    "stddev": _plain("stddev_samp"),
+    **{name: _plain(kind) for name, kind in _ALIASES.items()},
     **dict.fromkeys(("list", "array_agg"), _listed),
     **dict.fromkeys(("string_agg", "group_concat", "listagg"), _string),
-    **{name: _quantile(name) for name in ("median", "quantile_cont", "quantile_disc")},
-    "min": _plain("min"),
-    "max": _plain("max"),
+    **{name: _quantile(name) for name in ("quantile_cont", "quantile_disc")},
+    "quantile": _quantile("quantile_disc"),
+    "approx_quantile": _quantile("quantile_cont", is_typed=False),
+    **{name: _of_all(name) for name in ("median", "mad", "product", "histogram", "entropy")},
+    "mode": _mode,
+    "min": _extreme("min"),
+    "max": _extreme("max"),
     "any_value": _any_value,
     **dict.fromkeys(("first", "arbitrary"), _end(is_last=False)),
     "last": _end(is_last=True),
-    "bool_or": _plain("bool_or"),
-    "bool_and": _plain("bool_and"),
     **dict.fromkeys(("arg_min", "min_by", "argmin"), _of_extreme("min")),
     **dict.fromkeys(("arg_max", "max_by", "argmax"), _of_extreme("max")),
-}
-_DISTINCT = {"count", "min", "max", "bool_or", "bool_and", "any_value"}
-# Those that come to the same in any order.
-_UNORDERED = {
-    *("count", "count_star", "count_if", "countif", "sum", "avg", "mean", "min", "max"),
-    *("var_samp", "var_pop", "variance", "stddev_samp", "stddev_pop", "stddev"),
-    *("bool_or", "bool_and", "median"),
 }
 
 
 def result_tree(parts: Parts, names: list[str], alias: str, kind: str) -> Node:
     """The expression of a result over the columns of a reduction."""
-    (column,) = (f"{quoted(alias)}.{quoted(name)}" for name in names)
-    text = parts.result(column)
+    text = parts.result(*(f"{quoted(alias)}.{quoted(name)}" for name in names))
+    of = sql_type(kind)
+    if any(isinstance(each, Tuple) for each in within(of)):
+        return tree(_unnamed(text, of))
     return tree(text if parts.is_typed else f"CAST({text} AS {kind})")
 
 
@@ -366,26 +456,73 @@ class Grouped:
 
 
 def grouped(
-    query: Query, item: Item, groups: Listed, asked: Sequence[Node], what: str = "groups"
+    query: Query,
+    item: Item,
+    groups: Listed,
+    asked: Sequence[Node],
+    what: str = "groups",
+    sets: Sequence[Collection[int]] = (),
 ) -> Grouped:
-    """Group an item by expressions, and compute all aggregates that are in what is asked for."""
-    columns = item.relation.keyed()
-    by_sql = [text_of(without(item.alias, node)) for _, node in groups]
-    by_types = types_of(by_sql, columns)
+    """Group an item by expressions, and compute all aggregates that are in what is asked for.
+
+    `sets` are the grouping sets, if there are several: for each the places of its groups.
+    """
     used: set[str] = set()
     alias = query.free_alias("g")
-    by: list[tuple[str, str, str]] = []
-    known: list[tuple[Node, Node]] = []
-    for (name, node), sql, kind in zip(groups, by_sql, by_types, strict=True):
+    by, known = _groups(item, groups, alias, used)
+    calls_known, named = _aggregates(item, asked, [each for each, _ in known], alias, used)
+    if not named:
+        # A group is there as long as it has a row.
+        named["count(*)"] = free("count_star", used)
+    aggregates = [(name, text) for text, name in named.items()]
+    absent = free("absent", used)
+    known += calls_known + _groupings(groups, asked, column(alias, absent) if sets else None)
+    making = query.making
+    if not sets:
+        present = [each for each in by if each is not None]
+        # Without groups SQL has one row, also of no rows.
+        relation = making.reduce(
+            item.relation, what, present, aggregates, total=not groups, minimal=True
+        )
+    else:
+        relation = _of_sets(making, item.relation, what, by, aggregates, sets, absent)
+    return Grouped(Item(alias, relation), tuple(known))
+
+
+_By = tuple[str, str, str]
+"""A column that is grouped by, its SQL and its type."""
+_Known = list[tuple[Node, Node]]
+
+
+def _groups(
+    item: Item, groups: Listed, alias: str, used: set[str]
+) -> tuple[list[_By | None], _Known]:
+    """The columns that are grouped by, in their places, and what stands for the expressions."""
+    by_sql = [text_of(without(item.alias, node)) for _, node in groups]
+    by: list[_By | None] = []
+    known: _Known = []
+    types = types_of(by_sql, item.relation.keyed())
+    for (name, node), sql, kind in zip(groups, by_sql, types, strict=True):
         if kind == '"NULL"':
             # What is always null has no type, and tells no rows apart.
+            by.append(None)
             known.append((bare(node), tree("NULL")))
             continue
-        by.append((free(name, used), sql, kind))
-        known.append((bare(node), column(alias, by[-1][0])))
+        name = free(name, used)
+        by.append((name, sql, kind))
+        known.append((bare(node), column(alias, name)))
+    return by, known
+
+
+def _aggregates(
+    item: Item, asked: Sequence[Node], groups: Sequence[Node], alias: str, used: set[str]
+) -> tuple[_Known, dict[str, str]]:
+    """What stands for the calls of aggregates, and the names of those of a reduction."""
+    columns = item.relation.keyed()
+    known: _Known = []
     named: dict[str, str] = {}
     for call in (call for node in asked for call in calls(node)):
-        if any(bare(call) == each for each, _ in known):
+        if bare(call) in groups or any(bare(call) == each for each, _ in known):
             continue
         inner = [each for each in nodes(call["arguments"]) if is_aggregate(each)]
         if inner:
@@ -398,30 +535,79 @@ def grouped(
             if text not in named:
                 named[text] = free(call["function_name"].lower(), used)
         (kind,) = types_of([text_of(own)], columns)
-        _refuse_other_types(call, own, kind, columns)
+        _refuse_other_types(call, own, columns)
         names = [named[text] for text in parts.aggregates]
         known.append((bare(call), result_tree(parts, names, alias, kind)))
-    if not named:
-        # A group is there as long as it has a row.
-        named["count(*)"] = free("count_star", used)
-    aggregates = [(name, text) for text, name in named.items()]
-    # Without groups SQL has one row, also of no rows.
-    relation = query.making.reduce(
-        item.relation, what, by, aggregates, total=not groups, minimal=True
-    )
-    return Grouped(Item(alias, relation), tuple(known))
+    return known, named
 
 
-_NUMBERS = {*WHOLE, "UBIGINT", "HUGEINT", "UHUGEINT", "FLOAT", "DOUBLE"}
+def _groupings(groups: Listed, asked: Sequence[Node], absent: Node | None) -> _Known:
+    """What stands for calls of grouping(): a bit for each argument that its row is not grouped by.
+
+    `absent` is the column that has a bit for each group; None: rows are grouped by all of them.
+    """
+    places = [bare(node) for _, node in groups]
+    known: _Known = []
+    for call in (each for each in own_nodes(list(asked)) if each["type"] == "GROUPING_FUNCTION"):
+        terms = ["0::BIGINT"]
+        for bit, argument in enumerate(reversed(call["children"])):
+            if absent is not None:
+                place = places.index(bare(argument))
+                terms.append(f"((({text_of(absent)} >> {place}) & 1) << {bit})")
+        known.append((bare(call), tree(" + ".join(terms))))
+    return known
 
 
-def _refuse_other_types(call: Node, own: Node, kind: str, columns: dict[str, str]) -> None:
+def _of_sets(
+    making: Making,
+    source: Table,
+    what: str,
+    by: Sequence[_By | None],
+    aggregates: Sequence[tuple[str, str]],
+    sets: Sequence[Collection[int]],
+    absent: str,
+) -> Table:
+    """The sum of a reduction for each grouping set, in which other groups are null.
+
+    Each is a reduction of its own, which a view with the same GROUP BY shares.
+    """
+    tables = []
+    columns = [each for each in by if each is not None]
+    for members in sets:
+        own = [each for at in sorted(members) if (each := by[at]) is not None]
+        reduced = making.reduce(source, what, own, aggregates, total=not members, minimal=True)
+        number = sum(1 << at for at in range(len(by)) if at not in members)
+        groups = [
+            (name, quoted(name) if (name, sql, kind) in own else f"NULL::{kind}")
+            for name, sql, kind in columns
+        ]
+        select = (
+            *groups,
+            *((name, quoted(name)) for name, _ in aggregates),
+            (absent, f"{number}::BIGINT"),
+        )
+        key = struct([(absent, str(number)), *groups])
+        tables.append(making.linear(reduced, f"{what}.set", Sql(select=select, key=key)))
+    keys = Keys()
+    if len({frozenset(members) for members in sets}) == len(sets):
+        names = [absent, *(name for name, *_ in columns)]
+        own_key, of_row = frozenset(names), frozenset((KEY,))
+        keys = keys.with_unique(names, [KEY, *tables[0].types])
+        keys = keys.with_dependencies([(own_key, of_row), (of_row, own_key)])
+    return making.together(f"{what}.sets", *tables, facts=Facts(keys, keys))
+
+
+_NUMBERS = {*WHOLE, "UBIGINT", "HUGEINT", "UHUGEINT", "FLOAT", "DOUBLE", "BOOLEAN"}
+
+
+def _refuse_other_types(call: Node, own: Node, columns: dict[str, str]) -> None:
     """Refuse sums, averages and the like of what are no numbers, such as intervals or booleans."""
     name = call["function_name"].lower()
-    if name not in ("sum", "avg", "mean") and not name.startswith(("var", "stddev")):
+    traits = KINDS.get(_ALIASES.get(name, name))
+    if traits is None or traits.takes != "number":
         return
     (of,) = types_of([text_of(own["arguments"][0]["expression"])], columns)
-    if of not in _NUMBERS and not isinstance(type_of(of), Decimal):
+    if of not in _NUMBERS and not isinstance(sql_type(of), Decimal):
         raise QueryError(
             f"{call['function_name']}() of {of} is not supported; cast it to a number",
             call.get("query_location"),

@@ -50,11 +50,6 @@ def refuse_select(node: Node) -> None:
     """Refuse parts of a SELECT that are not supported.  Raises: QueryError."""
     if node["sample"]:
         raise QueryError("a sample depends on chance; write a condition")
-    if len(node["group_sets"]) > 1:
-        raise QueryError(
-            "GROUPING SETS, ROLLUP and CUBE are not supported; write one query for each set of "
-            "columns, and UNION ALL between them"
-        )
     kinds = [modifier["type"] for modifier in node["modifiers"]]
     for modifier in node["modifiers"]:
         match modifier["type"]:

@@ -43,6 +43,21 @@ AGGREGATES = (
     Aggregate("b dev", "stddev_pop", "b"),
     Aggregate("a or", "bool_or", "a"),
     Aggregate("a and", "bool_and", "a"),
+    Aggregate("a sem", "sem", "a"),
+    Aggregate("b skewness", "skewness", "b"),
+    Aggregate("b kurtosis", "kurtosis", "b"),
+    Aggregate("b kurtosis pop", "kurtosis_pop", "b"),
+    *(Aggregate(f"a {kind}", kind, "a") for kind in ("bit_and", "bit_or", "bit_xor")),
+    *(Aggregate(f"p {kind}", kind, "p") for kind, of in KINDS.items() if of.is_of_pairs),
+    # Of each value once.
+    Aggregate("a count once", "count", "a", is_distinct=True),
+    Aggregate("a sum once", "sum", "a", is_distinct=True),
+    Aggregate("b avg once", "avg", "b", is_distinct=True),
+    Aggregate("b var once", "var_pop", "b", is_distinct=True),
+    Aggregate("a list once", "list", "a", is_distinct=True),
+    Aggregate("a top once", "top", "a", 3, is_distinct=True),
+    Aggregate("a xor once", "bit_xor", "a", is_distinct=True),
+    Aggregate("p corr once", "corr", "p", is_distinct=True),
 )
 
 NUMBERS = [
@@ -96,14 +111,22 @@ arguments = st.one_of(
     st.sampled_from([*OTHERS, "null"]),
 )
 few = st.sampled_from([None, "0.1", "0.2", "-0.3"])
+pairs_of_numbers = st.sampled_from(
+    [None, *(f'{{"x":{x},"y":{y}}}' for x, y in ((0, 1), (2, 1), (2, -3), (0.5, 0), (7, 7.25)))]
+)
 rows = st.builds(
-    lambda a, b: canonical.canonical(
+    lambda *texts: canonical.canonical(
         "{{{}}}".format(
-            ",".join(f'"{name}":{text}' for name, text in (("a", a), ("b", b)) if text is not None)
+            ",".join(
+                f'"{name}":{text}'
+                for name, text in zip("abp", texts, strict=True)
+                if text is not None
+            )
         ).encode()
     ),
     arguments,
     few,
+    pairs_of_numbers,
 )
 keys = st.sampled_from([b"", b"k", b"kk", b"k\0"])
 
@@ -144,6 +167,10 @@ def is_number(value: Any) -> bool:
 TAKEN: dict[str, Callable[[Any], bool]] = {
     "number": is_number,
     "boolean": lambda value: isinstance(value, bool),
+    "whole number": lambda value: (
+        isinstance(value, int) and not isinstance(value, bool) and -(1 << 128) <= value < 1 << 128
+    ),
+    "pair": lambda value: isinstance(value, dict),
 }
 """What an argument has to be for the kinds that do not take all."""
 
@@ -151,6 +178,11 @@ TAKEN: dict[str, Callable[[Any], bool]] = {
 def expected_of(aggregate: Aggregate, counted: Sequence[tuple[dict[str, Any], int]]) -> Any:
     """One result, from the definition, of rows with their counts."""
     values = [(value, n) for row, n in counted if (value := row.get(aggregate.field)) is not None]
+    if aggregate.is_distinct:
+        of_each: Counter[bytes] = Counter()
+        for value, n in values:
+            of_each[canonical.write(value)] += n
+        values = [(canonical.decode(value), 1) for value, n in of_each.items() if n > 0]
     numbers = [(Fraction(str(value)), n) for value, n in values if is_number(value)]
     added, total = sum(n for _, n in numbers), sum((x * n for x, n in numbers), Fraction(0))
     by_bytes: Counter[bytes] = Counter()
@@ -168,7 +200,14 @@ def expected_of(aggregate: Aggregate, counted: Sequence[tuple[dict[str, Any], in
             return quotient(total, 1, 2_000) if added or total else None
         case "avg":
             return quotient(total, added, 15) if added else None
-        case "var_samp" | "var_pop" | "stddev_samp" | "stddev_pop" as kind:
+        case "bit_and" | "bit_or" | "bit_xor" as kind:
+            taken = TAKEN["whole number"]
+            return bits(kind, [(value, n) for value, n in values if taken(value)])
+        case "skewness" | "kurtosis" | "kurtosis_pop" as kind:
+            return shape(kind, numbers)
+        case kind if KINDS[kind].is_of_pairs:
+            return related(kind, [(pair, n) for pair, n in values if isinstance(pair, dict)])
+        case "var_samp" | "var_pop" | "stddev_samp" | "stddev_pop" | "sem" as kind:
             return spread(kind, numbers, added, total)
         case "min":
             return in_order[0] if in_order else None
@@ -201,11 +240,96 @@ def spread(
     if apart < 0:
         # Where counts are below zero.
         return None
-    variance = quotient(apart, by, 60)
-    root = variance.sqrt(Context(prec=60)) if kind.startswith("stddev") else variance
-    rounded = Context(prec=15).plus(root)
+    variance = quotient(apart, by * (count if kind == "sem" else 1), 60)
+    return digits_of(variance.sqrt(FINE) if kind.startswith(("stddev", "sem")) else variance)
+
+
+FINE = Context(prec=60)
+
+
+def digits_of(number: Decimal) -> int | Decimal:
+    """A number with 15 digits."""
+    rounded = Context(prec=15).plus(number)
     # Beyond all doubles only integers have a form.
     return int(rounded) if rounded.adjusted() > 308 else rounded
+
+
+def bits(kind: str, values: Sequence[tuple[int, int]]) -> int | None:
+    """Bit by bit, of as many as all values have."""
+    count, width = sum(n for _, n in values), 140
+    if not count:
+        return None
+    found = 0
+    for at in range(width):
+        there = sum(n for value, n in values if value >> at & 1)
+        is_set = {"bit_and": there == count, "bit_or": there > 0, "bit_xor": there % 2 == 1}
+        found |= is_set[kind] << at
+    return found - (1 << width) if found >> (width - 1) else found
+
+
+def moment(power: int, numbers: Sequence[tuple[Fraction, int]]) -> Fraction:
+    """The average power of the distances from the mean."""
+    count = sum(n for _, n in numbers)
+    mean = sum((x * n for x, n in numbers), Fraction(0)) / count
+    return sum(((x - mean) ** power * n for x, n in numbers), Fraction(0)) / count
+
+
+def shape(kind: str, numbers: Sequence[tuple[Fraction, int]]) -> Any:
+    """Skewness and kurtosis, as DuckDB defines them."""
+    count = sum(n for _, n in numbers)
+    if count < {"skewness": 3, "kurtosis": 4, "kurtosis_pop": 2}[kind]:
+        return None
+    variance = moment(2, numbers)
+    if variance <= 0:
+        return None
+    if kind == "skewness":
+        third, root = moment(3, numbers), quotient(variance**3, 1, 60).sqrt(FINE)
+        by = FINE.divide(Decimal(count * (count - 1)).sqrt(FINE), Decimal(count - 2))
+        return digits_of(FINE.multiply(by, FINE.divide(quotient(third, 1, 60), root)))
+    kurtosis = moment(4, numbers) / variance**2
+    if kind == "kurtosis_pop":
+        return digits_of(quotient(kurtosis - 3, 1, 60))
+    excess = (count - 1) * ((count + 1) * kurtosis - 3 * (count - 1))
+    return digits_of(quotient(excess, (count - 2) * (count - 3), 60))
+
+
+def related(kind: str, values: Sequence[tuple[dict[str, Any], int]]) -> Any:
+    """Covariance, correlation and linear regression of y by x."""
+    count = sum(n for _, n in values)
+    if kind == "regr_count":
+        return count
+    if count < 1 + (kind == "covar_samp"):
+        return None
+    of_x, of_y = ([(Fraction(str(pair[name])), n) for pair, n in values] for name in ("x", "y"))
+    x, y = (sum((v * n for v, n in of), Fraction(0)) / count for of in (of_x, of_y))
+    xx, yy = moment(2, of_x), moment(2, of_y)
+    both = zip(of_x, of_y, strict=True)
+    xy = sum(((one - x) * (other - y) * n for (one, n), (other, _) in both), Fraction(0)) / count
+    match kind:
+        case "corr" if xx * yy > 0:
+            root = quotient(xx * yy, 1, 60).sqrt(FINE)
+            return digits_of(FINE.divide(quotient(xy, 1, 60), root))
+        case "regr_r2" if xx:
+            found = xy**2 / (xx * yy) if yy else Fraction(1)
+        case "regr_r2" | "regr_intercept" if not xx:
+            return None
+        case "regr_slope" if xx:
+            found = xy / xx
+        case "regr_intercept":
+            found = y - xy / xx * x
+        case "corr" | "regr_slope":
+            return "NaN"
+        case _:
+            found = {
+                "covar_pop": xy,
+                "covar_samp": xy * count / max(count - 1, 1),
+                "regr_avgx": x,
+                "regr_avgy": y,
+                "regr_sxx": xx * count,
+                "regr_syy": yy * count,
+                "regr_sxy": xy * count,
+            }[kind]
+    return digits_of(quotient(found, 1, 60))
 
 
 def quotient(total: Fraction, by: int, digits: int) -> Decimal:

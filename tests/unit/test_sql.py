@@ -156,7 +156,6 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
         ("SELECT a, (SELECT max(d) FROM u) AS m FROM t", "line 1, column 11: a subquery in the"),
         ("SELECT a FROM t WHERE a = 1 OR EXISTS (SELECT 1 FROM u)", "a subquery is supported in"),
         ("SELECT DISTINCT ON (a) a, b FROM t", "DISTINCT ON is not supported; write QUALIFY"),
-        ("SELECT a, b FROM t GROUP BY ROLLUP (a, b)", "GROUPING SETS"),
         ("SELECT now() AS n, a FROM t", "now() depends on more than the datum"),
         (
             "SELECT a FROM t WHERE make_timestamp_ms(a) > now() - INTERVAL 1 DAY",
@@ -187,8 +186,11 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
         ),
         ("SELECT t.a FROM t JOIN u ON t.c = u.a", "cast one side, as in CAST(t.c AS BIGINT)"),
         ("SELECT a AS ikebana_a FROM t", 'no column can be named "ikebana_a"'),
-        ("SELECT mode(a) AS m FROM t", "line 1, column 8: the aggregate mode() is not supported"),
-        ("SELECT sum(a > 1) AS m FROM t", "sum() of BOOLEAN is not supported"),
+        (
+            "SELECT reservoir_quantile(a, 0.5) AS m FROM t",
+            "line 1, column 8: the aggregate reservoir_quantile() is not supported",
+        ),
+        ("SELECT avg(DATE '2024-01-01') AS m FROM t", "avg() of DATE is not supported"),
         (
             "SELECT a FROM t WHERE b > (SELECT count(*) FROM u WHERE u.a = t.a)",
             "line 1, column 35: a count in a subquery is 0 where it has no rows",
@@ -230,10 +232,6 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
         (
             "SELECT a FROM t WHERE a IN (SELECT DISTINCT ON (d) a FROM u)",
             "line 1, column 49: DISTINCT ON is not supported; write QUALIFY",
-        ),
-        (
-            "SELECT a FROM t WHERE EXISTS (SELECT a FROM u GROUP BY ROLLUP (a))",
-            "GROUPING SETS, ROLLUP and CUBE are not supported",
         ),
         (
             "WITH v AS (SELECT a FROM t ORDER BY a LIMIT 5%) SELECT a FROM v",
