@@ -32,11 +32,21 @@ Format = Literal[
     "canal",
     "goldengate",
     "dms",
+    "changes",
+    "changes-avro",
     "diff",
     "cdcv2-json",
     "cdcv2-avro",
 ]
-OutputFormat = Literal["diff", "cdcv2-json", "cdcv2-avro", "debezium-json", "upsert"]
+OutputFormat = Literal[
+    "diff",
+    "cdcv2-json",
+    "cdcv2-avro",
+    "debezium-json",
+    "debezium-avro",
+    "upsert",
+    "avro",
+]
 # rows: a message is a row.  changes: a message describes changes of rows.  updates: a message is
 # one update with a time and a diff, written once; a progress topic says which times are closed.
 # facts: a message has such updates, which may be repeated, or statements of progress.
@@ -168,6 +178,8 @@ class OutputTraits:
     a reader then needs the earlier messages to know the old value."""
     tombstones: bool = False
     """Whether deletes are followed by tombstones, which the pipeline file may switch off."""
+    in_registry: bool = False
+    """Whether keys and values are in Avro, by schemas that a registry gets at the start."""
 
     @property
     def as_updates(self) -> bool:
@@ -179,6 +191,11 @@ class OutputTraits:
         """Whether readers rely on at most one value for each key."""
         return self.codec is not None
 
+    @property
+    def envelope(self) -> bool:
+        """Whether a message has a row before and after a change."""
+        return self.codec is not None and not self.latest
+
 
 def _plain(value_format: Literal["json", "bytes"]) -> MakeCodec:
     def make(wanted: Wanted, key_format: KeyFormat, _: "Schemas | None") -> Codec:
@@ -188,6 +205,20 @@ def _plain(value_format: Literal["json", "bytes"]) -> MakeCodec:
         return Plain(key_format, value_format, wanted)
 
     return make
+
+
+def _framed(make: MakeCodec) -> MakeCodec:
+    """The codec of JSON that may be framed as a registry's serializers do it."""
+
+    def framed(wanted: Wanted, key_format: KeyFormat, schemas: "Schemas | None") -> Codec:
+        codec = make(wanted, key_format, schemas)
+        if (framing := wanted.options.get("framing")) is None:
+            return codec
+        from ikebana.codecs.framed_json import Framed
+
+        return Framed(codec, framing)
+
+    return framed
 
 
 def _avro(wanted: Wanted, key_format: KeyFormat, schemas: "Schemas | None") -> Codec:
@@ -212,6 +243,19 @@ def _debezium_avro(wanted: Wanted, _: KeyFormat, schemas: "Schemas | None") -> C
 
     assert schemas is not None
     return DebeziumAvro(schemas, wanted)
+
+
+def _changes_in_json(wanted: Wanted, _: KeyFormat, __: "Schemas | None") -> Codec:
+    from ikebana.codecs import changes
+
+    return changes.in_json(wanted)
+
+
+def _changes_in_avro(wanted: Wanted, _: KeyFormat, schemas: "Schemas | None") -> Codec:
+    from ikebana.codecs import changes
+
+    assert schemas is not None
+    return changes.in_avro(schemas, wanted)
 
 
 def _facts_in_json() -> FactCodec:
@@ -243,11 +287,21 @@ EMPTY_VALUES = ("tombstone", "error")
 _TEXT = InputOption()
 _OF_CHANGES = {"empty_value": InputOption(EMPTY_VALUES)}
 _FRAMING = {"framing": InputOption(("confluent", "apicurio", "headers"))}
+_FRAMED_JSON = {"framing": InputOption(("confluent", "apicurio"))}
 _PLACEHOLDER = {"unavailable_placeholder": _TEXT}
 _ROW_IMAGE = {"row_image": InputOption(("full", "minimal"))}
+_OPERATIONS = dict.fromkeys(("op_insert", "op_update", "op_delete", "op_truncate"), _TEXT)
+_OF_ANY_CHANGES = {
+    **_OF_CHANGES,
+    **_ROW_IMAGE,
+    **_OPERATIONS,
+    **dict.fromkeys(("op", "before", "after", "deleted", "table"), _TEXT),
+}
 
 FORMATS: Mapping[str, InputTraits] = {
-    "json": InputTraits(kind="rows", codec=_plain("json"), key_from="kafka"),
+    "json": InputTraits(
+        kind="rows", codec=_framed(_plain("json")), key_from="kafka", options=_FRAMED_JSON
+    ),
     "bytes": InputTraits(kind="rows", codec=_plain("bytes"), encoding="bytes", key_from="kafka"),
     "avro": InputTraits(
         kind="rows",
@@ -260,13 +314,13 @@ FORMATS: Mapping[str, InputTraits] = {
     ),
     "debezium-json": InputTraits(
         kind="changes",
-        codec=_in_json("debezium", "Debezium"),
+        codec=_framed(_in_json("debezium", "Debezium")),
         key_from="either",
         old_images=True,
         source_clocks=True,
         quick=True,
         usual_encodings="always",
-        options={**_OF_CHANGES, **_PLACEHOLDER},
+        options={**_OF_CHANGES, **_PLACEHOLDER, **_FRAMED_JSON},
     ),
     "debezium-avro": InputTraits(
         kind="changes",
@@ -280,10 +334,10 @@ FORMATS: Mapping[str, InputTraits] = {
     ),
     "debezium-flat-json": InputTraits(
         kind="changes",
-        codec=_in_json("debezium_flat", "DebeziumFlat"),
+        codec=_framed(_in_json("debezium_flat", "DebeziumFlat")),
         key_from="either",
         usual_encodings="always",
-        options={**_OF_CHANGES, **_PLACEHOLDER, "prefix": _TEXT},
+        options={**_OF_CHANGES, **_PLACEHOLDER, "prefix": _TEXT, **_FRAMED_JSON},
     ),
     "maxwell": InputTraits(
         kind="changes",
@@ -305,7 +359,7 @@ FORMATS: Mapping[str, InputTraits] = {
         options={
             **_OF_CHANGES,
             **_ROW_IMAGE,
-            **dict.fromkeys(("op_insert", "op_update", "op_delete", "op_truncate"), _TEXT),
+            **_OPERATIONS,
         },
     ),
     "dms": InputTraits(
@@ -320,6 +374,22 @@ FORMATS: Mapping[str, InputTraits] = {
             "before_prefix": InputOption(may_be_empty=True),
         },
     ),
+    "changes": InputTraits(
+        kind="changes",
+        codec=_framed(_changes_in_json),
+        key_from="either",
+        old_images=True,
+        options={**_OF_ANY_CHANGES, **_FRAMED_JSON},
+    ),
+    "changes-avro": InputTraits(
+        kind="changes",
+        codec=_changes_in_avro,
+        encoding="avro",
+        key_from="either",
+        keys_alike=True,
+        old_images=True,
+        options={**_OF_ANY_CHANGES, **_FRAMING},
+    ),
     "diff": InputTraits(kind="updates"),
     "cdcv2-json": InputTraits(kind="facts", facts=_facts_in_json),
     "cdcv2-avro": InputTraits(kind="facts", facts=_facts_in_avro, encoding="avro"),
@@ -329,9 +399,13 @@ OUTPUT_FORMATS: Mapping[str, OutputTraits] = {
     "cdcv2-json": OutputTraits(facts=_facts_in_json),
     "cdcv2-avro": OutputTraits(facts=_facts_in_avro),
     "upsert": OutputTraits(codec=_upserts, latest=True),
+    "avro": OutputTraits(codec=_upserts, latest=True, in_registry=True),
     "debezium-json": OutputTraits(codec=_envelopes, tombstones=True),
+    "debezium-avro": OutputTraits(codec=_envelopes, tombstones=True, in_registry=True),
 }
-SINGLE_VALUE_FORMATS = tuple(name for name, its in OUTPUT_FORMATS.items() if its.single_value)
+READABLE_FORMATS = tuple(name for name, its in OUTPUT_FORMATS.items() if not its.in_registry)
+"""The formats that the readers of outputs read; others need a registry."""
+SINGLE_VALUE_FORMATS = tuple(n for n in READABLE_FORMATS if OUTPUT_FORMATS[n].single_value)
 FACT_FORMATS = tuple(name for name, its in OUTPUT_FORMATS.items() if its.facts is not None)
 
 

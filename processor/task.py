@@ -17,7 +17,7 @@ knows Spark.
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -26,7 +26,9 @@ from ikebana.arrangements.databases import LocalDatabases
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.shard import opened
+from ikebana.codecs.avro_out import Ids, framed
 from ikebana.codecs.progress import pack_times
+from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.processor.batch import hops
 from ikebana.processor.batch.beside import Beside
 from ikebana.processor.batch.budget import Budget
@@ -55,7 +57,7 @@ class Job:
 
     `labels` has for each shard the group that Spark runs it in.  `seeds` are manifests that a
     shard starts from when Spark holds no state of it yet.  `edit` is the last change of the plan,
-    which may be on its way.
+    which may be on its way.  `schemas` are the ids that a registry has given to those of outputs.
     """
 
     plan: Plan
@@ -72,6 +74,7 @@ class Job:
     retained: int
     max_batch_s: float
     edit: Edit | None = None
+    schemas: Mapping[str, Ids] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +245,7 @@ def _send(job: Job, producer: TransactionalProducer, computed: Computed, size: i
         for output in plan.published:
             faults.point("emit", batch, shard)
             counts[output.name] = (
-                producer.produce_messages(output.topic, emitted.messages[output.name].messages)
+                producer.produce_messages(output.topic, _messages(job, emitted, output.name))
                 if output.name in emitted.messages
                 else producer.produce(output.topic, emitted.updates[output.name])
             )
@@ -255,6 +258,12 @@ def _send(job: Job, producer: TransactionalProducer, computed: Computed, size: i
         faults.point("before_commit", batch, shard)
     faults.point("after_commit", batch, shard)
     return marker
+
+
+def _messages(job: Job, emitted: Emitted, name: str) -> Sequence[OutputMessage]:
+    """The messages of an output; those by schemas of a registry name them."""
+    messages = emitted.messages[name].messages
+    return framed(messages, job.schemas[name]) if name in job.schemas else messages
 
 
 def _marker(job: Job, computed: Computed, counts: dict[str, int], size: int) -> Marker:

@@ -16,7 +16,7 @@ from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 import msgspec
 
-from ikebana.codecs.formats import OUTPUT_FORMATS
+from ikebana.codecs.formats import READABLE_FORMATS
 from ikebana.codecs.progress import Times
 from ikebana.errors import ConfigError
 from ikebana.processor.ground.garbage import uncollected
@@ -347,10 +347,10 @@ def _formats(
         raise ConfigError("cannot follow topics: name at least one, and each once")
     formats = {name: asked if isinstance(asked, str) else asked[name] for name in names}
     for name, form in formats.items():
-        if form not in OUTPUT_FORMATS:
+        if form not in READABLE_FORMATS:
             raise ConfigError(
-                f'cannot follow "{name}": there is no format "{form}"'
-                f"{instead(form, OUTPUT_FORMATS)}"
+                f'cannot follow "{name}": a reader knows no format "{form}"'
+                f"{instead(form, READABLE_FORMATS)}"
             )
         if resumes and not following.goes_on(form):
             raise ConfigError(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import LARGEST, TOO_LARGE
-from ikebana.codecs import cdcv2
+from ikebana.codecs import avro_out, cdcv2
 from ikebana.codecs.debezium_out import Origin
 from ikebana.codecs.formats import FactCodec
 from ikebana.codecs.upsert_out import (
@@ -23,6 +23,7 @@ from ikebana.codecs.upsert_out import (
 from ikebana.processor.kernels import single_value
 from ikebana.processor.planning import promises
 from ikebana.processor.planning.plan import Output, Plan
+from ikebana.processor.planning.written_types import shape_of
 from ikebana.processor.rows.rows import KeyedUpdate
 
 # Well below what brokers take by default.
@@ -47,9 +48,18 @@ def formatted(
 
     `store` has what is known of the keys of an output that `planner.watches`.
     """
+    if output.traits.facts is not None:
+        return _facts(output, output.traits.facts(), updates)
+    found = _by_key(plan, output, updates, store)
+    if not output.traits.in_registry:
+        return found
+    messages, violations = avro_out.encoded(shape_of(plan, output), found.messages)
+    return Formatted(messages, [*found.errors, *_errors(output, violations)], {})
+
+
+def _by_key(plan: Plan, output: Output, updates: Sequence[KeyedUpdate], store: Store) -> Formatted:
+    """The messages of formats that have the changes of keys, in JSON."""
     traits = output.traits
-    if traits.facts is not None:
-        return _facts(output, traits.facts(), updates)
     assert traits.codec is not None, f"{output.format} is written as it comes"
     errors: list[KeyedUpdate] = []
     empty = None
@@ -67,11 +77,14 @@ def formatted(
         errors = changes.errors
     origin = Origin(plan.name, output.name, tombstones=output.tombstones)
     messages, violations = traits.codec().write(updates, origin, empty)
-    errors += [
+    return Formatted(messages, [*errors, *_errors(output, violations)], {})
+
+
+def _errors(output: Output, violations: Sequence[Violation]) -> list[KeyedUpdate]:
+    return [
         KeyedUpdate(None, violation_record(output.name, violation), violation.time, 1)
         for violation in violations
     ]
-    return Formatted(messages, errors, {})
 
 
 def _facts(output: Output, codec: FactCodec, updates: Sequence[KeyedUpdate]) -> Formatted:

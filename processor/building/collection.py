@@ -15,7 +15,15 @@ from ikebana.processor.joins.query import AsOfJoin, At, DeltaJoin, JoinInput, Re
 from ikebana.processor.linear import steps
 from ikebana.processor.linear.settled import Texts, pairs, texts, two
 from ikebana.processor.linear.steps import Sql, Step
-from ikebana.processor.planning.plan import Concat, Linear, OnChange, Operator, Output, Reduce
+from ikebana.processor.planning.plan import (
+    Concat,
+    Linear,
+    OnChange,
+    Operator,
+    Output,
+    Reduce,
+    Subjects,
+)
 
 if TYPE_CHECKING:
     from ikebana.processor.relational.deriving import Derived
@@ -407,6 +415,8 @@ class Collection(Generic[Key, Value]):
         partitions: int | None = None,
         tombstones: bool = True,
         on_change: OnChange = "difference",
+        subjects: Subjects = "topic",
+        record: str | None = None,
     ) -> "Collection[Key, Value]":
         """Write the updates of this collection to a topic, and return the collection.
 
@@ -414,14 +424,25 @@ class Collection(Generic[Key, Value]):
         docs/formats-out.md.  `partitions` is how many a topic gets that does not exist yet; see
         `Output`.  `on_change` says what becomes of the topic when the collection is another one
         in a later version of the pipeline: it gets the `difference`, the output needs a
-        `new-topic`, or they `refuse` that.
+        `new-topic`, or they `refuse` that.  `subjects` and `record` name the schemas of a format
+        that has them in a registry.
 
         Raises:
             ConfigError: another output has this name.
         """
         own = name or topic
         self.parts.publish(
-            Output(own, self.built(), topic, format, partitions, tombstones, on_change)
+            Output(
+                own,
+                self.built(),
+                topic,
+                format,
+                partitions,
+                tombstones,
+                on_change,
+                subjects,
+                record,
+            )
         )
         return self
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
 
@@ -19,13 +20,13 @@ from ikebana.processor.ground.spelling import instead
 from ikebana.processor.joins.query import DeltaJoin, JoinInput, Strategy
 from ikebana.processor.linear.modules import look_beside_program
 from ikebana.processor.linear.settled import Texts, keys, pairs, texts
+from ikebana.processor.planning import starts
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import (
     EventTime,
     Input,
     OnError,
     Plan,
-    Start,
     TimeDomain,
 )
 
@@ -46,7 +47,7 @@ class TopicOptions(TypedDict, total=False):
     key_format: KeyFormat
     key: Texts
     columns: Iterable[Column]
-    start: Start
+    start: str | datetime | Mapping[int, int]
     tables: str
     drift: bool
     schema: str
@@ -383,12 +384,19 @@ def _input_of(topics: tuple[str, ...], row: type | None, options: TopicOptions) 
     columns = columns if isinstance(columns, str) else tuple(columns)
     if row is not None:
         columns = (*columns_of(row), *columns)
+    name = options.get("name", topics[0])
+    try:
+        start = starts.written(options.get("start", starts.EARLIEST))
+    except ValueError:
+        raise ConfigError(
+            f'input "{name}" starts at {options["start"]!r}; set it to {starts.WANTED}'
+        ) from None
     return Input(
-        options.get("name", topics[0]),
+        name,
         topics,
         options.get("format", "json"),
         options.get("key_format", "json"),
-        options.get("start", "earliest"),
+        starts.written(start),
         columns=columns,
         key=texts(options.get("key", ()), "key"),
         tables=options.get("tables"),

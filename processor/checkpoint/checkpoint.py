@@ -270,6 +270,8 @@ def described(plan: Plan) -> dict[str, Any]:
         del output["tombstones"]
         # The next plan says it of itself.
         del output["on_change"]
+        # They are names in schemas.
+        del output["subjects"], output["record"]
     for source in plain["inputs"]:
         del source["start"]
     # Whether an error ends the run may change at any time, but not whether it is written.

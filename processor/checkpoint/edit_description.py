@@ -25,7 +25,7 @@ from ikebana.processor.ground.generations import shown
 from ikebana.processor.joins.arrangements import Shared
 from ikebana.processor.joins.query import AsOfJoin
 from ikebana.processor.linear.scope import plain
-from ikebana.processor.planning import planner, progress
+from ikebana.processor.planning import planner, progress, starts
 from ikebana.processor.planning.backfill import core, read_again
 from ikebana.processor.planning.edits import Edit, can_be_recomputed
 from ikebana.processor.planning.edits_resolved import over
@@ -381,7 +381,7 @@ def _new_input(source: Input) -> PartPlan:
         source.name,
         "new",
         source.value_format,
-        why=f"{topics} is read from its {'end on' if latest else 'beginning'}",
+        why=f"{topics} is read from {starts.words(source.start)}",
         filled_from=() if latest else origins,
     )
 

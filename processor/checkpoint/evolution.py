@@ -273,7 +273,13 @@ def _input(old: Input, new: Input | None) -> Input:
 def _output(old: Output, new: Output | None) -> Output:
     if new is None:
         return old
-    return replace(old, partitions=new.partitions, tombstones=new.tombstones)
+    return replace(
+        old,
+        partitions=new.partitions,
+        tombstones=new.tombstones,
+        subjects=new.subjects,
+        record=new.record,
+    )
 
 
 def _edited(birth: Birth, old: Plan, plan: Plan) -> Birth:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ikebana.codecs.formats import READABLE_FORMATS
 from ikebana.errors import ConfigError
 from ikebana.processor.ground.spelling import instead
 from ikebana.processor.kafka import reading_rights
@@ -69,7 +70,10 @@ def connected(*formats: str) -> Callable[[Command], Command]:
                 if form not in formats:
                     raise ConfigError(
                         f'this command cannot read "{topic}": its format is {form}',
-                        hint="`ikebana snapshot` reads every format.",
+                        hint="`ikebana snapshot` reads it."
+                        if form in READABLE_FORMATS
+                        else "Read it with a client of the schema registry, as an input in "
+                        "this format, or add a diff output of the same collection.",
                     )
             reading_rights.reach(settings, {topic: str(options.get("form", "diff"))})
             command(*given, topic=topic, settings=settings, **options)
@@ -150,7 +154,9 @@ def outputs_told(
         )
         settings = {**found.settings.kafka, **settings}
         plan = found.plan
-        formats: dict[str, str] = {each.topic: each.format for each in plan.published}
+        formats: dict[str, str] = {
+            each.topic: each.format for each in plan.published if each.format in READABLE_FORMATS
+        }
     else:
         formats = dict.fromkeys(what, form or "diff")
     for topic in formats:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from ikebana.processor.checkpoint.state_figures import StateFigures
     from ikebana.processor.configuring.settings import Settings
     from ikebana.processor.planning.plan import Plan
+    from ikebana.processor.proposing.later_columns import Declarations
 
 # State files of more bytes are counted only if that is asked for: it reads all of them.
 _COUNTED_BYTES = 256 << 20
@@ -40,13 +42,21 @@ _STYLES = {
     default=None,
     help="Read the state files to tell rows and bytes; default: if they have at most 256 MiB.",
 )
+@click.option(
+    "--latest-schemas",
+    is_flag=True,
+    help="Declare the columns that the newest messages have and the file does not: it reads some.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def plan_command(file: Path, *, against: str | None, count: bool | None, as_json: bool) -> None:
+def plan_command(
+    file: Path, *, against: str | None, count: bool | None, latest_schemas: bool, as_json: bool
+) -> None:
     """Show what PIPELINE, a YAML file or module:name, changes of a checkpoint.
 
     Which operators, inputs and outputs stay, are new, are replaced or go, what fills those that
     begin, which topics get a difference, and what is refused, with what to do.  Neither Kafka
-    nor Spark is started, nothing is written, and the pipeline may be running.
+    nor Spark is started, nothing is written, and the pipeline may be running.  Brokers, and the
+    schema registry, are asked with --latest-schemas alone.
 
     Exit status 0: nothing changes.  2: something does.  1: a run would refuse it.
     """
@@ -60,6 +70,16 @@ def plan_command(file: Path, *, against: str | None, count: bool | None, as_json
     plan, settings = finding.read(
         file, bootstrap_servers=brokers, checkpoint=against, environ=os.environ
     )
+    columns: Mapping[str, Declarations] = {}
+    if latest_schemas:
+        if not file.exists():
+            raise click.UsageError("--latest-schemas is for a pipeline file")
+        columns = _later_columns(plan, settings)
+        from ikebana.processor.configuring import pipeline
+
+        plan, settings = pipeline.read(
+            file, checkpoint=against, environ=os.environ, columns=columns
+        )
     found = looked_up(
         plan.portable(), Checkpoint(settings.checkpoint), settings.shards, count=count
     )
@@ -71,10 +91,52 @@ def plan_command(file: Path, *, against: str | None, count: bool | None, as_json
     )
     found = msgspec.structs.replace(found, refused=tuple(refused))
     if as_json:
-        click.echo(msgspec.json.encode(found.as_json()))
+        later = {"columns": columns} if latest_schemas else {}
+        click.echo(msgspec.json.encode({**found.as_json(), **later}))
     else:
+        if latest_schemas:
+            _print_columns(columns)
         _print(found)
     sys.exit(EXIT_STATUS[found.result])
+
+
+def _later_columns(plan: "Plan", settings: "Settings") -> "dict[str, Declarations]":
+    """The columns of each input that its newest messages have and that it does not declare."""
+    from ikebana.processor.kafka import sampling
+    from ikebana.processor.kafka.registry import Registry
+    from ikebana.processor.proposing.later_columns import later_columns
+    from ikebana.processor.reading.codec_of import needs_registry
+
+    found = {}
+    for source in plan.inputs:
+        if source.traits.is_updates:
+            continue
+        kafka = settings.reading_kafka
+        messages = [m for topic in source.topics for m in sampling.newest(kafka, topic)]
+        schemas = Registry(dict(settings.registry)) if needs_registry(source) else None
+        if columns := later_columns(source, messages, schemas):
+            found[source.name] = columns
+    return found
+
+
+def _print_columns(columns: "Mapping[str, Declarations]") -> None:
+    """Print the declarations that the newest messages call for, as the file has them."""
+    if not columns:
+        click.echo("the newest messages have no columns that are not declared\n")
+        return
+    click.echo("columns of the newest messages that are not declared; with them:\n")
+    click.echo("inputs:")
+    for name, declared in columns.items():
+        click.echo(f"  {name}:\n    columns:")
+        for column, of in declared.items():
+            text = of if isinstance(of, str) else None
+            if text is None:
+                assert not isinstance(of, str)
+                text = f'{{type: "{of["type"]}", encoding: {of["encoding"]}}}'
+            elif "," in text:
+                text = f'"{text}"'
+            click.echo(f"      {column}: {text}")
+    click.echo()
 
 
 def looked_up(

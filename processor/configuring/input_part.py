@@ -20,11 +20,12 @@ from ikebana.processor.configuring.values import (
     as_names,
     as_schema,
     as_seconds_or_never,
+    as_start,
     as_topics,
     as_unique,
     choice,
 )
-from ikebana.processor.planning.plan import Clock, EventTime, Input, Mode, Start
+from ikebana.processor.planning.plan import Clock, EventTime, Input, Mode
 
 
 class FormatsPart(Part):
@@ -68,7 +69,7 @@ class InputPart(Part):
 
     topic: Annotated[tuple[str, ...], BeforeValidator(as_topics)]
     format: Annotated[FormatsPart, BeforeValidator(as_formats)] = FormatsPart()
-    start: Annotated[Start, choice(Start)] = "earliest"
+    start: Annotated[str, BeforeValidator(as_start)] = "earliest"
     mode: Annotated[Mode | None, choice(Mode)] = None
     columns: Annotated[dict[str, ColumnPart], BeforeValidator(as_columns)] = {}
     key: Annotated[tuple[str, ...], BeforeValidator(as_names)] = ()

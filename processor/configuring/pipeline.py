@@ -13,6 +13,7 @@ the same everywhere, where and how it runs is not.
 import re
 from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from pydantic import ValidationError
@@ -71,13 +72,14 @@ def read(
     bootstrap_servers: str | None = None,
     checkpoint: str | None = None,
     environ: Mapping[str, str],
+    columns: Mapping[str, Mapping[str, object]] = MappingProxyType({}),
 ) -> Pipeline:
     """Read a pipeline file; the options win over what it says.
 
     A file of settings that the environment names in IKEBANA_SETTINGS wins over the
     pipeline file, and the options over both.  A relative checkpoint stays as it is
     given, relative to the current directory.  Modules of functions are looked for in the
-    file's own folder as well.
+    file's own folder as well.  `columns` are declared by input beside those of the file.
     Raises: ConfigError, for a file that cannot be read or that has problems.
     """
     over = environ.get(SETTINGS_VARIABLE)
@@ -90,6 +92,7 @@ def read(
         bootstrap_servers=bootstrap_servers,
         checkpoint=checkpoint,
         environ=environ,
+        columns=columns,
     )
 
 
@@ -115,6 +118,7 @@ def parse(
     bootstrap_servers: str | None = None,
     checkpoint: str | None = None,
     environ: Mapping[str, str],
+    columns: Mapping[str, Mapping[str, object]] = MappingProxyType({}),
 ) -> Pipeline:
     """Read the text of a pipeline file that errors call `source`; see `read`.
 
@@ -124,7 +128,7 @@ def parse(
     placed: Placed = {}
     if over is not None:
         document, placed = overlaid(document, read_yaml(over[1], over[0], environ), over[0])
-    content = _mapping(document, source)
+    content = _with_columns(_mapping(document, source), columns)
     errors = _schema_errors(content)
     readable, lost = _readable(content, errors)
     left_out = {*document.unread, *lost, *_meant_instead(errors)}
@@ -183,6 +187,21 @@ def _mapping(document: Document, source: str) -> dict[str, object]:
         f"cannot read pipeline file {source}: {found}",
         hint="`ikebana new FILE` writes a first one, with comments.",
     )
+
+
+def _with_columns(
+    content: dict[str, object], columns: Mapping[str, Mapping[str, object]]
+) -> dict[str, object]:
+    """A document of which inputs declare more columns."""
+    inputs = content.get("inputs")
+    if not isinstance(inputs, dict):
+        return content
+    more = {
+        name: {**part, "columns": {**part["columns"], **columns[name]}}
+        for name, part in inputs.items()
+        if name in columns and isinstance(part, dict) and isinstance(part.get("columns"), dict)
+    }
+    return {**content, "inputs": {**inputs, **more}}
 
 
 def _plan(readable: dict[str, object], left_out: set[str]) -> tuple[Plan | None, Problems]:
@@ -258,10 +277,11 @@ def registry_missing(plan: Plan, registry: Mapping[str, str]) -> Problems:
     """The problem of a plan that needs a registry, where none is given; or none."""
     if registry.get("url"):
         return []
-    needing = [source.name for source in plan.inputs if needs_registry(source)][:1]
-    return [
-        ("registry.url", f"is missing: input {name!r} is read by its schemas") for name in needing
+    needing = [
+        *(f"input {i.name!r} is read" for i in plan.inputs if needs_registry(i)),
+        *(f"output {o.name!r} is written" for o in plan.outputs if o.traits.in_registry),
     ]
+    return [("registry.url", f"is missing: {what} by its schemas") for what in needing[:1]]
 
 
 def _schema_errors(document: dict[str, object]) -> list[ErrorDetails]:

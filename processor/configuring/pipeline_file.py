@@ -33,6 +33,7 @@ from ikebana.processor.planning.plan import (
     Operator,
     Output,
     Plan,
+    Subjects,
     TimeDomain,
 )
 from ikebana.processor.planning.unread import ALL_READ, Unread
@@ -48,6 +49,22 @@ class OutputPart(Part):
     partitions: Whole | None = None
     tombstones: Annotated[bool, BeforeValidator(as_flag)] = True
     on_change: Annotated[OnChange, choice(OnChange)] = "difference"
+    subjects: Annotated[Subjects, choice(Subjects)] = "topic"
+    record: Text | None = None
+
+    def output(self, name: str) -> Output:
+        """The output that this section describes."""
+        return Output(
+            name,
+            self.source,
+            self.topic,
+            self.format,
+            self.partitions,
+            self.tombstones,
+            self.on_change,
+            self.subjects,
+            self.record,
+        )
 
 
 class ErrorsPart(Part):
@@ -104,10 +121,7 @@ class PlanPart(Part):
             name=self.pipeline,
             inputs=tuple(i.input(name) for name, i in self.inputs.items()),
             operators=operators,
-            outputs=tuple(
-                Output(name, o.source, o.topic, o.format, o.partitions, o.tombstones, o.on_change)
-                for name, o in self.outputs.items()
-            ),
+            outputs=tuple(o.output(name) for name, o in self.outputs.items()),
             error_topic=self.errors.topic,
             time=self.time,
             on_error=self.errors.policy,

@@ -21,6 +21,7 @@ from ikebana.processor.configuring.operator_part import OperatorPart, StepPart
 from ikebana.processor.configuring.part import Part
 from ikebana.processor.configuring.pipeline_file import PipelineFile
 from ikebana.processor.configuring.settings import OWNED_KAFKA
+from ikebana.processor.planning import starts
 
 Schema = dict[str, Any]
 FILE = "pipeline.schema.json"
@@ -62,6 +63,13 @@ _TAKEN: Mapping[Callable[[Any], object], Schema] = {
     values.as_schema: {"type": ["string", "object", "array"]},
     values.as_seconds_or_never: _any(_FINITE, {"const": "never"}, _DURATION, _VARIABLE),
     values.as_selected: _any(_list(_TEXT), _mapping(_SCALAR)),
+    values.as_start: _any(
+        {"enum": list(starts.WORDS)},
+        {"type": "string", "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}|^[0-9]+: [0-9]+"},
+        {"type": "integer", "minimum": 0},
+        {**_mapping(_any({"type": "integer", "minimum": 0}, _NUMBERS)), "minProperties": 1},
+        _VARIABLE,
+    ),
     values.as_texts: _any(_TEXT, _list(_TEXT, 1)),
     values.as_topics: _any(_TEXT, _list(_TEXT)),
     values.as_unique: _any(_TEXT, _list(_TEXT, 1), _list(_list({}, 1), 1)),

@@ -73,7 +73,7 @@ class Settings:
     sink_kafka: Mapping[str, str] = field(default_factory=dict)
     """More settings for producers only; they win over `kafka`."""
     registry: Mapping[str, str] = field(default_factory=dict)
-    """Settings of the schema registry's client; `url` is needed if any input needs one."""
+    """Settings of the schema registry's client; `url` is needed if any input or output does."""
     shards: int = 4
     max_records_per_batch: int = 250_000
     trigger_interval_s: float = 0.45

@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 from ikebana.codecs.formats import FORMATS
 from ikebana.processor.ground.spelling import hint
 from ikebana.processor.linear.steps import project
+from ikebana.processor.planning import starts
 
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)?")
 _LONGEST_S = 9e15
@@ -92,6 +93,14 @@ def as_scalar(value: object) -> object:
     if isinstance(value, list | dict | None):
         refuse(value, "text, a number, true or false")
     return value if isinstance(value, str) else shown(value)
+
+
+def as_start(value: object) -> object:
+    """Where reading begins: a word, a time, or offsets by partition."""
+    try:
+        return starts.written(value)
+    except ValueError:
+        refuse(value, starts.WANTED, starts.WORDS)
 
 
 def as_topics(value: object) -> object:

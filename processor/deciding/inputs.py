@@ -6,7 +6,8 @@ from ikebana.errors import SourceError
 from ikebana.processor.deciding.refusal import Reason, Refusal
 from ikebana.processor.deciding.topic import Topic
 from ikebana.processor.ground.generations import shown
-from ikebana.processor.planning.plan import Plan
+from ikebana.processor.planning import starts
+from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.timing.diff_input import Closed
 
 Positions = Mapping[str, Mapping[int, int]]
@@ -88,6 +89,54 @@ def again_refusal(
                     "Give the state machine a greater version, and `migrate` its states.",
                     SourceError,
                 )
+    return None
+
+
+def first_offsets(
+    source: Input,
+    topic: str,
+    begins: Mapping[int, int],
+    ends: Mapping[int, int],
+    at: Callable[[int], Mapping[int, int]],
+) -> dict[int, int] | Refusal:
+    """Choose the offsets at which an input begins to read a topic.
+
+    `begins` and `ends` are those of its partitions; `at` finds the first offset of each that has
+    no earlier time, or none for those where that is the end.
+    """
+    match starts.place_of(source.start):
+        case "earliest":
+            return dict(begins)
+        case "latest":
+            return dict(ends)
+        case starts.AtTime(ms):
+            return {**ends, **at(ms)}
+        case starts.AtOffsets(offsets):
+            wrong = _not_there(topic, offsets, begins, ends)
+            if wrong is None:
+                return dict(offsets)
+            return Refusal(
+                Reason.NO_SUCH_START,
+                f'input "{source.name}" cannot start at the offsets {source.start}: {wrong}',
+                "Set its start to an offset that there is, for each partition of the topic.",
+                SourceError,
+            )
+
+
+def _not_there(
+    topic: str, offsets: Mapping[int, int], begins: Mapping[int, int], ends: Mapping[int, int]
+) -> str | None:
+    """Say which partition has no such offset; None if all have."""
+    for partition in sorted({*offsets, *begins}):
+        if partition not in begins:
+            return f'topic "{topic}" has no partition {partition}'
+        if partition not in offsets:
+            return f"none is named for {topic}[{partition}]"
+        if not begins[partition] <= offsets[partition] <= ends[partition]:
+            return (
+                f"{topic}[{partition}] has the offsets from {begins[partition]} up to "
+                f"{ends[partition]}"
+            )
     return None
 
 

@@ -6,11 +6,12 @@ refused, by its name.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ikebana.processor.deciding.commits import Lease, Marker
 from ikebana.processor.deciding.starting import Shown, lasting_topics
 from ikebana.processor.joins.query import AsOfJoin
+from ikebana.processor.planning import starts
 from ikebana.processor.planning.edits_problems import Problem
 from ikebana.processor.planning.plan import Plan, StateMachine
 from ikebana.processor.rows.rebuilding import Rebuilding
@@ -46,6 +47,7 @@ class Left:
     """What the brokers still have of a pipeline.
 
     `outputs` and `unclosed` are by the name of the output, `markers` by the number of the shard.
+    `starts` are the offsets at which inputs begin that do not begin at their topics' beginnings.
     `lost` says of outputs why what they have had cannot be read.  `own` are the offsets to read
     of it, `begins` and `ends` those of inputs, and `policies` what becomes of old records there.
     """
@@ -61,6 +63,7 @@ class Left:
     policies: Mapping[str, str]
     topic_ids: Mapping[str, str]
     hops: Mapping[int, int]
+    starts: Positions = field(default_factory=dict)
 
     @property
     def batch(self) -> int:
@@ -209,11 +212,14 @@ def _of_inputs(plan: Plan, left: Left) -> Iterator[Problem]:
     for source in plan.inputs:
         path = f"inputs.{source.name}"
         for topic in source.topics:
+            # At a time, the first record that is not earlier may be one of those that are gone.
+            at_offsets = isinstance(starts.place_of(source.start), starts.AtOffsets)
+            first = left.starts.get(topic, {}) if at_offsets else {}
             for partition, begin in sorted(left.begins[topic].items()):
-                if begin > 0:
+                if begin > first.get(partition, 0):
                     yield Problem(
                         path,
-                        "would have to be read again from its beginning, and "
+                        f"would have to be read again from {starts.words(source.start)}, and "
                         f"{topic}[{partition}] begins at offset {begin}: the records before are "
                         "gone",
                         _NEW,

@@ -31,6 +31,7 @@ class Reason(Enum):
     LOST_BEGINNING = auto()
     LOST_END = auto()
     MISSING_INPUT = auto()
+    NO_SUCH_START = auto()
     TRANSACTIONS_IN_PARTS = auto()
 
 

@@ -20,7 +20,7 @@ from ikebana.processor.linear.query import compiled
 from ikebana.processor.linear.scope import KEY, ExpressionError, Scope, frozen
 from ikebana.processor.linear.steps import AnyStep, Arrange, Call, Negate, Sql
 from ikebana.processor.linear.trees import condition_texts
-from ikebana.processor.planning import planner
+from ikebana.processor.planning import planner, starts
 from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.input_rows import scope_of_input
 from ikebana.processor.planning.plan import EventTime, Input, Plan
@@ -63,7 +63,8 @@ def branches_of(plan: Plan, source: Input, physical: Physical) -> tuple[Branch, 
 def decoding_lines(plan: Plan, source: Input, physical: Physical) -> Iterator[str]:
     """Describe the result of decoding, line by line."""
     reading = physical.readings[source.name]
-    yield f"key as {source.key_format}, value as {source.value_format}, from the {source.start}"
+    begin = f"the {source.start}" if source.start in starts.WORDS else starts.words(source.start)
+    yield f"key as {source.key_format}, value as {source.value_format}, from {begin}"
     if source.traits.is_updates:
         yield _UPDATES[source.traits.kind == "updates"]
         return

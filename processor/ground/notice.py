@@ -10,10 +10,11 @@ from typing import Literal, get_args
 
 import msgspec
 
-Kind = Literal["column", "errors", "json text", "envelope", "topic", "times"]
+Kind = Literal["column", "new column", "errors", "json text", "envelope", "topic", "times"]
 """What a notice is about.
 
 * `column`: no message has a declared column, or a field of one.
+* `new column`: messages have a column that is not declared, and that earlier ones did not have.
 * `errors`: every message of an input is an error.
 * `json text`: a path goes into a text that holds JSON, and is null.
 * `envelope`: messages are Kafka Connect's `{"schema", "payload"}`, and are read as plain JSON.

@@ -1,7 +1,8 @@
 """Look at some messages of each input while a pipeline runs, for what is probably not meant.
 
 The driver reads them beside the run, which does no work for this.  An input is looked at again,
-at pauses that double, until it has had enough messages and nothing is to be said of them.
+at pauses that double, until it has had enough messages and nothing is to be said of them.  From
+then on its newest messages are looked at, once a minute, for columns that it had not before.
 """
 
 import threading
@@ -17,7 +18,7 @@ from ikebana.processor.kafka.progress_topic import last_progress
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.proposing.look import Look, look
-from ikebana.processor.proposing.notices import notices
+from ikebana.processor.proposing.notices import new_columns, notices
 from ikebana.processor.reading.codec_of import needs_registry
 from ikebana.processor.reading.messages import Message
 from ikebana.processor.timing.kinds_of_time import kind_of, mixed, of_input
@@ -46,6 +47,9 @@ class FirstMessages:
         self._registry = registry
         self._tell = tell
         self._found: dict[str, list[Notice]] = {}
+        # The names of the columns of those inputs that have had enough messages.
+        self._had: dict[str, frozenset[str]] = {}
+        self._new: dict[str, Notice] = {}
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ikebana-look", daemon=True)
 
@@ -62,10 +66,13 @@ class FirstMessages:
 
     def _run(self) -> None:
         left, pause_s = list(self._plan.inputs), _AGAIN_S
-        while left:
+        while left or self._had:
+            for source in self._plan.inputs:
+                if source.name in self._had:
+                    self._look_for_new(source)
             left = [source for source in left if not self._is_done(source)]
             noticed = [notice for each in self._found.values() for notice in each]
-            self._tell([*noticed, *_of_times(self._plan, self._kafka)])
+            self._tell([*noticed, *self._new.values(), *_of_times(self._plan, self._kafka)])
             if self._ends.wait(pause_s):
                 return
             pause_s = min(2 * pause_s, _LATEST_S)
@@ -77,7 +84,19 @@ class FirstMessages:
         except (IkebanaError, KafkaException):
             return False  # the run itself says what is wrong with the topic, if it lasts
         self._found[source.name] = notices(self._plan, source, messages, seen)
-        return seen.read >= _ENOUGH and not self._found[source.name]
+        is_done = seen.read >= _ENOUGH and not self._found[source.name]
+        if is_done and source.columns:
+            self._had[source.name] = frozenset(name for row in seen.rows for name in row)
+        return is_done
+
+    def _look_for_new(self, source: Input) -> None:
+        """Look at the newest messages of an input; what is new stays so."""
+        try:
+            _, seen = looked_at(source, self._kafka, self._registry, sampling.newest)
+        except (IkebanaError, KafkaException):
+            return  # as above
+        if (found := new_columns(source, self._had[source.name], seen)) is not None:
+            self._new[source.name] = found
 
 
 def _of_times(plan: Plan, kafka: Mapping[str, str]) -> list[Notice]:

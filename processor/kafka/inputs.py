@@ -12,7 +12,12 @@ from typing import NamedTuple
 from confluent_kafka import KafkaException
 
 from ikebana.codecs.snapshot_record import SnapshotRecord
-from ikebana.processor.deciding.inputs import again_refusal, lost_end, topics_refusal
+from ikebana.processor.deciding.inputs import (
+    again_refusal,
+    first_offsets,
+    lost_end,
+    topics_refusal,
+)
 from ikebana.processor.deciding.refusal import Refusal
 from ikebana.processor.deciding.topic import Topic
 from ikebana.processor.kafka import client, loopback, missing_topics, topics
@@ -21,7 +26,8 @@ from ikebana.processor.kafka.dated_inputs import DatedInputs, check_beginnings
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.snapshots import Snapshots
 from ikebana.processor.kafka.topics import Positions
-from ikebana.processor.planning.plan import Plan
+from ikebana.processor.planning import starts
+from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.timing.source_offset import SourceOffset
 from ikebana.processor.timing.starting import started
 
@@ -96,9 +102,41 @@ class Inputs:
         positions: Positions = {topic: begins[topic] for topic in self._plan.transaction_topics}
         for source in self._plan.inputs:
             for topic in source.topics:
-                positions[topic] = (begins if source.start == "earliest" else ends)[topic]
+                # Where a topic began that has been read is known, and may be gone.
+                is_new = read is None or topic not in read
+                positions[topic] = (
+                    self._first(source, topic, begins[topic], ends[topic])
+                    if is_new
+                    else begins[topic]
+                )
         ids = {name: topic.id for name, topic in self._known.items()}
         return started(self._plan, positions, ids, snapshots)
+
+    def _first(
+        self, source: Input, topic: str, begins: Mapping[int, int], ends: Mapping[int, int]
+    ) -> dict[int, int]:
+        """Find where an input begins to read a topic.  Raises: SourceError."""
+        asked = {topic: self._partitions[topic]}
+        found = first_offsets(
+            source, topic, begins, ends, lambda ms: topics.at_time(self._admin, asked, ms)[topic]
+        )
+        if isinstance(found, Refusal):
+            raise found.error()
+        return found
+
+    def _added(
+        self, positions: Mapping[str, Mapping[int, int]], begins: Positions, ends: Positions
+    ) -> Positions:
+        """Find where topics begin that an edit adds, of inputs that start in their middle."""
+        return {
+            topic: self._first(source, topic, begins[topic], ends[topic])
+            for source in self._plan.inputs
+            for topic in source.topics
+            if positions
+            and topic not in positions
+            and source.name not in self._plan.backfills
+            and source.start not in starts.WORDS
+        }
 
     def _snapshots(self) -> dict[str, SnapshotRecord]:
         """Choose the snapshots at which diff topics begin that have lost their beginnings.
@@ -171,6 +209,7 @@ class Inputs:
             if any(p not in positions.get(key, {}) for p in range(count))
         }
         begins = topics.beginnings(self._admin, new)
+        begins |= self._added(positions, begins, ends)
         return Look(
             ends,
             {

@@ -25,7 +25,14 @@ from ikebana.processor.deciding.starting import History, judge, lease_refusal
 from ikebana.processor.deciding.topic import Topic
 from ikebana.processor.ground.check import Check, checked, refused
 from ikebana.processor.ground.counting import counted
-from ikebana.processor.kafka import client, markers, missing_topics, own_reading, topics
+from ikebana.processor.kafka import (
+    client,
+    markers,
+    missing_topics,
+    own_reading,
+    topics,
+    written_schemas,
+)
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.rights import (
     AUTHORIZER,
@@ -138,8 +145,9 @@ def _usable(what: str, found: Found, may: str) -> Check:
 
 
 def of_registry(plan: Plan, settings: Settings) -> Iterator[Check]:
-    """Check that the schema registry answers, if any input needs it."""
-    if not any(map(needs_registry, plan.inputs)):
+    """Check that the schema registry answers, if it is needed, and takes the outputs' schemas."""
+    writes = any(output.traits.in_registry for output in plan.outputs)
+    if not writes and not any(map(needs_registry, plan.inputs)):
         return
     # Its client takes a while to import, and few need it.
     from ikebana.processor.kafka.registry import Registry
@@ -148,7 +156,10 @@ def of_registry(plan: Plan, settings: Settings) -> Iterator[Check]:
         Registry(settings.registry, _REGISTRY_S).reach()
         return "it answers"
 
-    yield checked("schema registry", look)
+    found = checked("schema registry", look)
+    yield found
+    if found.status == "ok":
+        yield from written_schemas.checks(plan, settings)
 
 
 def _of_inputs(plan: Plan, settings: Settings, held: Kept | None, ours: Rights) -> Iterator[Check]:

@@ -41,9 +41,11 @@ from ikebana.processor.kafka import client, markers, own_reading, topics
 from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.kafka.takeover import commit_lease, shown
 from ikebana.processor.kafka.transactions import TransactionalProducer, commit_marker
+from ikebana.processor.planning import starts
 from ikebana.processor.planning.plan import Output, Plan
 from ikebana.processor.timing.own_topics import Ends
 from ikebana.processor.timing.recovering import recovered
+from ikebana.processor.timing.source_offset import Positions
 from ikebana.processor.verifying import diff_reader
 
 
@@ -114,7 +116,9 @@ def _birth(plan: Plan, settings: Settings, left: Left, lease: Lease) -> Birth:
         plan,
         recovering.rebuilding(plan, left),
         batch=left.batch,
-        positions={topic: dict(left.begins[topic]) for topic in plan.topics},
+        positions={
+            topic: {**left.begins[topic], **left.starts.get(topic, {})} for topic in plan.topics
+        },
         topic_ids={topic: left.topic_ids[topic] for topic in plan.topics},
         hops=left.hops,
         own=left.own,
@@ -172,6 +176,7 @@ class _Looking:
         }
         outputs = {o.name: shown(self._admin, self._reader, o, own) for o in plan.published}
         had, lost = self._had(own)
+        ends = topics.ends(self._inputs, asked)
         return Left(
             lease=lease,
             markers=last,
@@ -188,14 +193,29 @@ class _Looking:
             lost=lost,
             own=had,
             begins=topics.beginnings(self._inputs, asked),
-            ends=topics.ends(self._inputs, asked),
+            ends=ends,
             policies={
                 name: topics.settings_of(self._inputs, name).get("cleanup.policy", "delete")
                 for name in asked
             },
             topic_ids={name: topic.id for name, topic in {**own, **read}.items()},
             hops=self._hops(own),
+            starts=self._starts(asked, ends),
         )
+
+    def _starts(self, partitions: Mapping[str, int], ends: Positions) -> Positions:
+        """Find the offsets at which inputs begin that start in the middle of their topics."""
+        found = {}
+        for source in self._plan.inputs:
+            place = starts.place_of(source.start)
+            for topic in source.topics:
+                asked = {topic: partitions[topic]}
+                if isinstance(place, starts.AtOffsets):
+                    found[topic] = dict(place.offsets)
+                elif isinstance(place, starts.AtTime):
+                    later = topics.at_time(self._inputs, asked, place.ms)[topic]
+                    found[topic] = {**ends[topic], **later}
+        return found
 
     def _had(self, existing: Mapping[str, Topic]) -> tuple[Ends, dict[str, str]]:
         """What outputs have had in their topics, and why that cannot be read of some."""

@@ -1,4 +1,4 @@
-"""Fetch schemas from a registry with Confluent's REST API.
+"""Fetch schemas from a registry with Confluent's REST API, and register those of outputs.
 
 The schema of an id never changes, so a schema that was found is cached for ever.  An id without
 a schema is requested again after half a minute.  If the registry is away, requests are
@@ -30,6 +30,8 @@ _NOT_FOUND = 404
 # A busy server, or a proxy before one that is away.
 _LATER = frozenset({408, 429, 500, 502, 503, 504})
 _REFUSED = frozenset({401, 403})
+# The registry has compared a schema with that of before, or judged it by itself.
+_NOT_TAKEN = frozenset({409, 422})
 # The client accepts these settings only as numbers.
 _NUMBERS = frozenset(
     {
@@ -55,7 +57,7 @@ class Registry:
         """
         try:
             # An extra of confluent-kafka, which only topics in Avro need.
-            from confluent_kafka.schema_registry import SchemaRegistryClient
+            from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
             from confluent_kafka.schema_registry.common._httpx_compat import httpx
             from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
         except ImportError as error:
@@ -67,6 +69,7 @@ class Registry:
         self._what = f"the schema registry at {re.sub('//[^/,]*@', '//', settings.get('url', ''))}"
         self._patience_s = patience_s
         self._answered: Any = SchemaRegistryError
+        self._schema = Schema
         self._away = (httpx.TransportError, OAuthTokenError)
         try:
             numbers = {name: float(value) for name, value in settings.items() if name in _NUMBERS}
@@ -107,6 +110,26 @@ class Registry:
             raise
         return found
 
+    def register(self, subject: str, schema: str) -> int:
+        """Register an Avro schema under a subject, unless it is there; return its id.
+
+        Raises:
+            ConfigError: the registry does not take it, such as for its compatibility.
+        """
+        found = self._patiently(
+            lambda: self._client.register_schema(subject, self._schema(schema, "AVRO"))
+        )
+        if found is None:
+            raise self._no_registry("it registers no schemas")
+        return int(found)
+
+    def takes(self, subject: str, schema: str) -> bool:
+        """Whether the newest schema of a subject is compatible; one that is new always is."""
+        found = self._patiently(
+            lambda: self._client.test_compatibility(subject, self._schema(schema, "AVRO"))
+        )
+        return found is not False
+
     def _fetched(self, schema_id: int | str) -> object:
         if isinstance(schema_id, str):
             schema = self._patiently(lambda: self._client.get_schema_by_guid(schema_id))
@@ -146,6 +169,12 @@ class Registry:
                     if not self._seen:
                         self._see()
                     return None
+                if status in _NOT_TAKEN:
+                    raise ConfigError(
+                        f"{self._what} does not take a schema: {error.error_message}",
+                        hint="Compare it with the newest one of its subject, or set the "
+                        "subject's compatibility.",
+                    ) from error
                 if status not in _LATER:
                     raise self._refusal(status) from error
                 fact, cause = f"it answers with HTTP status {status}", error

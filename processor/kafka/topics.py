@@ -69,11 +69,23 @@ def beginnings(admin: AdminClient, partitions: Mapping[str, int]) -> Positions:
     return _offsets(admin, partitions, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
 
 
+def at_time(admin: AdminClient, partitions: Mapping[str, int], ms: int) -> Positions:
+    """Read the offset of the first record of each partition that is not earlier than a time.
+
+    The time is in milliseconds since 1970.  Partitions without such a record are left out.
+    """
+    which = OffsetSpec.for_timestamp(ms)
+    found = _offsets(admin, partitions, which, IsolationLevel.READ_COMMITTED, or_none=True)
+    return {t: {p: at for p, at in by.items() if at >= 0} for t, by in found.items()}
+
+
 def _offsets(
     admin: AdminClient,
     partitions: Mapping[str, int],
     which: OffsetSpec,
     isolation: IsolationLevel,
+    *,
+    or_none: bool = False,
 ) -> Positions:
     asked = {
         TopicPartition(topic, partition): which
@@ -86,7 +98,7 @@ def _offsets(
         answers = admin.list_offsets(asked, isolation_level=isolation, request_timeout=REQUEST_S)
         for at, answer in answers.items():
             found[at.topic][at.partition] = answer.result().offset
-        if any(offset < 0 for by in found.values() for offset in by.values()):
+        if not or_none and any(offset < 0 for by in found.values() for offset in by.values()):
             # While a broker comes back there may be neither an offset nor an error.
             raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
         return found

@@ -23,6 +23,8 @@ def fingerprint(plan: object) -> str:
         del output["tombstones"]
         # It says what may come next.
         del output["on_change"]
+        # They are names in schemas.
+        del output["subjects"], output["record"]
     # A batch that has failed on an error can be run again and record it: where it was committed
     # it had none.  Without errors that are written it would be another batch.
     if plain["on_error"] != "drop":

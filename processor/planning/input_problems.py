@@ -15,6 +15,7 @@ from ikebana.processor.linear.json_text import field_of
 from ikebana.processor.linear.results import result_of
 from ikebana.processor.linear.scope import VALUE, ExpressionError, is_ours
 from ikebana.processor.linear.steps import Sql
+from ikebana.processor.planning import starts
 from ikebana.processor.planning.input_rows import encoding_of, rows_of
 from ikebana.processor.planning.operators.kind import Problem
 from ikebana.processor.planning.plan import SOURCE_CLOCKS, Input
@@ -33,6 +34,8 @@ def input_problems(source: Input, unread: Unread) -> Iterator[Problem]:
     yield from _column_problems(source)
     if source.size is not None and source.size < 1:
         yield f"{path}.size", "must be at least 1"
+    if isinstance(starts.place_of(source.start), starts.AtOffsets) and len(source.topics) > 1:
+        yield f"{path}.start", "offsets are those of one topic: make an input of each topic"
     yield from _time_problems(source, unread)
 
 
@@ -55,6 +58,11 @@ def _mode_problems(source: Input) -> Iterator[Problem]:
             re.compile(source.tables)
         except re.error as error:
             yield f"{path}.tables", f"is not a regular expression: {error}"
+        if "table" in traits.options and "table" not in dict(source.options):
+            yield (
+                f"{path}.options.table",
+                "is missing: the field with the names that tables choose",
+            )
 
 
 def _key_problems(source: Input) -> Iterator[Problem]:

@@ -31,9 +31,9 @@ from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, Join
 from ikebana.processor.linear.functions import name_of, why_not_portable
 from ikebana.processor.linear.settled import settle, settle_fields
 from ikebana.processor.linear.steps import AnyStep, Call, Step
+from ikebana.processor.planning import starts
 from ikebana.processor.planning.fingerprints import fingerprint
 
-Start = Literal["earliest", "latest"]
 # Where old values come from.  upsert: the state.  diffs: the old images in the messages.
 # append: there are none, since every message is a new row.
 Mode = Literal["upsert", "diffs", "append"]
@@ -44,6 +44,9 @@ TimeDomain = Literal["ingest", "offset"]
 # What becomes of an output's topic when an edit makes the collection another one.  difference: it
 # gets the difference.  new-topic: the output has to begin in another.  refuse: no such edit.
 OnChange = Literal["difference", "new-topic", "refuse"]
+# Under which subjects a registry has the schemas of an output.  topic: the topic's name with -key
+# and -value.  record: the full name of the record.  topic-record: both.
+Subjects = Literal["topic", "record", "topic-record"]
 # kafka: the record's timestamp.  source: when the source committed the change.  lsn: where
 # in its log the source has the change.  transaction: where in the log its transaction begins.
 Clock = Literal["kafka", "source", "lsn", "transaction"]
@@ -107,7 +110,8 @@ class Input:
     topics: tuple[str, ...]
     value_format: Format = "json"
     key_format: KeyFormat = "json"
-    start: Start = "earliest"
+    start: str = starts.EARLIEST
+    """Where reading begins; a time, or offsets by partition, becomes its text: see `starts`."""
     mode: Mode = _DEFAULT_MODE
     """By default `diffs` for topics of updates, and `upsert` for all others."""
     columns: tuple[Column, ...] = ()
@@ -127,6 +131,12 @@ class Input:
             raise ConfigError(
                 f"{what} has the format {self.value_format!r}{instead(self.value_format, FORMATS)}"
             )
+        try:
+            object.__setattr__(self, "start", starts.written(self.start))
+        except ValueError:
+            raise ConfigError(
+                f"{what} starts at {self.start!r}; set it to {starts.WANTED}"
+            ) from None
         if self.mode == _DEFAULT_MODE:
             object.__setattr__(self, "mode", "diffs" if self.traits.is_updates else "upsert")
 
@@ -263,6 +273,10 @@ class Output:
     """Whether, in `debezium-json`, a tombstone follows the delete of a key's last row."""
     on_change: OnChange = "difference"
     """What becomes of the topic when an edit of the plan makes its collection another one."""
+    subjects: Subjects = "topic"
+    """Under which subjects a registry has the schemas of the messages."""
+    record: str | None = None
+    """The namespace of the records in Avro; None: one that is made of the topic's name."""
 
     @property
     def traits(self) -> OutputTraits:

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from ikebana.codecs.avro_out import namespace_of
 from ikebana.processor.linear.chain import ChainError, chain
 from ikebana.processor.linear.json_text import BLOB
 from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
@@ -18,6 +19,7 @@ from ikebana.processor.planning.operators.linear import keeps_key
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import ERRORS, LOG_CLOCKS, Input, Output, Plan, Reduce
 from ikebana.processor.planning.unread import ALL_READ, Unread
+from ikebana.processor.planning.written_types import problems_of_types
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -40,7 +42,7 @@ def problems_of(plan: Plan, unread: Unread = ALL_READ) -> Iterator[Problem]:
     yield from _time_axis_problems(plan, unread)
     for output in plan.outputs:
         if is_whole(plan, output.source, unread):
-            yield from _format_problems(plan, output, catalog.relation(output.source).scopes)
+            yield from _format_problems(plan, output, catalog)
     for reduction in plan.reductions:
         if reduction.function is not None and is_whole(plan, reduction.name, unread):
             yield from _function_problems(reduction, catalog.relation(reduction.source).scopes)
@@ -188,12 +190,24 @@ def _output_problems(plan: Plan, around: Around) -> Iterator[Problem]:
             yield f"{path}.partitions", "must be at least 1"
         if not output.tombstones and not output.traits.tombstones:
             yield f"{path}.tombstones", f"{output.format} has none of its own to leave out"
+        if not output.traits.in_registry:
+            for name, default in (("subjects", "topic"), ("record", None)):
+                if getattr(output, name) != default:
+                    yield f"{path}.{name}", f"{output.format} has no schemas in a registry"
+        elif output.record is not None and namespace_of(output.record) != output.record:
+            yield (
+                f"{path}.record",
+                f"{output.record!r} is no namespace of Avro, such as shop.orders",
+            )
 
 
-def _format_problems(plan: Plan, output: Output, scopes: Sequence[Scope]) -> Iterator[Problem]:
-    """Why an output's format cannot write its collection, whose data have one of these scopes."""
+def _format_problems(plan: Plan, output: Output, catalog: Catalog) -> Iterator[Problem]:
+    """Why an output's format cannot write its collection."""
+    scopes = catalog.relation(output.source).scopes
     if output.traits.as_updates:
         return
+    if output.traits.in_registry:
+        yield from problems_of_types(plan, output, catalog)
     path = f"outputs.{output.name}.format"
     if any(scope.types[part] == BLOB for scope in scopes for part in (KEY, VALUE)):
         yield path, f"{output.format} needs keys and values that are JSON, not bytes"

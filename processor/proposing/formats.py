@@ -10,6 +10,7 @@ import msgspec
 
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Headers
+from ikebana.codecs.changes import WORDS
 from ikebana.codecs.formats import Format, KeyFormat
 from ikebana.codecs.semantic_types import Schema
 from ikebana.codecs.unavailable import PLACEHOLDER, Unavailable
@@ -324,6 +325,23 @@ def _maxwell(value: dict[str, Any]) -> Seen:
     return Seen(table, _names(value.get("primary_key_columns")), _rows([value["data"]]))
 
 
+def _is_change(value: dict[str, Any]) -> bool:
+    """Whether it names an operation, in the field that a message has without any option."""
+    return value.get("op") in _ANY_WORD
+
+
+def _change(value: dict[str, Any]) -> Seen:
+    row = {name: of for name, of in value.items() if name != "op"}
+    images = [value[name] for name in ("before", "after") if name in value]
+    lacks_image = value["op"] in (*WORDS["update"], "d") and not isinstance(
+        value.get("before"), dict
+    )
+    return Seen(rows=_rows(images or [row]), lacks_image=lacks_image)
+
+
+_ANY_WORD = tuple(word for words in WORDS.values() for word in words)
+
+
 def _is_cdcv2(value: dict[str, Any]) -> bool:
     return bool(value) and value.keys() <= {"updates", "progress"}
 
@@ -336,6 +354,7 @@ LOOKS: Mapping[Format, _Looks] = {
     "goldengate": _Looks(_is_goldengate, _goldengate),
     "dms": _Looks(_is_dms, _dms),
     "maxwell": _Looks(_is_maxwell, _maxwell),
+    "changes": _Looks(_is_change, _change),
     "cdcv2-json": _Looks(_is_cdcv2, lambda value: Seen()),
 }
 

@@ -81,6 +81,25 @@ def _columns(source: Input, seen: Look) -> Iterator[Notice]:
             yield _absent(source, count, path, "field", there, there)
 
 
+def new_columns(source: Input, had: Collection[str], seen: Look) -> Notice | None:
+    """Tell of the columns that messages have, and that earlier ones `had` not; None if none.
+
+    Columns that were there and are not declared are left out on purpose.
+    """
+    compared = columns_seen(source, seen)
+    new = [each for each in compared.undeclared if each.name not in had]
+    if not new:
+        return None
+    words = (
+        f"{source.name}: messages have {counted(len(new), 'column')} that earlier ones did not "
+        "have, and nothing reads what is not declared; `ikebana plan --latest-schemas` shows "
+        "the edit that declares them"
+    )
+    listed = ", ".join(f"{each.name} {each.type}" for each in new[:_MOST_NAMES])
+    more = ", …" if len(new) > _MOST_NAMES else ""
+    return Notice("new column", source.name, source.name, words, f": {listed}{more}")
+
+
 def _absent_fields(
     kind: SqlType, values: Sequence[Any], path: str
 ) -> Iterator[tuple[int, str, list[str]]]:

@@ -20,6 +20,7 @@ from ikebana.processor.checkpoint.layout import Layout
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.ground.fast_paths import FastPath
 from ikebana.processor.ground.garbage import collect_at_times
+from ikebana.processor.kafka.written_schemas import registered
 from ikebana.processor.opening import Opened, opened
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.checking import checked
@@ -215,8 +216,7 @@ def start(
         PlanError: the parts of the plan do not fit.
         IkebanaError: checkpoint, topics and plan do not belong together.
     """
-    # From here on the plan is sent to other processes.
-    portable, on_step = checked(plan).portable(), callbacks.on_step
+    portable, on_step = _portable(plan, settings), callbacks.on_step
     found = opened(portable, settings, on_step, callbacks.on_edit, own=own, tasks=spark.tasks)
     birth, taken = found.birth, found.taken
     on_step("starting Spark")
@@ -247,6 +247,16 @@ def start(
         precedes=found.precedes,
         fast_paths=tuple(spark.fast_paths),
     )
+
+
+def _portable(plan: Plan, settings: Settings) -> Plan:
+    """A plan that is sent to other processes, the schemas of which a registry takes.
+
+    Whether it does is known before an older instance is stopped.
+    """
+    portable = checked(plan).portable()
+    registered(portable, settings.registry)
+    return portable
 
 
 def _placing(running: SparkSession, birth: Birth, stop: Path) -> Placing | None:
@@ -333,6 +343,8 @@ def _job(
         retained=settings.retained_batches,
         max_batch_s=settings.max_batch_s,
         edit=edit,
+        # The plan of before may have other schemas, which are registered already.
+        schemas=registered(found.plan, settings.registry),
     )
 
 

@@ -36,7 +36,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from ikebana.codecs.formats import FACT_FORMATS, OUTPUT_FORMATS, SINGLE_VALUE_FORMATS
+from ikebana.codecs.formats import SINGLE_VALUE_FORMATS
 from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.ground import moments
 from ikebana.processor.ground.spelling import instead
@@ -168,8 +168,8 @@ def read_options(given: dict[str, str]) -> TopicOptions:
     if "bootstrap.servers" not in kafka:
         raise _refused('name the brokers: .option("kafka.bootstrap.servers", "host:9092")')
     form = others.get("format", "diff")
-    if form not in OUTPUT_FORMATS or form in FACT_FORMATS:
-        known = ", ".join(("diff", *SINGLE_VALUE_FORMATS))
+    if form not in (formats := ("diff", *SINGLE_VALUE_FORMATS)):
+        known = ", ".join(formats)
         raise _refused(f"the format {form} cannot be read; it can be {known}")
     tasks = others.get("tasks", "partitions")
     if tasks not in ("partitions", "1"):

@@ -83,8 +83,7 @@ class Batches:
         for source in plan.inputs:
             for topic in source.topics:
                 self.topics.create(topic)
-                ends = self.topics.ends(topic)
-                positions[topic] = ends if source.start == "latest" else dict.fromkeys(ends, 0)
+                positions[topic] = self.topics.first(source, topic)
         for topic in plan.transaction_topics:
             positions[topic] = dict.fromkeys(self.topics.ends(topic), 0)
         self.last = started(plan, positions, {}, self.topics.snapshots)
@@ -160,7 +159,7 @@ class Batches:
         last = self.last if self._unfinished is None else self._unfinished.after
         for topic in written.topics:
             self.topics.create(topic)
-        begins = {t: dict.fromkeys(self.topics.ends(t), 0) for t in written.topics}
+        begins = {t: self.topics.first(i, t) for i in written.inputs for t in i.topics}
         hops = {shard: len(rows) for shard, rows in enumerate(self._exchange)}
         self.last = after_loss(written, self.topics, begins, hops, last.batch, last.upper)
         # In the lost checkpoint outputs may have had other names.
@@ -210,7 +209,9 @@ class Batches:
             plan,
             before,
             look._replace(
-                begins=again.begins(plan, again.first_offsets(self._begins, before)),
+                begins=again.begun(
+                    look.begins, again.begins(plan, again.first_offsets(self._begins, before))
+                ),
                 hops={shard: len(rows) for shard, rows in enumerate(self._exchange)},
                 hydrated=self._hydrated,
                 large=self._large,

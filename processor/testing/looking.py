@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Set
 from typing import NamedTuple
 
+from ikebana.processor.planning import starts
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.testing.topics import Topics
 from ikebana.processor.timing import input_times
@@ -45,4 +46,12 @@ def look_at(
         if source.traits.kind == "updates"
     }
     given = {topic: dict(asked.ends.get(topic, there[topic])) for topic in there}
-    return Look(given, {}, {}, known, closed)
+    begins = {
+        topic: topics.first(source, topic)
+        for source in plan.inputs
+        for topic in source.topics
+        if topic not in last.positions
+        and source.name not in plan.backfills
+        and source.start not in starts.WORDS
+    }
+    return Look(given, begins, {}, known, closed)

@@ -44,6 +44,7 @@ def after_loss(
         policies={},
         topic_ids={},
         hops=hops,
+        starts=begins,
     )
     if problems := list(problems_left(plan, left)):
         raise CheckpointError(

@@ -6,6 +6,9 @@ from typing import Any
 from ikebana.codecs import canonical, diff
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.codecs.snapshot_record import SnapshotRecord, topic_of
+from ikebana.processor.deciding.inputs import first_offsets
+from ikebana.processor.deciding.refusal import Refusal
+from ikebana.processor.planning.plan import Input
 from ikebana.processor.reading.messages import Message
 from ikebana.processor.timing.diff_input import Closed
 
@@ -106,6 +109,30 @@ class Topics:
     def end_transaction(self, topic: str, partition: int = 0) -> None:
         """Append the marker that Kafka writes at the end of a transaction; it takes an offset."""
         self.messages[topic][partition].append(None)
+
+    def first(self, source: Input, topic: str) -> dict[int, int]:
+        """The offset of each partition at which an input begins to read a topic.
+
+        Raises:
+            SourceError: its start names an offset that is not there.
+        """
+        held, ends = self.messages[topic], self.ends(topic)
+
+        def at(ms: int) -> dict[int, int]:
+            later = {
+                partition: [
+                    message.offset
+                    for message in messages
+                    if message is not None and (message.timestamp or 0) >= ms
+                ]
+                for partition, messages in held.items()
+            }
+            return {partition: offsets[0] for partition, offsets in later.items() if offsets}
+
+        found = first_offsets(source, topic, dict.fromkeys(ends, 0), ends, at)
+        if isinstance(found, Refusal):
+            raise found.error()
+        return found
 
     def ends(self, topic: str) -> dict[int, int]:
         """The end offset of each partition of a topic."""

@@ -150,7 +150,7 @@ def test_a_token_of_other_topics_and_a_format_without_tokens_are_refused(
         ikebana.follow(
             written.name, bootstrap_servers=servers, format="debezium-json", resume=token
         )
-    with pytest.raises(ConfigError, match='there is no format "dif"'):
+    with pytest.raises(ConfigError, match='a reader knows no format "dif"'):
         ikebana.follow(written.name, bootstrap_servers=servers, format="dif")
 
 

@@ -15,19 +15,24 @@ import sys
 import threading
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
 from cdc.registry import ApicurioRegistry
+from ikebana import Column, Input, Output, Plan, Upsert
 from ikebana.codecs.avro import AvroDecoder
 from ikebana.codecs.avro_schema import SchemaUnknown
 from ikebana.codecs.avro_upserts import AvroUpserts
 from ikebana.codecs.change import Change, Wanted
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import ConfigError, SourceError
+from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.kafka.registry import Registry
+from ikebana.processor.kafka.written_schemas import checks, registered
+from ikebana.processor.planning.written_types import shape_of
 from support.avro_messages import message
 from support.schema_registries import RealRegistry, Served, SmallRegistry
 
@@ -72,8 +77,8 @@ def served(request: pytest.FixtureRequest) -> Iterator[Served]:
 
         def do_POST(self) -> None:
             given = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            subject = self.path.split("/")[2]
-            self._give(200, json.dumps({"id": registry.register(subject, given)}).encode())
+            status, data = registry.post(self.path.partition("?")[0], given)
+            self._give(status, json.dumps(data).encode())
 
         def _give(self, status: int, answer: bytes) -> None:
             self.send_response(status)
@@ -375,3 +380,70 @@ def test_a_client_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch)
         Registry({"url": "http://127.0.0.1"})
 
     assert caught.value.hint == 'Install "confluent-kafka[schemaregistry]".'
+
+
+COLUMNS = (Column("id", "BIGINT"), Column("n", "INTEGER"))
+
+
+def written_plan(topic: str, kind: str = "INTEGER") -> Plan:
+    """A plan with an output in Avro to this topic."""
+    columns = (Column("id", "BIGINT"), Column("n", kind))
+    source = Input("rows", ("rows",), "debezium-json", columns=columns, key=("id",))
+    output = Output("out", "current", topic, "avro")
+    return Plan("p", (source,), (Upsert("current", "rows"),), (output,))
+
+
+@needs_client
+@both
+def test_schemas_of_outputs_are_registered_once(served: Served) -> None:
+    """Their ids are those that readers find them by."""
+    topic = f"t{uuid.uuid4().hex}"
+    plan = written_plan(topic)
+
+    found = registered(plan, {"url": served.url})
+
+    assert registered(plan, {"url": served.url}) == found
+    shape, reading = shape_of(plan, plan.outputs[0]), served.reading()
+    assert [reading.parsed(number) for number in found["out"]] == [shape.key, shape.value]
+    assert registered(replace(plan, outputs=()), {"url": served.url}) == {}
+
+
+@needs_client
+@both
+def test_a_schema_that_is_not_compatible_is_told_before_a_start(served: Served) -> None:
+    """By its subject, with what to do; a start ends by it, too."""
+    topic = f"t{uuid.uuid4().hex}"
+    url = {"url": served.url}
+    settings = Settings("c", {"bootstrap.servers": "b"}, registry=url)
+    plan, other = written_plan(topic), written_plan(topic, "VARCHAR")
+
+    assert [check.status for check in checks(plan, settings)] == ["ok", "ok"]
+    registered(plan, url)
+    served.registry.demand_compatible(f"{topic}-value")
+    assert [check.status for check in checks(plan, settings)] == ["ok", "ok"]
+
+    key, value = checks(other, settings)
+    assert key.status == "ok"
+    assert (value.check, value.status) == (f'subject "{topic}-value"', "failed")
+    assert "Name another topic" in (value.remedy or "")
+    with pytest.raises(ConfigError, match=f'cannot write output "out" under .* "{topic}-value"'):
+        registered(other, url)
+
+
+@needs_client
+@pytest.mark.cdc
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("served", ["apicurio"], indirect=True)
+def test_a_column_more_is_compatible_in_a_real_registry(served: Served) -> None:
+    """And a column less, by the rule that each has the default null."""
+    topic = f"t{uuid.uuid4().hex}"
+    url = {"url": served.url}
+    plan = written_plan(topic)
+    registered(plan, url)
+    served.registry.demand_compatible(f"{topic}-value")
+    source = replace(plan.inputs[0], columns=(*COLUMNS, Column("more", "DECIMAL(9,2)")))
+
+    more = registered(replace(plan, inputs=(source,)), url)
+
+    assert more["out"].key == registered(plan, url)["out"].key
+    assert more["out"].value != registered(plan, url)["out"].value

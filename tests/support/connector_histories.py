@@ -214,6 +214,33 @@ def _dms(happening: Happening, *, prefix: str = "", everything: bool = False) ->
     return [message if prefix else {**message, "before-image": before or None}]
 
 
+def _images(happening: Happening, *, minimal: bool = False) -> list[Any]:
+    after = happening.new() if minimal else happening.after
+    operation = {"c": "I", "u": "U", "d": "D"}[happening.op]
+    return [{"op": operation, "before": happening.old(), "after": after}]
+
+
+def _retracting(happening: Happening) -> list[Any]:
+    """Flink's pairs: the old row goes, and the new one comes."""
+    old, new, is_update = happening.before, happening.after, happening.op == "u"
+    gone = [{**old, "op": "-U" if is_update else "-D"}] if old else []
+    return [*gone, *([{**new, "op": "+U" if is_update else "+I"}] if new else [])]
+
+
+def _flagged(happening: Happening) -> list[Any]:
+    row = happening.after or happening.before or {}
+    return [{**row, "gone": happening.after is None}]
+
+
+def _images_in_avro(happening: Happening) -> list[Any]:
+    younger = any("b" in (row or {}) for row in (happening.old(), happening.after))
+    old = happening.old()
+    if old is not None:
+        old = {**dict.fromkeys(happening.before or ()), **old}
+    event = {"before": old, "after": happening.after, "op": happening.op}
+    return [in_avro(3 if younger else 2, event)]
+
+
 def _optional(name: str, kind: str) -> Row:
     return {"name": name, "type": ["null", kind], "default": None}
 
@@ -302,6 +329,16 @@ FORMS: dict[str, Form] = {
     "dms, prefix": Form(
         "dms", lambda h: _dms(h, prefix="BI_"), {"before_prefix": "BI_"}, needs_key=True
     ),
+    "changes": Form("changes", _images),
+    "changes, minimal": Form(
+        "changes",
+        lambda h: _images(h, minimal=True),
+        {"row_image": "minimal"},
+        needs_columns=True,
+    ),
+    "changes, retracting": Form("changes", _retracting),
+    "changes, flagged": Form("changes", _flagged, {"deleted": "gone"}, modes=("upsert",)),
+    "changes-avro": Form("changes-avro", _images_in_avro),
 }
 
 
@@ -311,7 +348,7 @@ def messages(form: Form, history: list[Happening], *, keyed: bool) -> list[tuple
     for happening in history:
         for value in form.write(happening):
             key: Any = happening.key if keyed else None
-            if form.format == "debezium-avro" and key is not None:
+            if form.format.endswith("-avro") and key is not None:
                 key = in_avro(1, key)
             elif key is not None:
                 key = json.dumps(key, separators=(",", ":")).encode()

@@ -18,6 +18,30 @@ class SmallRegistry:
         self.subjects: dict[str, list[int]] = {}
         self.requests: list[tuple[str, str | None]] = []
         self.answers: list[tuple[int, bytes] | None] = []
+        self._strict: set[str] = set()
+
+    def post(self, path: str, given: dict[str, Any]) -> tuple[int, Any]:
+        """What a request with a schema gets: its id, or whether it is compatible."""
+        if found := re.fullmatch(r"/subjects/([^/]+)/versions", path):
+            if found[1] in self._strict and not self._has(found[1], given):
+                return 409, {
+                    "error_code": 409,
+                    "message": "Schema being registered is incompatible",
+                }
+            return 200, {"id": self.register(found[1], given)}
+        if found := re.fullmatch(r"/compatibility/subjects/([^/]+)/versions/latest", path):
+            if found[1] not in self.subjects:
+                return 404, {"error_code": 40401, "message": "Subject not found."}
+            strict = found[1] in self._strict
+            return 200, {"is_compatible": not strict or self._has(found[1], given)}
+        return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
+
+    def demand_compatible(self, subject: str) -> None:
+        """Take no schemas but compatible ones; this one takes none but those that it has."""
+        self._strict.add(subject)
+
+    def _has(self, subject: str, given: dict[str, Any]) -> bool:
+        return any(self.schemas[number] == given for number in self.subjects.get(subject, ()))
 
     def register(self, subject: str, schema: dict[str, Any]) -> int:
         """The id of a schema, which is new if the schema is."""
@@ -70,13 +94,23 @@ class RealRegistry(SmallRegistry):
         assert status == 200, told
         return int(told["id"])
 
+    def post(self, path: str, given: dict[str, Any]) -> tuple[int, Any]:
+        """What a request with a schema gets."""
+        return self._asked(path, json.dumps(given).encode())
+
+    def demand_compatible(self, subject: str) -> None:
+        """Take no schemas but compatible ones."""
+        level = json.dumps({"compatibility": "BACKWARD"}).encode()
+        status, told = self._asked(f"/config/{subject}", level, "PUT")
+        assert status == 200, told
+
     def answer(self, path: str) -> tuple[int, Any]:
         """What a request for this path gets."""
         return self._asked(path, None)
 
-    def _asked(self, path: str, data: bytes | None) -> tuple[int, Any]:
+    def _asked(self, path: str, data: bytes | None, method: str | None = None) -> tuple[int, Any]:
         kind = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
-        request = urllib.request.Request(self._url + path, data, kind)
+        request = urllib.request.Request(self._url + path, data, kind, method=method)
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
                 return answer.status, json.load(answer)

@@ -24,6 +24,7 @@ from ikebana.processor.configuring.settings import (
     redacted,
 )
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
+from ikebana.processor.planning.starts import WANTED
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -283,7 +284,7 @@ def test_options_can_stand_for_what_the_file_lacks() -> None:
             [
                 'inputs.i.format.key: must be one of json, bytes, avro; is "maxwell" (line 2)',
                 f"inputs.i.format.value: must be one of {', '.join(FORMATS)}; is a list (line 2)",
-                'inputs.i.start: must be "earliest" or "latest"; is "newest" (line 2)',
+                f'inputs.i.start: must be {WANTED}; is "newest" (line 2)',
             ],
             id="choices of other kinds",
         ),
@@ -550,7 +551,7 @@ spark:
 """
     assert problems(file) == [
         'inputs.flights.fromat: there is no such setting here; did you mean "format"? (line 5)',
-        'inputs.flights.start: must be "earliest" or "latest"; is "newest" (line 6)',
+        f'inputs.flights.start: must be {WANTED}; is "newest" (line 6)',
         "operators.aircraft.upsert: there is no input 'fligths'; did you mean "
         '"flights"? (line 9)',
         "outputs.diffs.topic: topic 'flights' is also read, at inputs.flights.topic (line 13)",

@@ -1,0 +1,96 @@
+"""The schemas of outputs in Avro, in the registry: registered at a start, and tried before one."""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from ikebana.codecs.avro_out import Ids, as_text
+from ikebana.errors import ConfigError
+from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.ground.check import Check, checked
+from ikebana.processor.planning.plan import Output, Plan
+from ikebana.processor.planning.written_types import shape_of
+
+if TYPE_CHECKING:
+    from ikebana.processor.kafka.registry import Registry
+
+_LOOK_S = 5.0
+_REMEDY = (
+    "A registry takes columns that are added or left out, but by default no other types, and no "
+    "other keys. Name another topic for the output, or another namespace by `record`, or set the "
+    "compatibility of the subject."
+)
+
+
+class Subject(NamedTuple):
+    """A subject, and the schema that an output has for it."""
+
+    name: str
+    schema: str
+
+
+def subjects_of(plan: Plan, output: Output) -> tuple[Subject, Subject]:
+    """The subjects of an output's keys and of its values."""
+    shape = shape_of(plan, output)
+    found = []
+    for part, schema in (("key", shape.key), ("value", shape.value)):
+        name = f"{output.topic}-{part}"
+        if output.subjects != "topic":
+            # A key without a record is refused with the plan.
+            name = schema["name"]
+            if output.subjects == "topic-record":
+                name = f"{output.topic}-{name}"
+        found.append(Subject(name, as_text(schema)))
+    return found[0], found[1]
+
+
+def registered(plan: Plan, settings: Mapping[str, str]) -> dict[str, Ids]:
+    """Register the schemas of all outputs that have some, and return their ids by output.
+
+    Raises:
+        ConfigError: the registry does not take a schema.
+        SourceError: it is away, refuses us, or is no registry.
+    """
+    outputs = [output for output in plan.outputs if output.traits.in_registry]
+    registry = _registry(settings) if outputs else None
+    found = {}
+    for output in outputs:
+        assert registry is not None
+        ids = []
+        for subject in subjects_of(plan, output):
+            try:
+                ids.append(registry.register(subject.name, subject.schema))
+            except ConfigError as error:
+                raise ConfigError(
+                    f'cannot write output "{output.name}" under the subject '
+                    f'"{subject.name}": {error.message}',
+                    hint=_REMEDY,
+                ) from error
+        found[output.name] = Ids(*ids)
+    return found
+
+
+def checks(plan: Plan, settings: Settings) -> Iterator[Check]:
+    """Check that the registry would take the schemas of all outputs; it has to answer."""
+    outputs = [output for output in plan.outputs if output.traits.in_registry]
+    registry = _registry(settings.registry, _LOOK_S) if outputs else None
+    for output in outputs:
+        assert registry is not None
+        for subject in subjects_of(plan, output):
+            yield checked(f'subject "{subject.name}"', partial(_tried, registry, subject))
+
+
+def _tried(registry: "Registry", subject: Subject) -> str:
+    if registry.takes(*subject):
+        return "its newest schema and that of the output are compatible, or there is none yet"
+    raise ConfigError(
+        "the output's schema is not compatible with the newest one that is registered",
+        hint=_REMEDY,
+    )
+
+
+def _registry(settings: Mapping[str, str], patience_s: float | None = None) -> "Registry":
+    # Its client takes a while to import, and few need it.
+    from ikebana.processor.kafka.registry import Registry
+
+    return Registry(settings) if patience_s is None else Registry(settings, patience_s)

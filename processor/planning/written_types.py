@@ -1,0 +1,140 @@
+"""The types of an output's messages, for formats whose schemas a registry has.
+
+Those of the columns are what the plan knows of its collection.  That of the key follows from what
+has made the key: the expression of the last step with one, the columns that an input names, or the
+key that another collection has.
+"""
+
+import functools
+from collections.abc import Iterator
+
+from ikebana.codecs.avro_out import Shape, namespace_of
+from ikebana.codecs.avro_types import NAME, carries
+from ikebana.codecs.sql_type import JSON, SqlType, Struct, type_of
+from ikebana.processor.joins.query import AsOfJoin, DeltaJoin
+from ikebana.processor.linear.json_text import quoted
+from ikebana.processor.linear.results import result_of
+from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, Scope
+from ikebana.processor.linear.steps import Call, Negate, Sql, Step
+from ikebana.processor.planning.catalog import Catalog, catalog_of
+from ikebana.processor.planning.operators.kind import Problem
+from ikebana.processor.planning.plan import Concat, Input, Linear, Output, Plan, Reduce, Upsert
+from ikebana.processor.planning.unique_keys import made_of
+
+_NOTHING_KNOWN = JSON
+
+
+@functools.lru_cache(maxsize=64)
+def shape_of(plan: Plan, output: Output) -> Shape:
+    """The types of an output's messages; its format has schemas of a registry."""
+    catalog = catalog_of(plan)
+    space = output.record or namespace_of(output.topic)
+    columns = tuple(_columns(catalog.relation(output.source).scope))
+    return Shape(space, key_type(catalog, output.source), columns, output.traits.envelope)
+
+
+def _columns(scope: Scope) -> Iterator[tuple[str, SqlType]]:
+    for name, kind in scope.types.items():
+        if name not in (KEY, VALUE):
+            yield name, type_of(kind)
+
+
+def problems_of_types(plan: Plan, output: Output, catalog: Catalog) -> Iterator[Problem]:
+    """Why the messages of an output can have no schemas."""
+    path = f"outputs.{output.name}.format"
+    for scope in catalog.relation(output.source).scopes:
+        columns = dict(_columns(scope))
+        if UNKNOWN in scope.types.values():
+            continue
+        if scope.open or not columns:
+            yield (
+                path,
+                f"{output.format} needs columns with types, and what {output.source!r} has is not "
+                "known: declare the columns of its input, or select some",
+            )
+            continue
+        for name, kind in columns.items():
+            if not NAME.fullmatch(name) or not carries(kind):
+                yield (
+                    path,
+                    f"column {name!r} has a name that Avro has not (letters, digits and _): "
+                    "select it under another one",
+                )
+    kind = key_type(catalog, output.source)
+    if not carries(kind):
+        yield path, f"the key is {kind}, with a name that Avro has not (letters, digits and _)"
+    elif output.subjects != "topic" and not isinstance(kind, Struct):
+        yield (
+            f"outputs.{output.name}.subjects",
+            f"is {output.subjects}, which names schemas by their records, and the key has none: "
+            "make it of columns, as in key: [id]",
+        )
+
+
+def key_type(catalog: Catalog, name: str) -> SqlType:
+    """The type of a collection's key; JSON where it is not known."""
+    operator, source = catalog.operators.get(name), catalog.inputs.get(name)
+    match operator:
+        case Upsert():
+            return _of_input(catalog.inputs.get(operator.input))
+        case Linear():
+            return _behind(catalog, operator.source, operator.steps)
+        case Concat():
+            kinds = {key_type(catalog, each) for each in operator.sources}
+            return kinds.pop() if len(kinds) == 1 else _NOTHING_KNOWN
+        case Reduce():
+            if operator.key is None:
+                return key_type(catalog, operator.source)
+            return _of_expression(catalog, operator.source, (), operator.key)
+        case DeltaJoin() | AsOfJoin():
+            return _of_join(catalog, operator)
+    return _of_input(source) if operator is None else _NOTHING_KNOWN
+
+
+def _of_input(source: Input | None) -> SqlType:
+    if source is None or not source.key:
+        return _NOTHING_KNOWN
+    declared = {column.name: column.type for column in source.columns}
+    fields = ((name, type_of(declared[name]) if name in declared else JSON) for name in source.key)
+    return Struct(tuple(fields))
+
+
+def _behind(catalog: Catalog, source: str, steps: tuple[Step, ...]) -> SqlType:
+    """The type of the key behind steps."""
+    for at in range(len(steps) - 1, -1, -1):
+        match steps[at]:
+            case Sql(key=str() as key, flat_map=made):
+                return _of_expression(catalog, source, steps[:at], key, made)
+            case Sql() | Negate() | Call(kind="filter"):
+                pass
+            case _:
+                return _NOTHING_KNOWN
+    return key_type(catalog, source)
+
+
+def _of_expression(
+    catalog: Catalog,
+    source: str,
+    before: tuple[Step, ...],
+    text: str,
+    made: tuple[str, str] | None = None,
+) -> SqlType:
+    """The type of an expression over what steps make of a collection."""
+    scope = catalog.relation(source).scope
+    if before:
+        scope = result_of(before, scope).scope
+    of = made_of(text, names=[*scope.types])
+    if of.is_same and KEY in of.of:
+        return _behind(catalog, source, before)
+    found = result_of((Sql(flat_map=made, select=(("key", text),)),), scope)
+    return type_of(found.scope.types["key"]) if not found.problems else _NOTHING_KNOWN
+
+
+def _of_join(catalog: Catalog, join: DeltaJoin | AsOfJoin) -> SqlType:
+    key = catalog.examined(join).key
+    if key is None:
+        return _NOTHING_KNOWN
+    for each in join.inputs:
+        if key.sql == quoted(f"{each.alias}.{KEY}"):
+            return key_type(catalog, each.relation)
+    return type_of(key.type)

@@ -1,0 +1,92 @@
+"""Columns that messages have and an input does not declare: told, and declared by an edit."""
+
+import json
+from typing import Any
+
+from ikebana.codecs.change import Column
+from ikebana.processor.configuring import pipeline
+from ikebana.processor.planning.catalog import output_types
+from ikebana.processor.planning.plan import Input
+from ikebana.processor.proposing.later_columns import later_columns
+from ikebana.processor.proposing.look import look
+from ikebana.processor.proposing.notices import new_columns
+from ikebana.processor.reading.messages import Message
+
+SOURCE = Input("orders", ("orders",), columns=(Column("n", "BIGINT"),))
+DEBEZIUM = Input("orders", ("orders",), "debezium-json", columns=(Column("n", "BIGINT"),))
+
+
+def messages(*values: Any) -> list[Message]:
+    """Messages in JSON."""
+    return [Message(at, b"%d" % at, json.dumps(of).encode()) for at, of in enumerate(values)]
+
+
+def test_a_column_that_earlier_messages_lack_is_told() -> None:
+    """Those that they have and that are not declared are left out on purpose."""
+    seen = look(SOURCE, messages({"n": 1, "old": 1, "gift": True}, {"n": 2, "price": 1.5}))
+
+    found = new_columns(SOURCE, {"n", "old"}, seen)
+
+    assert found is not None
+    assert (found.kind, found.input, found.of) == ("new column", "orders", "orders")
+    assert "messages have 2 columns that earlier ones did not have" in found.words
+    # Who may not see what messages have does not see their names.
+    assert "gift" not in found.words
+    assert found.names == ": gift BOOLEAN, price DOUBLE"
+    assert new_columns(SOURCE, {"n", "old", "gift", "price"}, seen) is None
+    assert new_columns(Input("orders", ("orders",)), (), seen) is None
+
+
+def test_later_columns_have_the_types_of_their_values() -> None:
+    """Where nothing says more of them."""
+    found = later_columns(SOURCE, messages({"n": 1, "gift": True}, {"n": 2, "gift": None}))
+
+    assert found == {"gift": "BOOLEAN"}
+    assert later_columns(SOURCE, messages({"n": 1})) == {}
+
+
+def test_later_columns_have_the_types_of_their_schemas() -> None:
+    """As `ikebana new` proposes them, which also names an encoding if it has to be declared."""
+    fields = [
+        {"field": "n", "type": "int64"},
+        {"field": "day", "type": "int32", "name": "io.debezium.time.Date", "optional": True},
+    ]
+    row = {"type": "struct", "fields": fields, "optional": True}
+    schema = {
+        "type": "struct",
+        "fields": [{**row, "field": "before"}, {**row, "field": "after"}],
+    }
+    event = {"op": "c", "source": {"table": "orders"}, "before": None}
+    bare = {**event, "after": {"n": 1, "day": 19753}}
+
+    assert later_columns(DEBEZIUM, messages({"schema": schema, "payload": bare})) == {
+        "day": "DATE"
+    }
+    assert later_columns(DEBEZIUM, messages(bare)) == {"day": "BIGINT"}
+
+
+FILE = """
+pipeline: p
+inputs:
+  orders: {topic: orders, columns: {n: BIGINT}}
+  others: {topic: others}
+operators:
+  order: {upsert: orders}
+  other: {upsert: others}
+  all: {sql: 'SELECT * FROM "order"'}
+outputs:
+  all: {from: all, topic: all}
+  other: {from: other, topic: other}
+kafka: {bootstrap.servers: b}
+run: {checkpoint: c}
+"""
+
+
+def test_a_file_with_later_columns_shows_them_in_what_takes_all_columns() -> None:
+    """As if they stood in the file; an input without columns has all of them already."""
+    more: dict[str, dict[str, object]] = {"orders": {"gift": "BOOLEAN"}, "others": {"x": "BIGINT"}}
+
+    plan = pipeline.parse(FILE, "p.yaml", environ={}, columns=more).plan
+
+    assert dict(output_types(plan, plan.outputs[0])) == {"n": "BIGINT", "gift": "BOOLEAN"}
+    assert plan.inputs[1].columns == ()
