@@ -1,7 +1,7 @@
 """The command of the harness.
 
 python -m chaos scenarios [--only kill,stop] [--seeds 1-3] [--report FILE]
-python -m chaos rounds [--rounds 30] [--time ingest]
+python -m chaos rounds [--rounds 30] [--time ingest] [--executors]
 python -m chaos table [FILE...] [--page docs/reliability.md]
 python -m chaos list
 """

@@ -21,7 +21,7 @@ from chaos.standalone import NODES, Node, Standalone, standalone, wiped
 from support.output_judge import offsets
 from support.process_trees import kill
 
-_SPARK = {
+SPARK = {
     "spark.executor.memory": "512m",
     # A stopped executor is lost after this; by default after two minutes.
     "spark.network.timeout": "20s",
@@ -31,7 +31,7 @@ _SPARK = {
     # As in the image.
     "spark.decommission.enabled": "true",
 }
-_SHARDS = 4
+SHARDS = 4
 _LOST_S = 30.0
 _THERE_S = 90.0
 _MEETS = 60
@@ -43,8 +43,8 @@ class OnCluster(Life):
     def __init__(self, spark: Standalone, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.spark = spark
-        there = self.pipeline.but(master=spark.master, shards=_SHARDS)
-        self.pipeline = replace(there, spark={**_SPARK, "spark.driver.host": spark.host})
+        there = self.pipeline.but(master=spark.master, shards=SHARDS)
+        self.pipeline = replace(there, spark={**SPARK, "spark.driver.host": spark.host})
         self.environment["PYSPARK_PYTHON"] = sys.executable
 
     @property
@@ -391,7 +391,7 @@ cut_executors = _cut(
 
 def _rescaled(life: OnCluster) -> None:
     life.stop()
-    shards = 2 if life.pipeline.settings["shards"] == _SHARDS else _SHARDS
+    shards = 2 if life.pipeline.settings["shards"] == SHARDS else SHARDS
     life.pipeline = life.pipeline.but(shards=shards)
     life.did.append(f"to {shards} shards")
     life.start()

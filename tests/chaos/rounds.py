@@ -1,29 +1,40 @@
 """Kill a pipeline at random moments under load, then judge what is in its topics.
 
 Each round ends something with SIGKILL, or starts a rival: everything, the driver, the
-JVM, a Python worker, the broker; start-up included.  The next instance starts at once,
-while what is left of the one before may live for some seconds.  In between the local
-folder is wiped or replaced by an old copy.  In the end the input is drained and every
-update, every progress record and the final collection are checked.
+JVM, a Python worker, the broker; start-up included.  With --executors the pipeline runs on
+two executors, whose processes are killed as well.  The next instance starts at once, while
+what is left of the one before may live for some seconds.  In between the local folder is
+wiped or replaced by an old copy.  In the end the input is drained and every update, every
+progress record and the final collection are checked.
 
 It proves nothing about power failures: what the operating system has taken is kept.
 """
 
 import argparse
 import shutil
+import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
+import psutil
+
+from chaos.executors import SHARDS, SPARK
+from chaos.standalone import Standalone
 from ikebana.processor.kafka.broker import Broker, running
 from support.output_judge import judge, truth_of
 from support.pipeline_processes import Load, Pipeline, Run, create, put_back
+from support.process_trees import kill
 
+# What is done, and how often.
 KINDS = {"session": 3, "driver": 2, "jvm": 2, "worker": 4, "broker": 2, "rival": 2}
+# The processes of executors, by their names in `Standalone.processes`.
+ON_EXECUTORS = {"executor": 4, "owner": 4, "worker": 2, "daemon": 2, "host": 2}
 # How long what is left of a killed instance may go on beside the next one.
 ZOMBIES_S = 6.0
 # Longer than a pipeline waits for brokers before it gives up.
@@ -38,6 +49,7 @@ class Chaos:
     broker: Broker
     choice: Random
     run: Run
+    spark: Standalone | None = None
     done: Counter[str] = field(default_factory=Counter)
     stuck: int = 0
     deaths: Counter[str] = field(default_factory=Counter)
@@ -51,8 +63,11 @@ class Chaos:
         if self.run.poll() is not None:
             self._mourn()
             when = "found dead, started again, " + self._moment()
-        kind = self.choice.choices(list(KINDS), weights=list(KINDS.values()))[0]
+        kinds = KINDS if self.spark is None else {**KINDS, **ON_EXECUTORS}
+        kind = self.choice.choices(list(kinds), weights=list(kinds.values()))[0]
         self.done[kind] += 1
+        if self.spark is not None and kind in ON_EXECUTORS:
+            return f"{kind:8}{when}{self._one_of(self.spark.processes(kind))}"
         return f"{kind:8}{when}{getattr(self, '_' + kind)()}"
 
     def close(self) -> None:
@@ -90,7 +105,17 @@ class Chaos:
 
     def _next(self) -> None:
         self.runs.append(self.run)
-        self.run = self.pipeline.start()
+        self.run = self.begun()
+
+    def begun(self, *options: str) -> Run:
+        """Start an instance."""
+        # Executors have the Python of the tests.
+        return self.pipeline.start(*options, environment={"PYSPARK_PYTHON": sys.executable})
+
+    def _one_of(self, processes: list[psutil.Process]) -> str:
+        if processes:
+            kill([self.choice.choice(processes)])
+        return "" if processes else ", none yet"
 
     def _session(self) -> str:
         self.run.kill()
@@ -158,10 +183,14 @@ class Chaos:
         return ", " + done
 
 
-def torture(rounds: int, records: int, seed: int, domain: str, folder: Path) -> bool:
+def torture(
+    rounds: int, records: int, seed: int, domain: str, folder: Path, *, executors: bool
+) -> bool:
     """Do all rounds, drain, judge; whether everything is exact."""
     choice, begun = Random(seed), time.monotonic()
-    with running(folder / "broker") as broker:
+    with ExitStack() as stack:
+        broker = stack.enter_context(running(folder / "broker"))
+        spark = _cluster(folder, stack) if executors else None
         servers = broker.bootstrap_servers
         create(servers, "upserts", 3)
         # A round takes some 15 s; the load goes on for as long as they really take.
@@ -172,8 +201,11 @@ def torture(rounds: int, records: int, seed: int, domain: str, folder: Path) -> 
         pipeline = Pipeline(
             work, servers, "chaos", "upserts", domain, settings=settings, limit=4000
         )
+        if spark is not None:
+            there = pipeline.but(master=spark.master, shards=SHARDS)
+            pipeline = replace(there, spark={**SPARK, "spark.driver.host": spark.host})
         load.start()
-        chaos = Chaos(pipeline, broker, choice, pipeline.start())
+        chaos = Chaos(pipeline, broker, choice, pipeline.start(), spark)
         try:
             for number in range(1, rounds + 1):
                 told = chaos.round()
@@ -181,7 +213,7 @@ def torture(rounds: int, records: int, seed: int, domain: str, folder: Path) -> 
             load.stop()
         finally:
             chaos.close()
-        drained = pipeline.start("--once")
+        drained = chaos.begun("--once")
         with drained:
             status = drained.wait(300)
         truth = truth_of(servers, "upserts")
@@ -204,18 +236,36 @@ def torture(rounds: int, records: int, seed: int, domain: str, folder: Path) -> 
     return not (bad or bad_errors or status or chaos.stuck)
 
 
+def _cluster(folder: Path, stack: ExitStack) -> Standalone:
+    """Start two executors on this machine's own network; they end with `stack`."""
+    place = folder / "cluster"
+    place.mkdir()
+    spark = Standalone(place, None)
+    stack.callback(spark.close)
+    spark.start()
+    return spark
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command `rounds`."""
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--records", type=int, default=90_000, help="about so many")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--executors", action="store_true", help="on two executors of Spark's")
     parser.add_argument("--time", choices=["ingest", "offset"], default="ingest")
 
 
 def run(given: argparse.Namespace) -> int:
     """Do what the options say; return the exit status."""
     folder = Path(tempfile.mkdtemp(prefix="ikebana-chaos-"))
-    exact = torture(given.rounds, given.records, given.seed, given.time, folder)
+    exact = torture(
+        given.rounds,
+        given.records,
+        given.seed,
+        given.time,
+        folder,
+        executors=given.executors,
+    )
     if exact:
         shutil.rmtree(folder)
     print("verdict:", "exact" if exact else f"WRONG, see {folder}", flush=True)
