@@ -308,7 +308,7 @@ class _Filler:
         """Retract the errors of single rows in reductions that end."""
         ended = [name for name in (*branch.inlets, *branch.hops) if name in self._edit.gone]
         for reduction in plan.reductions:
-            if reduction.function is not None:
+            if not reduction.is_of_aggregates:
                 continue
             # A concatenation of a collection with itself has each row twice.
             for _ in range(ended.count(reduction.name)):

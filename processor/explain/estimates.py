@@ -141,6 +141,9 @@ class _Following:
             self._done["kept"] += rows
             if isinstance(node.operator, Reduce):
                 self._done["aggregated"] += rows * len(node.operator.aggregates)
+                if node.operator.loop is not None:
+                    # As if it went through the body once.
+                    self._done["kept"] += rows * len(node.operator.loop.body)
             if node.single_valued and node.input is not None:
                 rows *= 2
         if node.input is not None:

@@ -1,16 +1,20 @@
 """Describe operators in the form of the pipeline file, and their state in the shards."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ikebana.processor.explain import joining
 from ikebana.processor.explain.words import one_line, steps_lines
+from ikebana.processor.ground.counting import counted
 from ikebana.processor.ground.printable import printable
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin
 from ikebana.processor.linear.functions import name_of
 from ikebana.processor.planning.plan import (
+    TOTAL_KEY,
     Concat,
     Linear,
+    Loop,
     Operator,
     Reduce,
     StateMachine,
@@ -41,10 +45,28 @@ def _reduce(operator: Reduce) -> list[str]:
     named = [f"{name}: {one_line(text)}" for name, text in operator.aggregates]
     if operator.function is not None:
         named = [f"function: {printable(name_of(operator.function))}"]
+    if operator.loop is not None:
+        named = _looped(operator.loop)
     return [f"reduce: {operator.source}", *by, *named]
 
 
+def _looped(loop: Loop) -> list[str]:
+    kinds = Counter(_WITHIN[type(each)] for each in loop.body)
+    body = ", ".join(counted(count, kind) for kind, count in kinds.items())
+    return [
+        f"recursive: {counted(len(loop.variables), 'collection')} over "
+        f"{counted(len(loop.sources), 'source')}, in at most {loop.rounds:,} rounds",
+        f"  in each round: {body}",
+    ]
+
+
+_WITHIN = {Linear: "step", Concat: "sum", Reduce: "group", DeltaJoin: "join"}
+
+
 def _reduced(operator: Reduce) -> str:
+    if operator.loop is not None:
+        where = "all in one shard" if operator.key == TOTAL_KEY else "by key"
+        return f"the rows of the recursion by the rounds in which they change, {where}"
     if operator.function is not None:
         return "all rows of each key, and what its function gives of them"
     return "the results of each key, and what they need"

@@ -3,8 +3,8 @@
 `avg(dep_delay)` is the aggregate `avg` of a SQL expression over one row.  A select before
 the reduction evaluates all arguments; it is a linear step like any other, so it is fused
 and pushed down.  The kernel gets kinds of aggregates and names of fields.  Two arguments, as of
-`corr(y, x)`, are one field with a pair of doubles.  A reduction by a function has no arguments,
-and its step leaves rows as they are.
+`corr(y, x)`, are one field with a pair of doubles.  A reduction by a function or a loop
+has no arguments, and its step leaves rows as they are.
 """
 
 import re
@@ -26,6 +26,8 @@ from ikebana.processor.linear.syntax import text_of, tree
 from ikebana.processor.planning.plan import Reduce
 
 _CALL = re.compile(r"\s*([a-z_]+)\s*\((.*)\)\s*", re.DOTALL | re.IGNORECASE)
+# The columns of what a loop takes and gives: the number of a collection, and its row.
+OF, ROW = "of", "row"
 _TOP = re.compile(r"\s*([0-9]+)\s*,(.*)", re.DOTALL)
 _DISTINCT = re.compile(r"\s*distinct\b(.*)", re.DOTALL | re.IGNORECASE)
 
@@ -48,7 +50,7 @@ class ArrangedReduction(NamedTuple):
 @lru_cache(maxsize=64)
 def arranged(reduction: Reduce) -> ArrangedReduction:
     """Split a reduction into step and aggregates.  Raises: AggregateError, with all faults."""
-    if reduction.function is not None:
+    if not reduction.is_of_aggregates:
         return ArrangedReduction(Sql(key=reduction.key), ())
     arguments: dict[str, str] = {}
     aggregates = []
@@ -148,6 +150,8 @@ def _is_number(kind: str) -> bool:
 
 def result_scope(reduction: Reduce, before: Scope) -> Scope:
     """The scope of a reduction's results, given the scope after its arguments' step."""
+    if reduction.loop is not None:
+        return Scope({OF: "INTEGER", ROW: JSON, KEY: before.types[KEY], VALUE: JSON})
     if reduction.function is not None:
         # The results of a function have no declared types.
         return Scope({KEY: before.types[KEY], VALUE: JSON}, open=True)

@@ -15,14 +15,16 @@ from ikebana.processor.joins.binding import Examined, examined
 from ikebana.processor.joins.paths import Planned, planned
 from ikebana.processor.joins.query import Join
 from ikebana.processor.joins.relation import Relation
+from ikebana.processor.kernels.loop import Program
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.linear.results import StepProblem
 from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, ExpressionError, Scope, unknown
 from ikebana.processor.linear.typed_json import from_json
 from ikebana.processor.planning.input_rows import rows_of
+from ikebana.processor.planning.loops import collections, program
 from ikebana.processor.planning.operators import reduce
 from ikebana.processor.planning.operators.table import kind_of
-from ikebana.processor.planning.plan import Input, Operator, Output, Plan, Reduce
+from ikebana.processor.planning.plan import Input, Loop, Operator, Output, Plan, Reduce
 from ikebana.processor.planning.unique_keys import NOTHING, Keyed
 from ikebana.processor.planning.unread import ALL_READ, Unread
 
@@ -57,6 +59,7 @@ class Catalog:
         self._examined: dict[Join, Examined] = {}
         self._joins: dict[str, Planned] = {}
         self._aggregates: dict[str, tuple[Aggregate, ...]] = {}
+        self._programs: dict[str, Program] = {}
         self._keyed: dict[str, Keyed] = {}
 
     def problems(self) -> list[Problem]:
@@ -149,6 +152,17 @@ class Catalog:
             self._aggregates[reduction.name] = reduce.aggregates_of(reduction, self)
         return self._aggregates[reduction.name]
 
+    def program(self, reduction: Reduce) -> Program:
+        """What the loop of a reduction does in a round."""
+        if reduction.name not in self._programs:
+            assert reduction.loop is not None, reduction.name
+            self._programs[reduction.name] = program(reduction, self.within(reduction.loop))
+        return self._programs[reduction.name]
+
+    def within(self, loop: Loop) -> "Catalog":
+        """The catalog of the collections within a loop."""
+        return Catalog(collections(loop), loop.body)
+
     def keyed(self, name: str) -> Keyed:
         """A collection with its unique keys, if it is sound."""
         if name not in self._keyed:
@@ -187,6 +201,7 @@ class Catalog:
             del self._relations[name]
             self._keyed.pop(name, None)
             self._aggregates.pop(name, None)
+            self._programs.pop(name, None)
         self._faulty.clear()
         self.faults.clear()
         self._examined = {join: of for join, of in self._examined.items() if of.bound}

@@ -18,6 +18,9 @@ def fingerprint(plan: object) -> str:
     for operator in plain["operators"]:
         # It says what is so of the rows, and changes none.
         operator.pop("unique", None)
+        if operator.get("loop", ...) is None:
+            # Plans without one are as they were before there was any.
+            del operator["loop"]
     for output in plain["outputs"]:
         # It affects messages only, not the collection.
         del output["tombstones"]

@@ -224,14 +224,36 @@ class StateMachine(msgspec.Struct, frozen=True, tag="state_machine"):
     migrate: Any = None
 
 
+class LoopVariable(msgspec.Struct, frozen=True):
+    """A collection that names itself: its columns with their types, and what makes it."""
+
+    columns: tuple[tuple[str, str], ...]
+    made: str
+
+
+class Loop(msgspec.Struct, frozen=True):
+    """Operators over collections that name themselves, or each other.
+
+    The `body` reads sources by the names "s0", "s1" and so on, and variables by "x0", "x1" and so
+    on.  `sources` has the columns of each source with their types.  In `rounds` rounds nothing
+    may change any more.
+    """
+
+    sources: tuple[tuple[tuple[str, str], ...], ...]
+    variables: tuple[LoopVariable, ...]
+    body: tuple["Operator", ...]
+    rounds: int = 1000
+
+
 class Reduce(msgspec.Struct, frozen=True, tag="reduce"):
-    """Reduce the pairs of each key of `source`, by aggregates or by a function.
+    """Reduce the pairs of each key of `source`, by aggregates, by a function or by a loop.
 
     `aggregates` are pairs (name, aggregate), such as ("delay", "avg(dep_delay)"), whose
     arguments are SQL over one row.  Instead, `function(key, rows)`, or its name as
     "module:function", returns the results of a key; see `kernels.reduce_rows`.  `by` is
-    the SQL of another key.  With `total` all rows have one key, which has results even if there
-    are no rows.
+    the SQL of another key.  With `total` all rows have one key, which has aggregates even if there
+    are no rows.  A `loop` takes rows with the columns "of", the number of a source, and "key" and
+    "row"; its results are rows of variables, with "of" and "row"; see `kernels.loop`.
     """
 
     name: str
@@ -240,6 +262,7 @@ class Reduce(msgspec.Struct, frozen=True, tag="reduce"):
     by: str | None = None
     function: Any = None
     total: bool = False
+    loop: Loop | None = None
 
     def __post_init__(self) -> None:
         settle(self)
@@ -248,6 +271,11 @@ class Reduce(msgspec.Struct, frozen=True, tag="reduce"):
     def key(self) -> str | None:
         """The SQL of the key to reduce by; None: the one that rows have."""
         return TOTAL_KEY if self.total else self.by
+
+    @property
+    def is_of_aggregates(self) -> bool:
+        """Whether it has aggregates, and so one result a key."""
+        return self.function is None and self.loop is None
 
 
 # The key of a reduction of all rows, as SQL and as JSON.

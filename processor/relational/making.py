@@ -1,6 +1,6 @@
 """Operators in the making: what has been made so far, and the types of what it makes."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -12,8 +12,9 @@ from ikebana.processor.linear.steps import Negate, Sql, Step
 from ikebana.processor.linear.syntax import tree
 from ikebana.processor.linear.trees import columns
 from ikebana.processor.planning.aggregates import AggregateError
+from ikebana.processor.planning.loops import variable
 from ikebana.processor.planning.operators.table import kind_of
-from ikebana.processor.planning.plan import Concat, Linear, Operator, Reduce, Upsert
+from ikebana.processor.planning.plan import Concat, Linear, Loop, Operator, Reduce, Upsert
 from ikebana.processor.planning.unique_keys import Facts, Keyed, Keys
 from ikebana.processor.relational.known import (
     Known,
@@ -135,7 +136,7 @@ class Making:
         whole = ", ".join(f"{quoted(name)} {kind}" for name, _, kind in by)
         parsed = ((group, f"{reduced.key_name}::STRUCT({whole})"), *kept)
         parts = [(name, f"{quoted(group)}.{quoted(name)}") for name in columns]
-        key = _key_of(tuple((name, sql, "") for name, sql in parts if name in few))
+        key = key_of(tuple((name, sql, "") for name, sql in parts if name in few))
         steps = (
             msgspec.structs.replace(begin, select=parsed),
             Sql(select=(*parts, *kept), key=None if len(few) == len(by) else key),
@@ -152,9 +153,37 @@ class Making:
         total: bool = False,
     ) -> Table:
         """The aggregates of each group alone; the key is what they are by."""
-        key = None if total else _key_of(tuple(by))
+        key = None if total else key_of(tuple(by))
         name, listed = self._free(what), tuple(aggregates)
         return self._add(Reduce(name, source.name, listed, key, total=total))
+
+    def variable(self, columns: Mapping[str, str]) -> Table:
+        """A collection that names itself, which a loop is to make; see `taken`."""
+        name = f"{self._name}.recursive.{len(self._catalog.inputs)}"
+        source = variable(name, tuple(columns.items()))
+        self._catalog.inputs = {**self._catalog.inputs, name: source}
+        self._relations[name] = table_of(name, self._catalog.relation(name).scope)
+        return self._relations[name]
+
+    def behind(self, names: Iterable[str]) -> dict[str, Operator]:
+        """The operators that have been made of some collections, each behind its sources."""
+        found: dict[str, Operator] = {}
+        begin = set(names)
+        for name, operator in self._made.items():
+            if not begin.isdisjoint(kind_of(operator).sources(operator)):
+                found[name] = operator
+                begin.add(name)
+        return found
+
+    def taken(self, variables: Iterable[str]) -> dict[str, Operator]:
+        """Take out the operators that have been made of variables."""
+        found = self.behind(variables)
+        self._made = {name: of for name, of in self._made.items() if name not in found}
+        return found
+
+    def loop(self, source: Table, what: str, loop: Loop, *, total: bool) -> Table:
+        """What a loop makes of its sources' rows: of those of each key, or of all (`total`)."""
+        return self._add(Reduce(self._free(what), source.name, total=total, loop=loop))
 
     def join(
         self,
@@ -225,7 +254,7 @@ class Making:
         return sum(name in kind_of(each).sources(each) for each in self._made.values())
 
     def _free(self, what: str) -> str:
-        taken = {*self._made, *self._known.operators, *self._known.inputs}
+        taken = {*self._relations, *self._known.operators, *self._known.inputs}
         return next(name for name in _numbered(f"{self._name}.{what}") if name not in taken)
 
     def _add(self, operator: Operator, facts: Facts | None = None) -> Table:
@@ -309,7 +338,8 @@ def _keys_of_groups(
     return groups.with_dependencies([(frozenset((KEY,)), key), (key, frozenset((KEY,)))])
 
 
-def _key_of(by: tuple[tuple[str, str, str], ...]) -> str:
+def key_of(by: tuple[tuple[str, str, str], ...]) -> str:
+    """SQL of the key of groups by triples (column, SQL, its type)."""
     if not by:
         return "0"
     if len(by) == 1:

@@ -8,13 +8,14 @@ its syntax tree.  A SELECT becomes, in this order:
 * FROM and WHERE (`sql_filter`): one delta join of all that inner joins bring together, with
   every condition; of a single collection, a linear operator.  Outer joins are made before
   (`matching`).  Subqueries are further collections to join (`sql_subqueries`).
+* Recursive WITH (`sql_recursive`): a loop of what all of this makes.
 * GROUP BY (`sql_aggregates`): a reduction, filtered by HAVING, and selected from.
 * QUALIFY, DISTINCT and LIMIT (`rows`): reductions as well.
 
 What is not supported is refused with its place in the text.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ikebana.processor.linear.bound_query import QueryError, query_tree
@@ -26,10 +27,12 @@ from ikebana.processor.linear.trees import bare, changed, columns, conjuncts, ow
 from ikebana.processor.planning.plan import Operator
 from ikebana.processor.relational import rows
 from ikebana.processor.relational.known import Known, MakingError, Table
+from ikebana.processor.relational.looping import Limits
 from ikebana.processor.relational.making import Making
 from ikebana.processor.relational.rows import Order, first_rows
 from ikebana.processor.relational.sql_aggregates import calls, direction, grouped, is_aggregate
 from ikebana.processor.relational.sql_filter import filtered
+from ikebana.processor.relational.sql_recursive import limits_of, mutual
 from ikebana.processor.relational.sql_refusals import (
     NOW,
     has_groups,
@@ -42,7 +45,14 @@ from ikebana.processor.relational.sql_scope import Froms, Names, output_names
 from ikebana.processor.relational.sql_shape import shaped
 from ikebana.processor.relational.sql_stars import columns_of, stars_of
 from ikebana.processor.relational.sql_subqueries import Subqueries, has_subquery, takes_away
-from ikebana.processor.relational.sql_whole import Listed, Query, Views, free, named_tables
+from ikebana.processor.relational.sql_whole import (
+    Listed,
+    Query,
+    Recursion,
+    Views,
+    free,
+    named_tables,
+)
 from ikebana.processor.relational.windows import without_windows
 
 
@@ -57,24 +67,42 @@ def sql_operators(
         QueryError: the query is refused.
         UnmadeError: what it reads has a problem of its own.
     """
-    text, windows = without_windows(text)
-    node = shaped(query_tree(text))
     making = Making(known, name)
     try:
-        query = Query(making, known, node, select, filtered, windows)
-        query.bind(text, {NOW: "TIMESTAMP"})
-        for each in loose(node):
-            raise QueryError(LOOSE, each.get("query_location"))
-        return making.finished(query.result(), key)
+        text, limits = limits_of(text)
+        several = mutual(text)
+
+        def translated(text: str, given: Mapping[str, Table]) -> Table:
+            return _translated(making, known, text, given, limits)
+
+        if several is None:
+            return making.finished(translated(text, {}), key)
+        return making.finished(several.made(making, translated, limits), key)
     except (MakingError, ExpressionError) as error:
         raise QueryError(str(error)) from None
     except RecursionError:
         raise QueryError("it is nested too deeply") from None
 
 
+def _translated(
+    making: Making, known: Known, text: str, given: Mapping[str, Table], limits: Limits
+) -> Table:
+    """What a query gives over what is known, and tables that are `given`.  Raises: QueryError."""
+    text, windows = without_windows(text)
+    node = shaped(query_tree(text))
+    query = Query(making, known, node, select, filtered, windows, Recursion(given, limits))
+    query.bind(text, {NOW: "TIMESTAMP"})
+    for each in loose(node):
+        raise QueryError(LOOSE, each.get("query_location"))
+    return query.result()
+
+
 def tables_of(text: str) -> list[str]:
     """The collections that a query names in FROM; none if it cannot be parsed."""
     try:
+        text, _ = limits_of(text)
+        if (several := mutual(text)) is not None:
+            return several.tables(tables_of)
         text, windows = without_windows(text)
         node = query_tree(text)
     except QueryError:

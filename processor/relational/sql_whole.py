@@ -15,8 +15,10 @@ from ikebana.processor.linear.syntax import Node, shown, text_of, tree
 from ikebana.processor.linear.trees import column, equated, nodes
 from ikebana.processor.relational import rows
 from ikebana.processor.relational.known import Known, MakingError, Table, UnmadeError
+from ikebana.processor.relational.looping import Limits
 from ikebana.processor.relational.making import Making
 from ikebana.processor.relational.matching import aliases_of, without
+from ikebana.processor.relational.sql_recursive import recursive
 from ikebana.processor.relational.sql_scope import Froms, Item, Names, no_table
 from ikebana.processor.relational.windows import WindowCall
 
@@ -42,6 +44,14 @@ class View:
     made: Table | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Recursion:
+    """Tables that a query may name beside those of the pipeline, and the limits of recursions."""
+
+    tables: Mapping[str, Table]
+    limits: Limits
+
+
 class Query:
     """The translation of a whole query.
 
@@ -56,8 +66,10 @@ class Query:
         select: _Select,
         filtered: _Filtered,
         windows: Mapping[str, WindowCall],
+        recursion: Recursion,
     ) -> None:
         self.making = making
+        self._recursion = recursion
         self._windows = windows
         self.filtered = filtered
         self._known = known
@@ -133,7 +145,10 @@ class Query:
 
     def result(self) -> Table:
         """The collection that the query gives.  Raises: QueryError."""
-        return self.query(self._node, {})
+        given = self._recursion.tables.items()
+        return self.query(
+            self._node, {name.lower(): View(self._node, (), {}, of) for name, of in given}
+        )
 
     def query(self, node: Node, views: Views) -> Table:
         """The collection of a query within.  Raises: QueryError."""
@@ -151,6 +166,8 @@ class Query:
         view = views.get(name)
         if view is None:
             return next(each for called, each in self.tables.items() if called.lower() == name)
+        if view.made is None and view.node["type"] == "RECURSIVE_CTE_NODE":
+            view.made = recursive(self, view, node["table_name"], self._recursion.limits)
         if view.made is None:
             view.made = self.query(view.node, view.views)
             own = list(view.made.types)
@@ -177,7 +194,8 @@ class Query:
 
     def _sources(self) -> Iterator[Table]:
         """Collections of which a row of no table has its times: one that the query reads first."""
-        yield from self.tables.values()
+        given = {each.name for each in self._recursion.tables.values()}
+        yield from (each for each in self.tables.values() if each.name not in given)
         for name in self._known.inputs:
             with suppress(MakingError, UnmadeError):
                 is_there = name in self._known
@@ -298,7 +316,10 @@ class Query:
                 continue
             seen.add(name.lower())
             window = self._windows.get(name)
-            if window is None:
+            given = {each.lower(): of for each, of in self._recursion.tables.items()}
+            if name.lower() in given:
+                yield name, given[name.lower()]
+            elif window is None:
                 yield name, self._collection(name, place)
             else:
                 source = self._collection(window.source, window.place)
@@ -339,10 +360,6 @@ def with_views(node: Node, views: Views) -> Views:
     found = dict(views)
     for each in _views_of(node):
         given = each["value"]
-        if given["query_node"]["type"] == "RECURSIVE_CTE_NODE":
-            raise QueryError(
-                "a recursive WITH is not supported; write one join for each step that there may be"
-            )
         # A view may name those before it.
         found[each["key"].lower()] = View(given["query_node"], given["aliases"], dict(found))
     return found

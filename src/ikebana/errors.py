@@ -79,6 +79,10 @@ class TooMuchError(IkebanaError):
     """A batch has more to do than fits into the time that it may take."""
 
 
+class ConvergenceError(IkebanaError):
+    """A recursion did not come to an end in as many rounds as it may take."""
+
+
 class SpaceError(IkebanaError):
     """A disk is full; when there is space again, what has failed may succeed."""
 

@@ -196,10 +196,6 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
             "line 1, column 35: a count in a subquery is 0 where it has no rows",
         ),
         (
-            "WITH RECURSIVE v AS (SELECT a FROM t UNION SELECT a FROM v) SELECT a FROM v",
-            "a recursive WITH is not supported; write one join for each step",
-        ),
-        (
             "SELECT t.a FROM t, LATERAL (SELECT max(d) AS d FROM u WHERE u.a = t.a) s",
             "line 1, column 67: a query in FROM that reads a table beside it (LATERAL)",
         ),

@@ -15,11 +15,12 @@ from ikebana.processor.joins.binding import Examined
 from ikebana.processor.joins.query import Join
 from ikebana.processor.joins.relation import Relation
 from ikebana.processor.kernels.layout import PartKind
+from ikebana.processor.kernels.loop import Program
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.linear.chain import Named
 from ikebana.processor.linear.results import StepProblem
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
-from ikebana.processor.planning.plan import Input, Operator, Reduce
+from ikebana.processor.planning.plan import Input, Loop, Operator, Reduce
 from ikebana.processor.planning.unique_keys import NOTHING, Keyed, Keys
 from ikebana.processor.planning.unread import Unread
 from ikebana.processor.rows.rows import KeyedUpdate, Truncate, Upserts
@@ -58,6 +59,18 @@ class Relations(Protocol):
 
     def aggregates(self, reduction: Reduce) -> tuple[Aggregate, ...]:
         """The aggregates of a reduction.  Raises: AggregateError, if one cannot be."""
+        ...
+
+    def program(self, reduction: Reduce) -> Program:
+        """What the loop of a reduction does in a round."""
+        ...
+
+    def within(self, loop: Loop) -> "Relations":
+        """The catalog of the collections within a loop."""
+        ...
+
+    def problems(self) -> list[Problem]:
+        """All problems of the operators."""
         ...
 
     def tell(self, path: str, problem: str) -> None:

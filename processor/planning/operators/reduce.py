@@ -1,4 +1,4 @@
-"""Reduce, by aggregates or by a function, as a kind of operator."""
+"""Reduce, by aggregates, by a function or by a loop, as a kind of operator."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 
 from ikebana.processor.joins.relation import Relation
-from ikebana.processor.kernels import reduce, reduce_rows
+from ikebana.processor.kernels import loop, reduce, reduce_rows
 from ikebana.processor.kernels.layout import PartKind
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.linear.functions import FunctionError, found
@@ -19,6 +19,7 @@ from ikebana.processor.planning.aggregates import (
     in_order_of_types,
     result_scope,
 )
+from ikebana.processor.planning.loops import loop_problems
 from ikebana.processor.planning.operators.kind import (
     Around,
     Batch,
@@ -33,7 +34,7 @@ class ReduceKind(OperatorKind[Reduce]):
     """A root by a key that a step before it makes, with the arguments of its aggregates."""
 
     label = "reduce"
-    parts = (reduce.PART, reduce_rows.PART)
+    parts = (reduce.PART, reduce_rows.PART, loop.PART)
     is_keyed = True
     sql = ("aggregates", "by")
 
@@ -44,11 +45,13 @@ class ReduceKind(OperatorKind[Reduce]):
         return msgspec.structs.replace(operator, source=named(operator.source))
 
     def part(self, operator: Reduce) -> PartKind:
+        if operator.loop is not None:
+            return loop.PART
         return reduce.PART if operator.function is None else reduce_rows.PART
 
     def single_valued(self, operator: Reduce) -> bool:
-        # A function may give several values.
-        return operator.function is None
+        # A function or a loop may give several values.
+        return operator.is_of_aggregates
 
     def problems(self, operator: Reduce, around: Around) -> Iterator[Problem]:
         path = f"operators.{operator.name}"
@@ -56,6 +59,10 @@ class ReduceKind(OperatorKind[Reduce]):
         of_aggregates = f"{path}.aggregates"
         if operator.total and operator.by is not None:
             yield f"{path}.by", "a total is of all rows, and has no other key"
+        if operator.loop is not None:
+            if operator.aggregates or operator.function is not None:
+                yield f"{path}.loop", "a reduction by a loop has no aggregates and no function"
+            return
         if operator.total and operator.function is not None:
             yield (
                 f"{path}.function",
@@ -82,6 +89,9 @@ class ReduceKind(OperatorKind[Reduce]):
 
     def relation(self, operator: Reduce, catalog: Relations) -> Relation:
         path = f"operators.{operator.name}"
+        if operator.loop is not None:
+            for problem in loop_problems(operator.loop, catalog):
+                catalog.tell(f"{path}.loop", problem)
         readable, wrong = operator, set()
         try:
             arranged(operator)
@@ -119,7 +129,10 @@ class ReduceKind(OperatorKind[Reduce]):
 
     def step(self, operator: Reduce, batch: Batch, catalog: Relations) -> None:
         name, interval, arrived = operator.name, batch.interval, batch.arrived()
-        if operator.function is None:
+        if operator.loop is not None:
+            program = catalog.program(operator)
+            changes = loop.step(batch.part(loop.PART), arrived, interval, program, name)
+        elif operator.function is None:
             part, aggregates = batch.part(reduce.PART), catalog.aggregates(operator)
             total = TOTAL_KEY.encode() if operator.total else None
             always = total if total is not None and batch.owns(total) else None

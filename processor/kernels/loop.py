@@ -1,0 +1,489 @@
+"""Loop: the collections that name themselves, and each other, computed until nothing changes.
+
+The input is a collection of (key, {"key", "of", "row"}): of each key, rows of several sources,
+each with the number of its source and the key that it had there.  A program makes *variables* of
+them: in round 0 they are empty, and in each further round they are what the program makes of the
+sources and of the variables of the round before.  The result of a key is what the variables are in
+the first round that is equal to the one before, as rows {"of", "row"} with the number of the
+variable.  If there is no such round up to a limit, that is an error.
+
+Each collection within a loop has diffs by (time, round), which are ordered in each part by itself:
+so a row that comes in round 3 of time 10 meets one of round 5 of time 2 in round 5 of time 10.
+Times come one after the other, so what has been before a time is kept by round alone
+(`loop_traces`), and a time changes only the rounds and keys that differ from those before it:
+
+* A join looks each change up in the traces of its other inputs, whatever their rounds are.  A
+  result is of the latest round of its rows, and is waited for until that.
+* A reduction computes a key again in each round in which its rows change, and in each later round
+  in which they, or its results, have changed before.
+
+A retraction goes the same way.  In a round a row stands on rows of the rounds before alone, and
+never on itself: so what is derived of a cycle goes when the edge that leads there does.
+
+Sources of the method: F. McSherry, D. Murray, R. Isaacs, M. Isard: "Differential dataflow",
+CIDR 2013; the crate `differential-dataflow` (`iterate`).
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import repeat
+from typing import NamedTuple
+
+import msgspec
+
+from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.store import Store
+from ikebana.arrangements.update import pieces
+from ikebana.errors import ConvergenceError
+from ikebana.processor.ground.generations import shown
+from ikebana.processor.kernels.layout import (
+    KEY_IS_REST,
+    KEY_WITH_LENGTH,
+    Contents,
+    Layout,
+    PartKind,
+    with_length,
+)
+from ikebana.processor.kernels.loop_traces import Trace, counted
+from ikebana.processor.kernels.reduce import Reduced
+from ikebana.processor.rows.rows import NO_KEY, KeyedUpdate
+
+Updates = Sequence[KeyedUpdate]
+"""Updates within a loop: their times are rounds."""
+
+
+class Pass(NamedTuple):
+    """What steps make of updates, and updates of error records."""
+
+    updates: Updates
+    errors: Updates
+
+
+Steps = Callable[[Updates], Pass]
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """Steps over a collection."""
+
+    inputs: tuple[int]
+    steps: Steps
+
+
+@dataclass(frozen=True, slots=True)
+class Summed:
+    """The sum of collections."""
+
+    inputs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """A reduction, with the steps before it, which make keys, and those behind it.
+
+    `results` makes of all rows of some keys their results; the rows of each key have another
+    time, and its results have it, too.
+    """
+
+    inputs: tuple[int]
+    before: Steps
+    results: Callable[[Updates], Pass]
+    after: Steps
+
+
+class Lookup(NamedTuple):
+    """A lookup of rows in a side of a join: by fields of a row, which those of the side equal."""
+
+    side: int
+    asks: tuple[str, ...]
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A join.  Steps make the fields of each side, in which no two sides have a name in common.
+
+    `paths` has the lookups for the changes of each side; `made` are steps over all fields.
+    """
+
+    inputs: tuple[int, ...]
+    sides: tuple[Steps, ...]
+    paths: tuple[tuple[Lookup, ...], ...]
+    made: Steps
+
+
+Node = Mapped | Summed | Grouped | Joined
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What a loop does in a round.
+
+    Collections have numbers: first the sources, then the variables, then the nodes in an order in
+    which each reads those before it.  `variables` has the collection that each variable is in the
+    next round, and `rounds` says how many there may be.
+    """
+
+    sources: int
+    variables: tuple[int, ...]
+    nodes: tuple[Node, ...]
+    rounds: int
+
+
+def step(
+    store: Store,
+    updates: Collection[KeyedUpdate],
+    interval: Interval,
+    program: Program,
+    operator: str = "",
+) -> Reduced:
+    """Apply the updates of one interval, which may come in any order.
+
+    Raises: ConvergenceError, which names the `operator`.
+    """
+    changes: dict[bytes, dict[int, list[KeyedUpdate]]] = {}
+    for update in updates:
+        time = update.time
+        assert time in interval, f"time {time} is not in {interval.lower} to {interval.upper}"
+        assert update.key is not None, "a row has no key"
+        changes.setdefault(update.key, {}).setdefault(time, []).append(update)
+    found = Reduced([], [])
+    after: dict[bytes, bytes | None] = {}
+    for key, times in changes.items():
+        loop = _Loop(store, key, program, operator)
+        for time in sorted(times):
+            results, errors = loop.advance(times[time])
+            found.updates.extend(_at(key, results, time))
+            found.errors.extend(_at(None, errors, time))
+        after |= loop.entries()
+    # All at the end: no scan is of a store that has changed since the one before.
+    for place, entry in after.items():
+        if entry is None:
+            store.delete(place)
+        else:
+            store.put(place, entry)
+    # Stable: of one time and key the retractions stay first.
+    found.updates.sort(key=lambda update: update.time)
+    found.errors.sort(key=lambda update: update.time)
+    return found
+
+
+def contents(store: Store, start: bytes = b"") -> Iterator[Contents]:
+    """The keys in order, from `start` on, each with its results and its error records."""
+    for place, _ in store.scan(_KEY, start):
+        own = with_length(place[1:])
+        yield place[1:], tuple(_rows(store, _RESULT + own)), tuple(_rows(store, _ERROR + own))
+
+
+def _rows(store: Store, start: bytes) -> Iterator[bytes]:
+    for _, entry in store.scan(start):
+        count, _, row = entry.partition(_END)
+        yield from repeat(row, int(count))
+
+
+# A place is b"r" + length of the key + key + digest for a result, b"e" + the same for an error
+# record, b"k" + key for their number, and b"t" + length of the key + key + number of a trace + its
+# own place.
+_KEY, _RESULT, _ERROR, _TRACE = b"k", b"r", b"e", b"t"
+PART = PartKind(
+    "loop ",
+    Layout(
+        {
+            _KEY: KEY_IS_REST,
+            _RESULT: KEY_WITH_LENGTH,
+            _ERROR: KEY_WITH_LENGTH,
+            _TRACE: KEY_WITH_LENGTH,
+        }
+    ),
+    contents,
+)
+_DIGEST_BYTES = 16
+# An entry of a row is its count in digits, this, and the row.
+_END = b"\n"
+_Counts = defaultdict[bytes, int]
+
+
+def _at(key: bytes | None, counts: Mapping[bytes, int], time: int) -> Iterator[KeyedUpdate]:
+    for _, value, total in sorted((total > 0, value, total) for value, total in counts.items()):
+        for diff in pieces(total):
+            yield KeyedUpdate(key, value, time, diff)
+
+
+class _Tagged(msgspec.Struct):
+    """A row of a source."""
+
+    of: int
+    key: msgspec.Raw
+    row: msgspec.Raw
+
+
+_tagged = msgspec.json.Decoder(_Tagged).decode
+
+
+class _Loop:
+    """The loop of one key in the course of a batch."""
+
+    def __init__(self, store: Store, key: bytes, program: Program, operator: str) -> None:
+        self._store, self._key, self._operator = store, key, operator
+        self._program = program
+        self._changed: _Counts = defaultdict(int)
+        """What changes of results and error records, behind the prefixes of their places."""
+        begin = _TRACE + with_length(key)
+        self._traces: list[Trace] = []
+        is_empty = next(store.scan(begin), None) is None
+
+        def trace() -> Trace:
+            place = begin + len(self._traces).to_bytes(2, "big")
+            self._traces.append(Trace(store, place, is_empty=is_empty))
+            return self._traces[-1]
+
+        self._nodes = [_running(node, trace) for node in program.nodes]
+        self._made: list[defaultdict[int, list[KeyedUpdate]]] = []
+
+    def advance(self, updates: Updates) -> tuple[Mapping[bytes, int], Mapping[bytes, int]]:
+        """Change the rows of sources; what changes of the results, and of error records."""
+        program, first = self._program, self._program.sources
+        begin = first + len(program.variables)
+        count = begin + len(program.nodes)
+        made: list[defaultdict[int, list[KeyedUpdate]]] = [defaultdict(list) for _ in range(count)]
+        self._made = made
+        for update in updates:
+            tagged = _tagged(update.value)
+            own = KeyedUpdate(bytes(tagged.key), bytes(tagged.row), 0, update.diff)
+            made[tagged.of][0].append(own)
+        results: _Counts = defaultdict(int)
+        errors: _Counts = defaultdict(int)
+        while (now := self._next()) is not None:
+            if now > program.rounds:
+                raise _endless(self._operator, program.rounds)
+            for at, node in enumerate(self._nodes, begin):
+                arrived = [made[each].get(now, ()) for each in node.inputs]
+                if any(arrived) or now in node.due:
+                    found = node.step(now, arrived)
+                    for update in found.updates:
+                        made[at][update.time].append(update)
+                    for error in found.errors:
+                        errors[error.value] += error.diff
+            for number, source in enumerate(program.variables):
+                next_ = made[first + number]
+                for key, value, diff in _summed(made[source].get(now, ())):
+                    next_[now + 1].append(KeyedUpdate(key, value, now + 1, diff))
+                    results[b'{"of":%d,"row":%b}' % (number, value)] += diff
+            for each in made:
+                each.pop(now, None)
+        for prefix, counts in ((_RESULT, results), (_ERROR, errors)):
+            for row, diff in counts.items():
+                self._changed[prefix + row] += diff
+        return _nonzero(results), _nonzero(errors)
+
+    def _next(self) -> int | None:
+        """The next round in which anything may change."""
+        rounds = [at for made in self._made for at, updates in made.items() if updates]
+        rounds += [at for node in self._nodes for at in node.due]
+        return min(rounds, default=None)
+
+    def entries(self) -> dict[bytes, bytes | None]:
+        """All entries that have changed; None where one is not there any more."""
+        found: dict[bytes, bytes | None] = {}
+        for trace in self._traces:
+            found |= trace.entries()
+        changed = _nonzero(self._changed)
+        if not changed:
+            return found
+        own = with_length(self._key)
+        places = {row[:1] + own + _digest(row[1:]): row for row in changed}
+        stored = self._store.get_many([*places, _KEY + self._key])
+        number = 0 if (entry := stored.pop()) is None else int(entry)
+        for (place, row), entry in zip(places.items(), stored, strict=True):
+            before = 0 if entry is None else int(entry.partition(_END)[0])
+            count = before + changed[row]
+            found[place] = b"%d" % count + _END + row[1:] if count else None
+            number += bool(count) - bool(before)
+        found[_KEY + self._key] = b"%d" % number if number else None
+        return found
+
+
+def _endless(operator: str, rounds: int) -> ConvergenceError:
+    return ConvergenceError(
+        f'operator "{shown(operator)}" still changes after {rounds:,} rounds of its recursion',
+        hint="End the recursion by a condition, such as WHERE n < 100, or let UNION drop rows "
+        "that are there; or allow more rounds: WITH RECURSIVE (ERROR AT RECURSION LIMIT n) …",
+    )
+
+
+def _digest(value: bytes) -> bytes:
+    return blake2b(value, digest_size=_DIGEST_BYTES).digest()
+
+
+def _nonzero(counts: Mapping[bytes, int]) -> dict[bytes, int]:
+    return {value: count for value, count in counts.items() if count}
+
+
+def _summed(updates: Updates) -> Iterator[tuple[bytes, bytes, int]]:
+    sums: dict[tuple[bytes, bytes], int] = {}
+    for key, value, _, diff in updates:
+        at = key or NO_KEY, value
+        sums[at] = sums.get(at, 0) + diff
+    for (key, value), diff in sums.items():
+        if diff:
+            yield key, value, diff
+
+
+class _Running:
+    """A node in the course of a batch.
+
+    `due` are the rounds in which it has something to do although nothing may arrive.
+    """
+
+    def __init__(self, inputs: Sequence[int]) -> None:
+        self.inputs = inputs
+        self.due: dict[int, dict[bytes, None]] = {}
+
+    def step(self, now: int, arrived: Sequence[Updates]) -> Pass:
+        """Take what has changed of the inputs in a round; what changes of the results."""
+        raise NotImplementedError
+
+
+def _running(node: Node, trace: Callable[[], Trace]) -> _Running:
+    match node:
+        case Mapped():
+            return _Mapping(node)
+        case Summed():
+            return _Summing(node.inputs)
+        case Grouped():
+            return _Grouping(node, trace(), trace())
+        case Joined():
+            return _Joining(node, trace)
+
+
+class _Mapping(_Running):
+    def __init__(self, node: Mapped) -> None:
+        super().__init__(node.inputs)
+        self._steps = node.steps
+
+    def step(self, now: int, arrived: Sequence[Updates]) -> Pass:
+        return self._steps(arrived[0])
+
+
+class _Summing(_Running):
+    def step(self, now: int, arrived: Sequence[Updates]) -> Pass:
+        return Pass([update for each in arrived for update in each], ())
+
+
+# A result as a row of a trace begins with one of these, for an error record, or for its key with
+# the length in front, and its value.
+_FAILED, _VALUE = b"e", b"v"
+
+
+class _Grouping(_Running):
+    def __init__(self, node: Grouped, rows: Trace, results: Trace) -> None:
+        super().__init__(node.inputs)
+        self._node, self._rows, self._results = node, rows, results
+
+    def step(self, now: int, arrived: Sequence[Updates]) -> Pass:
+        node, rows, results = self._node, self._rows, self._results
+        updates, failed = node.before(arrived[0]) if arrived[0] else Pass((), ())
+        keys = self.due.pop(now, {})
+        for key, row, diff in _summed(updates):
+            rows.add(key, row, now, diff)
+            keys[key] = None
+        rows.load(keys)
+        results.load(keys)
+        found: list[KeyedUpdate] = []
+        errors = list(failed)
+        for key, wanted in zip(keys, self._wanted(keys, now), strict=True):
+            diffs = dict(wanted)
+            for result, count in counted(results.group(key), now).items():
+                diffs[result] = diffs.get(result, 0) - count
+            for result, diff in diffs.items():
+                if diff:
+                    results.add(key, result, now, diff)
+                    update = _as_update(result, now, diff)
+                    (errors if update.key is None else found).append(update)
+            for group in (rows.group(key), results.group(key)):
+                for later in {at for rounds in group.values() for at in rounds if at > now}:
+                    self.due.setdefault(later, {})[key] = None
+        return Pass(found, errors)
+
+    def _wanted(self, keys: Collection[bytes], now: int) -> list[_Counts]:
+        """The results of keys in a round."""
+        whole = [
+            KeyedUpdate(key, row, at, count)
+            for at, key in enumerate(keys)
+            for row, count in counted(self._rows.group(key), now).items()
+        ]
+        found: list[_Counts] = [defaultdict(int) for _ in keys]
+        made = self._node.results(whole) if whole else Pass((), ())
+        passed = self._node.after(made.updates) if made.updates else Pass((), ())
+        for key, value, at, diff in passed.updates:
+            found[at][_VALUE + with_length(key or NO_KEY) + value] += diff
+        for error in (*made.errors, *passed.errors):
+            found[error.time][_FAILED + error.value] += error.diff
+        return found
+
+
+def _as_update(result: bytes, now: int, diff: int) -> KeyedUpdate:
+    if result[:1] == _FAILED:
+        return KeyedUpdate(None, result[1:], now, diff)
+    end = 5 + int.from_bytes(result[1:5], "big")
+    return KeyedUpdate(result[5:end], result[end:], now, diff)
+
+
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class _Joining(_Running):
+    def __init__(self, node: Joined, trace: Callable[[], Trace]) -> None:
+        super().__init__(node.inputs)
+        self._node = node
+        lookups = dict.fromkeys((each.side, each.keys) for path in node.paths for each in path)
+        self._indexes = {each: trace() for each in lookups}
+
+    def step(self, now: int, arrived: Sequence[Updates]) -> Pass:
+        made: list[KeyedUpdate] = []
+        errors: list[KeyedUpdate] = []
+        for side, updates in enumerate(arrived):
+            if not updates:
+                continue
+            passed = self._node.sides[side](updates)
+            errors += passed.errors
+            rows = {row: diff for _, row, diff in _summed(_without_keys(passed.updates))}
+            made += self._met(side, rows, now)
+            # The sides behind this one see it, so two changes of a round meet once.
+            for (of, keys), index in self._indexes.items():
+                if of == side:
+                    for row, diff in rows.items():
+                        index.add(_key(row, keys), row, now, diff)
+        results = self._node.made(made) if made else Pass((), ())
+        return Pass(results.updates, [*errors, *results.errors])
+
+    def _met(self, side: int, rows: Mapping[bytes, int], now: int) -> list[KeyedUpdate]:
+        """What changes of a side come to with the rows that the others have."""
+        some = [(row, now, diff) for row, diff in rows.items()]
+        for lookup in self._node.paths[side]:
+            index = self._indexes[lookup.side, lookup.keys]
+            keys = [_key(row, lookup.asks) for row, _, _ in some]
+            index.load(dict.fromkeys(keys))
+            some = [
+                # Two objects as one: no field is of both, and none of them is empty.
+                (row[:-1] + b"," + other[1:], max(at, then), diff * count)
+                for (row, at, diff), key in zip(some, keys, strict=True)
+                for other, rounds in index.group(key).items()
+                for then, count in rounds.items()
+            ]
+        return [KeyedUpdate(NO_KEY, row, at, diff) for row, at, diff in some]
+
+
+def _without_keys(updates: Updates) -> list[KeyedUpdate]:
+    return [KeyedUpdate(NO_KEY, value, time, diff) for _, value, time, diff in updates]
+
+
+def _key(row: bytes, fields: Sequence[str]) -> bytes:
+    """What a row has in some fields."""
+    if not fields:
+        return b""
+    values = _fields(row)
+    # JSON on one line has no end of a line.
+    return b"\n".join(bytes(values[field]) for field in fields)

@@ -1,0 +1,265 @@
+"""Plan loops: the operators of a loop's body as the nodes of a program.
+
+Steps behind a reduction that nobody else reads are part of it, so that a count that changes in
+each round does not show where only the row is wanted.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.store import MemoryStore
+from ikebana.codecs.change import Column
+from ikebana.processor.joins.binding import Bound
+from ikebana.processor.joins.qualified import alias_of
+from ikebana.processor.joins.query import AsOfJoin, DeltaJoin
+from ikebana.processor.kernels import reduce
+from ikebana.processor.kernels.loop import (
+    Grouped,
+    Joined,
+    Lookup,
+    Mapped,
+    Node,
+    Pass,
+    Program,
+    Steps,
+    Summed,
+    Updates,
+)
+from ikebana.processor.linear.chain import chain
+from ikebana.processor.linear.json_text import JSON, quoted
+from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
+from ikebana.processor.linear.steps import AnyStep, Call, Sql, moves_time
+from ikebana.processor.planning.aggregates import arranged
+from ikebana.processor.planning.operators.kind import Relations
+from ikebana.processor.planning.plan import (
+    Concat,
+    Input,
+    Linear,
+    Loop,
+    Operator,
+    Reduce,
+    StateMachine,
+    Upsert,
+)
+
+
+def source_name(number: int) -> str:
+    """The name by which a loop's body reads a source."""
+    return f"s{number}"
+
+
+def variable_name(number: int) -> str:
+    """The name by which a loop's body reads a variable."""
+    return f"x{number}"
+
+
+def collections(loop: Loop) -> Iterator[Input]:
+    """The sources and the variables of a loop, as the inputs of its body."""
+    named = [(source_name(at), columns) for at, columns in enumerate(loop.sources)]
+    named += [(variable_name(at), each.columns) for at, each in enumerate(loop.variables)]
+    for name, columns in named:
+        yield variable(name, columns)
+
+
+def variable(name: str, columns: Sequence[tuple[str, str]]) -> Input:
+    """A collection of these columns, of which nothing else is known."""
+    declared = tuple(Column(column, kind) for column, kind in columns)
+    return Input(name, (name,), "diff", mode="diffs", columns=declared)
+
+
+def unfit(operator: Operator) -> str | None:
+    """Why an operator cannot be within a loop; None if it can."""
+    match operator:
+        case Linear(steps=steps) if any(map(moves_time, steps)):
+            return "rows that come and go in time cannot be within a recursion: let it read a view"
+        case Linear(steps=steps) if any(isinstance(step, Call) for step in steps):
+            return "a step in Python cannot be within a recursion"
+        case Reduce(loop=Loop()):
+            return "a recursion within another one that it reads is not supported"
+        case Reduce(total=True):
+            return (
+                "an aggregate without GROUP BY has a row where there is none to read, which is "
+                "not supported within a recursion: write GROUP BY"
+            )
+        case Reduce(function=function) if function is not None:
+            return "a function cannot be within a recursion"
+        case AsOfJoin() | StateMachine() | Upsert():
+            return "only joins, groups and steps over single rows can be within a recursion"
+        case _:
+            return None
+
+
+def loop_problems(loop: Loop, catalog: Relations) -> Iterator[str]:
+    """What is wrong with a loop."""
+    named = {source.name for source in collections(loop)}
+    for operator in loop.body:
+        if (problem := unfit(operator)) is not None:
+            yield f"{operator.name}: {problem}"
+        named.add(operator.name)
+    for each in loop.variables:
+        if each.made not in named:
+            yield f'there is no "{each.made}" in the body'
+    if loop.rounds < 1:
+        yield "at least one round is needed"
+    inner = catalog.within(loop)
+    problems = inner.problems()
+    yield from (f"{path}: {problem}" for path, problem in problems)
+    for operator in loop.body:
+        scopes = inner.relation(operator.name).scopes
+        if not problems and any(each.types != scopes[0].types for each in scopes):
+            yield f"{operator.name}: its parts have columns of different types"
+
+
+def program(reduction: Reduce, catalog: Relations) -> Program:
+    """What the loop of a reduction does in a round; `catalog` is that of its body."""
+    assert reduction.loop is not None, reduction.name
+    return _Planning(reduction.name, reduction.loop, catalog).program()
+
+
+class _Planning:
+    def __init__(self, name: str, loop: Loop, catalog: Relations) -> None:
+        self._name, self._loop, self._catalog = name, loop, catalog
+        self._numbers = {each.name: at for at, each in enumerate(collections(loop))}
+        self._nodes: list[Node] = []
+        self._readers = Counter(each.made for each in loop.variables)
+        for operator in loop.body:
+            self._readers.update(_sources(operator))
+
+    def program(self) -> Program:
+        loop, begin = self._loop, len(self._numbers)
+        # The steps that are part of the reduction before them.
+        own = {
+            each.source: each
+            for each in loop.body
+            if isinstance(each, Linear) and self._readers[each.source] == 1
+        }
+        done: set[str] = set()
+        for operator in loop.body:
+            if operator.name in done:
+                continue
+            behind = own.get(operator.name) if isinstance(operator, Reduce) else None
+            self._nodes.append(self._node(operator, behind))
+            for each in (operator, behind):
+                if each is not None:
+                    done.add(each.name)
+                    self._numbers[each.name] = begin + len(self._nodes) - 1
+        made = tuple(self._numbers[each.made] for each in loop.variables)
+        return Program(len(loop.sources), made, tuple(self._nodes), loop.rounds)
+
+    def _node(self, operator: Operator, behind: Linear | None) -> Node:
+        match operator:
+            case Linear():
+                return Mapped(self._inputs(operator), self._steps(operator.source, operator.steps))  # type: ignore[arg-type]
+            case Concat():
+                return Summed(self._inputs(operator))
+            case Reduce():
+                return self._reduction(operator, behind)
+            case DeltaJoin():
+                return self._join(operator)
+            case _:
+                raise AssertionError(f"{operator.name} is in a loop")
+
+    def _inputs(self, operator: Operator) -> tuple[int, ...]:
+        return tuple(self._numbers[name] for name in _sources(operator))
+
+    def _steps(self, source: str, steps: Sequence[AnyStep]) -> Steps:
+        return self._over(self._catalog.relation(source).scope, steps)
+
+    def _over(self, scope: Scope, steps: Sequence[AnyStep]) -> Steps:
+        named = tuple((self._name, step) for step in steps if step != Sql())
+        if not named:
+            return _as_they_are
+        made = chain(named, frozen(scope))
+
+        def passed(updates: Updates) -> Pass:
+            found = made.apply(updates)
+            return Pass(found.updates, found.errors)
+
+        return passed
+
+    def _reduction(self, operator: Reduce, behind: Linear | None) -> Grouped:
+        name, aggregates = self._name, self._catalog.aggregates(operator)
+
+        def results(updates: Updates) -> Pass:
+            until = max(update.time for update in updates) + 1
+            made = reduce.step(MemoryStore(), updates, Interval(0, until), aggregates, name)
+            return Pass(*made)
+
+        before = self._steps(operator.source, [arranged(operator).step])
+        after = _as_they_are if behind is None else self._steps(operator.name, behind.steps)
+        (number,) = self._inputs(operator)
+        return Grouped((number,), before, results, after)
+
+    def _join(self, join: DeltaJoin) -> Joined:
+        bound = self._catalog.examined(join).whole()
+        flats = [*bound.predicates, *(flat for _, flat in bound.select), bound.key]
+        reads = {column: kind for flat in flats for column, kind in flat.reads.items()}
+        sides = [self._side(bound, at, reads) for at, _ in enumerate(bound.inputs)]
+        made = Sql(
+            where=tuple(flat.sql for flat in bound.predicates),
+            select=tuple((name, flat.sql) for name, flat in bound.select),
+            key=bound.key.sql,
+        )
+        return Joined(
+            self._inputs(join),
+            tuple(sides),
+            tuple(_path(bound, at) for at, _ in enumerate(bound.inputs)),
+            self._over(Scope({**reads, KEY: JSON, VALUE: JSON}), [made]),
+        )
+
+    def _side(self, bound: Bound, at: int, reads: Iterable[str]) -> Steps:
+        """The steps that make the fields of an input: its keys, and what is read of it."""
+        own = bound.inputs[at]
+        terms = bound.terms(at)
+        select = [(_field(number, at), term.own) for number, term in terms]
+        select += [
+            (column, quoted(column.partition(".")[2]))
+            for column in reads
+            if alias_of(column) == own.alias
+        ]
+        # Null is equal to nothing.
+        nonnull = (f"({term.own}) IS NOT NULL" for _, term in terms)
+        step = Sql(
+            where=(*own.filters, *nonnull), select=tuple(select) or ((_field(-1, at), "true"),)
+        )
+        return self._steps(own.relation, [step])
+
+
+def _field(number: int, at: int) -> str:
+    """The field that an input has of a variable of a join; no alias begins like this."""
+    return f"={number}.{at}"
+
+
+def _path(bound: Bound, first: int) -> tuple[Lookup, ...]:
+    """The lookups for changes of an input: next what shares most variables with those before."""
+    numbers = [
+        frozenset(number for number, _ in bound.terms(at)) for at in range(len(bound.inputs))
+    ]
+    known = dict.fromkeys(numbers[first], first)
+    ahead = [at for at, _ in enumerate(bound.inputs) if at != first]
+    path = []
+    while ahead:
+        next_ = max(ahead, key=lambda at: (len(numbers[at] & known.keys()), -at))
+        ahead.remove(next_)
+        shared = sorted(numbers[next_] & known.keys())
+        asks = tuple(_field(number, known[number]) for number in shared)
+        path.append(Lookup(next_, asks, tuple(_field(number, next_) for number in shared)))
+        known = {**dict.fromkeys(numbers[next_], next_), **known}
+    return tuple(path)
+
+
+def _sources(operator: Operator) -> tuple[str, ...]:
+    match operator:
+        case Linear() | Reduce():
+            return (operator.source,)
+        case Concat():
+            return operator.sources
+        case DeltaJoin():
+            return tuple(each.relation for each in operator.inputs)
+        case _:
+            return ()
+
+
+def _as_they_are(updates: Updates) -> Pass:
+    return Pass(updates, ())

@@ -1,0 +1,114 @@
+"""The column that a recursion carries unchanged, by which it can be divided.
+
+If each row of a recursion has in a column what the rows have that it is made of, rows with
+different values there have nothing to do with each other: the loop has a key, and shards share it.
+This is so for the tenant of a graph whose edges are joined by it, and not for the begin of a path,
+since the edges behind it belong to no begin.
+"""
+
+from collections.abc import Mapping
+
+from ikebana.processor.joins.binding import reached
+from ikebana.processor.joins.query import DeltaJoin
+from ikebana.processor.linear.scope import ExpressionError
+from ikebana.processor.linear.steps import AnyStep, Negate, Sql
+from ikebana.processor.linear.syntax import Node, tree
+from ikebana.processor.linear.trees import conjuncts, equated
+from ikebana.processor.planning.plan import Concat, Linear, Operator
+from ikebana.processor.relational.known import Table
+
+Column = tuple[str, str]
+"""An alias and a column."""
+
+
+def carried(
+    operators: Mapping[str, Operator], variable: Table, made: Table
+) -> Mapping[str, str] | None:
+    """The column by which each source of a recursion can be divided; None if there is none.
+
+    `operators` make the collection `made` of sources and the `variable`.
+    """
+    for column in variable.types:
+        needs = _Needs(operators, variable.name, column)
+        if needs.meets(made.name, column):
+            return needs.sources
+    return None
+
+
+class _Needs:
+    """The columns of sources that have the value that one column of the variable has."""
+
+    def __init__(self, operators: Mapping[str, Operator], variable: str, column: str) -> None:
+        self.sources: dict[str, str] = {}
+        self._operators = operators
+        self._variable, self._column = variable, column
+
+    def meets(self, name: str, column: str) -> bool:
+        """Whether a column of a collection has that value in each row; sources are to have it."""
+        if name == self._variable:
+            return column == self._column
+        match self._operators.get(name):
+            case None:
+                return self.sources.setdefault(name, column) == column
+            case Linear(source=source, steps=steps):
+                before: str | None = column
+                for step in reversed(steps):
+                    before = None if before is None else _before(step, before)
+                return before is not None and self.meets(source, before)
+            case Concat(sources=sources):
+                return all(self.meets(each, column) for each in sources)
+            case DeltaJoin() as join:
+                return self._of_join(join, column)
+            case _:
+                return False
+
+    def _of_join(self, join: DeltaJoin, column: str) -> bool:
+        """Whether all inputs have a column that is equal to one of the results."""
+        selected = _column(_tree(dict(join.select).get(column, "")))
+        if selected is None:
+            return False
+        conditions = [each for text in join.where for each in conjuncts(_tree(text))]
+        pairs = (equated(each) for each in conditions)
+        sides = ([_column(side) for side in pair] for pair in pairs if pair is not None)
+        joined = [frozenset(each for each in pair if each) for pair in sides if None not in pair]
+        equal = reached({selected}, joined)
+        return all(
+            any(
+                self.meets(each.relation, own)
+                for alias, own in sorted(equal)
+                if alias == each.alias
+            )
+            for each in join.inputs
+        )
+
+
+def _before(step: AnyStep, column: str) -> str | None:
+    """The column before a step that a column behind it is; None if it is none."""
+    match step:
+        case Negate():
+            return column
+        case Sql(flat_map=None, select=None):
+            return column
+        case Sql(flat_map=None, select=select) if select is not None:
+            node = _tree(dict(select).get(column, ""))
+            return node["column_names"][0] if node and _is_plain(node, 1) else None
+        case _:
+            return None
+
+
+def _column(node: Node | None) -> Column | None:
+    if node is None or not _is_plain(node, 2):
+        return None
+    alias, name = node["column_names"]
+    return alias, name
+
+
+def _is_plain(node: Node, names: int) -> bool:
+    return node["class"] == "COLUMN_REF" and len(node["column_names"]) == names
+
+
+def _tree(text: str) -> Node | None:
+    try:
+        return tree(text)
+    except ExpressionError:
+        return None

@@ -1,0 +1,184 @@
+"""Recursions made of operators: what depends on variables goes into a loop.
+
+A variable is a collection that names itself.  What reads it is made as of any other collection;
+`looped` then takes all operators that depend on variables out of what has been made, and puts them
+into the loop of one reduction.  All others stay outside, and are sources of the loop: they run in
+parallel, and are shared with other views.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from ikebana.processor.ground.counting import counted
+from ikebana.processor.joins.query import DeltaJoin
+from ikebana.processor.linear.json_text import BLOB, quoted
+from ikebana.processor.linear.steps import Sql
+from ikebana.processor.planning.aggregates import OF, ROW
+from ikebana.processor.planning.loops import source_name, unfit, variable_name
+from ikebana.processor.planning.operators.table import kind_of
+from ikebana.processor.planning.plan import Concat, Linear, Loop, LoopVariable, Operator, Reduce
+from ikebana.processor.relational.known import MakingError, Table
+from ikebana.processor.relational.making import Making, key_of, struct
+
+ROUNDS = 1000
+"""How many rounds a recursion may take, if it does not say so."""
+
+
+class Recursive(NamedTuple):
+    """A variable, and the collection that it is in the next round."""
+
+    variable: Table
+    made: Table
+
+
+class Limits(NamedTuple):
+    """How many rounds a recursion may take, and whether anything in it may read keys."""
+
+    rounds: int = ROUNDS
+    reads_keys: bool = False
+
+
+def looped(
+    making: Making,
+    recursions: Sequence[Recursive],
+    limits: Limits,
+    divided: Mapping[str, str] | None = None,
+) -> list[Table]:
+    """The collections that variables are when nothing changes any more.
+
+    `divided` has a column of each source: rows that differ in it have nothing to do with each
+    other.
+
+    Raises: MakingError.
+    """
+    variables = {each.variable.name for each in recursions}
+    taken = making.taken(variables)
+    for operator in taken.values():
+        if (problem := unfit(operator)) is not None:
+            raise MakingError(problem)
+    read = [name for each in taken.values() for name in kind_of(each).sources(each)]
+    read += [each.made.name for each in recursions]
+    sources = [name for name in dict.fromkeys(read) if name not in {*taken, *variables}]
+    named = {name: source_name(at) for at, name in enumerate(sources)}
+    named |= {each.variable.name: variable_name(at) for at, each in enumerate(recursions)}
+    named |= {name: f"o{at}" for at, name in enumerate(taken)}
+    body = tuple(_renamed(operator, named) for operator in taken.values())
+    tables = [making.relation(name) for name in sources]
+    shown = [each.made.name for each in recursions]
+    columns = [_columns(table, taken.values(), shown) for table in tables]
+    loop = Loop(
+        tuple(columns),
+        tuple(LoopVariable(tuple(v.types.items()), named[made.name]) for v, made in recursions),
+        body,
+        limits.rounds,
+    )
+    by = divided or {}
+    rows = [
+        _tagged(making, table, at, of, by.get(table.name), reads_keys=limits.reads_keys)
+        for at, (table, of) in enumerate(zip(tables, columns, strict=True))
+    ]
+    together = rows[0] if len(rows) == 1 else making.together("recursive.rows", *rows)
+    found = making.loop(together, "recursive", loop, total=divided is None)
+    return [_result(making, found, at, each) for at, each in enumerate(recursions)]
+
+
+def _renamed(operator: Operator, named: Mapping[str, str]) -> Operator:
+    own = kind_of(operator).with_sources(operator, lambda name: named[name])
+    # What is known of rows changes none of them.
+    more = {"unique": ()} if isinstance(operator, Linear | Concat) else {}
+    renamed: Operator = msgspec.structs.replace(own, name=named[operator.name], **more)
+    return renamed
+
+
+def _columns(
+    table: Table, body: Iterable[Operator], shown: Iterable[str]
+) -> tuple[tuple[str, str], ...]:
+    """The columns of a source that a loop reads, as far as its SQL tells."""
+    whole = {name for each in body if isinstance(each, Concat) for name in each.sources}
+    if table.name in {*whole, *shown}:
+        return tuple(table.types.items())
+    readers = [each for each in body if table.name in kind_of(each).sources(each)]
+    text = msgspec.json.encode(readers).decode().lower()
+    named = [name for name in table.types if not name.isalnum() or name.lower() in text]
+    # A row is there, even if nothing of it is read.
+    return tuple((name, table.types[name]) for name in named or list(table.types)[:1])
+
+
+def _tagged(
+    making: Making,
+    table: Table,
+    number: int,
+    columns: Sequence[tuple[str, str]],
+    by: str | None,
+    *,
+    reads_keys: bool,
+) -> Table:
+    """The rows of a source with its number, by the column that divides them if there is one."""
+    if reads_keys and table.key == BLOB:
+        raise MakingError(
+            f'a recursion reads keys, and those of "{table.name}" are bytes: read a view that '
+            "selects decode(key)"
+        )
+    key = table.key_name if reads_keys else "NULL"
+    row = struct((name, quoted(name)) for name, _ in columns)
+    select = (OF, str(number)), ("key", key), (ROW, row)
+    step = Sql(select=select, key=None if by is None else quoted(by))
+    return making.linear(table, "recursive.of", step)
+
+
+def _result(making: Making, loop: Table, number: int, of: Recursive) -> Table:
+    """The rows of a variable; each is its own key."""
+    types = of.variable.types
+    listed = ", ".join(f"{quoted(name)} {kind}" for name, kind in types.items())
+    row = (("r", f"{quoted(ROW)}::STRUCT({listed})"),)
+    by = tuple((name, f"r.{quoted(name)}", kind) for name, kind in types.items())
+    columns = tuple((name, sql) for name, sql, _ in by)
+    steps = (
+        Sql(where=(f"{quoted(OF)} = {number}",), select=row),
+        Sql(select=columns, key=key_of(by)),
+    )
+    own = [(name, quoted(name)) for name in of.made.types]
+    return making.linear(loop, "recursive.rows", *steps, facts=of.made.selected(own))
+
+
+def refuse_nonlinear(making: Making, variable: Table) -> None:
+    """Refuse a part that is another one of the rows of the last round than of all rows.
+
+    Raises: MakingError.
+    """
+    behind = making.behind({variable.name})
+    for operator in behind.values():
+        if isinstance(operator, Reduce):
+            raise MakingError(f"the recursive part groups rows, or takes rows away, {_LAST}")
+        if isinstance(operator, DeltaJoin):
+            read = [each.relation for each in operator.inputs]
+            if sum(name == variable.name or name in behind for name in read) > 1:
+                raise MakingError(f"the recursive part joins its rows with each other, {_LAST}")
+
+
+_LAST = (
+    "which SQL does with those of the last round alone; write it as WITH MUTUALLY RECURSIVE, "
+    "which does so with all rows"
+)
+
+
+def of_types(making: Making, source: Table, columns: Mapping[str, str], what: str) -> Table:
+    """A collection with the names and types of these columns in the place of its own.
+
+    Raises: MakingError.
+    """
+    if len(source.types) != len(columns):
+        raise MakingError(
+            f"{what} has {counted(len(columns), 'column')}, and its query "
+            f"{counted(len(source.types), 'column')}: {', '.join(source.types)}"
+        )
+    if list(source.types.items()) == list(columns.items()):
+        return source
+    return making.select(source, "recursive.columns", _cast(source.types, columns))
+
+
+def _cast(own: Mapping[str, str], columns: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for (name, kind), (other, of_other) in zip(columns.items(), own.items(), strict=True):
+        yield name, quoted(other) if kind == of_other else f"CAST({quoted(other)} AS {kind})"

@@ -1,0 +1,226 @@
+"""Recursive queries: `WITH RECURSIVE`, and `WITH MUTUALLY RECURSIVE`.
+
+`WITH RECURSIVE t AS (base UNION part)`, where the part reads t, is the least collection that has
+the rows of both.  With UNION ALL a row is there once for each way in which it comes about.
+
+`WITH MUTUALLY RECURSIVE a (x BIGINT) AS (…), b (…) AS (…)` names collections, with the types of
+their columns, and each query may read all of them.  They begin empty, and all are computed again
+from those before until nothing changes.  DuckDB has no such words, so each query is taken out of
+the text and is a query of its own, over tables of these columns; its place in the text stays.
+
+`(ERROR AT RECURSION LIMIT n)` behind RECURSIVE says how many rounds there may be.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from ikebana.processor.linear.bound_query import QueryError
+from ikebana.processor.linear.expressions import column_type
+from ikebana.processor.linear.scope import OURS, ExpressionError
+from ikebana.processor.linear.syntax import Node
+from ikebana.processor.linear.tokens import Token, tokens
+from ikebana.processor.relational import rows
+from ikebana.processor.relational.carried import carried
+from ikebana.processor.relational.known import MakingError, Table
+from ikebana.processor.relational.looping import (
+    Limits,
+    Recursive,
+    looped,
+    of_types,
+    refuse_nonlinear,
+)
+from ikebana.processor.relational.making import Making
+
+_Translate = Callable[[str, Mapping[str, Table]], Table]
+_FORM = "write WITH MUTUALLY RECURSIVE name (column TYPE, …) AS (SELECT …), … SELECT …"
+_LIMIT = ("ERROR", "AT", "RECURSION", "LIMIT")
+_KEYS = re.compile(rf"\b({OURS})?key\b", re.IGNORECASE)
+
+
+def limits_of(text: str) -> tuple[str, Limits]:
+    """The text without the limit of rounds, and the limits.  Raises: QueryError."""
+    limits = Limits(reads_keys=_KEYS.search(text) is not None)
+    found = tokens(text) if "recursion" in text.lower() else []
+    for at in range(1, len(found) - len(_LIMIT) - 2):
+        words = [token.text.upper() for token in found[at - 1 : at + 1 + len(_LIMIT)]]
+        if words != ["RECURSIVE", "(", *_LIMIT]:
+            continue
+        number, end = found[at + 1 + len(_LIMIT)], found[at + 2 + len(_LIMIT)]
+        if not number.text.isdigit() or not int(number.text) or end.text != ")":
+            raise QueryError(
+                "a limit is a number, as in (ERROR AT RECURSION LIMIT 100)", number.at
+            )
+        return _without(text, found[at].at, end.end), limits._replace(rounds=int(number.text))
+    return text, limits
+
+
+def recursive(query: Any, view: Any, name: str, limits: Limits) -> Table:
+    """The collection of a recursive view.  Raises: QueryError."""
+    making, node = query.making, view.node
+    if node.get("key_targets"):
+        raise QueryError(
+            f'USING KEY of "{name}" is not supported; write WITH MUTUALLY RECURSIVE and GROUP BY',
+            node["key_targets"][0].get("query_location"),
+        )
+    try:
+        base = query.query(node["left"], view.views)
+        names = [*view.names, *list(base.types)[len(view.names) :]]
+        columns = dict(zip(names, base.types.values(), strict=True))
+        if len(columns) < len(base.types):
+            raise QueryError(f'"{name}" names a column twice')
+        base = of_types(making, base, columns, f'"{name}"')
+        variable = making.variable(columns)
+        own = replace(view, made=variable)
+        right = node["right"] if node["union_all"] else _once(node["right"])
+        part = query.query(right, {**view.views, name.lower(): own})
+        part = of_types(making, part, columns, f'"{name}"')
+        refuse_nonlinear(making, variable)
+        made = rows.all_of(making, [base, part])
+        divided = carried(making.behind({variable.name}), variable, made)
+        if not node["union_all"]:
+            made = rows.distinct(making, made)
+        (found,) = looped(making, [Recursive(variable, made)], limits, divided)
+    except MakingError as error:
+        raise QueryError(f'WITH RECURSIVE "{name}": {error}') from None
+    return found
+
+
+def _once(node: Node) -> Node:
+    """A query without its DISTINCT, where each row counts once anyway."""
+    modifiers = node.get("modifiers") or []
+    if [each["type"] for each in modifiers] != ["DISTINCT_MODIFIER"]:
+        return node
+    if modifiers[0].get("distinct_on_targets"):
+        return node
+    return {**node, "modifiers": []}
+
+
+class _Named(NamedTuple):
+    """A query with a name, and the columns that it says it has."""
+
+    name: str
+    columns: Mapping[str, str]
+    text: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mutual:
+    """Queries that name each other, and the one that reads them; their places in the text stay."""
+
+    queries: tuple[_Named, ...]
+    last: str
+
+    def made(self, making: Making, translate: _Translate, limits: Limits) -> Table:
+        """The collection of the last query; `translate` makes a query over tables.
+
+        Raises: QueryError.
+        """
+        variables = {each.name: making.variable(each.columns) for each in self.queries}
+        found = []
+        for each in self.queries:
+            try:
+                part = translate(each.text, variables)
+                made = of_types(making, part, each.columns, f'"{each.name}"')
+            except MakingError as error:
+                raise QueryError(str(error), each.at) from None
+            found.append(Recursive(variables[each.name], made))
+        try:
+            results = looped(making, found, limits)
+        except MakingError as error:
+            raise QueryError(f"WITH MUTUALLY RECURSIVE: {error}") from None
+        return translate(self.last, dict(zip(variables, results, strict=True)))
+
+    def tables(self, named: Callable[[str], list[str]]) -> list[str]:
+        """The collections that they name in FROM, but each other; `named` has those of a query."""
+        own = {each.name.lower() for each in self.queries}
+        texts = (*(each.text for each in self.queries), self.last)
+        return [name for text in texts for name in named(text) if name.lower() not in own]
+
+
+def mutual(text: str) -> Mutual | None:
+    """The parts of a query that begins WITH MUTUALLY RECURSIVE.  Raises: QueryError."""
+    found = tokens(text)
+    words = [token.text.upper() for token in found[:3]]
+    if words != ["WITH", "MUTUALLY", "RECURSIVE"]:
+        return None
+    queries: list[_Named] = []
+    at = 3
+    while True:
+        name, columns, at = _head(text, found, at)
+        if any(name.lower() == each.name.lower() for each in queries):
+            raise QueryError(f'"{name}" is named twice', found[at].at)
+        end = _closing(text, found, at)
+        query = _only(text, found[at].end, found[end].at)
+        queries.append(_Named(name, columns, query, found[at].end))
+        at = end + 1
+        if at >= len(found) or found[at].text != ",":
+            break
+        at += 1
+    if at >= len(found):
+        raise QueryError("there is no SELECT behind the queries", len(text))
+    return Mutual(tuple(queries), _only(text, found[at].at, len(text)))
+
+
+def _head(text: str, found: Sequence[Token], at: int) -> tuple[str, Mapping[str, str], int]:
+    """The name and the columns of a query, and where its parenthesis is among the tokens."""
+    begin = at + 1
+    if begin >= len(found) or found[begin].text != "(":
+        place = found[min(at, len(found) - 1)].at
+        raise QueryError(f"the columns with their types are missing; {_FORM}", place)
+    end = _closing(text, found, begin)
+    columns = dict(_columns(text, found[begin + 1 : end]))
+    after = [token.text.upper() for token in found[end + 1 : end + 3]]
+    if after != ["AS", "("]:
+        place = found[min(end + 1, len(found) - 1)].at
+        raise QueryError(f"AS ( is missing; {_FORM}", place)
+    return _name(found[at]), columns, end + 2
+
+
+def _columns(text: str, found: Sequence[Token]) -> Iterator[tuple[str, str]]:
+    depth, parts = 0, list[list[Token]]([[]])
+    for token in found:
+        depth += (token.text == "(") - (token.text == ")")
+        if token.text == "," and not depth:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    for part in parts:
+        if len(part) < 2:
+            raise QueryError(f"a column needs a name and a type; {_FORM}", found[0].at)
+        kind = text[part[1].at : part[-1].end]
+        try:
+            yield _name(part[0]), column_type(kind)
+        except ExpressionError as error:
+            raise QueryError(str(error), part[1].at) from None
+
+
+def _name(token: Token) -> str:
+    text = token.text
+    return text[1:-1].replace('""', '"') if text.startswith('"') else text
+
+
+def _closing(text: str, found: Sequence[Token], begin: int) -> int:
+    """The token that closes the parenthesis at a token."""
+    depth = 0
+    for at in range(begin, len(found)):
+        depth += (found[at].text == "(") - (found[at].text == ")")
+        if not depth:
+            return at
+    raise QueryError("a parenthesis is not closed", found[begin].at)
+
+
+def _without(text: str, begin: int, end: int) -> str:
+    """The text with spaces in place of a part."""
+    return text[:begin] + _blank(text[begin:end]) + text[end:]
+
+
+def _only(text: str, begin: int, end: int) -> str:
+    """The text with spaces in place of all but a part."""
+    return _blank(text[:begin]) + text[begin:end] + _blank(text[end:])
+
+
+def _blank(text: str) -> str:
+    return "".join("\n" if each == "\n" else " " for each in text)
