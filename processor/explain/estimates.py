@@ -16,6 +16,7 @@ from graphlib import TopologicalSorter
 from typing import NamedTuple
 
 from ikebana.processor.batch.joining import path_of
+from ikebana.processor.explain import windowing
 from ikebana.processor.joins.query import AsOfJoin
 from ikebana.processor.joins.stages import Stage
 from ikebana.processor.joins.steps import Lookup
@@ -25,7 +26,7 @@ from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.joined import joined
-from ikebana.processor.planning.plan import Input, Plan, Reduce
+from ikebana.processor.planning.plan import Input, Plan, Reduce, WindowFunctions
 from ikebana.processor.planning.planner import Physical
 
 TITLE = "what a change comes to, about: each condition holds for half of the rows"
@@ -144,6 +145,12 @@ class _Following:
                 if node.operator.loop is not None:
                     # As if it went through the body once.
                     self._done["kept"] += rows * len(node.operator.loop.body)
+            if isinstance(node.operator, WindowFunctions):
+                # Of each row that is touched, the values are retracted and inserted.
+                more = rows * windowing.touched(node.operator)
+                self._done["kept"] += more / 2
+                self._done["aggregated"] += more * len(node.operator.functions)
+                rows += more
             if node.single_valued and node.input is not None:
                 rows *= 2
         if node.input is not None:

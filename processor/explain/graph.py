@@ -120,7 +120,7 @@ def as_run(plan: Plan, physical: Physical) -> Graph:
     """Draw topics, decoding, state, passes, holds and outputs."""
     drawing = _Drawing(plan, physical)
     drawing.inputs()
-    drawing.reductions()
+    drawing.partitioned()
     drawing.joins()
     drawing.outputs()
     unique = tuple(dict.fromkeys(drawing.arrows))
@@ -163,15 +163,15 @@ class _Drawing:
             if source.transaction_topic is not None
         ]
 
-    def reductions(self) -> None:
-        """Add the state of reductions, and the exchanges to it."""
-        for reduction in self._plan.reductions:
-            if self._graph[reduction.name].hops:
-                own = f"exchange {reduction.name}"
+    def partitioned(self) -> None:
+        """Add the state of what reads rows by a key of its own, and the exchanges to it."""
+        for operator in self._plan.partitioned:
+            if self._graph[operator.name].hops:
+                own = f"exchange {operator.name}"
                 lines = _exchange_lines(self._plan)
-                self.boxes.append(Box(own, "exchange", reduction.name, lines))
-                self.arrows.append(Arrow(own, f"state {reduction.name}"))
-            self._branch(reduction.name, self._state(reduction.name))
+                self.boxes.append(Box(own, "exchange", operator.name, lines))
+                self.arrows.append(Arrow(own, f"state {operator.name}"))
+            self._branch(operator.name, self._state(operator.name))
 
     def joins(self) -> None:
         """Add what joins look up, their paths, and their results."""

@@ -47,7 +47,7 @@ class Condition(NamedTuple):
 
 def roots_of(plan: Plan, source: Input) -> tuple[str, ...]:
     """Return the collections that are made directly from an input."""
-    others = {operator.name for operator in (*plan.reductions, *plan.joins)}
+    others = {operator.name for operator in (*plan.partitioned, *plan.joins)}
     return tuple(
         root
         for root in graph_of(plan).roots

@@ -6,9 +6,21 @@ from ikebana.processor.explain import joining
 from ikebana.processor.ground.printable import printable
 from ikebana.processor.planning.joined import arrangements
 from ikebana.processor.planning.operators.table import kind_of
-from ikebana.processor.planning.plan import Output, Plan, Reduce, StateMachine, Upsert
+from ikebana.processor.planning.plan import (
+    Output,
+    Plan,
+    Reduce,
+    StateMachine,
+    Upsert,
+    WindowFunctions,
+)
 
-_KEPT = {Upsert: "upsert", StateMachine: "state machine", Reduce: "reduce"}
+_KEPT = {
+    Upsert: "upsert",
+    StateMachine: "state machine",
+    Reduce: "reduce",
+    WindowFunctions: "window functions",
+}
 
 
 def added(plan: Plan) -> Iterator[str]:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ikebana.processor.explain import joining
+from ikebana.processor.explain import joining, windowing
 from ikebana.processor.explain.words import one_line, steps_lines
 from ikebana.processor.ground.counting import counted
 from ikebana.processor.ground.printable import printable
@@ -19,6 +19,7 @@ from ikebana.processor.planning.plan import (
     Reduce,
     StateMachine,
     Upsert,
+    WindowFunctions,
 )
 
 
@@ -78,6 +79,7 @@ _WRITTEN: Mapping[type, Callable[[Any], list[str]]] = {
     Concat: lambda operator: [f"concat: {', '.join(operator.sources)}"],
     StateMachine: _machine,
     Reduce: _reduce,
+    WindowFunctions: windowing.written,
     DeltaJoin: joining.written,
     AsOfJoin: joining.written,
 }
@@ -85,4 +87,5 @@ _KEPT: Mapping[type, Callable[[Any], str]] = {
     Upsert: lambda _: "the current value of each key",
     StateMachine: lambda _: "the states of each key's machine",
     Reduce: _reduced,
+    WindowFunctions: windowing.kept,
 }

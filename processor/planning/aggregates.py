@@ -57,7 +57,7 @@ def arranged(reduction: Reduce) -> ArrangedReduction:
     problems: list[tuple[str, str]] = []
     for name, text in reduction.aggregates:
         try:
-            parsed = _parsed(name, text)
+            parsed = parsed_aggregate(name, text)
         except AggregateError as error:
             problems += error.problems
             continue
@@ -162,7 +162,7 @@ def result_scope(reduction: Reduce, before: Scope) -> Scope:
     return Scope({**types, KEY: before.types[KEY], VALUE: JSON})
 
 
-class _Parsed(NamedTuple):
+class Parsed(NamedTuple):
     """A text as a kind, and SQL of its argument; None: it counts rows."""
 
     kind: str
@@ -171,7 +171,8 @@ class _Parsed(NamedTuple):
     is_distinct: bool = False
 
 
-def _parsed(name: str, text: str) -> _Parsed:
+def parsed_aggregate(name: str, text: str) -> Parsed:
+    """Take an aggregate apart.  Raises: AggregateError."""
     found = _CALL.fullmatch(text)
     kind = found[1].lower() if found else ""
     if found is None or kind not in KINDS:
@@ -187,12 +188,12 @@ def _parsed(name: str, text: str) -> _Parsed:
     if distinct is not None:
         argument = distinct[1].strip()
     if traits.is_of_rows and argument == "*" and distinct is None:
-        return _Parsed(kind, None)
+        return Parsed(kind, None)
     if not argument:
         raise AggregateError((name, f'"{text}" has no argument'))
     if traits.is_of_pairs:
         argument = _pair(name, kind, argument)
-    return _Parsed(kind, argument, limit, distinct is not None)
+    return Parsed(kind, argument, limit, distinct is not None)
 
 
 def _pair(name: str, kind: str, arguments: str) -> str:

@@ -17,6 +17,7 @@ from ikebana.processor.joins.query import Join
 from ikebana.processor.joins.relation import Relation
 from ikebana.processor.kernels.loop import Program
 from ikebana.processor.kernels.reduce import Aggregate
+from ikebana.processor.kernels.window_functions import Window
 from ikebana.processor.linear.results import StepProblem
 from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, ExpressionError, Scope, unknown
 from ikebana.processor.linear.typed_json import from_json
@@ -24,7 +25,16 @@ from ikebana.processor.planning.input_rows import rows_of
 from ikebana.processor.planning.loops import collections, program
 from ikebana.processor.planning.operators import reduce
 from ikebana.processor.planning.operators.table import kind_of
-from ikebana.processor.planning.plan import Input, Loop, Operator, Output, Plan, Reduce
+from ikebana.processor.planning.operators.window_functions import window_of
+from ikebana.processor.planning.plan import (
+    Input,
+    Loop,
+    Operator,
+    Output,
+    Plan,
+    Reduce,
+    WindowFunctions,
+)
 from ikebana.processor.planning.unique_keys import NOTHING, Keyed
 from ikebana.processor.planning.unread import ALL_READ, Unread
 
@@ -60,6 +70,7 @@ class Catalog:
         self._joins: dict[str, Planned] = {}
         self._aggregates: dict[str, tuple[Aggregate, ...]] = {}
         self._programs: dict[str, Program] = {}
+        self._windows: dict[str, Window] = {}
         self._keyed: dict[str, Keyed] = {}
 
     def problems(self) -> list[Problem]:
@@ -163,6 +174,15 @@ class Catalog:
         """The catalog of the collections within a loop."""
         return Catalog(collections(loop), loop.body)
 
+    def window(self, operator: WindowFunctions) -> Window:
+        """The window functions of an operator, with the orders of what they are of.
+
+        Raises: AggregateError, if rows or an argument cannot be ordered.
+        """
+        if operator.name not in self._windows:
+            self._windows[operator.name] = window_of(operator, self)
+        return self._windows[operator.name]
+
     def keyed(self, name: str) -> Keyed:
         """A collection with its unique keys, if it is sound."""
         if name not in self._keyed:
@@ -202,6 +222,7 @@ class Catalog:
             self._keyed.pop(name, None)
             self._aggregates.pop(name, None)
             self._programs.pop(name, None)
+            self._windows.pop(name, None)
         self._faulty.clear()
         self.faults.clear()
         self._examined = {join: of for join, of in self._examined.items() if of.bound}

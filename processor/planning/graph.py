@@ -13,7 +13,7 @@ from typing import Any
 
 from ikebana.processor.planning.operators.kind import OperatorKind, Way
 from ikebana.processor.planning.operators.table import KINDS, kind_of
-from ikebana.processor.planning.plan import Input, Operator, Plan, Reduce
+from ikebana.processor.planning.plan import Input, Operator, Partitioned, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,9 @@ class Graph:
 
     @functools.cached_property
     def passed_on(self) -> frozenset[str]:
-        """The collections of which ways go on, by linear operators or into reductions."""
+        """The collections of which ways go on: by steps, or into what reads them by a key."""
         readers = (
-            n for n in self.nodes.values() if not n.is_root or isinstance(n.operator, Reduce)
+            n for n in self.nodes.values() if not n.is_root or isinstance(n.operator, Partitioned)
         )
         return frozenset(source for node in readers for source in node.sources)
 

@@ -41,6 +41,7 @@ from ikebana.processor.planning.plan import (
     Reduce,
     StateMachine,
     Upsert,
+    WindowFunctions,
 )
 
 
@@ -84,6 +85,8 @@ def unfit(operator: Operator) -> str | None:
             )
         case Reduce(function=function) if function is not None:
             return "a function cannot be within a recursion"
+        case WindowFunctions():
+            return "window functions cannot be within a recursion: write them over its result"
         case AsOfJoin() | StateMachine() | Upsert():
             return "only joins, groups and steps over single rows can be within a recursion"
         case _:

@@ -28,6 +28,7 @@ from ikebana.codecs.formats import (
 from ikebana.errors import ConfigError, PlanError
 from ikebana.processor.ground.spelling import instead
 from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, Join
+from ikebana.processor.kernels.window_values import WindowFunction
 from ikebana.processor.linear.functions import name_of, why_not_portable
 from ikebana.processor.linear.settled import settle, settle_fields
 from ikebana.processor.linear.steps import AnyStep, Call, Step
@@ -281,7 +282,29 @@ class Reduce(msgspec.Struct, frozen=True, tag="reduce"):
 # The key of a reduction of all rows, as SQL and as JSON.
 TOTAL_KEY = "0"
 
-Operator = Upsert | Linear | Concat | StateMachine | Reduce | DeltaJoin | AsOfJoin
+
+class WindowFunctions(msgspec.Struct, frozen=True, tag="window_functions"):
+    """Add the values of window functions to each row of `source`, by the rows around it.
+
+    `by` is the SQL of the key, by which rows are partitioned; `row` that of what shows of them,
+    and `order` of what they are ordered by, of which `is_descending` turns all around.  Rows
+    `(key, row)` come to `(key, {row, w0, w1, ...})`, with the value of each function.  With
+    `most`, the first function is a rank, and no rows show of which it is greater.
+    """
+
+    name: str
+    source: str
+    row: str
+    functions: tuple[WindowFunction, ...]
+    by: str = TOTAL_KEY
+    order: str | None = None
+    is_descending: bool = False
+    most: int = 0
+
+
+Partitioned = Reduce | WindowFunctions
+"""What reads rows by a key that a step of its own makes of them."""
+Operator = Upsert | Linear | Concat | StateMachine | Partitioned | DeltaJoin | AsOfJoin
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,6 +453,11 @@ class Plan:
     def reductions(self) -> tuple[Reduce, ...]:
         """The reductions, in the order of the plan."""
         return tuple(o for o in self.operators if isinstance(o, Reduce))
+
+    @property
+    def partitioned(self) -> tuple[Partitioned, ...]:
+        """What reads rows by a key of its own, in the order of the plan."""
+        return tuple(o for o in self.operators if isinstance(o, Partitioned))
 
     @property
     def joins(self) -> tuple[Join, ...]:

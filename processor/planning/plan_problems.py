@@ -10,14 +10,21 @@ from ikebana.processor.linear.json_text import BLOB
 from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
 from ikebana.processor.linear.steps import Negate, moves_time
 from ikebana.processor.planning import promises
-from ikebana.processor.planning.aggregates import arranged
 from ikebana.processor.planning.catalog import Catalog, catalog_of
 from ikebana.processor.planning.graph import graph_of, node_of
 from ikebana.processor.planning.input_problems import input_problems
 from ikebana.processor.planning.operators.kind import Around, Problem, Way
 from ikebana.processor.planning.operators.linear import keeps_key
 from ikebana.processor.planning.operators.table import kind_of
-from ikebana.processor.planning.plan import ERRORS, LOG_CLOCKS, Input, Output, Plan, Reduce
+from ikebana.processor.planning.plan import (
+    ERRORS,
+    LOG_CLOCKS,
+    Input,
+    Output,
+    Partitioned,
+    Plan,
+    Reduce,
+)
 from ikebana.processor.planning.unread import ALL_READ, Unread
 from ikebana.processor.planning.written_types import problems_of_types
 
@@ -57,8 +64,10 @@ def _together_problems(plan: Plan, catalog: Catalog) -> Iterator[Problem]:
     told: set[Problem] = set()
     for operator in plan.operators:
         ways = graph.ways(operator.name)
-        if isinstance(operator, Reduce):
-            before = (operator.name, arranged(operator).step)
+        if isinstance(operator, Partitioned):
+            step = kind_of(operator).before(operator)
+            assert step is not None, operator.name
+            before = (operator.name, step)
             ways = tuple(Way(w.root, (*w.steps, before)) for w in graph.ways(operator.source))
         elif operator.name in graph.passed_on:
             # Longer ways have all of its steps.

@@ -40,7 +40,6 @@ from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.scope import KEY, ExpressionError, Scope, frozen
 from ikebana.processor.linear.steps import Arrange, Negate, Sql, moves_time
 from ikebana.processor.linear.trees import condition_texts
-from ikebana.processor.planning.aggregates import arranged
 from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.input_rows import (
@@ -51,6 +50,7 @@ from ikebana.processor.planning.input_rows import (
 from ikebana.processor.planning.joined import columns_read, joined, looked_up
 from ikebana.processor.planning.operators.kind import Way
 from ikebana.processor.planning.operators.linear import keeps_key
+from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import Input, KeptReading, Plan
 from ikebana.processor.planning.stored_rows import over_stored
 
@@ -175,10 +175,11 @@ class Inlet(NamedTuple):
 
 
 def inlets(plan: Plan) -> Iterator[Inlet]:
-    """The inlets of a plan: its reductions, the feeds of its joins, and gathered outputs."""
-    for reduction in plan.reductions:
-        before = (reduction.name, arranged(reduction).step)
-        yield Inlet(reduction.name, reduction.source, (before,))
+    """The inlets of a plan: what reads rows by a key, feeds of joins, and gathered outputs."""
+    for operator in plan.partitioned:
+        step = kind_of(operator).before(operator)
+        assert step is not None, "what reads rows by a key of its own has a step that makes it"
+        yield Inlet(operator.name, operator.source, ((operator.name, step),))
     for name, by, nulls in joined(plan).feeds:
         # Conditions by themselves, to be pushed down; errors tell what the key is of.
         told = str(by)

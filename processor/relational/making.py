@@ -6,6 +6,7 @@ from dataclasses import replace
 import msgspec
 
 from ikebana.processor.joins.query import DeltaJoin, JoinInput
+from ikebana.processor.kernels.window_values import WindowFunction
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.steps import Negate, Sql, Step
@@ -14,7 +15,15 @@ from ikebana.processor.linear.trees import columns
 from ikebana.processor.planning.aggregates import AggregateError
 from ikebana.processor.planning.loops import variable
 from ikebana.processor.planning.operators.table import kind_of
-from ikebana.processor.planning.plan import Concat, Linear, Loop, Operator, Reduce, Upsert
+from ikebana.processor.planning.plan import (
+    Concat,
+    Linear,
+    Loop,
+    Operator,
+    Reduce,
+    Upsert,
+    WindowFunctions,
+)
 from ikebana.processor.planning.unique_keys import Facts, Keyed, Keys
 from ikebana.processor.relational.known import (
     Known,
@@ -185,6 +194,27 @@ class Making:
         """What a loop makes of its sources' rows: of those of each key, or of all (`total`)."""
         return self._add(Reduce(self._free(what), source.name, total=total, loop=loop))
 
+    def windowed(
+        self,
+        source: Table,
+        what: str,
+        by: Iterable[tuple[str, str, str]],
+        functions: tuple[WindowFunction, ...],
+        order: str | None,
+        *,
+        is_descending: bool,
+        most: int = 0,
+    ) -> Table:
+        """The rows of a collection, each with the values of functions over its partition.
+
+        The columns are `row`, a struct of the columns of the source, and `w0`, `w1` and so on.
+        """
+        row = struct((name, quoted(name)) for name in source.types)
+        key, name = key_of(tuple(by)), self._free(what)
+        return self._add(
+            WindowFunctions(name, source.name, row, functions, key, order, is_descending, most)
+        )
+
     def join(
         self,
         what: str,
@@ -289,6 +319,8 @@ class Making:
                     of, own = self.relation(operator.source), [each for _, each in error.problems]
                     if not problems or problems[0] in own:
                         return "; ".join(dict.fromkeys(_of_column(of, each) for each in own))
+            case WindowFunctions() if problems:
+                return _of_column(self.relation(operator.source), problems[0])
         return problems[0] if problems else ""
 
     def _keys(self, operator: Operator, made: Table, level: int) -> Keys:

@@ -142,8 +142,13 @@ def first_rows(
     orders: Sequence[Order],
     limit: int,
     what: str = "first",
+    *,
+    number: str | None = None,
 ) -> Table:
-    """The first `limit` rows of each partition, by columns of the source."""
+    """The first `limit` rows of each partition, by columns of the source.
+
+    `number` is a column for the place of each among them, from 1 on.
+    """
     parts, kinds, aggregate = ordering(source, orders)
     own = [(name, quoted(name)) for name in source.types]
     pair = struct((*((f"o{at}", sql) for at, sql in enumerate(parts)), ("row", struct(own))))
@@ -152,9 +157,16 @@ def first_rows(
     row = ", ".join(f"{quoted(name)} {kind}" for name, kind in source.types.items())
     listed = ", ".join(f"o{at} {kind}" for at, kind in enumerate(kinds))
     whole = f'STRUCT({listed}{", " if listed else ""}"row" STRUCT({row}))'
+    listed_rows, at = '"rows"', '"row"'
+    extra: tuple[tuple[str, str], ...] = ()
+    shown: tuple[tuple[str, str], ...] = ()
+    if number is not None:
+        ranks = 'range(1, json_array_length("rows")::BIGINT + 1)'
+        listed_rows, at = f'list_zip(CAST("rows" AS JSON[]), {ranks})', '"row"[1]'
+        extra, shown = (("n", '"row"[2]'),), ((number, "n"),)
     steps = (
-        Sql(flat_map=("row", '"rows"'), select=(("r", f'("row"::{whole})."row"'),)),
-        Sql(select=tuple((name, f"r.{quoted(name)}") for name in source.types)),
+        Sql(flat_map=("row", listed_rows), select=(("r", f'({at}::{whole})."row"'), *extra)),
+        Sql(select=(*((name, f"r.{quoted(name)}") for name in source.types), *shown)),
     )
     return making.linear(reduced, f"{what}.rows", *steps, facts=_facts(source, partition, limit))
 

@@ -15,42 +15,38 @@ its syntax tree.  A SELECT becomes, in this order:
 What is not supported is refused with its place in the text.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
 
 from ikebana.processor.linear.bound_query import QueryError, query_tree
 from ikebana.processor.linear.collations import LOOSE, loose
-from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.syntax import Node
-from ikebana.processor.linear.trees import bare, changed, columns, conjuncts, own_nodes
+from ikebana.processor.linear.trees import bare, changed, columns, conjuncts
 from ikebana.processor.planning.plan import Operator
-from ikebana.processor.relational import rows
 from ikebana.processor.relational.known import Known, MakingError, Table
 from ikebana.processor.relational.looping import Limits
 from ikebana.processor.relational.making import Making
-from ikebana.processor.relational.rows import Order, first_rows
 from ikebana.processor.relational.sql_aggregates import calls, direction, grouped, is_aggregate
 from ikebana.processor.relational.sql_filter import filtered
 from ikebana.processor.relational.sql_recursive import limits_of, mutual
 from ikebana.processor.relational.sql_refusals import (
     NOW,
     has_groups,
-    limit_of,
     refuse_select,
+    targets_of,
     whole_number,
 )
-from ikebana.processor.relational.sql_rows import selected
 from ikebana.processor.relational.sql_scope import Froms, Names, output_names
 from ikebana.processor.relational.sql_shape import shaped
+from ikebana.processor.relational.sql_shown import Behind, Ordered, Shown
 from ikebana.processor.relational.sql_stars import columns_of, stars_of
 from ikebana.processor.relational.sql_subqueries import Subqueries, has_subquery, takes_away
 from ikebana.processor.relational.sql_whole import (
+    Bounds,
     Listed,
     Query,
     Recursion,
     Views,
-    free,
     named_tables,
 )
 from ikebana.processor.relational.windows import without_windows
@@ -111,48 +107,21 @@ def tables_of(text: str) -> list[str]:
     return [windows[name].source if name in windows else name for name in named]
 
 
-_FIRST = "write QUALIFY row_number() OVER (PARTITION BY … ORDER BY …) <= 3"
-# How many more rows a comparison keeps than the number that it compares with.
-_KEEPS = {"COMPARE_LESSTHANOREQUALTO": 0, "COMPARE_LESSTHAN": -1, "COMPARE_EQUAL": 0}
+def select(query: Query, node: Node, views: Views, bounds: Bounds) -> Table:
+    """The collection that a SELECT gives; rows are asked for of which columns have these bounds.
 
-
-@dataclass(frozen=True, slots=True)
-class _Ordered:
-    """An expression to order by."""
-
-    node: Node
-    descending: bool
-    nulls_first: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Ranked:
-    """The first rows of partitions."""
-
-    partitions: tuple[Node, ...]
-    orders: tuple[_Ordered, ...]
-    limit: int
-
-
-def select(query: Query, node: Node, views: Views) -> Table:
-    """The collection that a SELECT gives.  Raises: QueryError."""
+    Raises: QueryError.
+    """
     refuse_select(node)
     names = filtered(query, node, views, None)
-    return _Select(query, node, views, names).relation()
-
-
-def _refuse_windows(node: Node) -> None:
-    for each in own_nodes(node):
-        if each["class"] == "WINDOW":
-            raise QueryError(
-                f"a window in the select list is not supported; for the first rows {_FIRST}, for "
-                "sums join a query with GROUP BY",
-                each.get("query_location"),
-            )
+    return _Select(query, node, views, names, bounds).relation()
 
 
 class _Select:
-    def __init__(self, query: Query, node: Node, views: Views, names: Names) -> None:
+    def __init__(
+        self, query: Query, node: Node, views: Views, names: Names, bounds: Bounds
+    ) -> None:
+        self._bounds = bounds
         self._query = query
         self._node = node
         self._views = views
@@ -166,8 +135,9 @@ class _Select:
             names.froms = Froms([item], [], names.froms.merged)
             return self._of_groups()
         listed = output_names(self._listed())
-        ranked = [*self._windows(), *self._limits(listed)]
-        return self._shown(names.froms, listed, ranked)
+        return Shown(self._query, self._node, listed, self._behind(listed), self._bounds).of(
+            names.froms
+        )
 
     def _has_groups(self) -> bool:
         """Whether rows are grouped; GROUP BY ALL groups by each column without an aggregate."""
@@ -191,10 +161,8 @@ class _Select:
         having = [self._having(each, groups) for each in conjuncts(node["having"])]
         # What takes away needs what there is as one collection, of which the rest is tested first.
         having.sort(key=lambda each: has_subquery(each) and 1 + takes_away(each))
-        ranked = [*self._windows(), *self._limits(listed)]
-        asked = [tree for _, tree in listed] + having
-        asked += [tree for each in ranked for tree in each.partitions]
-        asked += [order.node for each in ranked for order in each.orders]
+        behind = self._behind(listed)
+        asked = [tree for _, tree in listed] + having + behind.nodes()
         (item,) = names.froms.items
         found = grouped(self._query, item, groups, asked, sets=self._sets(listed, groups))
         over = found.over
@@ -205,15 +173,9 @@ class _Select:
                 subqueries.add(over(condition))
             else:
                 of_groups.froms.conditions.append(over(condition))
-        ranked = [
-            _Ranked(
-                tuple(map(over, each.partitions)),
-                tuple(replace(order, node=over(order.node)) for order in each.orders),
-                each.limit,
-            )
-            for each in ranked
-        ]
-        return self._shown(of_groups.froms, [(n, over(tree)) for n, tree in listed], ranked)
+        shown = [(name, over(tree)) for name, tree in listed]
+        behind = behind.over(over)
+        return Shown(self._query, self._node, shown, behind, self._bounds).of(of_groups.froms)
 
     def _having(self, node: Node, groups: Listed) -> Node:
         """A condition of HAVING; a name is of a group before it is one of the select list."""
@@ -242,7 +204,6 @@ class _Select:
                     "LEFT JOIN (SELECT k, sum(x) AS s FROM … GROUP BY k) t ON t.k = …",
                     each.get("query_location"),
                 )
-            _refuse_windows(each)
             name = each.get("alias") or ""
             if not name and each["class"] == "COLUMN_REF":
                 name = self._names.called(each)
@@ -280,95 +241,39 @@ class _Select:
             return each["column_names"][-1], tree
         return next((name for name, other in listed if bare(other) == bare(tree)), "g"), tree
 
-    def _limits(self, listed: Listed) -> list[_Ranked]:
+    def _behind(self, listed: Listed) -> Behind:
         modifiers = {each["type"]: each for each in self._node["modifiers"]}
-        if "LIMIT_MODIFIER" not in modifiers:
-            return []
-        limit = limit_of(modifiers["LIMIT_MODIFIER"])
+        orders = modifiers.get("ORDER_MODIFIER", {}).get("orders", ())
+        return Behind(
+            tuple(map(self._qualified, conjuncts(self._node["qualify"]))),
+            tuple(self._meant(each, listed) for each in targets_of(self._node)),
+            tuple(
+                Ordered(node, *direction(each))
+                for each in orders
+                for node in self._ordered_by(each["expression"], listed)
+            ),
+        )
+
+    def _qualified(self, node: Node) -> Node:
+        if has_subquery(node):
+            place = node.get("query_location")
+            raise QueryError("a subquery in QUALIFY is not supported; write it in WHERE", place)
+        return self._names.resolved(node)
+
+    def _ordered_by(self, node: Node, listed: Listed) -> list[Node]:
+        if node["class"] == "STAR":
+            # ORDER BY ALL.
+            return [tree for _, tree in listed]
+        return [self._meant(node, listed)]
+
+    def _meant(self, node: Node, listed: Listed) -> Node:
+        """What ORDER BY and DISTINCT ON mean: a place or a name in the select list is that."""
         by_name = {name.lower(): tree for name, tree in listed}
-        orders = []
-        for order in modifiers["ORDER_MODIFIER"]["orders"]:
-            each = order["expression"]
-            if each["class"] == "STAR":
-                # ORDER BY ALL.
-                orders += [_Ordered(tree, *direction(order)) for _, tree in listed]
-                continue
-            at = whole_number(each)
-            plain = each["class"] == "COLUMN_REF" and len(each["column_names"]) == 1
-            if at is not None and 0 < at <= len(listed):
-                tree = listed[at - 1][1]
-            elif plain and each["column_names"][0].lower() in by_name:
-                tree = by_name[each["column_names"][0].lower()]
-            else:
-                tree = self._names.resolved(each)
-            orders.append(_Ordered(tree, *direction(order)))
-        return [_Ranked((), tuple(orders), limit)]
-
-    def _windows(self) -> list[_Ranked]:
-        return [self._window(each) for each in conjuncts(self._node["qualify"])]
-
-    def _window(self, node: Node) -> _Ranked:
-        place = node.get("query_location")
-        window = node.get("left") or {}
-        limit = whole_number(node["right"]) if node.get("right") else None
-        is_one = window.get("type") == "WINDOW_ROW_NUMBER"
-        if node["type"] not in _KEEPS or not is_one or limit is None:
-            raise QueryError(f"this QUALIFY is not supported; {_FIRST}", place)
-        limit += _KEEPS[node["type"]]
-        if limit < 1 or (node["type"] == "COMPARE_EQUAL" and limit != 1):
-            raise QueryError(f"only the first rows can be kept; {_FIRST}", place)
-        if window["arg_orders"]:
-            problem = f"row_number(ORDER BY …) is not supported; {_FIRST}"
-            raise QueryError(problem, window["arg_orders"][0]["expression"].get("query_location"))
-        if not window["orders"]:
-            raise QueryError(f"row_number() needs an ORDER BY; {_FIRST}", place)
-        resolved = self._names.resolved
-        orders = [_Ordered(resolved(o["expression"]), *direction(o)) for o in window["orders"]]
-        return _Ranked(tuple(map(resolved, window["partitions"])), tuple(orders), limit)
-
-    def _shown(self, froms: Froms, listed: Listed, ranked: Sequence[_Ranked]) -> Table:
-        """What is selected, of which only the first rows are kept, each of them once."""
-        making = self._query.making
-        is_distinct = any(m["type"] == "DISTINCT_MODIFIER" for m in self._node["modifiers"])
-        hidden: Listed = []
-        used = {name.lower() for name, _ in listed}
-
-        def shown_as(tree: Node) -> str:
-            """The column that has an expression, which may be one that is not shown."""
-            plain = bare(tree)
-            for name, other in [*listed, *hidden]:
-                if bare(other) == plain:
-                    return name
-            hidden.append((free("by", used), tree))
-            return hidden[-1][0]
-
-        by = [
-            (
-                [shown_as(tree) for tree in each.partitions],
-                [Order(shown_as(o.node), o.descending, o.nulls_first) for o in each.orders],
-                each.limit,
-            )
-            for each in ranked
-        ]
-        # QUALIFY is of what there is before DISTINCT, and LIMIT of what comes of both.
-        of_qualify = sum(1 for _ in conjuncts(self._node["qualify"]))
-        relation = selected(self._query, froms, [*listed, *hidden], "select")
-        if of_qualify:
-            # Each condition ranks all rows; equal ones may stand for each other.
-            kept = [first_rows(making, relation, *each) for each in by[:of_qualify]]
-            relation = rows.set_operation(making, "intersect", kept, every=True)
-        after = by[of_qualify:]
-        if not is_distinct:
-            for partitions, orders, limit in after:
-                relation = first_rows(making, relation, partitions, orders, limit)
-        if hidden:
-            own = [(name, quoted(name)) for name, _ in listed]
-            relation = making.select(relation, "shown", own)
-        if not is_distinct:
-            return relation
-        relation = rows.distinct(making, relation)
-        for partitions, orders, limit in after:
-            if any(order.column not in relation.types for order in orders):
-                raise QueryError("with DISTINCT, ORDER BY needs columns of the result")
-            relation = first_rows(making, relation, partitions, orders, limit)
-        return relation
+        at = whole_number(node)
+        if at is not None and 0 < at <= len(listed):
+            return listed[at - 1][1]
+        if node["class"] == "COLUMN_REF" and len(node["column_names"]) == 1:
+            shown = by_name.get(node["column_names"][0].lower())
+            if shown is not None:
+                return shown
+        return self._names.resolved(node)

@@ -535,7 +535,7 @@ def _aggregates(
             if text not in named:
                 named[text] = free(call["function_name"].lower(), used)
         (kind,) = types_of([text_of(own)], columns)
-        _refuse_other_types(call, own, columns)
+        refuse_other_types(call, own, columns)
         names = [named[text] for text in parts.aggregates]
         known.append((bare(call), result_tree(parts, names, alias, kind)))
     return known, named
@@ -600,7 +600,7 @@ def _of_sets(
 _NUMBERS = {*WHOLE, "UBIGINT", "HUGEINT", "UHUGEINT", "FLOAT", "DOUBLE", "BOOLEAN"}
 
 
-def _refuse_other_types(call: Node, own: Node, columns: dict[str, str]) -> None:
+def refuse_other_types(call: Node, own: Node, columns: dict[str, str]) -> None:
     """Refuse sums, averages and the like of what are no numbers, such as intervals or booleans."""
     name = call["function_name"].lower()
     traits = KINDS.get(_ALIASES.get(name, name))

@@ -7,6 +7,7 @@ from ikebana.processor.linear.syntax import Node, text_of
 from ikebana.processor.linear.trees import conjuncts, nodes
 from ikebana.processor.relational.known import MakingError, Table
 from ikebana.processor.relational.sql_as_of import as_of
+from ikebana.processor.relational.sql_bounds import bounded_by
 from ikebana.processor.relational.sql_joining import (
     HALF,
     OUTER,
@@ -20,7 +21,7 @@ from ikebana.processor.relational.sql_rows import reads_columns, series_of, take
 from ikebana.processor.relational.sql_scope import Froms, Item, Names, relation_item
 from ikebana.processor.relational.sql_subqueries import Subqueries, has_subquery, takes_away
 from ikebana.processor.relational.sql_time import bounded, bounded_after, told_from_others
-from ikebana.processor.relational.sql_whole import Query, Views
+from ikebana.processor.relational.sql_whole import Bounds, Query, Views
 
 _LATERAL = (
     "a query in FROM that reads a table beside it (LATERAL) is not supported; select the column "
@@ -32,7 +33,7 @@ _LATERAL = (
 def filtered(query: Query, node: Node, views: Views, outer: Names | None) -> Names:
     """The names of a SELECT, with all that its FROM and its WHERE bring together."""
     bounds, others = told_from_others(node["where_clause"])
-    found = _From(query, views, others)
+    found = _From(query, views, others, _bounds(node["where_clause"]))
     names = Names(found.froms(node["from_table"], kept=True), outer)
     for each in node["select_list"]:
         if each.get("alias") and each["class"] != "STAR":
@@ -52,6 +53,22 @@ def filtered(query: Query, node: Node, views: Views, outer: Names | None) -> Nam
     return names
 
 
+# The qualifier of a column, which may be empty, and its name, in lower case; and its bound.
+_Bound = tuple[str, str, int]
+
+
+def _bounds(where: Node | None) -> list[_Bound]:
+    """The columns that WHERE bounds from above."""
+    found = []
+    for each in conjuncts(where):
+        bound = bounded_by(each)
+        if bound is not None and bound[0]["class"] == "COLUMN_REF":
+            names = [name.lower() for name in bound[0]["column_names"]]
+            if len(names) < 3:
+                found.append(("" if len(names) == 1 else names[0], names[-1], bound[1]))
+    return found
+
+
 class _From:
     """The items of FROM, and the conditions of WHERE that are still to be tested.
 
@@ -59,7 +76,10 @@ class _From:
     join nor what it reads has rows that are left out in the end.
     """
 
-    def __init__(self, query: Query, views: Views, conditions: Sequence[Node]) -> None:
+    def __init__(
+        self, query: Query, views: Views, conditions: Sequence[Node], bounds: Sequence[_Bound]
+    ) -> None:
+        self._bounds = bounds
         self.conditions = list(conditions)
         self._query = query
         self._views = views
@@ -76,11 +96,11 @@ class _From:
             raise QueryError("a sample depends on chance; write a condition", place)
         match node["type"]:
             case "BASE_TABLE":
-                relation = self._query.table(node, self._views)
                 called = node["alias"] or node["table_name"]
+                relation = self._query.table(node, self._views, self._bounds_of(called, node))
             case "SUBQUERY":
-                relation = self._nested(node)
                 called = node["alias"] or self._unnamed()
+                relation = self._nested(node, self._bounds_of(called, node))
             case "JOIN":
                 return self._join(node, kept=kept)
             case "EMPTY":
@@ -103,11 +123,17 @@ class _From:
         self._queries += 1
         return f"unnamed_subquery{self._queries if self._queries > 1 else ''}"
 
-    def _nested(self, node: Node) -> Table:
+    def _bounds_of(self, called: str, node: Node) -> Bounds:
+        """What WHERE bounds of the columns of a query in FROM, of which it needs no other rows."""
+        if node["column_name_alias"]:
+            return {}
+        return {n: most for of, n, most in self._bounds if of in ("", called.lower())}
+
+    def _nested(self, node: Node, bounds: Bounds) -> Table:
         """The relation of a query in FROM, which does not see the tables beside it."""
         query = node["subquery"]["node"]
         try:
-            return self._query.query(query, self._views)
+            return self._query.query(query, self._views, bounds)
         except (QueryError, MakingError) as error:
             for each in nodes(query):
                 if each["class"] == "COLUMN_REF":

@@ -10,7 +10,6 @@ _FORM = (
     "placed + INTERVAL 30 DAYS > ikebana_now() or ikebana_now() >= starts"
 )
 _CLOCKS = ("now", "get_current_timestamp", "current_timestamp", "transaction_timestamp")
-_LIMIT = "LIMIT keeps the first rows of an order: add an ORDER BY"
 
 
 def is_now(node: Node) -> bool:
@@ -50,18 +49,11 @@ def refuse_select(node: Node) -> None:
     """Refuse parts of a SELECT that are not supported.  Raises: QueryError."""
     if node["sample"]:
         raise QueryError("a sample depends on chance; write a condition")
-    kinds = [modifier["type"] for modifier in node["modifiers"]]
-    for modifier in node["modifiers"]:
-        match modifier["type"]:
-            case "DISTINCT_MODIFIER" if modifier["distinct_on_targets"]:
-                place = modifier["distinct_on_targets"][0].get("query_location")
-                raise QueryError(
-                    "DISTINCT ON is not supported; write QUALIFY row_number() OVER "
-                    "(PARTITION BY … ORDER BY …) = 1",
-                    place,
-                )
-            case "LIMIT_MODIFIER" if "ORDER_MODIFIER" not in kinds:
-                raise QueryError(_LIMIT, _place_of_limit(modifier))
+
+
+def targets_of(node: Node) -> list[Node]:
+    """The expressions of DISTINCT ON."""
+    return [each for m in node["modifiers"] for each in m.get("distinct_on_targets") or ()]
 
 
 def has_groups(node: Node) -> bool:
@@ -70,26 +62,26 @@ def has_groups(node: Node) -> bool:
     return bool(node["group_expressions"] or node["group_sets"] or is_of_all)
 
 
-def limit_of(modifier: Node) -> int:
-    """How many rows a LIMIT keeps.  Raises: QueryError."""
-    limit = modifier["limit"]
-    if modifier["offset"] is not None:
-        raise QueryError(
-            "OFFSET is not supported; a view may have the first rows of an order, and who reads "
-            "it can leave some out",
-            modifier["offset"].get("query_location"),
-        )
+def limit_of(modifier: Node) -> tuple[int | None, int]:
+    """How many rows a LIMIT keeps, None for all; and how many OFFSET leaves out before them.
+
+    Raises: QueryError.
+    """
+    limit, offset = modifier["limit"], modifier["offset"]
     if modifier["limit_type"] != "ROW_COUNT":
         named = modifier["limit_type"].lower().replace("_", " ")
         raise QueryError(
             f"LIMIT of a {named} is not supported; write a number of rows",
             _place_of_limit(modifier),
         )
+    left_out = 0 if offset is None else whole_number(offset)
+    if left_out is None:
+        raise QueryError("OFFSET must be a whole number", offset.get("query_location"))
     found = None if limit is None else whole_number(limit)
-    if found is None or found < 1:
+    if limit is not None and (found is None or found < 1):
         problem = "LIMIT must be a whole number, of at least 1"
         raise QueryError(problem, _place_of_limit(modifier))
-    return found
+    return found, left_out
 
 
 def whole_number(node: Node) -> int | None:

@@ -26,7 +26,13 @@ from ikebana.processor.relational.matching import (
     unmet,
 )
 from ikebana.processor.relational.sql_aggregates import calls, grouped
-from ikebana.processor.relational.sql_refusals import has_groups, refuse_now, refuse_select
+from ikebana.processor.relational.sql_over import windows_of
+from ikebana.processor.relational.sql_refusals import (
+    has_groups,
+    refuse_now,
+    refuse_select,
+    targets_of,
+)
 from ikebana.processor.relational.sql_scope import Froms, Item, Names, output_names, relation_item
 from ikebana.processor.relational.sql_time import bounded, bounded_after, told_from_others
 from ikebana.processor.relational.sql_whole import Query, Views, with_views
@@ -356,7 +362,8 @@ def _is_plain(node: Node) -> bool:
     """Whether a subquery is FROM, WHERE and columns alone."""
     if node["type"] != "SELECT_NODE" or has_groups(node) or node["having"]:
         return False
-    if node["qualify"] or calls(node["select_list"]):
+    listed = node["select_list"]
+    if node["qualify"] or calls(listed) or windows_of(listed) or targets_of(node):
         return False
     return all(each["type"] == "DISTINCT_MODIFIER" for each in node["modifiers"])
 

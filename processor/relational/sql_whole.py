@@ -24,7 +24,10 @@ from ikebana.processor.relational.windows import WindowCall
 
 Listed = list[tuple[str, Node]]
 Views = Mapping[str, "View"]
-_Select = Callable[["Query", Node, Views], Table]
+Bounds = Mapping[str, int]
+"""Of columns, by names in lower case, the greatest value with which rows are asked for."""
+_Select = Callable[["Query", Node, Views, Bounds], Table]
+NOT_BOUND: Bounds = {}
 _Filtered = Callable[["Query", Node, Views, Names | None], Names]
 _SET_OPERATIONS: Mapping[str, rows.SetOperation] = {
     "UNION": "union",
@@ -150,17 +153,20 @@ class Query:
             self._node, {name.lower(): View(self._node, (), {}, of) for name, of in given}
         )
 
-    def query(self, node: Node, views: Views) -> Table:
-        """The collection of a query within.  Raises: QueryError."""
+    def query(self, node: Node, views: Views, bounds: Bounds = NOT_BOUND) -> Table:
+        """The collection of a query within, which may lack rows beyond bounds of its columns.
+
+        Raises: QueryError.
+        """
         views = with_views(node, views)
         if node["type"] == "SET_OPERATION_NODE":
             return self._set_operation(node, views)
         if node["type"] != "SELECT_NODE":
             named = node["type"].removesuffix("_NODE").replace("_", " ").lower()
             raise QueryError(f"a {named} is not supported")
-        return self._select(self, node, views)
+        return self._select(self, node, views, bounds)
 
-    def table(self, node: Node, views: Views) -> Table:
+    def table(self, node: Node, views: Views, bounds: Bounds = NOT_BOUND) -> Table:
         """The collection that a name in FROM means."""
         name = node["table_name"].lower()
         view = views.get(name)
@@ -169,7 +175,9 @@ class Query:
         if view.made is None and view.node["type"] == "RECURSIVE_CTE_NODE":
             view.made = recursive(self, view, node["table_name"], self._recursion.limits)
         if view.made is None:
-            view.made = self.query(view.node, view.views)
+            # Another reader may ask for other rows.
+            is_single = len(list(named(self._node, name))) == 1 and not view.names
+            view.made = self.query(view.node, view.views, bounds if is_single else NOT_BOUND)
             own = list(view.made.types)
             if view.names:
                 columns = zip(
@@ -402,6 +410,11 @@ def named_tables(value: Any, views: Collection[str] = ()) -> Iterator[Node]:
         for name, item in value.items():
             if name != "cte_map":
                 yield from named_tables(item, there)
+
+
+def named(value: Any, name: str) -> Iterator[Node]:
+    """Where FROM has a name, be it of a table or of a view."""
+    return (n for n in within(value, "table_name") if n["table_name"].lower() == name)
 
 
 def within(value: Any, part: str) -> Iterator[Node]:

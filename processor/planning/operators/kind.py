@@ -17,10 +17,12 @@ from ikebana.processor.joins.relation import Relation
 from ikebana.processor.kernels.layout import PartKind
 from ikebana.processor.kernels.loop import Program
 from ikebana.processor.kernels.reduce import Aggregate
+from ikebana.processor.kernels.window_functions import Window
 from ikebana.processor.linear.chain import Named
 from ikebana.processor.linear.results import StepProblem
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
-from ikebana.processor.planning.plan import Input, Loop, Operator, Reduce
+from ikebana.processor.linear.steps import Sql
+from ikebana.processor.planning.plan import Input, Loop, Operator, Reduce, WindowFunctions
 from ikebana.processor.planning.unique_keys import NOTHING, Keyed, Keys
 from ikebana.processor.planning.unread import Unread
 from ikebana.processor.rows.rows import KeyedUpdate, Truncate, Upserts
@@ -71,6 +73,10 @@ class Relations(Protocol):
 
     def problems(self) -> list[Problem]:
         """All problems of the operators."""
+        ...
+
+    def window(self, operator: WindowFunctions) -> Window:
+        """The window functions of an operator.  Raises: AggregateError, if one cannot be."""
         ...
 
     def tell(self, path: str, problem: str) -> None:
@@ -201,6 +207,13 @@ class OperatorKind(Generic[O_contra]):
     def steps(self, operator: O_contra) -> tuple[Named, ...]:
         """The steps of a linear operator."""
         return ()
+
+    def before(self, operator: O_contra) -> Sql | None:
+        """The step of its own that makes the key by which it reads rows, if it has one.
+
+        Raises: AggregateError, if there is none because of a mistake.
+        """
+        return None
 
     def single_valued(self, operator: O_contra) -> bool:
         """Whether its collection has at most one value a key."""

@@ -13,6 +13,7 @@ from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.linear.functions import FunctionError, found
 from ikebana.processor.linear.results import StepProblem, result_of
 from ikebana.processor.linear.scope import KEY, UNKNOWN
+from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning.aggregates import (
     AggregateError,
     arranged,
@@ -48,6 +49,9 @@ class ReduceKind(OperatorKind[Reduce]):
         if operator.loop is not None:
             return loop.PART
         return reduce.PART if operator.function is None else reduce_rows.PART
+
+    def before(self, operator: Reduce) -> Sql:
+        return arranged(operator).step
 
     def single_valued(self, operator: Reduce) -> bool:
         # A function or a loop may give several values.

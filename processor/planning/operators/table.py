@@ -10,6 +10,7 @@ from ikebana.processor.planning.operators.linear import ConcatKind, LinearKind
 from ikebana.processor.planning.operators.reduce import ReduceKind
 from ikebana.processor.planning.operators.state_machine import StateMachineKind
 from ikebana.processor.planning.operators.upsert import UpsertKind
+from ikebana.processor.planning.operators.window_functions import WindowFunctionsKind
 from ikebana.processor.planning.plan import (
     Concat,
     Linear,
@@ -17,6 +18,7 @@ from ikebana.processor.planning.plan import (
     Reduce,
     StateMachine,
     Upsert,
+    WindowFunctions,
 )
 
 # A batch goes through the roots of a plan in the order of these kinds.
@@ -26,6 +28,7 @@ KINDS: Mapping[type, OperatorKind[Any]] = {
     Linear: LinearKind(),
     Concat: ConcatKind(),
     Reduce: ReduceKind(),
+    WindowFunctions: WindowFunctionsKind(),
     DeltaJoin: JoinKind("where", "select", "key"),
     AsOfJoin: JoinKind("on", "select", "key"),
 }

@@ -1,0 +1,103 @@
+"""Window functions in explanations: how they are written, and which rows a change touches."""
+
+from collections.abc import Iterator
+
+from ikebana.processor.explain.words import listed, one_line
+from ikebana.processor.ground.printable import printable
+from ikebana.processor.kernels.frames import Bound, Frame
+from ikebana.processor.kernels.window_values import OFFSETS, RANKS, SIZED, WindowFunction
+from ikebana.processor.planning.plan import TOTAL_KEY, WindowFunctions
+
+PARTITION = 100
+"""How many rows a partition is assumed to have."""
+# A row that moves from one place to another passes a third of the others on average.
+_MOVED = PARTITION / 3
+_BEHIND = PARTITION / 2
+
+
+def written(operator: WindowFunctions) -> list[str]:
+    """Write an operator in the form of SQL, line by line."""
+    by = [] if operator.by == TOTAL_KEY else [f"PARTITION BY {one_line(operator.by)}"]
+    order = [] if operator.order is None else [f"ORDER BY {one_line(operator.order)}"]
+    order = [f"{each} DESC" * operator.is_descending or each for each in order]
+    most = [f"only up to {operator.most}"] * bool(operator.most)
+    functions = [f"w{at}: {_call(each)}" for at, each in enumerate(operator.functions)]
+    return [f"window functions of {printable(operator.source)}", *by, *order, *functions, *most]
+
+
+def kept(operator: WindowFunctions) -> str:
+    """Describe the state, and which rows a change of one row makes others."""
+    groups: dict[str, list[str]] = {}
+    for function in operator.functions:
+        words, _ = _touched(function)
+        groups.setdefault(words, []).append(function.kind)
+    said = "; ".join(
+        f"{words} ({listed(dict.fromkeys(kinds))})" for words, kinds in groups.items()
+    )
+    up_to = f", of the first {operator.most} alone" if operator.most else ""
+    return f"the rows of each partition in order; a change touches {said}{up_to}"
+
+
+def touched(operator: WindowFunctions) -> float:
+    """How many other rows of a partition a change touches, about, if it has `PARTITION` rows."""
+    most = max((rows for _, rows in map(_touched, operator.functions)), default=0.0)
+    return min(most, operator.most) if operator.most else most
+
+
+def _touched(function: WindowFunction) -> tuple[str, float]:
+    frame, kind = function.frame, function.kind
+    if kind in SIZED:
+        return "all rows if their number changes", _MOVED
+    if kind in RANKS:
+        return "the rows between its old place and its new one, or up to the end", _MOVED
+    if kind in OFFSETS:
+        # At the old place and at the new one.
+        return f"{function.number} beside it", 2.0 * function.number
+    if frame.is_prefix and frame.is_suffix:
+        return "all rows if the value changes", PARTITION
+    if frame.is_prefix or frame.is_suffix:
+        return _of_open_end(function)
+    if frame.unit == "rows":
+        rows = _distance(frame.start, is_start=True) + _distance(frame.end, is_start=False)
+        return "the rows whose frames have it", 2.0 * max(rows, 0)
+    return "the rows whose frames have it", _BEHIND / 5
+
+
+def _of_open_end(function: WindowFunction) -> tuple[str, float]:
+    """What frames come to that reach to one end of the partition."""
+    if function.aggregate is None:
+        return "those whose value it is", 2.0
+    side = "behind" if function.frame.is_prefix else "before"
+    if function.kind in ("min", "max"):
+        return f"the rows {side} it up to one with the same value", 5.0
+    return f"the rows {side} it", _BEHIND
+
+
+def _distance(bound: Bound, *, is_start: bool) -> int:
+    away = bound.offset if bound.side == "following" else -bound.offset
+    return -away if is_start else away
+
+
+def _call(function: WindowFunction) -> str:
+    number = str(function.number) if function.kind in (*OFFSETS, "nth_value", "ntile") else ""
+    arguments = [one_line(function.argument), number, one_line(function.default)]
+    nulls = " IGNORE NULLS" * function.ignores_nulls
+    call = f"{function.kind}({', '.join(filter(None, arguments))}{nulls})"
+    return " ".join([call, *_frame(function.frame)])
+
+
+def _frame(frame: Frame) -> Iterator[str]:
+    if frame == Frame():
+        return
+    bounds = [_bound(frame.start, "PRECEDING"), _bound(frame.end, "FOLLOWING")]
+    yield f"{frame.unit.upper()} BETWEEN {' AND '.join(bounds)}"
+    if frame.exclude:
+        yield f"EXCLUDE {'CURRENT ROW' if frame.exclude == 'row' else frame.exclude.upper()}"
+
+
+def _bound(bound: Bound, to: str) -> str:
+    if bound.side == "all":
+        return f"UNBOUNDED {to}"
+    if bound.side == "current":
+        return "CURRENT ROW"
+    return f"{one_line(bound.at) if bound.at else bound.offset} {bound.side.upper()}"

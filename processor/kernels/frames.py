@@ -1,0 +1,120 @@
+"""Frames of window functions: the positions of the rows that a row's function sees.
+
+A frame goes from one bound to another, counted in rows, in groups of rows that are equal in the
+order (`groups`), or by values of the order (`range`).  Both ends of the frames of rows that follow
+each other never go back, so the rows whose frames have a position are found by bisection.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from ikebana.processor.kernels.ranked import Ranked
+from ikebana.processor.kernels.stretches import Row
+
+Unit = Literal["rows", "range", "groups"]
+# Where a frame begins or ends; `all` is the first or the last row of the partition.
+Side = Literal["all", "preceding", "current", "following"]
+Exclude = Literal["", "row", "group", "ties"]
+
+
+class Bound(msgspec.Struct, frozen=True, array_like=True):
+    """A side of a frame: so many rows or groups away, or up to a value of the order.
+
+    `at` is the value, as the order is written: in a plan as SQL, here as an argument.
+    """
+
+    side: Side
+    offset: int = 0
+    at: str = ""
+
+
+ALL, CURRENT = Bound("all"), Bound("current")
+
+
+class Frame(msgspec.Struct, frozen=True, array_like=True):
+    """A frame, which is by default that of SQL: up to the row and its peers."""
+
+    unit: Unit = "range"
+    start: Bound = ALL
+    end: Bound = CURRENT
+    exclude: Exclude = ""
+
+    @property
+    def is_prefix(self) -> bool:
+        """Whether it begins with the partition."""
+        return self.start.side == "all"
+
+    @property
+    def is_suffix(self) -> bool:
+        """Whether it ends with the partition."""
+        return self.end.side == "all"
+
+
+Positions = tuple[int, int]
+Place = Callable[[Row, str], bytes]
+"""Writes a value of the order, which is an argument of a row, as a place."""
+
+
+class Frames:
+    """The frames of the rows of a partition, as long as it does not change."""
+
+    def __init__(self, rows: Ranked, place: Place) -> None:
+        self.rows = rows
+        self.size = len(rows)
+        self._place = place
+        self._peers: tuple[bytes, Positions] | None = None
+
+    def peers(self, row: Row) -> Positions:
+        """The positions of the rows that are equal to a row in the order."""
+        if self._peers is None or self._peers[0] != row.order:
+            self._peers = row.order, self.rows.peers(row.order)
+        return self._peers[1]
+
+    def groups_before(self, row: Row) -> int:
+        """How many groups stand before that of a row."""
+        return self.rows.fold(0, self.peers(row)[0]).groups
+
+    def positions(self, frame: Frame, at: int, row: Row) -> Positions:
+        """The positions from which up to which the frame of a row at a position goes."""
+        begin = 0 if frame.is_prefix else self._begin(frame, at, row)
+        end = self.size if frame.is_suffix else self._end(frame, at, row)
+        begin = min(max(begin, 0), self.size)
+        return begin, max(begin, min(end, self.size))
+
+    def segments(self, frame: Frame, at: int, row: Row) -> list[Positions]:
+        """The positions of a frame without those that it excludes."""
+        begin, end = self.positions(frame, at, row)
+        if not frame.exclude:
+            return [(begin, end)]
+        left, right = (at, at + 1) if frame.exclude == "row" else self.peers(row)
+        found = [(begin, min(left, end)), (max(right, begin), end)]
+        if frame.exclude == "ties":
+            found.insert(1, (max(at, begin), min(at + 1, end)))
+        return [(one, other) for one, other in found if one < other]
+
+    def _begin(self, frame: Frame, at: int, row: Row) -> int:
+        bound = frame.start
+        if frame.unit == "rows":
+            return at + _signed(bound)
+        if bound.side == "current":
+            return self.peers(row)[0]
+        if frame.unit == "groups":
+            return self.rows.group(max(self.groups_before(row) + _signed(bound), 0))
+        return self.rows.rank(self._place(row, bound.at))
+
+    def _end(self, frame: Frame, at: int, row: Row) -> int:
+        bound = frame.end
+        if frame.unit == "rows":
+            return at + _signed(bound) + 1
+        if bound.side == "current":
+            return self.peers(row)[1]
+        if frame.unit == "groups":
+            group = self.groups_before(row) + _signed(bound)
+            return 0 if group < 0 else self.rows.group(group + 1)
+        return self.rows.peers(self._place(row, bound.at))[1]
+
+
+def _signed(bound: Bound) -> int:
+    return -bound.offset if bound.side == "preceding" else bound.offset

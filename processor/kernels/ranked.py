@@ -1,0 +1,157 @@
+"""The rows of one partition by their positions, of which any range can be counted and added up."""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+
+from ikebana.arrangements.store import Store
+from ikebana.processor.kernels.stretches import Make, Node, Row, Stretch, Tree, behind, by_place
+
+# Behind the order of a place its row begins with "+" or "-".
+_BEYOND = b"."
+
+
+class Ranked:
+    """The rows of one partition in a store, in order.
+
+    A position counts copies: a row that is there twice has two of them.
+    """
+
+    def __init__(self, store: Store, key: bytes, make: Make, nothing: Stretch) -> None:
+        self._tree = Tree(store, key, make, nothing)
+        # The rows of the stretch that was read last, with the position of each.
+        self._near: list[tuple[int, Row]] = []
+        self._near_end = 0
+
+    def put(self, row: Row) -> None:
+        """Put a row at a place where none is."""
+        self._near = []
+        self._tree.put(row)
+
+    def remove(self, row: Row) -> None:
+        """Remove a row."""
+        self._near = []
+        self._tree.remove(row)
+
+    def changed(self, row: Row) -> None:
+        """Note that the count of a row is another one."""
+        self._near = []
+        self._tree.changed(row)
+
+    def entries(self, rows: Iterable[Row]) -> Iterator[tuple[bytes, bytes | None]]:
+        """What the store is to have of rows that have changed, and of stretches."""
+        return self._tree.entries(rows)
+
+    def __len__(self) -> int:
+        return self._tree.sum(self._tree.root).rows
+
+    def row(self, place: bytes) -> Row | None:
+        """The row at a place."""
+        rows = self._tree.rows_of(self._tree.path(place)[-1])
+        at = bisect_left(rows, place, key=by_place)
+        return rows[at] if at < len(rows) and rows[at].place == place else None
+
+    def rank(self, place: bytes) -> int:
+        """How many rows stand before a place."""
+        found, node = 0, self._tree.root
+        while node.level > 1:
+            nodes = self._tree.nodes_of(node)
+            at = max(behind(nodes, place) - 1, 0)
+            found += sum(self._tree.sum(each).rows for each in nodes[:at])
+            node = nodes[at]
+        rows = self._tree.rows_of(node)
+        return found + sum(r.copies for r in rows[: bisect_left(rows, place, key=by_place)])
+
+    def peers(self, order: bytes) -> tuple[int, int]:
+        """The positions of the rows of an order: the first one, and the one behind the last."""
+        return self.rank(order), self.rank(order + _BEYOND)
+
+    def at(self, position: int) -> tuple[Row, int]:
+        """The row at a position, and the position of its first copy."""
+        if not (self._near and self._near[0][0] <= position < self._near_end):
+            self._come_near(position)
+        at = bisect_left(self._near, position + 1, key=_position) - 1
+        return self._near[at][1], self._near[at][0]
+
+    def nth(self, argument: int, number: int) -> int | None:
+        """The position of the row that has the nth value of an argument, from 0 on."""
+        node, found = self._tree.root, 0
+        if not 0 <= number < self._tree.sum(node).sums[argument].count:
+            return None
+        while node.level > 1:
+            for each in self._tree.nodes_of(node):
+                stretch = self._tree.sum(each)
+                if number < (count := stretch.sums[argument].count):
+                    node = each
+                    break
+                number, found = number - count, found + stretch.rows
+        for row in self._tree.rows_of(node):
+            count = row.copies * row.alone.sums[argument].count
+            if number < count:
+                return found + number
+            number, found = number - count, found + row.copies
+        raise AssertionError("counts of a stretch are those of its rows")
+
+    def group(self, number: int) -> int:
+        """The position at which the nth group begins, from 0 on; the end, if there are fewer."""
+        node, before = self._tree.root, self._tree.nothing
+        if number >= self._tree.sum(node).groups:
+            return len(self)
+        while node.level > 1:
+            for each in self._tree.nodes_of(node):
+                after = before + self._tree.sum(each)
+                if after.groups > number:
+                    node = each
+                    break
+                before = after
+        for row in self._tree.rows_of(node):
+            after = before + row.alone.times(row.copies)
+            if after.groups > number:
+                return before.rows
+            before = after
+        raise AssertionError("groups of a stretch are those of its rows")
+
+    def fold(self, begin: int, end: int) -> Stretch:
+        """What the rows from one position up to another come to."""
+        return self._folded(self._tree.root, begin, end) if begin < end else self._tree.nothing
+
+    def _come_near(self, position: int) -> None:
+        node, found = self._tree.root, 0
+        while node.level > 1:
+            for each in self._tree.nodes_of(node):
+                rows = self._tree.sum(each).rows
+                if position < found + rows:
+                    node = each
+                    break
+                found += rows
+            else:
+                raise AssertionError(f"there is no row {position}")
+        self._near = []
+        for row in self._tree.rows_of(node):
+            if row.count > 0:
+                self._near.append((found, row))
+                found += row.count
+        self._near_end = found
+
+    def _folded(self, node: Node, begin: int, end: int) -> Stretch:
+        """What the rows of a stretch between positions, counted from its begin, come to."""
+        whole = self._tree.sum(node)
+        if begin <= 0 and end >= whole.rows:
+            return whole
+        found, at = self._tree.nothing, 0
+        if node.level > 1:
+            for each in self._tree.nodes_of(node):
+                rows = self._tree.sum(each).rows
+                if begin < at + rows and at < end:
+                    found += self._folded(each, begin - at, end - at)
+                at += rows
+            return found
+        for row in self._tree.rows_of(node):
+            some = min(end, at + row.copies) - max(begin, at)
+            if some > 0:
+                found += row.alone.times(some)
+            at += row.copies
+        return found
+
+
+def _position(near: tuple[int, Row]) -> int:
+    return near[0]

@@ -1,0 +1,346 @@
+"""The rows of one partition in a store, in order, with what stretches of them come to.
+
+A skip list (Pugh, 1990) whose levels come from hashes of the rows' places: every 32nd row or so
+begins a stretch of level 1, every 32nd of these one of level 2, and so on.  The store has each
+row, and for each stretch what its rows come to.  So the row at a position, the position of a
+place and the sums of a range are found, and a row is put or removed, with a few entries of each
+level.  What the store has depends on the rows alone, not on the order in which they came.
+
+Stretches are read when they are needed, and what has changed is written by `entries`.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
+from hashlib import blake2b
+from operator import attrgetter
+from typing import NamedTuple
+
+import msgspec
+
+from ikebana.arrangements.store import Store
+from ikebana.processor.kernels.layout import with_length
+
+# Of the bits of a hash, so many zeros are one level.
+_LEVEL_BITS = 5
+TOP = 8
+_EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
+
+KEY, ROW, STRETCH = b"k", b"r", b"s"
+"""The places of an entry of a partition, of its rows, and of its stretches."""
+
+
+class Sums(msgspec.Struct, array_like=True, frozen=True):
+    """What one argument comes to in a stretch: values that are there, and totals of their terms.
+
+    `beyond` counts numbers that are not finite, in the order of `aggregate_kinds.NOT_FINITE`;
+    `least` and `greatest` are values as `order.ordered` writes them.
+    """
+
+    count: int = 0
+    totals: tuple[Decimal, ...] = ()
+    beyond: tuple[int, int, int] = (0, 0, 0)
+    least: bytes | None = None
+    greatest: bytes | None = None
+
+    def times(self, count: int) -> "Sums":
+        """Return the sums of so many copies; below zero, of what is taken away."""
+        if count == 1:
+            return self
+        by = Decimal(count)
+        ends = (self.least, self.greatest) if count else (None, None)
+        beyond = tuple(each * count for each in self.beyond)
+        totals = tuple(_EXACT.multiply(each, by) for each in self.totals)
+        return Sums(self.count * count, totals, beyond, *ends)  # type: ignore[arg-type]
+
+    def __add__(self, other: "Sums") -> "Sums":
+        least = [each for each in (self.least, other.least) if each is not None]
+        greatest = [each for each in (self.greatest, other.greatest) if each is not None]
+        return Sums(
+            self.count + other.count,
+            tuple(map(_added, self.totals, other.totals)),
+            tuple(map(sum, zip(self.beyond, other.beyond, strict=True))),  # type: ignore[arg-type]
+            min(least, default=None),
+            max(greatest, default=None),
+        )
+
+
+def _added(one: Decimal, other: Decimal) -> Decimal:
+    # Normalized: a total that is the same number has the same bytes.
+    return _EXACT.normalize(_EXACT.add(one, other)) if one and other else one or other
+
+
+class Stretch(msgspec.Struct, array_like=True, frozen=True):
+    """What rows that follow each other come to: how many they are, in how many groups of equal
+    order, of which the first and the last have these orders; and sums by argument.
+    """
+
+    rows: int
+    groups: int
+    first: bytes
+    last: bytes
+    sums: tuple[Sums, ...]
+
+    def __add__(self, other: "Stretch") -> "Stretch":
+        if not self.rows or not other.rows:
+            return self if self.rows else other
+        sums = tuple(a + b for a, b in zip(self.sums, other.sums, strict=True))
+        groups = self.groups + other.groups - (self.last == other.first)
+        return Stretch(self.rows + other.rows, groups, self.first, other.last, sums)
+
+    def times(self, count: int) -> "Stretch":
+        """Return what copies of a single row come to."""
+        if count == 1:
+            return self
+        groups = 1 if count else 0
+        sums = tuple(each.times(count) for each in self.sums)
+        return Stretch(count, groups, self.first, self.last, sums)
+
+
+class Row:
+    """A row at its place, of which the first `size` bytes are its order.
+
+    It is there `count` times; a count below zero has been retracted before it was inserted.
+    `shown` has the values of its window functions, of each copy that shows, in canonical JSON.
+    """
+
+    __slots__ = ("alone", "arguments", "count", "place", "shown", "size")
+
+    def __init__(
+        self,
+        place: bytes,
+        size: int,
+        count: int,
+        arguments: tuple[bytes | None, ...],
+        shown: list[tuple[bytes, ...]],
+        alone: Stretch,
+    ) -> None:
+        self.place, self.size, self.count = place, size, count
+        self.arguments, self.shown, self.alone = arguments, shown, alone
+
+    @property
+    def order(self) -> bytes:
+        """What its peers have in common."""
+        return self.place[: self.size]
+
+    @property
+    def copies(self) -> int:
+        """How many copies are there."""
+        return max(self.count, 0)
+
+
+class Entry(NamedTuple):
+    """An entry of a row in the store, without its place."""
+
+    size: int
+    times: int
+    arguments: tuple[bytes | None, ...]
+    shown: list[tuple[bytes, ...]]
+
+
+_encode = msgspec.msgpack.encode
+entry_of = msgspec.msgpack.Decoder(Entry).decode
+_stretch_of = msgspec.msgpack.Decoder(Stretch).decode
+_height_of = msgspec.msgpack.Decoder(int).decode
+
+
+class Node:
+    """A stretch: what is in it, once it has been read, and what it comes to, if that is known."""
+
+    __slots__ = ("level", "nodes", "rows", "start", "stretch")
+
+    def __init__(self, level: int, start: bytes, stretch: Stretch | None = None) -> None:
+        self.level, self.start, self.stretch = level, start, stretch
+        self.nodes: list[Node] | None = None
+        self.rows: list[Row] | None = None
+
+
+def _level_of(place: bytes) -> int:
+    number = int.from_bytes(blake2b(place, digest_size=8).digest(), "big")
+    zeros = (number & -number).bit_length() - 1 if number else TOP * _LEVEL_BITS
+    return min(zeros // _LEVEL_BITS, TOP - 1)
+
+
+_by_start = attrgetter("start")
+by_place = attrgetter("place")
+
+
+Make = Callable[[bytes, Entry], Row]
+"""Makes a row of its place and its entry, with what it comes to alone."""
+
+
+class Tree:
+    """The stretches of one partition, from the root on; see the module."""
+
+    def __init__(self, store: Store, key: bytes, make: Make, nothing: Stretch) -> None:
+        self._store, self._key, self._make = store, key, make
+        self._own = with_length(key)
+        self.nothing = nothing
+        self._gone: set[tuple[int, bytes]] = set()
+        self._touched: dict[tuple[int, bytes], Node] = {}
+        (entry,) = store.get_many([KEY + key])
+        self._is_new = entry is None
+        self._height = 0 if entry is None else _height_of(entry)
+        node = Node(self._height + 1, b"")
+        if self._is_new:
+            node.rows = []
+        while node.level < TOP:
+            above = Node(node.level + 1, b"")
+            above.nodes = [node]
+            node = above
+        self.root = node
+
+    def put(self, row: Row) -> None:
+        """Put a row at a place where none is."""
+        path, level = self.path(row.place), _level_of(row.place)
+        rows = self.rows_of(path[-1])
+        at = bisect_left(rows, row.place, key=by_place)
+        if level == 0:
+            rows.insert(at, row)
+        else:
+            new = self._new(1, row.place)
+            new.rows, rows[at:] = [row, *rows[at:]], []
+            for above in range(2, TOP + 1):
+                nodes = path[-above].nodes
+                assert nodes is not None, "a path has been read"
+                behind = nodes.index(path[1 - above]) + 1
+                if level < above:
+                    nodes.insert(behind, new)
+                    break
+                upper = self._new(above, row.place)
+                upper.nodes, nodes[behind:] = [new, *nodes[behind:]], []
+                new = upper
+        self._touch(path)
+
+    def remove(self, row: Row) -> None:
+        """Remove a row; what begins with it becomes a part of what stands before."""
+        path, level = self.path(row.place), _level_of(row.place)
+        if level == 0:
+            self.rows_of(path[-1]).remove(row)
+            self._touch(path)
+            return
+        before = self.path(row.place, strictly=True)
+        self.rows_of(before[-1]).extend(self.rows_of(path[-1])[1:])
+        for own in range(1, level + 1):
+            one, other = before[-own], path[-own]
+            if own > 1:
+                assert one.nodes is not None and other.nodes is not None, "a path has been read"  # noqa: PT018
+                one.nodes += other.nodes[1:]
+            self._gone.add((own, row.place))
+            self._touched.pop((own, row.place), None)
+        nodes = path[-level - 1].nodes
+        assert nodes is not None, "a path has been read"
+        nodes.remove(path[-level])
+        self._touch(before)
+
+    def changed(self, row: Row) -> None:
+        """Note that the count of a row is another one."""
+        self._touch(self.path(row.place))
+
+    def entries(self, rows: Iterable[Row]) -> Iterator[tuple[bytes, bytes | None]]:
+        """What the store is to have of rows that have changed, and of stretches."""
+        for row in rows:
+            place = ROW + self._own + row.place
+            fields = Entry(row.size, row.count, row.arguments, row.shown)
+            yield place, _encode(fields) if row.count else None
+        height = self._new_height()
+        for level, start in self._gone:
+            yield self._place(level, start), None
+        for (level, start), node in self._touched.items():
+            is_kept = level <= height
+            if is_kept or level <= self._height:
+                yield self._place(level, start), _encode(self.sum(node)) if is_kept else None
+        is_there = height > 0 or self._has_rows()
+        if is_there != (not self._is_new) or height != self._height:
+            yield KEY + self._key, _encode(height) if is_there else None
+
+    def _has_rows(self) -> bool:
+        """Whether there are rows where no level has several stretches."""
+        node = self.root
+        while node.level > 1:
+            node = self.nodes_of(node)[0]
+        return bool(self.rows_of(node))
+
+    def _new_height(self) -> int:
+        """The highest level that has more than one stretch."""
+        node = self.root
+        while node.level > 1:
+            nodes = self.nodes_of(node)
+            if len(nodes) > 1:
+                return node.level - 1
+            node = nodes[0]
+        return 0
+
+    def _place(self, level: int, start: bytes) -> bytes:
+        return STRETCH + self._own + bytes([level]) + start
+
+    def _new(self, level: int, start: bytes) -> Node:
+        node = Node(level, start)
+        self._gone.discard((level, start))
+        self._touched[level, start] = node
+        return node
+
+    def _touch(self, path: Sequence[Node]) -> None:
+        for node in path:
+            node.stretch = None
+            if node.level < TOP:
+                self._touched[node.level, node.start] = node
+
+    def path(self, place: bytes, *, strictly: bool = False) -> list[Node]:
+        """The stretches in which a place lies, from the highest level on; if `strictly`, none
+        that begins with it.
+        """
+        node, path = self.root, [self.root]
+        while node.level > 1:
+            nodes = self.nodes_of(node)
+            at = bisect_left(nodes, place, key=_by_start) if strictly else behind(nodes, place)
+            node = nodes[max(at - 1, 0)]
+            path.append(node)
+        return path
+
+    def nodes_of(self, node: Node) -> list[Node]:
+        """The stretches in one of a higher level than 1."""
+        if node.nodes is None:
+            level = node.level - 1
+            node.nodes = [
+                Node(level, start, _stretch_of(entry))
+                for start, entry in self._within(self._place(level, b""), node)
+            ]
+        return node.nodes
+
+    def rows_of(self, node: Node) -> list[Row]:
+        """The rows in a stretch of level 1."""
+        if node.rows is None:
+            node.rows = [
+                self._make(place, entry_of(entry))
+                for place, entry in self._within(ROW + self._own, node)
+            ]
+        return node.rows
+
+    def _within(self, prefix: bytes, node: Node) -> Iterator[tuple[bytes, bytes]]:
+        """The entries of a stretch in the store, up to the next one of its level."""
+        for place, entry in self._store.scan(prefix, node.start):
+            start = place[len(prefix) :]
+            if start != node.start and _level_of(start) >= node.level:
+                return
+            yield start, entry
+
+    def sum(self, node: Node) -> Stretch:
+        """What the rows of a stretch come to."""
+        if node.stretch is None:
+            found = self.nothing
+            if node.level > 1:
+                for each in self.nodes_of(node):
+                    found += self.sum(each)
+            else:
+                for row in self.rows_of(node):
+                    if row.count > 0:
+                        found += row.alone.times(row.count)
+            node.stretch = found
+        return node.stretch
+
+
+def behind(nodes: list[Node], place: bytes) -> int:
+    """How many stretches begin at a place or before it."""
+    at = bisect_left(nodes, place, key=_by_start)
+    return at + (at < len(nodes) and nodes[at].start == place)

@@ -1,0 +1,323 @@
+"""Window functions: each row of a partition with values that depend on the rows around it.
+
+The input is a collection of (key, row), where the key is that of the partition, and a row is
+canonical JSON of an object with `o`, by which rows are ordered, `r`, the row that shows, and
+arguments; the output is the collection of (key, {row, w0, w1, …}) with the value of each function.
+Rows of equal order stand in the order of what shows of them; each copy of a row has a place of its
+own.  A row whose count is not above zero is not there.
+
+The store has the rows in order (`ranked`), each with its values as they were emitted.  At each
+time at which rows change, the values of those rows are computed again that the change may have
+reached (`window_reach`), and what has become another one is retracted and inserted.  So the cost
+of a change is what it moves: of a running sum, the rows behind it; of lag, one row.
+
+With `most`, only rows show of which the first function, a rank, is as small.  Others are stored
+without values.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.store import Store
+from ikebana.codecs import canonical
+from ikebana.processor.ground.typed_order import Order
+from ikebana.processor.kernels.layout import (
+    KEY_IS_REST,
+    KEY_WITH_LENGTH,
+    Contents,
+    Layout,
+    PartKind,
+    with_length,
+)
+from ikebana.processor.kernels.order import ordered, value_of
+from ikebana.processor.kernels.ranked import Ranked
+from ikebana.processor.kernels.stretches import (
+    KEY,
+    ROW,
+    STRETCH,
+    Entry,
+    Row,
+    Stretch,
+    entry_of,
+)
+from ikebana.processor.kernels.window_reach import Change, Reach
+from ikebana.processor.kernels.window_values import (
+    Summed,
+    Values,
+    WindowFunction,
+    summed_of,
+)
+from ikebana.processor.rows.rows import KeyedUpdate
+
+ORDER, SHOWN = "o", "r"
+"""The fields of a row by which rows are ordered, and that shows."""
+
+
+class Window(msgspec.Struct, frozen=True, dict=True):
+    """What is computed over a partition: functions, and in which order its rows stand.
+
+    `order` is how the type of `o` orders its values, None if rows have no order; `row` is that of
+    `r`.  With `most`, the first function is a rank, and rows with a greater one do not show.
+    """
+
+    functions: tuple[WindowFunction, ...]
+    order: Order | None
+    row: Order
+    is_descending: bool = False
+    most: int = 0
+
+    @cached_property
+    def fields(self) -> Mapping[str, int]:
+        """The arguments of all functions, with their places in a row's entry."""
+        found = {name for function in self.functions for name in function.reads}
+        return {name: at for at, name in enumerate(sorted(found))}
+
+    @cached_property
+    def summed(self) -> tuple[Summed, ...]:
+        """What is added up of a stretch of rows."""
+        found = map(summed_of, self.functions)
+        return tuple(dict.fromkeys(each for each in found if each is not None))
+
+    @cached_property
+    def nothing(self) -> Stretch:
+        """What no rows come to."""
+        return Stretch(0, 0, b"", b"", tuple(each.none for each in self.summed))
+
+    def row_of(self, place: bytes, entry: Entry) -> Row:
+        """A row of its entry."""
+        sums = [each.of(_decoded(entry, self.fields[each.argument])) for each in self.summed]
+        order = place[: entry.size]
+        alone = Stretch(1, 1, order, order, tuple(sums))
+        shown = [tuple(each) for each in entry.shown]
+        return Row(place, entry.size, entry.times, tuple(entry.arguments), shown, alone)
+
+    def place_of(self, row: Row, argument: str) -> bytes:
+        """The place of a value of the order, which is an argument of a row."""
+        return self._ordered(_decoded(row, self.fields[argument]))
+
+    def read(self, written: bytes) -> tuple[bytes, Entry]:
+        """The place of a row, and what it has beside it."""
+        data = _decode_row(written)
+        order = b"" if self.order is None else self._ordered(data.get(ORDER))
+        row = ordered(data[SHOWN], descending=self.is_descending, order=self.row)
+        arguments = tuple(
+            None if (value := data.get(name)) is None else canonical.write(value)
+            for name in self.fields
+        )
+        return order + row, Entry(len(order), 0, arguments, [])
+
+    def _ordered(self, value: Any) -> bytes:
+        assert self.order is not None, "rows have an order"
+        return ordered(value, descending=self.is_descending, order=self.order)
+
+
+def step(
+    store: Store, updates: Collection[KeyedUpdate], interval: Interval, window: Window
+) -> list[KeyedUpdate]:
+    """Apply the updates of one interval, which may come in any order."""
+    sums: defaultdict[tuple[bytes, int, bytes], int] = defaultdict(int)
+    for key, row, time, diff in updates:
+        assert time in interval, f"time {time} is not in {interval.lower} to {interval.upper}"
+        assert key is not None, "a row has no key"
+        sums[key, time, row] += diff
+    changes: dict[bytes, dict[int, dict[bytes, int]]] = {}
+    for (key, time, row), diff in sums.items():
+        if diff:
+            changes.setdefault(key, {}).setdefault(time, {})[row] = diff
+    emitted: list[KeyedUpdate] = []
+    after: dict[bytes, bytes | None] = {}
+    for key, times in changes.items():
+        partition = _Partition(store, key, window)
+        for time in sorted(times):
+            found = partition.changed(times[time])
+            emitted += (KeyedUpdate(key, value, time, diff) for value, diff in found)
+        after |= partition.entries()
+    # All at the end: no scan is of a store that has changed since the one before.
+    for place, entry in after.items():
+        if entry is None:
+            store.delete(place)
+        else:
+            store.put(place, entry)
+    # Stable: of one time and key the retractions stay first.
+    emitted.sort(key=lambda update: update.time)
+    return emitted
+
+
+def contents(store: Store, start: bytes = b"") -> Iterator[Contents]:
+    """The keys in order, from `start` on, each with its rows and their values."""
+    for found, _ in store.scan(KEY, start):
+        key = found[1:]
+        prefix = ROW + with_length(key)
+        values = [
+            _written(place[len(prefix) + entry.size :], shown)
+            for place, written in store.scan(prefix)
+            for entry in (entry_of(written),)
+            for shown in entry.shown
+        ]
+        yield key, tuple(values), ()
+
+
+PART = PartKind(
+    "window-functions ",
+    Layout({KEY: KEY_IS_REST, ROW: KEY_WITH_LENGTH, STRETCH: KEY_WITH_LENGTH}),
+    contents,
+)
+_decode_row = canonical.decoder(dict[str, Any])
+_decode = canonical.decoder(Any)
+
+
+def _decoded(of: Row | Entry, at: int) -> Any:
+    written = of.arguments[at]
+    return None if written is None else _decode(written)
+
+
+def _written(row: bytes, shown: tuple[bytes, ...]) -> bytes:
+    """A row with the values of its functions, as it is emitted."""
+    # Canonical: fields are sorted by their names.
+    names = sorted((b"w%d" % at, value) for at, value in enumerate(shown))
+    values = b"".join(b',"%b":%b' % each for each in names)
+    return b'{"row":%b%b}' % (bytes(value_of(row)), values)
+
+
+class _Partition:
+    """One partition in the course of a batch."""
+
+    def __init__(self, store: Store, key: bytes, window: Window) -> None:
+        self._window = window
+        self._rows = Ranked(store, key, window.row_of, window.nothing)
+        # All rows that have changed in the batch; and since the last time, with what showed.
+        self._touched: dict[bytes, Row] = {}
+        self._showed: dict[bytes, list[tuple[bytes, ...]]] = {}
+        self._fresh: set[bytes] = set()
+        self._values: Values
+
+    def changed(self, diffs: Mapping[bytes, int]) -> list[tuple[bytes, int]]:
+        """Apply what changes at one time; what shows less, and then what shows more."""
+        window, rows = self._window, self._rows
+        self._showed = {}
+        more = dict(self._counted(diffs))
+        self._fresh = set(more)
+        changes = [
+            Change(self._touched[place], rows.rank(place), more[place]) for place in sorted(more)
+        ]
+        if changes:
+            self._values = Values(rows, window.place_of, window.fields, window.summed)
+            end = self._shown_up_to()
+            reach = Reach(self._values, changes, end)
+            for at, function in enumerate(window.functions):
+                reach.renew(function, lambda position, at=at: self._renew(at, position))  # type: ignore[misc]
+            for change in changes:
+                self._show(change.row, change.at, 0, min(change.behind, end))
+            if window.most:
+                self._enter(end)
+                self._leave(end)
+        return list(self._differences())
+
+    def entries(self) -> dict[bytes, bytes | None]:
+        """All that has changed, as entries; None where nothing is there any more."""
+        return dict(self._rows.entries(self._touched.values()))
+
+    def _counted(self, diffs: Mapping[bytes, int]) -> Iterator[tuple[bytes, int]]:
+        """Count rows; of which place there are more or fewer copies than before."""
+        rows = self._rows
+        for written, diff in diffs.items():
+            place, entry = self._window.read(written)
+            row = rows.row(place)
+            if row is None:
+                row, before = self._window.row_of(place, entry), 0
+                row.count = diff
+                rows.put(row)
+            else:
+                before = row.copies
+                row.count += diff
+                if row.count:
+                    rows.changed(row)
+                else:
+                    rows.remove(row)
+            self._touch(row)
+            if row.copies != before:
+                yield place, row.copies - before
+
+    def _touch(self, row: Row) -> None:
+        self._touched[row.place] = row
+        self._showed.setdefault(row.place, list(row.shown))
+
+    def _renew(self, function: int, position: int) -> bool:
+        """Renew the value of a function at a position; whether it has stayed the same."""
+        row, first = self._rows.at(position)
+        copy = position - first
+        if row.place in self._fresh or copy >= len(row.shown):
+            return False
+        value = self._values.value(self._window.functions[function], position, row)
+        shown = row.shown[copy]
+        if value == shown[function]:
+            return True
+        self._touch(row)
+        row.shown[copy] = (*shown[:function], value, *shown[function + 1 :])
+        return False
+
+    def _show(self, row: Row, at: int, begin: int, end: int) -> None:
+        """Compute the values of the copies of a row, from one on up to a position."""
+        functions, value = self._window.functions, self._values.value
+        row.shown[begin:] = [
+            tuple(value(function, position, row) for function in functions)
+            for position in range(at + begin, end)
+        ]
+
+    def _shown_up_to(self) -> int:
+        """The position up to which rows show."""
+        size, most = len(self._rows), self._window.most
+        if not most:
+            return size
+        frames, kind = self._values.frames, self._window.functions[0].kind
+        if kind == "row_number":
+            return min(size, most)
+        if kind == "dense_rank":
+            return self._rows.group(most)
+        # Of the group in which the last rank begins, all rows show.
+        return size if size <= most else frames.peers(self._rows.at(most - 1)[0])[1]
+
+    def _enter(self, end: int) -> None:
+        """Show the rows before the end that have not shown before."""
+        at = end - 1
+        while at >= 0:
+            row, first = self._rows.at(at)
+            wanted = min(row.copies, end - first)
+            if row.place not in self._fresh:
+                if len(row.shown) >= wanted:
+                    return
+                self._touch(row)
+                self._show(row, first, len(row.shown), first + wanted)
+            at = first - 1
+
+    def _leave(self, end: int) -> None:
+        """Show no row from the end on."""
+        at = end
+        while at < len(self._rows):
+            row, first = self._rows.at(at)
+            visible = max(end - first, 0)
+            if len(row.shown) > visible:
+                self._touch(row)
+                del row.shown[visible:]
+            elif row.place not in self._fresh:
+                return
+            at = first + row.copies
+
+    def _differences(self) -> Iterator[tuple[bytes, int]]:
+        """What shows less than at the time before, then what shows more."""
+        found = []
+        for place, before in self._showed.items():
+            row = self._touched[place]
+            now = row.shown if row.count > 0 else []
+            row.shown = now
+            if now != before:
+                diffs = Counter(now)
+                diffs.subtract(before)
+                own = place[row.size :]
+                found += [(_written(own, each), n) for each, n in diffs.items() if n]
+        return iter(sorted(found, key=lambda each: (each[1] > 0, each[0])))

@@ -1,0 +1,192 @@
+"""Which rows of a partition have another value of a window function after some have changed.
+
+Around a change, these are the rows whose frames have it.  A frame that begins with the partition
+has it from there on to the end.  But if changes cancel, as of a row that moves to another place,
+they reach up to the last of them; and a maximum that is the same at a row is so at all behind it.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from ikebana.processor.kernels.stretches import Row, Sums
+from ikebana.processor.kernels.window_values import ENDS, RANKS, SIZED, Values, WindowFunction
+
+Renew = Callable[[int], bool]
+"""Renews the value of a row at a position, and says whether it has stayed the same."""
+
+
+class Change(NamedTuple):
+    """A row of which there are more or fewer copies than before, and its position."""
+
+    row: Row
+    at: int
+    more: int
+
+    @property
+    def behind(self) -> int:
+        """The position behind its copies."""
+        return self.at + self.row.copies
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing of it has been there before."""
+        return self.row.copies == self.more
+
+
+class Reach:
+    """Renews what changes, which are in the order of their places, may have made another.
+
+    `end` is the position up to which rows show.
+    """
+
+    def __init__(self, values: Values, changes: Sequence[Change], end: int) -> None:
+        self._values, self._changes, self._end = values, changes, end
+        self._is_grown = sum(change.more for change in changes) != 0
+
+    def renew(self, function: WindowFunction, renew: Renew) -> None:
+        """Renew the values of a function where they may be others."""
+        frame, kind = function.frame, function.kind
+        of_frame = kind not in RANKS and (function.aggregate is not None or kind in ENDS)
+        if kind in SIZED and self._is_grown:
+            for at in range(self._end):
+                renew(at)
+        elif of_frame and frame.is_prefix and frame.is_suffix and not frame.exclude:
+            self._everywhere(renew)
+        elif kind in RANKS:
+            self._from_begin(function, renew)
+        elif function.aggregate is None or frame.exclude:
+            self._near(function, renew)
+        elif frame.is_prefix:
+            self._from_begin(function, renew)
+        elif frame.is_suffix:
+            self._up_to_end(function, renew)
+        else:
+            self._near(function, renew)
+
+    def _everywhere(self, renew: Renew) -> None:
+        """All rows have one value: if it is the same at one of them, it is so at all."""
+        for at in range(self._end):
+            if renew(at):
+                return
+
+    def _near(self, function: WindowFunction, renew: Renew) -> None:
+        """The rows whose reach has a change."""
+        done = 0
+        for change in self._changes:
+            if self._is_before(function, change):
+                continue
+            # What is taken out of a place may have been in frames that now end before it.
+            more = 0 if change.is_new else 1
+            begin = self._ending_behind(function, change.at - more)
+            end = self._beginning_behind(function, change.behind - 1 + more)
+            for at in range(max(begin, done), end):
+                renew(at)
+            done = max(done, end)
+
+    def _is_before(self, function: WindowFunction, change: Change) -> bool:
+        """Whether a change is behind all that the first rows of frames come to."""
+        frame = function.frame
+        if function.kind not in ("first_value", "nth_value") or not frame.is_prefix:
+            return False
+        if function.ignores_nulls or frame.exclude:
+            return False
+        moved = sum(each.more for each in self._changes if each.at < change.at)
+        return min(change.at, change.at - moved) >= function.number
+
+    def _from_begin(self, function: WindowFunction, renew: Renew) -> None:
+        """Frames that begin with the partition."""
+        changes, size = self._changes, len(self._changes)
+        deltas = self._deltas(function)
+        next_one = 0
+        while next_one < size:
+            change = changes[next_one]
+            begin = self._ending_behind(function, change.at - 1)
+            if deltas is None:
+                next_one = self._until_same(function, renew, begin, next_one)
+                continue
+            total = deltas[next_one]
+            while _is_any(total) and next_one + 1 < size:
+                next_one += 1
+                total += deltas[next_one]
+            end = self._end
+            if not _is_any(total):
+                end = self._ending_behind(function, changes[next_one].behind)
+            for at in range(begin, end):
+                renew(at)
+            next_one += 1
+
+    def _until_same(self, function: WindowFunction, renew: Renew, begin: int, change: int) -> int:
+        """Renew from a change on, until a value is the same; the change that comes next."""
+        changes = self._changes
+        can_stop = not _counts_values(function)
+        for at in range(begin, self._end):
+            is_same = renew(at)
+            reached = self._reach(function, at)[1]
+            while change + 1 < len(changes) and changes[change + 1].at <= reached:
+                change += 1
+            if is_same and can_stop and reached > changes[change].behind:
+                return change + 1
+        return len(changes)
+
+    def _up_to_end(self, function: WindowFunction, renew: Renew) -> None:
+        """Frames that end with the partition."""
+        first, last = self._changes[0], self._changes[-1]
+        deltas = self._deltas(function)
+        end = self._beginning_behind(function, last.behind)
+        begin = self._beginning_behind(function, first.at - 1)
+        if deltas is not None:
+            total = deltas[0]
+            for delta in deltas[1:]:
+                total += delta
+            for at in range(0 if _is_any(total) else begin, end):
+                renew(at)
+            return
+        can_stop = not _counts_values(function)
+        for at in range(end - 1, -1, -1):
+            if renew(at) and can_stop and at < begin:
+                return
+
+    def _deltas(self, function: WindowFunction) -> list[Sums] | None:
+        """What each change adds; None if it cannot be said so."""
+        if function.kind == "dense_rank":
+            return list(self._of_groups())
+        found = [self._values.delta(function, each.row, each.more) for each in self._changes]
+        known = [each for each in found if each is not None]
+        return known if len(known) == len(found) else None
+
+    def _of_groups(self) -> Iterator[Sums]:
+        """How many groups more there are, with the first change of each group."""
+        more: dict[bytes, int] = {}
+        for change in self._changes:
+            more[change.row.order] = more.get(change.row.order, 0) + change.more
+        for change in self._changes:
+            added = more.pop(change.row.order, None)
+            if added is None:
+                yield Sums()
+                continue
+            begin, end = self._values.frames.peers(change.row)
+            yield Sums((end > begin) - (end - begin > added))
+
+    def _reach(self, function: WindowFunction, at: int) -> tuple[int, int]:
+        row, _ = self._values.rows.at(at)
+        return self._values.reach(function, at, row)
+
+    def _ending_behind(self, function: WindowFunction, position: int) -> int:
+        """The first position of a row whose reach ends behind a position."""
+        every = range(self._end)
+        return bisect_right(every, position, key=lambda at: self._reach(function, at)[1])
+
+    def _beginning_behind(self, function: WindowFunction, position: int) -> int:
+        """The first position of a row whose reach begins behind a position."""
+        every = range(self._end)
+        return bisect_right(every, position, key=lambda at: self._reach(function, at)[0])
+
+
+def _counts_values(function: WindowFunction) -> bool:
+    """Whether an equal result may come of other values, so that it says nothing of other rows."""
+    return function.is_distinct or function.kind == "distinct"
+
+
+def _is_any(sums: Sums) -> bool:
+    return bool(sums.count or any(sums.totals) or any(sums.beyond))

@@ -1,0 +1,338 @@
+"""Window functions: the value that each has at a row, and the rows that this depends on.
+
+Kinds are ranks, values of rows that stand before or behind, values at the ends of a frame, and
+all aggregates of reductions over a frame.  They are those of SQL; see docs/sql.md.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from ikebana.codecs import canonical
+from ikebana.processor.ground.typed_order import Order
+from ikebana.processor.kernels.aggregate_kinds import (
+    KINDS,
+    NOT_FINITE,
+    AggregateKind,
+    as_double,
+    not_finite,
+)
+from ikebana.processor.kernels.frames import Frame, Frames, Place, Positions
+from ikebana.processor.kernels.order import ordered, value_of
+from ikebana.processor.kernels.ranked import Ranked
+from ikebana.processor.kernels.stretches import Row, Stretch, Sums
+
+RANKS = ("row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile")
+SIZED = ("percent_rank", "cume_dist", "ntile")
+"""Ranks that depend on how many rows there are."""
+OFFSETS = ("lag", "lead")
+ENDS = ("first_value", "last_value", "nth_value")
+NULL = b"null"
+
+
+class WindowFunction(msgspec.Struct, frozen=True, array_like=True):
+    """A function: an aggregate of reductions, or one of `RANKS`, `OFFSETS` and `ENDS`.
+
+    `argument`, the `default` of an offset, and values at bounds of the frame are SQL in a plan,
+    and names of fields here.  `number` is how far away lag and lead look, which value nth_value
+    takes, how many groups ntile makes, or how many values top lists.  `order` is how the
+    argument's type orders its values; if it `is_single`, it has numbers of single precision.  An
+    aggregate that `is_distinct` takes each value once.
+    """
+
+    name: str
+    kind: str
+    argument: str = ""
+    default: str = ""
+    number: int = 1
+    ignores_nulls: bool = False
+    is_distinct: bool = False
+    frame: Frame = Frame()
+    order: Order = ""
+    is_single: bool = False
+
+    @property
+    def aggregate(self) -> AggregateKind | None:
+        """What it is as an aggregate; None if it is none."""
+        return KINDS.get(self.kind)
+
+    @property
+    def lists_values(self) -> bool:
+        """Whether all values of a frame are read, since no sums say what they come to."""
+        kind = self.aggregate
+        if kind is None or self.kind in ("min", "max"):
+            return False
+        return kind.keeps is not None or self.is_distinct
+
+    @property
+    def reads(self) -> Iterator[str]:
+        """The arguments that it has, of all kinds."""
+        every = (self.argument, self.default, self.frame.start.at, self.frame.end.at)
+        return (each for each in every if each)
+
+
+class Summed(msgspec.Struct, frozen=True):
+    """An argument as a stretch of rows adds it up: by the terms of a `kind`, or in its order."""
+
+    argument: str
+    kind: str = ""
+    in_order: bool = False
+    order: Order = ""
+    is_single: bool = False
+
+    def of(self, value: Any) -> Sums:
+        """What one value comes to; nothing of null, and of what the aggregate cannot add."""
+        if value is None:
+            return self.none
+        if self.in_order:
+            place = ordered(value, descending=False, order=self.order)
+            return Sums(1, least=place, greatest=place)
+        if not self.kind:
+            return Sums(1)
+        kind = KINDS[self.kind]
+        if self.is_single:
+            value = as_double(value)
+        if kind.may_be_beyond and (which := not_finite(value)) is not None:
+            beyond = tuple(int(at == which) for at in range(len(NOT_FINITE)))
+            return Sums(1, self.none.totals, beyond)  # type: ignore[arg-type]
+        assert kind.terms is not None, "what is added has terms"
+        terms = kind.terms(value)
+        return self.none if terms is None else Sums(1, tuple(terms))
+
+    @property
+    def none(self) -> Sums:
+        """What no values come to."""
+        return Sums(totals=(_ZERO,) * (KINDS[self.kind].totals if self.kind else 0))
+
+
+_ZERO = Decimal(0)
+
+
+def summed_of(function: WindowFunction) -> Summed | None:
+    """What a function needs of a stretch of rows beside their number."""
+    kind = function.aggregate
+    if kind is None:
+        return Summed(function.argument) if function.ignores_nulls else None
+    if not function.argument or function.lists_values:
+        return None
+    if kind.keeps is not None:
+        return Summed(function.argument, in_order=True, order=function.order)
+    if kind.terms is None:
+        return Summed(function.argument)
+    # Kinds that add the same share their sums.
+    first = next(name for name, each in KINDS.items() if _alike(each, kind))
+    return Summed(function.argument, first, is_single=function.is_single)
+
+
+def _alike(one: AggregateKind, other: AggregateKind) -> bool:
+    return (one.takes, one.totals) == (other.takes, other.totals) and one.terms is not None
+
+
+class Values:
+    """The values of functions at the rows of a partition, as long as it does not change."""
+
+    def __init__(
+        self, rows: Ranked, place: Place, fields: Mapping[str, int], summed: Sequence[Summed]
+    ) -> None:
+        self.rows = rows
+        self.frames = Frames(rows, place)
+        self._fields = fields
+        self._summed = {each: at for at, each in enumerate(summed)}
+        # Of each frame, what the one that was asked for last comes to.
+        self._folds: dict[Frame, tuple[int, int, Stretch]] = {}
+
+    def value(self, function: WindowFunction, at: int, row: Row) -> bytes:
+        """The value of a function at a row, as canonical JSON."""
+        if function.aggregate is not None:
+            return canonical.write(self._aggregated(function, function.aggregate, at, row))
+        if function.kind in RANKS:
+            return canonical.encode(_RANKS[function.kind](self.frames, function, at, row))
+        found = self._other(function, at, row)
+        if found is not None:
+            return self.rows.at(found)[0].arguments[self._fields[function.argument]] or NULL
+        return row.arguments[self._fields[function.default]] or NULL if function.default else NULL
+
+    def reach(self, function: WindowFunction, at: int, row: Row) -> Positions:
+        """The positions of all rows by which the value at a row is decided."""
+        frames, frame, kind = self.frames, function.frame, function.kind
+        if kind in RANKS:
+            first, behind = frames.peers(row)
+            return 0, at + 1 if kind in _BY_ROW else behind if kind == "cume_dist" else first
+        if kind in OFFSETS:
+            found = self._other(function, at, row)
+            if kind == "lag":
+                return 0 if found is None else found, at + 1
+            return at, frames.size if found is None else found + 1
+        begin, end = frames.positions(frame, at, row)
+        if kind in ENDS and not frame.exclude:
+            found = self._other(function, at, row)
+            if kind == "last_value":
+                return begin if found is None else found, end
+            return begin, end if found is None else found + 1
+        return begin, end
+
+    def delta(self, function: WindowFunction, row: Row, more: int) -> Sums | None:
+        """What so many copies more of a row add to a function's sums; None if it has none."""
+        kind = function.aggregate
+        if kind is None:
+            return Sums(more) if function.kind in RANKS else None
+        if kind.keeps is not None or function.lists_values:
+            return None
+        found = summed_of(function)
+        return Sums(more) if found is None else row.alone.sums[self._summed[found]].times(more)
+
+    def _other(self, function: WindowFunction, at: int, row: Row) -> int | None:
+        """The position of the row whose argument is the value; None if there is none."""
+        kind, number = function.kind, function.number
+        if kind in OFFSETS:
+            if not function.ignores_nulls or number == 0:
+                found = at - number if kind == "lag" else at + number
+                return found if 0 <= found < self.frames.size else None
+            if kind == "lag":
+                return self._nth(function, self._there(function, at) - number)
+            return self._nth(function, self._there(function, at + 1) + number - 1)
+        segments = self.frames.segments(function.frame, at, row)
+        if kind == "last_value":
+            for begin, end in reversed(segments):
+                if not function.ignores_nulls:
+                    return end - 1 if begin < end else None
+                found_one = self._nth(function, self._there(function, end) - 1)
+                if found_one is not None and found_one >= begin:
+                    return found_one
+            return None
+        left = number - 1
+        for begin, end in segments:
+            if not function.ignores_nulls:
+                if begin + left < end:
+                    return begin + left
+                left -= end - begin
+                continue
+            before = self._there(function, begin)
+            count = self._there(function, end) - before
+            if left < count:
+                return self._nth(function, before + left)
+            left -= count
+        return None
+
+    def _there(self, function: WindowFunction, end: int) -> int:
+        """How many rows before a position have the argument."""
+        at = self._summed[Summed(function.argument)]
+        return self.rows.fold(0, end).sums[at].count
+
+    def _nth(self, function: WindowFunction, number: int) -> int | None:
+        return self.rows.nth(self._summed[Summed(function.argument)], number)
+
+    def _aggregated(self, function: WindowFunction, kind: AggregateKind, at: int, row: Row) -> Any:
+        segments = self.frames.segments(function.frame, at, row)
+
+        if function.lists_values:
+            return self._of_values(function, kind, segments)
+        stretch = self._folded(function.frame, segments)
+        needs = summed_of(function)
+        if needs is None:
+            return kind.result(stretch.rows, (_ZERO,) * kind.totals, _no_values, 0)
+        sums = stretch.sums[self._summed[needs]]
+        if needs.in_order:
+            end = sums.least if function.kind == "min" else sums.greatest
+            return None if end is None else value_of(end)
+        if any(sums.beyond):
+            return kind.beyond(sums.count, *sums.beyond)
+        return kind.result(sums.count, sums.totals, _no_values, function.number)
+
+    def _of_values(
+        self, function: WindowFunction, kind: AggregateKind, segments: Sequence[Positions]
+    ) -> Any:
+        """What an aggregate comes to of all values in a frame, or of each of them once."""
+        places = self._places(function, kind, segments)
+        is_of_set = function.is_distinct or kind.is_of_distinct
+        if is_of_set:
+            places = sorted(set(places))
+
+        def first(limit: int) -> list[Any]:
+            return [value_of(place) for place in places[:limit]]
+
+        if kind.terms is None:
+            return kind.result(len(places), (_ZERO,) * kind.totals, first, function.number)
+        summed = Summed(function.argument, function.kind, is_single=function.is_single)
+        sums = summed.none
+        for place in places:
+            value = value_of(place)
+            sums += summed.of(_decode(value) if isinstance(value, msgspec.Raw) else value)
+        if any(sums.beyond):
+            return kind.beyond(sums.count, *sums.beyond)
+        return kind.result(sums.count, sums.totals, first, function.number)
+
+    def _folded(self, frame: Frame, segments: Sequence[Positions]) -> Stretch:
+        """What the rows of segments come to; of a frame that only grows, what it has more."""
+        if len(segments) != 1:
+            found = self.rows.fold(0, 0)
+            for begin, end in segments:
+                found += self.rows.fold(begin, end)
+            return found
+        ((begin, end),) = segments
+        was_begin, was_end, found = self._folds.get(frame, (-1, 0, self.rows.fold(0, 0)))
+        if was_begin != begin or not was_end <= end < was_end + _NEAR:
+            found = self.rows.fold(begin, end)
+        else:
+            while was_end < end:
+                row, first = self.rows.at(was_end)
+                some = min(first + row.copies, end) - was_end
+                found += row.alone.times(some)
+                was_end += some
+        self._folds[frame] = begin, end, found
+        return found
+
+    def _places(
+        self, function: WindowFunction, kind: AggregateKind, segments: Sequence[Positions]
+    ) -> list[bytes]:
+        """The values of rows in segments, as bytes in their order."""
+        field = self._fields[function.argument]
+        places: list[bytes] = []
+        for begin, end in segments:
+            while begin < end:
+                row, first = self.rows.at(begin)
+                some = min(first + row.copies, end) - begin
+                begin += some
+                if (written := row.arguments[field]) is not None:
+                    value = _decode(written)
+                    is_turned = kind.keeps == "descending"
+                    place = ordered(value, descending=is_turned, order=function.order)
+                    places += [place] * some
+        return sorted(places)
+
+
+# A frame that grows by fewer rows is added to.
+_NEAR = 32
+_decode = canonical.decoder(Any)
+
+
+def _no_values(_: int) -> list[Any]:
+    return []
+
+
+_BY_ROW = ("row_number", "ntile")
+
+
+def _percent(frames: Frames, _: WindowFunction, __: int, row: Row) -> float:
+    return frames.peers(row)[0] / (frames.size - 1) if frames.size > 1 else 0
+
+
+def _tile(frames: Frames, function: WindowFunction, at: int, _: Row) -> int:
+    """Which of `number` groups a row is in: the first ones have a row more."""
+    small, large = divmod(frames.size, function.number)
+    in_large = large * (small + 1)
+    if at < in_large:
+        return 1 + at // (small + 1)
+    return 1 + large + (at - in_large) // small
+
+
+_RANKS: Mapping[str, Callable[[Frames, WindowFunction, int, Row], Any]] = {
+    "row_number": lambda _, __, at, ___: at + 1,
+    "rank": lambda frames, _, __, row: frames.peers(row)[0] + 1,
+    "dense_rank": lambda frames, _, __, row: frames.groups_before(row) + 1,
+    "percent_rank": _percent,
+    "cume_dist": lambda frames, _, __, row: frames.peers(row)[1] / frames.size,
+    "ntile": _tile,
+}

@@ -1,0 +1,80 @@
+"""Window functions over a collection: its rows, each with the values of functions as columns.
+
+Rows are partitioned and ordered by columns, as SQL says behind OVER.  Rows that are equal in the
+order stand in that of their columns, as those of `rows.first_rows` do.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ikebana.processor.kernels.window_values import WindowFunction
+from ikebana.processor.linear.json_text import quoted
+from ikebana.processor.linear.scope import KEY
+from ikebana.processor.linear.steps import Sql
+from ikebana.processor.planning.unique_keys import Facts, Keys
+from ikebana.processor.relational.known import Table
+from ikebana.processor.relational.making import Making, struct
+from ikebana.processor.relational.rows import Order, ordering
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """What stands behind OVER, without frames: columns to partition by, and to order by."""
+
+    partition: tuple[str, ...] = ()
+    orders: tuple[Order, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A column with the values of a function, as SQL over what the operator makes of it."""
+
+    name: str
+    function: WindowFunction
+    sql: Callable[[str], str] = str
+
+
+def with_functions(
+    making: Making,
+    source: Table,
+    over: Over,
+    results: Sequence[Result],
+    *,
+    most: int = 0,
+    what: str = "over",
+) -> Table:
+    """The rows with further columns; those alone of which the first result, a rank, is `most`
+    at most.
+    """
+    by = [(name, quoted(name), source.types[name]) for name in over.partition]
+    order, is_descending = order_of_rows(source, over.orders)
+    functions = tuple(each.function for each in results)
+    made = making.windowed(
+        source, what, by, functions, order, is_descending=is_descending, most=most
+    )
+    own = [(name, f'"row".{quoted(name)}') for name in source.types]
+    values = [(each.name, each.sql(f"w{at}")) for at, each in enumerate(results)]
+    facts = _facts(source, over, results)
+    return making.linear(made, f"{what}.rows", Sql(select=(*own, *values)), facts=facts)
+
+
+def order_of_rows(source: Table, orders: Sequence[Order]) -> tuple[str | None, bool]:
+    """SQL of what rows are ordered by, None if by nothing; and whether all is turned around."""
+    parts, _, aggregate = ordering(source, orders)
+    order = struct((f"o{at}", sql) for at, sql in enumerate(parts)) if parts else None
+    return order, aggregate == "top"
+
+
+def _facts(source: Table, over: Over, results: Sequence[Result]) -> Facts:
+    """What is known of the rows: they are those of the source, and have another key."""
+    key, by = frozenset((KEY,)), frozenset(over.partition)
+    numbers = [each.name for each in results if each.function.kind == "row_number"]
+
+    def of(keys: Keys) -> Keys:
+        keys = keys.with_dependencies([(key, by), (by, key)])
+        every = [KEY, *source.types, *(each.name for each in results)]
+        for number in numbers:
+            keys = keys.with_unique([*over.partition, number], every)
+        return keys
+
+    return source.selected((name, quoted(name)) for name in source.types).each(of)

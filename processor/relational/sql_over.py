@@ -1,0 +1,321 @@
+"""Window functions of a SELECT: what stands behind OVER becomes operators (`over`).
+
+All that a SELECT has of FROM is selected first; each combination of PARTITION BY and ORDER BY is
+an operator, which adds columns to the one before it; and expressions over window functions are
+over these columns.  Where a condition bounds a rank, its operator shows no more rows.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ikebana.processor.kernels.frames import ALL, CURRENT, Bound, Exclude, Frame, Side, Unit
+from ikebana.processor.kernels.window_values import ENDS, OFFSETS, RANKS, WindowFunction
+from ikebana.processor.linear.bound_query import QueryError, types_of
+from ikebana.processor.linear.json_text import INSTANTS, WHOLE, quoted
+from ikebana.processor.linear.syntax import Node, text_of, tree
+from ikebana.processor.linear.trees import bare, changed, column, columns, own_nodes
+from ikebana.processor.planning.aggregates import parsed_aggregate
+from ikebana.processor.relational.known import Table
+from ikebana.processor.relational.over import Over, Result, order_of_rows, with_functions
+from ikebana.processor.relational.rows import Order, first_rows
+from ikebana.processor.relational.sql_aggregates import direction, parts_of, refuse_other_types
+from ikebana.processor.relational.sql_refusals import whole_number
+from ikebana.processor.relational.sql_rows import selected
+from ikebana.processor.relational.sql_scope import Froms
+from ikebana.processor.relational.sql_whole import Listed, Query, free
+
+# Ranks that grow along the order, so that a condition may bound them.
+_GROWING = ("row_number", "rank", "dense_rank")
+_EXCLUDES: Mapping[str, Exclude] = {
+    "NO_OTHER": "",
+    "CURRENT_ROW": "row",
+    "GROUP": "group",
+    "TIES": "ties",
+}
+
+
+def is_window(node: Node) -> bool:
+    """Whether a node is a call of a window function."""
+    return bool(node["class"] == "WINDOW")
+
+
+def windows_of(value: object) -> list[Node]:
+    """The calls of window functions in expressions."""
+    return [node for node in own_nodes(value) if is_window(node)]
+
+
+class _Call(NamedTuple):
+    """A call over the columns of the collection, the column that has it, and its window."""
+
+    name: str
+    node: Node
+    over: Over
+    place: int | None
+
+
+class OverColumns:
+    """Expressions of a SELECT over the columns of one collection, which has window functions.
+
+    All expressions are asked for first; then `made` makes the collection.
+    """
+
+    def __init__(self, listed: Listed) -> None:
+        self.columns: Listed = [each for each in listed if not windows_of(each[1])]
+        self._used = {name.lower() for name, _ in listed}
+        self._calls: list[_Call] = []
+        self._known: list[tuple[Node, str]] = []
+
+    def column(self, node: Node) -> str:
+        """The column that has an expression over FROM, which may be one that is not shown."""
+        plain = bare(node)
+        for name, other in self.columns:
+            if bare(other) == plain:
+                return name
+        self.columns.append((free("by", self._used), node))
+        return self.columns[-1][0]
+
+    def over(self, node: Node) -> Node:
+        """An expression over FROM and window functions, over columns.  Raises: QueryError."""
+
+        def change(found: Node) -> Node | None:
+            if is_window(found):
+                return column(self._call(found))
+            if found["class"] != "COLUMN_REF" or len(found["column_names"]) < 2:
+                # A name alone is a parameter of a lambda.
+                return None
+            alias, field, *parts = found["column_names"]
+            own = self.column(column(alias, field))
+            return {**found, "column_names": [own, *parts], "alias": ""}
+
+        made: Node = changed(node, change)
+        return made
+
+    def made(self, query: Query, froms: Froms, most: tuple[Node, int] | None) -> Table:
+        """The collection.  With `most`, no rows are needed of which a rank is greater."""
+        limited = None if most is None else self._call(most[0])
+        there = self.columns or [("there", tree("true"))]
+        table = selected(query, froms, there, "select")
+        source = table
+        by_window: dict[Over, list[_Call]] = {}
+        for call in self._calls:
+            by_window.setdefault(call.over, []).append(call)
+        # The one that shows fewer rows comes last, and its rank first.
+        ordered = sorted(
+            by_window.items(), key=lambda each: limited in [call.name for call in each[1]]
+        )
+        for over, calls in ordered:
+            calls.sort(key=lambda call: call.name != limited)
+            results = [_Function(source, call).result() for call in calls]
+            bound = most[1] if most is not None and calls[0].name == limited else 0
+            if bound and len(self._calls) == 1 and is_row_number(calls[0].node):
+                # A reduction has no more than the rows that show.
+                return first_rows(
+                    query.making, table, over.partition, over.orders, bound, number=limited
+                )
+            table = with_functions(query.making, table, over, results, most=bound)
+        return table
+
+    def _call(self, node: Node) -> str:
+        plain = bare(node)
+        for known, name in self._known:
+            if known == plain:
+                return name
+        partition = tuple(dict.fromkeys(map(self.column, node["partitions"])))
+        orders = tuple(
+            Order(self.column(each["expression"]), *direction(each)) for each in node["orders"]
+        )
+        name = free(node["function_name"].lower(), self._used)
+        own = {**node, **{key: self.over_parts(node[key]) for key in _OWN}}
+        own["partitions"] = [column(each) for each in partition]
+        own["orders"] = [
+            {**each, "expression": column(order.column)}
+            for each, order in zip(node["orders"], orders, strict=True)
+        ]
+        self._known.append((plain, name))
+        call = _Call(name, own, Over(partition, orders), node.get("query_location"))
+        self._calls.append(call)
+        return name
+
+    def over_parts(self, value: object) -> object:
+        """A part of a call, over columns."""
+        if isinstance(value, list):
+            return [self.over_parts(each) for each in value]
+        if isinstance(value, dict) and "class" not in value:
+            return {name: self.over_parts(each) for name, each in value.items()}
+        return self.over(value) if isinstance(value, dict) else value
+
+
+# Aggregates whose values have the order of the window where they have none of their own.
+_IN_ORDER = ("list", "array_agg", "string_agg", "group_concat", "listagg", "any_value")
+_OWN = ("arguments", "filter_expr", "arg_orders", "start_expr", "end_expr")
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """The function that a call becomes."""
+
+    source: Table
+    call: _Call
+
+    def result(self) -> Result:
+        """The function, and SQL of its value in the type that SQL gives it."""
+        node, name = self.call.node, self.call.name
+        (kind,) = types_of([text_of(node)], self.source.keyed())
+        called = node["function_name"].lower()
+        if called in RANKS:
+            return Result(name, self._rank(called))
+        if called in OFFSETS or called in ENDS:
+            made = self._of_rows(called)
+            return Result(name, made, lambda value: f"CAST({value} AS {kind})")
+        return self._aggregate(kind)
+
+    def _rank(self, kind: str) -> WindowFunction:
+        self._refuse(self.call.node["arg_orders"], "ORDER BY within the call")
+        number = 1
+        if kind == "ntile":
+            number = self._number(0, "ntile(n)", least=1)
+        return WindowFunction(self.call.name, kind, number=number)
+
+    def _of_rows(self, kind: str) -> WindowFunction:
+        """lag, lead, and values at the ends of a frame."""
+        node, name = self.call.node, self.call.name
+        self._refuse(node["arg_orders"], "ORDER BY within the call")
+        self._refuse(node["filter_expr"], "FILTER")
+        shown, *others = [text_of(each["expression"]) for each in node["arguments"]]
+        number, default = 1, ""
+        if kind in OFFSETS:
+            number = self._number(1, f"{kind}(x, n)", least=None) if others else 1
+            if number < 0:
+                kind, number = ("lead" if kind == "lag" else "lag"), -number
+            default = others[1] if len(others) > 1 else ""
+            if default:
+                (of,) = types_of([shown], self.source.keyed())
+                default = f"CAST({default} AS {of})"
+        elif kind == "nth_value":
+            number = self._number(1, "nth_value(x, n)", least=1)
+        frame = Frame() if kind in OFFSETS else self._frame()
+        return WindowFunction(
+            name, kind, shown, default, number, bool(node["ignore_nulls"]), frame=frame
+        )
+
+    def _aggregate(self, kind: str) -> Result:
+        """An aggregate over a frame, as it is of a group."""
+        node, name = self.call.node, self.call.name
+        if node["ignore_nulls"]:
+            raise QueryError("IGNORE NULLS is of lag, lead and values of frames", self.call.place)
+        called = node["function_name"].lower()
+        call = {
+            **tree("f(x)"),
+            "function_name": called,
+            "qualified_name": {"path": [called]},
+            "arguments": node["arguments"],
+            "distinct": node["distinct"],
+            "filter": node["filter_expr"],
+            "order_bys": {
+                "type": "ORDER_MODIFIER",
+                "orders": node["arg_orders"] or (node["orders"] if called in _IN_ORDER else []),
+            },
+            "query_location": self.call.place,
+        }
+        own = self.source.keyed()
+        parts = parts_of(call, lambda sql: types_of([sql], own)[0])
+        refuse_other_types(call, call, own)
+        found = parsed_aggregate(name, *parts.aggregates)
+        function = WindowFunction(
+            name,
+            found.kind,
+            found.argument or "",
+            number=found.limit,
+            is_distinct=found.is_distinct,
+            frame=self._frame(),
+        )
+        return Result(name, function, lambda value: f"CAST({parts.result(value)} AS {kind})")
+
+    def _frame(self) -> Frame:
+        node = self.call.node
+        start, end = node["start"].split("_"), node["end"].split("_")
+        unit: Unit = "range"
+        for each in (start, end):
+            if each[-1].lower() in ("rows", "groups"):
+                unit = "rows" if each[-1] == "ROWS" else "groups"
+        exclude = _EXCLUDES[node["exclude_clause"]]
+        if unit == "groups" and not node["orders"]:
+            raise QueryError("GROUPS needs an ORDER BY in its window", self.call.place)
+        first = self._bound(start, node["start_expr"], unit, is_start=True)
+        last = self._bound(end, node["end_expr"], unit, is_start=False)
+        return Frame(unit, first, last, exclude)
+
+    def _bound(
+        self, words: Sequence[str], by: Node | None, unit: Unit, *, is_start: bool
+    ) -> Bound:
+        if words[0] == "UNBOUNDED":
+            return ALL
+        if words[0] == "CURRENT":
+            return CURRENT
+        side: Side = "preceding" if words[1] == "PRECEDING" else "following"
+        assert by is not None, "a bound that is no row has a distance"
+        if unit != "range":
+            offset = whole_number(by)
+            if offset is None:
+                raise QueryError(
+                    f"the frame begins or ends a whole number of {unit} away", self.call.place
+                )
+            return Bound(side, offset)
+        return Bound(side, at=self._value_at(text_of(by), side, is_start=is_start))
+
+    def _value_at(self, by: str, side: str, *, is_start: bool) -> str:
+        """SQL of the value of the order so far away, as what rows are ordered by."""
+        if len(self.call.over.orders) != 1 or columns(tree(by)):
+            raise QueryError(
+                "RANGE with a distance needs one ORDER BY, and a distance that is always the same",
+                self.call.place,
+            )
+        (order,) = self.call.over.orders
+        kind, name = self.source.types[order.column], quoted(order.column)
+        value = f"({name})::HUGEINT" if kind in WHOLE else name
+        sign = "-" if (side == "preceding") != order.descending else "+"
+        found = f"({value} {sign} ({by}))"
+        if kind == "DATE":
+            # Up to which day a time of day comes.
+            is_least = is_start != order.descending
+            up = " + INTERVAL '1 day' - INTERVAL '1 microsecond'" if is_least else ""
+            found = f"CAST(({found}{up}) AS DATE)"
+        elif kind not in INSTANTS and kind.startswith(("TIME", "VARCHAR", "BOOL")):
+            raise QueryError(f"RANGE with a distance in {kind} is not supported", self.call.place)
+        sql, _ = order_of_rows(self.source, [order])
+        assert sql is not None, "there is an order"
+        return sql.replace(name, found)
+
+    def _number(self, at: int, form: str, *, least: int | None) -> int:
+        given = [each["expression"] for each in self.call.node["arguments"]]
+        found = _constant(given[at]) if at < len(given) else None
+        if found is None or (least is not None and found < least):
+            raise QueryError(
+                f"{form} takes a whole number that is always the same", self.call.place
+            )
+        return found
+
+    def _refuse(self, part: object, named: str) -> None:
+        if part:
+            called = self.call.node["function_name"]
+            raise QueryError(f"{named} of {called}() is not supported", self.call.place)
+
+
+def _constant(node: Node) -> int | None:
+    """A whole number, which may be below zero."""
+    if node["class"] == "FUNCTION" and node["function_name"] == "-":
+        (of,) = node["arguments"] if len(node["arguments"]) == 1 else (None,)
+        found = None if of is None else whole_number(of["expression"])
+        return None if found is None else -found
+    return whole_number(node)
+
+
+def is_row_number(node: Node) -> bool:
+    """Whether a node is row_number()."""
+    return is_window(node) and node["function_name"].lower() == "row_number"
+
+
+def is_growing(node: Node) -> bool:
+    """Whether a node is a rank that grows along its order."""
+    return is_window(node) and node["function_name"].lower() in _GROWING

@@ -1,0 +1,187 @@
+"""What a SELECT shows of the rows that FROM, WHERE and GROUP BY give.
+
+In this order: the columns, with window functions (`sql_over`); QUALIFY; DISTINCT; ORDER BY with
+LIMIT and OFFSET.  The first rows of partitions are reductions (`rows.first_rows`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ikebana.processor.linear.bound_query import QueryError
+from ikebana.processor.linear.json_text import quoted
+from ikebana.processor.linear.syntax import Node, text_of
+from ikebana.processor.linear.trees import bare
+from ikebana.processor.relational import rows
+from ikebana.processor.relational.known import Table
+from ikebana.processor.relational.rows import Order, first_rows
+from ikebana.processor.relational.sql_aggregates import direction
+from ikebana.processor.relational.sql_bounds import bounded_by
+from ikebana.processor.relational.sql_over import (
+    OverColumns,
+    is_growing,
+    is_row_number,
+    windows_of,
+)
+from ikebana.processor.relational.sql_refusals import limit_of
+from ikebana.processor.relational.sql_rows import selected
+from ikebana.processor.relational.sql_scope import Froms
+from ikebana.processor.relational.sql_whole import Listed, Query, free
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """An expression to order by."""
+
+    node: Node
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """What a SELECT has behind its columns, over what FROM brings together or groups."""
+
+    qualify: tuple[Node, ...] = ()
+    targets: tuple[Node, ...] = ()
+    """What DISTINCT ON tells rows apart by."""
+    orders: tuple[Ordered, ...] = ()
+
+    def nodes(self) -> list[Node]:
+        """All expressions."""
+        return [*self.qualify, *self.targets, *(order.node for order in self.orders)]
+
+    def over(self, change: Callable[[Node], Node]) -> "Behind":
+        """The same with other expressions."""
+        orders = tuple(replace(order, node=change(order.node)) for order in self.orders)
+        return Behind(tuple(map(change, self.qualify)), tuple(map(change, self.targets)), orders)
+
+
+class _Columns:
+    """The columns of a result, and others that it needs but does not show."""
+
+    def __init__(self, listed: Listed) -> None:
+        self.listed = listed
+        self.hidden: Listed = []
+        self._used = {name.lower() for name, _ in listed}
+
+    @property
+    def every(self) -> Listed:
+        """All columns."""
+        return [*self.listed, *self.hidden]
+
+    def of(self, node: Node) -> str:
+        """The column that has an expression."""
+        plain = bare(node)
+        for name, other in self.every:
+            if bare(other) == plain:
+                return name
+        self.hidden.append((free("by", self._used), node))
+        return self.hidden[-1][0]
+
+    def ordered(self, orders: Sequence[Ordered]) -> list[Order]:
+        """The orders by columns."""
+        return [Order(self.of(each.node), each.descending, each.nulls_first) for each in orders]
+
+
+class Shown:
+    """The collection of a SELECT."""
+
+    def __init__(
+        self,
+        query: Query,
+        node: Node,
+        listed: Listed,
+        behind: Behind,
+        bounds: Mapping[str, int],
+    ) -> None:
+        self._query, self._node, self._listed = query, node, listed
+        self._behind, self._bounds = behind, bounds
+        self._modifiers = {each["type"]: each for each in node["modifiers"]}
+
+    def of(self, froms: Froms) -> Table:
+        """What is selected, of which only the first rows are kept.  Raises: QueryError."""
+        making, behind = self._query.making, self._behind
+        asked = [*(node for _, node in self._listed), *behind.nodes()[len(behind.qualify) :]]
+        firsts = [found for each in behind.qualify if (found := _first_of(each)) is not None]
+        if windows_of(asked) or len(firsts) < len(behind.qualify):
+            over = OverColumns(self._listed)
+            columns = _Columns([(name, over.over(node)) for name, node in self._listed])
+            behind = behind.over(over.over)
+            targets, orders = [*map(columns.of, behind.targets)], columns.ordered(behind.orders)
+            table = over.made(self._query, froms, self._most())
+            table = making.where(table, "qualify", *map(text_of, behind.qualify))
+            table = making.select(table, "shown", _texts(columns.every))
+        else:
+            columns = _Columns(self._listed)
+            targets, orders = [*map(columns.of, behind.targets)], columns.ordered(behind.orders)
+            by = [
+                ([*map(columns.of, node["partitions"])], columns.ordered(_orders(node)), limit)
+                for node, limit in firsts
+            ]
+            table = selected(self._query, froms, columns.every, "select")
+            if by:
+                # Each condition ranks all rows; equal ones may stand for each other.
+                kept = [first_rows(making, table, *each) for each in by]
+                table = rows.set_operation(making, "intersect", kept, every=True)
+        return self._cut(table, columns, targets, orders)
+
+    def _cut(
+        self, table: Table, columns: _Columns, targets: Sequence[str], orders: Sequence[Order]
+    ) -> Table:
+        """DISTINCT, LIMIT and OFFSET, and none but the columns that show."""
+        making = self._query.making
+        own = [(name, quoted(name)) for name, _ in columns.listed]
+        if "DISTINCT_MODIFIER" in self._modifiers and not targets:
+            if columns.hidden:
+                table = making.select(table, "shown", own)
+            if any(order.column not in dict(own) for order in orders):
+                raise QueryError("with DISTINCT, ORDER BY needs columns of the result")
+            return self._limited(rows.distinct(making, table), orders)
+        if targets:
+            table = first_rows(making, table, targets, orders, 1, "on")
+        table = self._limited(table, orders)
+        return making.select(table, "shown", own) if columns.hidden else table
+
+    def _limited(self, table: Table, orders: Sequence[Order]) -> Table:
+        """The rows that LIMIT and OFFSET keep; without an order in that of the columns."""
+        if (modifier := self._modifiers.get("LIMIT_MODIFIER")) is None:
+            return table
+        making, (limit, left_out) = self._query.making, limit_of(modifier)
+        if not left_out:
+            return table if limit is None else first_rows(making, table, (), orders, limit)
+        if limit is None:
+            left = first_rows(making, table, (), orders, left_out)
+            return rows.set_operation(making, "except", [table, left], every=True)
+        number = table.free_column("number")
+        found = first_rows(making, table, (), orders, limit + left_out, number=number)
+        found = making.where(found, "offset", f"{quoted(number)} > {left_out}")
+        return making.select(found, "shown", [(name, quoted(name)) for name in table.types])
+
+    def _most(self) -> tuple[Node, int] | None:
+        """A rank that a condition bounds, here or in the query around, and its bound."""
+        found = [each for each in map(bounded_by, self._behind.qualify) if each is not None]
+        if not {"LIMIT_MODIFIER", "DISTINCT_MODIFIER"} & self._modifiers.keys():
+            found += [
+                (node, self._bounds[name.lower()])
+                for name, node in self._listed
+                if name.lower() in self._bounds
+            ]
+        return next((each for each in found if is_growing(each[0]) and each[1] > 0), None)
+
+
+def _texts(listed: Listed) -> list[tuple[str, str]]:
+    return [(name, text_of(node)) for name, node in listed]
+
+
+def _first_of(condition: Node) -> tuple[Node, int] | None:
+    """A row_number() of which a condition keeps the first ones, and how many."""
+    found = bounded_by(condition)
+    if found is None or not is_row_number(found[0]) or found[1] < 1:
+        return None
+    node, limit = found
+    is_first = condition["type"] not in ("COMPARE_EQUAL", "COMPARE_BETWEEN") or limit == 1
+    return found if is_first and node["orders"] and not node["arg_orders"] else None
+
+
+def _orders(window: Node) -> list[Ordered]:
+    return [Ordered(each["expression"], *direction(each)) for each in window["orders"]]
