@@ -5,6 +5,9 @@ lists the rows of each symbol by `p.at`, and a step gives each row the `at` of t
 Then a row of the left meets the right in whose span it is, by an ordinary join.  So no row of the
 left is kept with all that it may have met, and a row that comes to the right changes two spans.
 
+Where further conditions read both sides, all pairs for which they are true are kept, and of them
+the best for each row of the left.
+
 Of rows of the right that are equal in symbol and order, the first in the order of their columns
 is met.  DuckDB takes any of them.
 """
@@ -25,7 +28,7 @@ from ikebana.processor.relational.matching import (
     told_apart,
     without,
 )
-from ikebana.processor.relational.rows import distinct
+from ikebana.processor.relational.rows import Order, distinct, first_rows
 from ikebana.processor.relational.sql_scope import Item
 from ikebana.processor.relational.sql_whole import Query, free
 
@@ -66,7 +69,9 @@ def as_of(
     Raises: QueryError.
     """
     on = told_apart(conditions, {left.alias}, {right.alias})
-    order = _order(on, left, right, place)
+    order, others = _order(on, left, right, place)
+    if others:
+        return _best(query, left, right, conditions, order)
     made, names = _spans(query, right, on, order)
     first, second = _BOUNDS[order.comparison]
     own, at, other = text_of(order.left), *(f"{shown(made.alias)}.{quoted(x)}" for x in names[:2])
@@ -81,9 +86,11 @@ def as_of(
     return made, [*on.left, *equalities, *spans]
 
 
-def _order(on: Conditions, left: Item, right: Item, place: int | None) -> _Order:
-    """The condition by which the right is ordered, as it is written from the left."""
-    found = []
+def _order(
+    on: Conditions, left: Item, right: Item, place: int | None
+) -> tuple[_Order, list[Node]]:
+    """The condition by which the right is ordered, as seen from the left, and all others."""
+    found, others = [], []
     for condition in on.others:
         one, other, comparison = _sides(condition)
         sides = aliases_of(one), aliases_of(other)
@@ -91,20 +98,46 @@ def _order(on: Conditions, left: Item, right: Item, place: int | None) -> _Order
             one, other, comparison = other, one, _TURNED.get(comparison, "")
         elif sides != ({left.alias}, {right.alias}):
             comparison = ""
-        if comparison not in _BOUNDS:
-            raise QueryError(
-                "an ASOF JOIN is ON equalities and one of >=, >, <= and < between a side and the "
-                "other; write other conditions in WHERE",
-                condition.get("query_location", place),
-            )
-        found.append(_Order(one, other, comparison))
+        if comparison in _BOUNDS:
+            found.append(_Order(one, other, comparison))
+        else:
+            others.append(condition)
     if len(found) != 1:
         raise QueryError(
-            f"an ASOF JOIN needs one comparison by which the right is ordered, such as "
+            "an ASOF JOIN needs one comparison by which the right is ordered, such as "
             f"t.at >= p.at; it has {len(found)}",
             place,
         )
-    return found[0]
+    return found[0], others
+
+
+def _best(
+    query: Query, left: Item, right: Item, conditions: Sequence[Node], order: _Order
+) -> tuple[Item, list[Node]]:
+    """The best row of the right for each row of the left, and how the left meets these.
+
+    Conditions over both sides may leave any row out, so all pairs are compared.
+    """
+    making = query.making
+    wanted, columns = query.wanted([right])
+    used = {name.lower() for name, _ in wanted}
+    names = [(free("l", used), column(left.alias, name)) for name in left.relation.types]
+    at = free("at", used)
+    listed = [*names, *wanted, (at, order.right)]
+    pairs = making.join(
+        "as_of.pairs",
+        [(each.alias, each.relation) for each in (left, right)],
+        map(text_of, conditions),
+        [(name, text_of(node)) for name, node in listed],
+        cartesian=True,
+    )
+    by = [name for name, _ in names]
+    best = first_rows(making, pairs, by, [Order(at, descending=order.is_before)], 1, "as_of")
+    item = Item(query.free_alias(right.alias), best, tuple(columns))
+    # Rows are the same where their values are, null to null.
+    one = struct((name, text_of(node)) for name, node in names)
+    other = struct((name, text_of(column(item.alias, name))) for name in by)
+    return item, [tree(f"{one} = {other}")]
 
 
 def _sides(condition: Node) -> tuple[Node, Node, str]:

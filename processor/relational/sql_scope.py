@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from ikebana.processor.ground.spelling import instead
 from ikebana.processor.linear.bound_query import QueryError
@@ -24,17 +25,13 @@ class Item:
     relation: Table
     columns: tuple[tuple[str, str, str], ...] = ()
 
-    def found(self, qualifier: str | None, name: str) -> list[str]:
-        """The fields that a name may mean."""
-        columns = [
-            column
-            for column in self.columns
-            if qualifier is None or column[0].lower() == qualifier.lower()
-        ]
-        return [each for *_, each in of_name(columns, name)]
+
+_Field = TypeVar("_Field")
 
 
-def of_name(columns: Sequence[tuple[str, str, str]], name: str) -> list[tuple[str, str, str]]:
+def of_name(
+    columns: Sequence[tuple[str, str, _Field]], name: str
+) -> list[tuple[str, str, _Field]]:
     """The columns that have a name: if none has it, `key` is the whole key."""
     found = [each for each in columns if each[1].lower() == name.lower()]
     if not found and name.lower() in SHORT:
@@ -159,13 +156,15 @@ class Names:
             if len(names) < many:
                 continue
             qualifier = names[0] if many == 2 else None
-            meant = [
-                (item.alias, each)
+            # What a table calls `key` comes before the whole key of another one.
+            every = [
+                (of, name, (item.alias, field))
                 for item in self.froms.items
-                for each in item.found(qualifier, names[many - 1])
+                for of, name, field in item.columns
+                if qualifier is None or of.lower() == qualifier.lower()
             ]
-            if meant:
-                return (*meant[0], *names[many:])
+            for *_, (alias, found) in of_name(every, names[many - 1]):
+                return (alias, found, *names[many:])
         return None if self.outer is None else self.outer._found(names)
 
     def have_all(self, node: Node) -> bool:

@@ -98,14 +98,12 @@ class Query:
     def bind(self, text: str, functions: Mapping[str, str]) -> None:
         """Let DuckDB bind the query over the columns of all tables.  Raises: QueryError.
 
-        Keys are among them where they are named.  Then `*` has them as well, which is not what
-        it means; so either is taken.
+        Keys are among them where they are named.  Then `*` has them as well, and one may stand
+        beside a column that is called `key`, which is not what these mean; so either is taken.
         """
         self._refuse_alike()
-        ways = [True, False] if self._stars else [True]
-        ways = ways if self._mentions_key else [False]
         problems = []
-        for with_keys in ways:
+        for with_keys in [True, False] if self._mentions_key else [False]:
             tables = {
                 name: self._read(each, with_key=with_keys) for name, each in self.tables.items()
             }

@@ -1,18 +1,18 @@
 """Answers as files of sqllogictest write them, and whether two of them are the same."""
 
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from sqllogictest.records import Query
+from support.sql_oracle import plain
 
 Row = Sequence[Any]
 _HASH = re.compile(r"(\d+) values hashing to ([0-9a-f]{32})")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_TRUTH = {"true": "1", "false": "0"}
+_WORDS = {"true": "1", "false": "0", "infinity": "inf", "-infinity": "-inf"}
 
 
 def agrees(query: Query, rows: Sequence[Row]) -> bool:
@@ -50,7 +50,7 @@ def _in_order(rows: Iterable[Sequence[str]]) -> list[list[str]]:
 
 def _usual(text: str) -> str:
     """A value by which rows are sorted: equal numbers have one text."""
-    text = _TRUTH.get(text.strip().lower(), text.strip())
+    text = _WORDS.get(text.strip().lower(), text.strip())
     if _NUMBER.fullmatch(text):
         with_few = Decimal(text).quantize(Decimal("1e-3")) if len(text) < 25 else Decimal(text)
         return f"{with_few.normalize() + 0:f}"
@@ -142,9 +142,7 @@ def _hash(values: Iterable[str]) -> str:
 def comparable(value: Any) -> Any:
     """A value as answers of a view and of DuckDB are compared: the fields of objects by name."""
     if isinstance(value, dict):
-        return json.dumps(
-            {str(name): str(comparable(each)) for name, each in value.items()}, sort_keys=True
-        )
+        return tuple(sorted((str(name), repr(comparable(each))) for name, each in value.items()))
     if isinstance(value, list | tuple):
         return tuple(map(comparable, value))
-    return value
+    return plain(value)

@@ -23,7 +23,6 @@ from ikebana.processor.relational.sql import sql_operators, tables_of
 from sqllogictest.answers import agrees, comparable
 from sqllogictest.records import Query, Record, Statement
 from sqllogictest.tables import Change, Tables, TooLargeError
-from support.sql_oracle import plain
 
 
 class Kind(StrEnum):
@@ -56,7 +55,7 @@ def outcomes(
 ) -> Iterator[Outcome]:
     """Run records in their order, and say of each query what came of it; of `most` at most.
 
-    A query may take so many seconds.
+    A query may take so many seconds of this process's time.
     """
     tables = Tables()
     left = count() if most is None else iter(range(most))
@@ -97,6 +96,9 @@ def _judged(tables: Tables, query: Query) -> Outcome:
     except _SlowError:
         raise
     except Exception as error:  # noqa: BLE001 -- whatever it is, it is a defect to be listed
+        if "Query interrupted" in str(error):
+            # The signal has reached the database first.
+            raise _SlowError from None
         return Outcome(Kind.CRASHED, query, f"{type(error).__name__}: {error}")
     if agrees(query, rows):
         return Outcome(Kind.RIGHT, query)
@@ -108,7 +110,7 @@ def _judged(tables: Tables, query: Query) -> Outcome:
 
 
 def _counted(rows: Iterable[Sequence[Any]]) -> Counter[Any]:
-    return Counter(tuple(comparable(plain(value)) for value in row) for row in rows)
+    return Counter(tuple(map(comparable, row)) for row in rows)
 
 
 def rows_of(tables: Tables, changes: Mapping[str, list[Change]], sql: str) -> list[list[Any]]:
@@ -161,13 +163,13 @@ def _limited(seconds: float) -> Iterator[None]:
     def stop(*_: object) -> None:
         raise _SlowError
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def grouped(reason: str) -> str:

@@ -63,7 +63,9 @@ class Drawing:
         """FROM, and the tables by their aliases."""
         first, second = self.choice.choice("tu"), self.choice.choice("tu")
         one, other = self._alias(), self._alias()
-        kind = self.choice.choice(["", "", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", ","])
+        kind = self.choice.choice(
+            ["", "", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", ",", "NATURAL JOIN", "ASOF"]
+        )
         if not kind:
             return f"{first} {one}", {one: first}
         left = f"{first} {one}"
@@ -71,6 +73,20 @@ class Drawing:
             columns = ", ".join(COLUMNS[first])
             left = f"(SELECT {columns} FROM {first} WHERE a IS NOT NULL) {one}"
         on = f"{one}.a = {other}.a"
+        if kind == "NATURAL JOIN":
+            way = self.choice.choice(["", "LEFT ", "FULL "])
+            rows = f"(SELECT a, {COLUMNS[second][1]} AS z FROM {second}) {other}"
+            return f"{left} NATURAL {way}JOIN {rows}", {one: first}
+        if kind == "ASOF":
+            # Of rows that are equal in the order DuckDB takes any, so there is one of each.
+            way, order = (
+                self.choice.choice(["", "LEFT "]),
+                self.choice.choice([">=", ">", "<=", "<"]),
+            )
+            number = self._number(one, first)
+            rows = f"(SELECT a, max(b) AS b FROM t GROUP BY a, b) {other}"
+            on = f"{one}.a = {other}.a AND {number} {order} {other}.b"
+            return f"{left} ASOF {way}JOIN {rows} ON {on}", {one: first}
         if kind == ",":
             return f"{left} JOIN {second} {other} USING (a)", {one: first, other: second}
         if self.choice.random() < 0.3:
