@@ -1,12 +1,16 @@
 """The parts of a pipeline under construction, each with its place in the user's code."""
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from ikebana.errors import ConfigError
 from ikebana.processor.building.places import CodePlace, here
+from ikebana.processor.linear.sql_functions import SqlFunction, with_long_names_in
 from ikebana.processor.linear.steps import Step
 from ikebana.processor.planning.plan import Input, Linear, Operator, Output
+
+Part = TypeVar("Part")
 
 
 class Parts:
@@ -17,11 +21,15 @@ class Parts:
         self.inputs: dict[str, Input] = {}
         self.operators: dict[str, Operator] = {}
         self.outputs: dict[str, Output] = {}
+        self.functions: dict[str, SqlFunction] = {}
+        """Functions of Python by their names in SQL, in small letters."""
         self.places: dict[str, CodePlace] = {}
         """Lines of the user's code by the paths of problems, such as `operators.large`."""
 
     def read(self, given: Input) -> None:
         """Add an input; raise a ConfigError if another one has its name."""
+        if given.event_time is not None:
+            given = replace(given, event_time=self.with_functions(given.event_time))
         self._have("inputs", self.inputs, given)
 
     def add(self, operator: Operator, places: tuple[CodePlace, ...] = ()) -> str:
@@ -30,6 +38,7 @@ class Parts:
         Raises:
             ConfigError: another operator has its name.
         """
+        operator = self.with_functions(operator)
         path = self._have("operators", self.operators, operator, *places[-1:])
         for at, place in enumerate(places):
             self.places.setdefault(f"{path}.steps.{at}", place)
@@ -41,11 +50,19 @@ class Parts:
 
     def free_name(self, source: str, steps: tuple[Step, ...]) -> str:
         """Return the name of the linear operator with these steps, or choose a free name."""
+        steps = self.with_functions(steps)
         for operator in self.operators.values():
             if operator == Linear(operator.name, source, steps):
                 return operator.name
         taken = {*self.operators, *self.inputs}
         return next(name for name in _numbered(source) if name not in taken)
+
+    def with_functions(self, part: Part) -> Part:
+        """The part with functions in its expressions under the names that say all of them."""
+        if not self.functions:
+            return part
+        made: Part = with_long_names_in(part, self.functions)
+        return made
 
     def _have(
         self, kind: str, known: dict[str, Any], part: Any, place: CodePlace | None = None

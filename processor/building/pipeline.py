@@ -1,10 +1,10 @@
 """A pipeline written in Python."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from ikebana.arrangements.update import Update
 from ikebana.codecs.change import Column
@@ -12,6 +12,7 @@ from ikebana.codecs.formats import Format, KeyFormat
 from ikebana.errors import ConfigError, PlanError
 from ikebana.processor.building.collection import Collection, concat, made_outer
 from ikebana.processor.building.explained import Explained
+from ikebana.processor.building.functions import declared
 from ikebana.processor.building.parts import Parts
 from ikebana.processor.building.places import here, placed
 from ikebana.processor.building.rows import columns_of
@@ -25,6 +26,7 @@ from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import (
     EventTime,
     Input,
+    Metadata,
     OnError,
     Plan,
     TimeDomain,
@@ -55,6 +57,7 @@ class TopicOptions(TypedDict, total=False):
     event_time: EventTime
     unique: Texts | Sequence[Texts]
     size: int
+    metadata: Mapping[str, Metadata]
 
 
 class Pipeline:
@@ -232,6 +235,38 @@ class Pipeline:
 
         return Collection(self._parts, view(self._parts, name, query, key))
 
+    def function(
+        self,
+        name: str,
+        function: Callable[..., Any] | str,
+        *,
+        parameters: Mapping[str, str],
+        returns: str,
+        on_null: Literal["null", "call"] = "null",
+    ) -> str:
+        """Declare a Python function that SQL expressions of this pipeline may call.
+
+        `parameters` are the SQL types of its parameters by name, and `returns` that of its
+        result.  Where an argument is null, the result is null, unless `on_null` is "call".
+        Returns the name that stands for it in all expressions; in those that are written after
+        this, `name` does too.  See docs/functions.md.
+
+        >>> import math
+        >>> import ikebana as ik
+        >>> shop = ik.Pipeline("shop")
+        >>> _ = shop.function("area", math.dist, parameters={"a": "BIGINT[]", "b": "BIGINT[]"},
+        ...     returns="DOUBLE")
+        >>> shapes = shop.topic("shapes", columns=[ik.Column("at", "BIGINT[]")]).upsert()
+        >>> _ = shapes.select(away="area(at, [0, 0])").to("away")
+        >>> shop.evaluate(shapes=[(1, {"at": [3, 4]}, 0)])["away"]
+        [Update(data=(1, {'away': 5}), time=0, diff=1)]
+
+        Raises:
+            ConfigError: the name or a type is none, or another process could not import the
+                function.
+        """
+        return declared(self._parts, name, function, parameters, returns, on_null)
+
     def concat(
         self, *collections: Collection[Any, Any], name: str | None = None
     ) -> Collection[Any, Any]:
@@ -406,4 +441,5 @@ def _input_of(topics: tuple[str, ...], row: type | None, options: TopicOptions) 
         event_time=options.get("event_time"),
         unique=keys(options.get("unique", ()), "unique"),
         size=options.get("size"),
+        metadata=tuple(options.get("metadata", {}).items()),
     )

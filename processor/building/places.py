@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ikebana.errors import PlanError
+from ikebana.processor.linear.sql_functions import as_written
 
 # Frames of files in this folder are ours.
 _OURS = str(Path(__file__).resolve().parents[1])
@@ -36,7 +37,9 @@ def _is_ours(file: str) -> bool:
 
 def placed(error: PlanError, plan: str, places: Mapping[str, CodePlace]) -> PlanError:
     """Add the place of each problem to an error, as far as it is known."""
-    found = [(path, f"{problem}{_at(path, places)}") for path, problem in error.problems]
+    found = [
+        (path, f"{as_written(problem)}{_at(path, places)}") for path, problem in error.problems
+    ]
     return PlanError(plan, found)
 
 

@@ -13,6 +13,7 @@ from ikebana.processor.relational.known import Known, MakingError, UnmadeError
 
 def view(parts: Parts, name: str, query: str, key: str | None) -> str:
     """Add a query over the collections that there are; return its name.  Raises: ConfigError."""
+    query, key = parts.with_functions(query), parts.with_functions(key)
     return _added(parts, from_sql(name, query, key))
 
 

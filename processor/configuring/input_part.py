@@ -25,7 +25,7 @@ from ikebana.processor.configuring.values import (
     as_unique,
     choice,
 )
-from ikebana.processor.planning.plan import Clock, EventTime, Input, Mode
+from ikebana.processor.planning.plan import Clock, EventTime, Input, Metadata, Mode
 
 
 class FormatsPart(Part):
@@ -80,6 +80,7 @@ class InputPart(Part):
     event_time: EventTimePart | None = None
     unique: Annotated[tuple[tuple[str, ...], ...], BeforeValidator(as_unique)] = ()
     size: Whole | None = None
+    metadata: dict[str, Annotated[Metadata, choice(Metadata)]] = {}
 
     def input(self, name: str) -> Input:
         """The input that this section describes."""
@@ -99,4 +100,5 @@ class InputPart(Part):
             None if self.event_time is None else self.event_time.event_time(),
             self.unique,
             self.size,
+            tuple(self.metadata.items()),
         )

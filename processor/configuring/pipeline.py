@@ -34,6 +34,7 @@ from ikebana.processor.ground.counting import counted
 from ikebana.processor.ground.printable import printable
 from ikebana.processor.ground.spelling import did_you_mean
 from ikebana.processor.linear.modules import look_in
+from ikebana.processor.linear.sql_functions import as_written
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.planning.unread import Unread
 from ikebana.processor.reading.codec_of import needs_registry
@@ -378,7 +379,7 @@ def _listed(problems: Problems, source: str, document: Document, over: Placed) -
                 return _Place("", line, column), problem
         return None, problem
 
-    placed = [(*place(path, problem), path) for path, problem in problems]
+    placed = [(*place(path, as_written(problem)), path) for path, problem in problems]
     placed.sort(key=lambda p: (p[0] is None, p[0]))
     listed = [
         printable(f"  {path}: {problem}") + ("" if at is None else f" ({at})")

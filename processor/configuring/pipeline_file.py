@@ -11,11 +11,17 @@ from typing import Annotated
 from pydantic import (
     BeforeValidator,
     Field,
+    model_validator,
 )
 
 from ikebana.codecs.formats import OutputFormat
 from ikebana.errors import PlanError
 from ikebana.processor.configuring import operator_kinds
+from ikebana.processor.configuring.function_part import (
+    FunctionPart,
+    function_problems,
+    with_functions,
+)
 from ikebana.processor.configuring.input_part import InputPart
 from ikebana.processor.configuring.operator_part import OperatorPart
 from ikebana.processor.configuring.part import Part
@@ -78,6 +84,7 @@ class PlanPart(Part):
     """The sections that say what is computed."""
 
     pipeline: Text
+    functions: dict[str, FunctionPart] = {}
     inputs: dict[str, InputPart]
     operators: dict[str, OperatorPart] = {}
     outputs: dict[str, OutputPart]
@@ -85,12 +92,17 @@ class PlanPart(Part):
     time: Annotated[TimeDomain, choice(TimeDomain)] = "ingest"
     pushdown: Annotated[bool, BeforeValidator(as_flag)] = True
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_functions(cls, value: object) -> object:
+        return with_functions(value) if isinstance(value, dict) else value
+
     def plan(self, unread: Unread = ALL_READ) -> Plan:
         """The plan that these sections describe, of which `unread` could not be read.
 
         Raises: PlanError.
         """
-        problems: list[tuple[str, str]] = []
+        problems = list(function_problems(self.functions))
         operators: list[Operator | Derived] = []
         lost: set[str] = set()
         for name, part in self.operators.items():
@@ -108,7 +120,7 @@ class PlanPart(Part):
         of_operators = found.operators
         problems += found.problems
         lost |= {f"operators.{name}" for name in found.lost}
-        if not lost and not unread.paths:
+        if not problems and not unread.paths:
             return checked(self._made(of_operators))
         # There, and not above, since it looks into the steps, for which it needs DuckDB.
         from ikebana.processor.planning.plan_problems import problems_of

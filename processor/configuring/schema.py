@@ -95,6 +95,7 @@ PLACES = {
     "StepPart": "operators.<name>.",
     "OperatorPart": "operators.<name>.",
     "OutputPart": "outputs.<name>.",
+    "FunctionPart": "functions.<name>.",
     "ErrorsPart": "errors.",
     "SourcePart": "source.",
     "SinkPart": "sink.",

@@ -81,6 +81,23 @@ class Cursor:
         remedy = f"; its form is {self.form}" if self.form else ""
         raise StatementError(f"must have {wanted} where {found}{remedy}", self.place())
 
+    def type_text(self, end: str = "") -> str:
+        """A type, up to a comma, a parenthesis, or the word that ends it."""
+        first = self.token("a type")
+        depth, last = 0, first
+        self.at -= 1
+        while self.at < len(self.tokens):
+            token = self.tokens[self.at]
+            if depth == 0 and (token.text in (",", ")") or token.text.upper() == end):
+                break
+            depth += (token.text == "(") - (token.text == ")")
+            last = token
+            self.at += 1
+        if last is first and first.text in (",", ")"):
+            self.at -= 1
+            self.refuse("a type")
+        return _between(self.tokens, first, last)
+
     def ends(self) -> bool:
         """Take what stands between the parts of a list, or ends it."""
         if not self.takes(",") and not self.next_is(")"):
@@ -95,6 +112,15 @@ class Cursor:
                 raise StatementError(
                     f"put the value that begins with {token.text} in single quotes", token.at
                 )
+
+
+def _between(tokens: Sequence[Token], first: Token, last: Token) -> str:
+    """The text from one token to another, with a space where there was any."""
+    own = [each for each in tokens if first.at <= each.at <= last.at]
+    return "".join(
+        each.text if number == 0 or own[number - 1].end == each.at else f" {each.text}"
+        for number, each in enumerate(own)
+    )
 
 
 def named(token: Token) -> str:

@@ -4,6 +4,8 @@
     CREATE SOURCE name [(column TYPE [ENCODING word], …)] FROM KAFKA (options)
     CREATE [MATERIALIZED] VIEW name [WITH (options)] AS query
     CREATE OPERATOR name WITH (options)
+    CREATE FUNCTION name(parameter TYPE, …) RETURNS TYPE LANGUAGE PYTHON
+        [CALLED ON NULL INPUT] AS 'module:function'
     CREATE SINK name FROM view INTO KAFKA (options)
 
 Options are `name = value, …`.  A value is a text in single quotes, a word, a number, a list of
@@ -24,6 +26,7 @@ SECTIONS = {
     "SOURCE": "inputs",
     "VIEW": "operators",
     "OPERATOR": "operators",
+    "FUNCTION": "functions",
     "SINK": "outputs",
 }
 _FORMS = {
@@ -31,6 +34,8 @@ _FORMS = {
     "SOURCE": "CREATE SOURCE name (column TYPE, …) FROM KAFKA (topic = '…', …)",
     "VIEW": "CREATE VIEW name AS SELECT …",
     "OPERATOR": "CREATE OPERATOR name WITH (…)",
+    "FUNCTION": "CREATE FUNCTION name(parameter TYPE, …) RETURNS TYPE LANGUAGE PYTHON "
+    "AS 'module:function'",
     "SINK": "CREATE SINK name FROM view INTO KAFKA (topic = '…', …)",
 }
 # What else people begin a statement with, and the kind that they mean.
@@ -80,7 +85,7 @@ class _Reader:
         if not self._cursor.takes("CREATE"):
             self._refuse_begin(first)
         self._cursor.takes("MATERIALIZED")
-        kind = self._cursor.token("PIPELINE, SOURCE, VIEW, OPERATOR or SINK")
+        kind = self._cursor.token("PIPELINE, SOURCE, VIEW, OPERATOR, FUNCTION or SINK")
         word = kind.text.upper()
         if word not in SECTIONS:
             self._refuse_begin(kind)
@@ -97,6 +102,8 @@ class _Reader:
             case "OPERATOR":
                 self._cursor.expect("WITH")
                 into.section = self._options(())
+            case "FUNCTION":
+                self._function()
             case _:
                 self._sink()
         if self._cursor.at < len(self._cursor.tokens):
@@ -106,7 +113,7 @@ class _Reader:
         columns: dict[str, object] = {}
         if self._cursor.next_is("("):
             self._into.places["columns",] = self._cursor.tokens[self._cursor.at].at
-            columns = self._columns()
+            columns = self._columns("columns")
         self._cursor.expect("FROM")
         self._cursor.expect("KAFKA")
         given = self._options(())
@@ -134,38 +141,43 @@ class _Reader:
         self._cursor.expect("KAFKA")
         self._into.section = {"from": source, **self._options(())}
 
-    def _columns(self) -> dict[str, object]:
-        """Columns with their types, which are DuckDB's to judge."""
+    def _function(self) -> None:
+        section: dict[str, object] = {"parameters": self._columns("parameters")}
+        self._cursor.expect("RETURNS")
+        self._note(("returns",), self._cursor.place(), is_new=True)
+        section["returns"] = self._cursor.type_text("LANGUAGE")
+        self._cursor.expect("LANGUAGE")
+        self._cursor.expect("PYTHON")
+        if self._cursor.takes("CALLED"):
+            for word in ("ON", "NULL", "INPUT"):
+                self._cursor.expect(word)
+            section["on_null"] = "call"
+        self._cursor.expect("AS")
+        self._note(("python",), self._cursor.place(), is_new=True)
+        section["python"] = _text(self._cursor.token("a text such as 'module:function'"))
+        self._into.section = section
+
+    def _columns(self, part: str) -> dict[str, object]:
+        """Columns or parameters with their types, which are DuckDB's to judge."""
         found: dict[str, object] = {}
         self._cursor.expect("(")
+        if part == "parameters" and self._cursor.takes(")"):
+            return found
         while True:
             at = self._cursor.place()
-            name = self._cursor.name("a column")
+            name = self._cursor.name("a name")
             if name.upper() == "PRIMARY" and self._cursor.next_is("KEY"):
                 raise StatementError(
                     "a source says what its key is as an option: FROM KAFKA (…, key = (…))", at
                 )
-            place = ("columns", name)
+            place = (part, name)
             self._note(place, at, is_new=name not in found)
             found[name] = self._type(place)
             if self._cursor.ends():
                 return found
 
     def _type(self, place: Place) -> object:
-        first = self._cursor.token("a type")
-        depth, last = 0, first
-        self._cursor.at -= 1
-        while self._cursor.at < len(self._cursor.tokens):
-            token = self._cursor.tokens[self._cursor.at]
-            if depth == 0 and (token.text in (",", ")") or token.text.upper() == "ENCODING"):
-                break
-            depth += (token.text == "(") - (token.text == ")")
-            last = token
-            self._cursor.at += 1
-        if last is first and first.text in (",", ")"):
-            self._cursor.at -= 1
-            self._cursor.refuse("a type")
-        kind = _between(self._cursor.tokens, first, last)
+        kind = self._cursor.type_text("ENCODING")
         if not self._cursor.takes("ENCODING"):
             return kind
         return {"type": kind, "encoding": self._value((*place, "encoding"), 0)}
@@ -255,15 +267,6 @@ class _Reader:
             forms = "; ".join(_FORMS.values())
             problem = f'"{token.text[:30]}" begins no statement of a pipeline; there are {forms}'
         raise StatementError(problem, token.at)
-
-
-def _between(tokens: Sequence[Token], first: Token, last: Token) -> str:
-    """The text from one token to another, with a space where there was any."""
-    own = [each for each in tokens if first.at <= each.at <= last.at]
-    return "".join(
-        each.text if number == 0 or own[number - 1].end == each.at else f" {each.text}"
-        for number, each in enumerate(own)
-    )
 
 
 def _end_of_name(ahead: Sequence[Token]) -> int:

@@ -278,7 +278,8 @@ def _judge(thread: int, call: Call, looks: int, limit_s: float) -> None:
             _leave(ENDED)
     if call[2] is not None:
         call[2]()
-    else:
+    if call[2] is None or stack:
+        # A statement may be within a function that it calls.
         ctypes.pythonapi.PyThreadState_SetAsyncExc(
             ctypes.c_ulong(thread), ctypes.py_object(Stopped)
         )

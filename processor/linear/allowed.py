@@ -11,6 +11,7 @@ from typing import Any
 from ikebana.processor.ground.spelling import hint
 from ikebana.processor.linear.database import asked
 from ikebana.processor.linear.scope import ExpressionError
+from ikebana.processor.linear.sql_functions import is_long_name, short_name
 from ikebana.processor.linear.syntax import Node, modified, tree_of
 
 # Names that SQL takes for functions when there is no column of theirs.
@@ -48,6 +49,10 @@ def refuse_call(call: Node) -> None:
     """Refuse a call that must not stand.  Raises: ExpressionError."""
     name = call["function_name"].lower()
     arguments = [argument["expression"] for argument in call["arguments"]]
+    if is_long_name(name):
+        if more := modified(call):
+            raise ExpressionError(f"{short_name(name)}() is no aggregate: {more} has no meaning")
+        return
     if reason := refused_functions().get(name):
         raise ExpressionError(f"{name}() {reason}{_remedy(name, reason)}")
     if name not in functions():
@@ -111,7 +116,9 @@ def functions() -> frozenset[str]:
         "SELECT DISTINCT function_name FROM duckdb_functions() "
         "WHERE function_type IN ('scalar', 'macro')"
     )
-    return frozenset(name.lower() for (name,) in rows if not name.startswith("__"))
+    return frozenset(
+        name.lower() for (name,) in rows if not name.startswith("__") and not is_long_name(name)
+    )
 
 
 @functools.cache

@@ -10,8 +10,15 @@ import msgspec
 
 from ikebana.processor.ground.spelling import instead
 from ikebana.processor.linear.database import asked, connection, first_line
+from ikebana.processor.linear.functions import FunctionError
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import ExpressionError
+from ikebana.processor.linear.sql_functions import (
+    as_written,
+    declare,
+    place_as_written,
+    with_short_names,
+)
 from ikebana.processor.linear.syntax import TOO_DEEP, Node, remedy
 
 Tables = Mapping[str, Mapping[str, str]]
@@ -30,9 +37,10 @@ class QueryError(Exception):
         """The problem with its place in the query."""
         if self.at is None or not 0 <= self.at <= len(text):
             return self.problem
-        before = text[: self.at]
+        at = place_as_written(text, self.at)
+        before = as_written(text)[:at]
         line, start = before.count("\n") + 1, before.rfind("\n") + 1
-        return f"line {line}, column {self.at - start + 1}: {self.problem}"
+        return f"line {line}, column {at - start + 1}: {self.problem}"
 
 
 def query_tree(text: str) -> Node:
@@ -40,11 +48,12 @@ def query_tree(text: str) -> Node:
     if "\0" in text:
         raise QueryError("it holds a character that SQL cannot")
     try:
+        declare(text)
         ((tree,),) = connection().execute("SELECT json_serialize_sql(?)", [text]).fetchall()
         found: dict[str, Any] = msgspec.json.decode(str(tree).encode())
     except RecursionError:
         raise QueryError(TOO_DEEP) from None
-    except duckdb.Error as error:
+    except (duckdb.Error, FunctionError) as error:
         raise QueryError(first_line(error)) from None
     if found["error"]:
         # Of statements that change something it says only that they are no SELECT.
@@ -76,8 +85,9 @@ def bound(text: str, tables: Tables, functions: Mapping[str, str] = {}) -> list[
             database.execute(f"CREATE TEMP MACRO {quoted(name)}() AS NULL::{kind}")
         rows = database.execute(f"DESCRIBE\n{text}\n").fetchall()
     except duckdb.Error as error:
+        said = with_short_names(str(error))
         problem, at = _placed(str(error), text)
-        raise QueryError(_without_names(problem, str(error), tables), at) from None
+        raise QueryError(_without_names(problem, said, tables), at) from None
     finally:
         database.execute("ROLLBACK")
         database.close()

@@ -16,6 +16,7 @@ import duckdb
 import pyarrow as pa
 
 from ikebana.processor.ground import calls
+from ikebana.processor.linear import sql_functions
 
 _MOST_PLANNED = 256
 MOST_MEMORY = 2 << 30
@@ -61,6 +62,20 @@ class _Database:
         # By SQL, that used last at the end: the statement's name, and its execution.
         self._planned: dict[str, tuple[str, duckdb.Statement]] = {}
         self._count = 0
+        self.functions = 0
+        """How many of the declared functions it has."""
+
+    def take_functions(self) -> None:
+        """Register the functions of Python that expressions have named since."""
+        for name, function in list(sql_functions.DECLARED.items())[self.functions :]:
+            self.functions += 1
+            self.connection.create_function(
+                name,
+                function.call,
+                list(function.of.parameters),
+                function.of.returns,
+                null_handling="special" if function.of.takes_null else "default",
+            )
 
     def source(self, schema: pa.Schema) -> _Source:
         """What statements read under the name `source_of(schema)`."""
@@ -95,6 +110,8 @@ def _database() -> _Database:
     if not hasattr(_local, "database"):
         _local.database = _Database()
     found: _Database = _local.database
+    if found.functions < len(sql_functions.DECLARED):
+        found.take_functions()
     return found
 
 
@@ -138,6 +155,13 @@ def answer(
     try:
         with _limited():
             rows: list[tuple[Any, ...]] = database.connection.execute(planned).fetchall()
+    except duckdb.InvalidInputException:
+        ended = sql_functions.ended()
+        if calls.was_stopped():
+            raise calls.stuck() from None
+        if ended is not None:
+            raise ended from None
+        raise
     except UnicodeDecodeError as error:
         # Of a long text its messages have a part, which may end within a character.
         raise duckdb.Error(error.object.decode(errors="replace")) from None
@@ -217,7 +241,11 @@ def without_data(error: Exception) -> str:
 
     Nothing, where SQL of ours has made it fail, by an exclamation mark in a text (`typed_json`).
     """
-    said = _INTERNAL.split(first_line(error))[0].rstrip()
+    line = first_line(error)
+    if sql_functions.MARK_OF_ERROR in line:
+        # What a function raises is its own to say.
+        return line.partition(sql_functions.MARK_OF_ERROR)[2]
+    said = _INTERNAL.split(line)[0].rstrip()
     if _SPOILT.search(said):
         return ""
     return _NUMBER.sub(lambda found: found["type"] or "…", _QUOTED.sub(r"\1…\1", said))
@@ -233,6 +261,6 @@ _NUMBER = re.compile(r"(?P<type>DECIMAL\(\d+,\d+\))|(?<![\w.-])-?\d[\d.]*(?:[eE]
 
 def first_line(error: Exception | str) -> str:
     """What the database says is wrong, without the text that it is wrong in."""
-    line = str(error).strip().partition("\n")[0]
+    line = sql_functions.with_short_names(str(error).strip().partition("\n")[0])
     # Its remedy is a setting, which is none here.
     return "it is nested too deeply" if line.startswith("Max expression depth") else line

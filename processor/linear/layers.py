@@ -23,6 +23,7 @@ from ikebana.processor.linear.json_text import (
     to_text,
 )
 from ikebana.processor.linear.scope import KEY, OURS, VALUE, Scope, StepError
+from ikebana.processor.linear.sql_functions import as_written
 from ikebana.processor.linear.typed_columns import TEXT, type_of_field, type_of_whole
 from ikebana.processor.linear.typed_json import from_json
 
@@ -216,7 +217,7 @@ class Layers:
         return to_object({name: types[name] for name in columns})
 
     def _not_evaluated(self, part: str, text: str) -> str:
-        reason = f"could not evaluate {part} {text}"
+        reason = f"could not evaluate {part} {as_written(text)}"
         self.evaluated[self.step, reason] = part, text
         return reason
 

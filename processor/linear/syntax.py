@@ -12,8 +12,10 @@ import duckdb
 import msgspec
 
 from ikebana.processor.linear.database import asked, first_line
+from ikebana.processor.linear.functions import FunctionError
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import ExpressionError
+from ikebana.processor.linear.sql_functions import declare
 
 Node = dict[str, Any]
 
@@ -64,12 +66,13 @@ def tree_of(text: str) -> Node:
     if "\0" in text or (not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text)):
         return {"error": True, "error_message": "it holds a character that SQL cannot"}
     try:
+        declare(text)
         tree: Node = msgspec.json.decode(_parsed(text))
         if tree["error"] and (quoting := _with_quotes(text)) != text:
             tree = msgspec.json.decode(_parsed(quoting))
     except RecursionError:
         return {"error": True, "error_message": TOO_DEEP}
-    except duckdb.Error as error:
+    except (duckdb.Error, FunctionError) as error:
         return {"error": True, "error_message": first_line(error)}
     return tree
 

@@ -12,6 +12,9 @@ def fingerprint(plan: object) -> str:
     """Hash a plan, without what may change between two runs of its batches."""
     plain = msgspec.to_builtins(plan, enc_hook=_function_name)
     for source in plain["inputs"]:
+        if not source["metadata"]:
+            # As it was before there was any.
+            del source["metadata"]
         if (event := source["event_time"]) is not None:
             # They only decide how far the next batches go.
             del event["lateness_ms"], event["idle_ms"]

@@ -94,7 +94,7 @@ def _input_as_it_was(was: Input | None, now: Input, decoded: Decoded, new: Plan)
         event_time = msgspec.structs.replace(
             event_time, lateness_ms=now.event_time.lateness_ms, idle_ms=now.event_time.idle_ms
         )
-    as_it_was = replace(was, event_time=event_time, start=now.start)
+    as_it_was = replace(was, event_time=event_time, start=now.start, metadata=was.metadata)
     if _bare(was) != _bare(now) or not _unread(was, now, decoded, new):
         return now
     return as_it_was
@@ -115,7 +115,7 @@ def _bare(source: Input) -> Input:
     event = source.event_time
     if event is not None and event.of is not None:
         event = msgspec.structs.replace(event, of=spelt(event.of))
-    return lasting(replace(source, columns=(), event_time=event))
+    return lasting(replace(source, columns=(), metadata=(), event_time=event))
 
 
 def _unread(was: Input, now: Input, decoded: Decoded, new: Plan) -> bool:
@@ -123,8 +123,11 @@ def _unread(was: Input, now: Input, decoded: Decoded, new: Plan) -> bool:
 
     Without a column `key`, that name is read all the same: as the whole key.
     """
-    declared = [
-        {column.name: (parsed(column.type), column.encoding) for column in source.columns}
+    declared: list[dict[str, object]] = [
+        {
+            **{column.name: (parsed(column.type), column.encoding) for column in source.columns},
+            **dict(source.metadata),
+        }
         for source in (was, now)
     ]
     changed = {

@@ -13,12 +13,12 @@ from ikebana.processor.ground.spelling import instead
 from ikebana.processor.linear.expressions import column_type
 from ikebana.processor.linear.json_text import field_of
 from ikebana.processor.linear.results import result_of
-from ikebana.processor.linear.scope import VALUE, ExpressionError, is_ours
+from ikebana.processor.linear.scope import SHORT, VALUE, ExpressionError, is_ours
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning import starts
 from ikebana.processor.planning.input_rows import encoding_of, rows_of
 from ikebana.processor.planning.operators.kind import Problem
-from ikebana.processor.planning.plan import SOURCE_CLOCKS, Input
+from ikebana.processor.planning.plan import METADATA_TYPES, SOURCE_CLOCKS, Input
 from ikebana.processor.planning.transaction_topics import collections_of
 from ikebana.processor.planning.unread import Unread
 
@@ -32,6 +32,7 @@ def input_problems(source: Input, unread: Unread) -> Iterator[Problem]:
     yield from _key_problems(source)
     yield from _option_problems(source)
     yield from _column_problems(source)
+    yield from _metadata_problems(source)
     if source.size is not None and source.size < 1:
         yield f"{path}.size", "must be at least 1"
     if isinstance(starts.place_of(source.start), starts.AtOffsets) and len(source.topics) > 1:
@@ -147,6 +148,29 @@ def _column_problems(source: Input) -> Iterator[Problem]:
                 continue  # the type is told
             except ValueError as error:
                 yield f"{path}.columns.{column.name}.encoding", str(error)
+
+
+def _metadata_problems(source: Input) -> Iterator[Problem]:
+    """What the columns of metadata of an input cannot be."""
+    path = f"inputs.{source.name}.metadata"
+    if not source.metadata:
+        return
+    if source.traits.is_updates:
+        yield path, f"updates of {source.value_format} are no longer the messages that set rows"
+    elif source.mode == "diffs":
+        yield path, "an old image does not say which message had set it: read the input as upserts"
+    elif not source.traits.has_columns:
+        yield path, "bytes have no columns"
+    declared = {column.name.lower() for column in source.columns}
+    counts = Counter(name.lower() for name, _ in source.metadata)
+    for name, kind in source.metadata:
+        if name.lower() in declared or counts[name.lower()] > 1:
+            yield f"{path}.{name}", "is a column already; give it another name"
+        elif is_ours(name) or name.lower() in SHORT:
+            yield f"{path}.{name}", "no column of metadata can be named so"
+        if kind not in METADATA_TYPES:
+            listed = ", ".join(METADATA_TYPES)
+            yield f"{path}.{name}", f'"{kind}" is none of {listed}'
 
 
 def _time_problems(source: Input, unread: Unread) -> Iterator[Problem]:

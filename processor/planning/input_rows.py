@@ -18,7 +18,7 @@ from ikebana.processor.linear.scope import (
     unknown,
 )
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.planning.plan import Input
+from ikebana.processor.planning.plan import METADATA_TYPES, Input
 from ikebana.processor.planning.unread import Unread
 
 
@@ -29,6 +29,7 @@ def scope_of_input(source: Input) -> Scope:
         ExpressionError: a column has a type that there is not.
     """
     types = {column.name: column_type(column.type) for column in source.columns}
+    types |= {name: METADATA_TYPES.get(kind, JSON) for name, kind in source.metadata}
     raw = not source.traits.has_columns
     types[KEY] = BLOB if source.key_format == "bytes" and source.traits.kind == "rows" else JSON
     types[VALUE] = BLOB if raw else JSON

@@ -51,6 +51,15 @@ Subjects = Literal["topic", "record", "topic-record"]
 # kafka: the record's timestamp.  source: when the source committed the change.  lsn: where
 # in its log the source has the change.  transaction: where in the log its transaction begins.
 Clock = Literal["kafka", "source", "lsn", "transaction"]
+# What Kafka says of a message, beside its key and its value.
+Metadata = Literal["timestamp", "partition", "offset", "headers", "topic"]
+METADATA_TYPES: Mapping[Metadata, str] = {
+    "timestamp": "TIMESTAMP",
+    "partition": "INTEGER",
+    "offset": "BIGINT",
+    "headers": "MAP(VARCHAR, BLOB)",
+    "topic": "VARCHAR",
+}
 # Those of a Debezium envelope, and of them those that are positions and no milliseconds.
 SOURCE_CLOCKS = ("source", "lsn", "transaction")
 LOG_CLOCKS = ("lsn", "transaction")
@@ -99,6 +108,7 @@ class Input:
     with the state, and differences are counted.  `schema` is the reader schema of Avro
     values.  `event_time` is None if records have no times of their own.  `unique` (columns in
     which no two rows agree) and `size` (about how many rows there are) are hints for joins.
+    `metadata` names columns that have what Kafka says of a message.
 
     >>> Input("orders", ("orders",)).mode, Input("names", ("names",), "diff").mode
     ('upsert', 'diffs')
@@ -124,6 +134,7 @@ class Input:
     event_time: EventTime | None = None
     unique: tuple[tuple[str, ...], ...] = ()
     size: int | None = None
+    metadata: tuple[tuple[str, Metadata], ...] = ()
 
     def __post_init__(self) -> None:
         what = f'input "{self.name}"'

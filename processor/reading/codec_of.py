@@ -39,7 +39,7 @@ def wanted_of(source: Input, reading: Reading) -> Wanted:
     diffs = cdc and source.mode == "diffs"
     schema = {} if source.schema is None else {"reader_schema": source.schema}
     return Wanted(
-        columns=reading.columns,
+        columns=columns_of_rows(source, reading),
         key=source.key,
         before=diffs or (cdc and source.drift),
         tables=source.tables,
@@ -57,7 +57,14 @@ def checked_of(source: Input, reading: Reading) -> tuple[str, ...] | None:
     """
     if reading.columns is None:
         return None
-    return tuple(sorted({*reading.columns, *checked_columns(source)}))
+    return tuple(sorted({*(columns_of_rows(source, reading) or ()), *checked_columns(source)}))
+
+
+def columns_of_rows(source: Input, reading: Reading) -> tuple[str, ...] | None:
+    """List the columns that are read, without those of metadata: no message's value has them."""
+    if reading.columns is None or not source.metadata:
+        return reading.columns
+    return tuple(name for name in reading.columns if name not in dict(source.metadata))
 
 
 def declared_by(source: Input) -> Declared:
@@ -81,4 +88,11 @@ def needs_registry(source: Input) -> bool:
 
 def needs_headers(source: Input) -> bool:
     """Whether decoding needs the headers of messages."""
-    return needs_registry(source) or source.traits.kind == "updates"
+    of_metadata = any(kind == "headers" for _, kind in source.metadata)
+    return needs_registry(source) or source.traits.kind == "updates" or of_metadata
+
+
+def needs_timestamps(source: Input) -> bool:
+    """Whether decoding needs the timestamps of messages."""
+    of_metadata = any(kind == "timestamp" for _, kind in source.metadata)
+    return source.event_time is not None or of_metadata

@@ -5,7 +5,7 @@ and `ikebana.testing.Run` all decode here.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import NamedTuple
 from zlib import crc32
@@ -26,10 +26,11 @@ from ikebana.processor.planning.input_rows import (
 )
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.planning.planner import Branch
-from ikebana.processor.reading.codec_of import checked_of
+from ikebana.processor.reading.codec_of import checked_of, columns_of_rows
 from ikebana.processor.reading.column_types import ColumnTypes
 from ikebana.processor.reading.images import images_of
 from ikebana.processor.reading.messages import Bad, Message, MessageReader, Origin, record_of
+from ikebana.processor.reading.metadata import MetadataColumns
 from ikebana.processor.reading.upserts import (
     DecodedUpserts,
     add_truncate,
@@ -92,11 +93,11 @@ class Intake:
         )
         self._kafka_keyed = not in_rows
         self._types = ColumnTypes(source)
-        self._narrowed = projection(reading.columns or ())
+        self._metadata = MetadataColumns(source, reading)
+        of_rows = columns_of_rows(source, reading)
+        self._narrowed = projection(of_rows or ())
         # Of plain messages all have more columns than are read; other decoders tell which have.
-        self._checks_more = reading.columns is not None and checked_of(source, reading) != (
-            reading.columns
-        )
+        self._checks_more = of_rows is not None and checked_of(source, reading) != of_rows
         self._name = source.name
 
     def upserts(
@@ -121,6 +122,10 @@ class Intake:
         if plain is not None and self._checks_more:
             decoded.wide = [*range(len(decoded.keys))]
         self._narrow(decoded)
+        if self._metadata:
+            self._metadata.add(decoded, messages, origin)
+            # The old image in a message has none of it.
+            decoded.before.clear()
         if self._event is not None:
             assert dating is not None, "event time without a batch"
             date(decoded, self._event, messages, origin, dating)
@@ -198,8 +203,12 @@ class Intake:
         rows = self._messages.rows_at_once(messages, ignored)
         found: Found
         which: Sequence[int]
+        if rows is not None and self._metadata:
+            both = zip(rows.at, rows.values, strict=True)
+            own_rows = [self._metadata.row(row, messages[at], origin) for at, row in both]
+            rows = rows._replace(values=own_rows)
         if rows is None:
-            found = list(self._messages.found(messages, origin, ignored))
+            found = list(self._with_metadata(messages, origin, ignored))
             which = [at for at, _ in found]
             dated = self._dated(which, *_rows_to_date(found), messages, times, dating)
         else:
@@ -218,6 +227,19 @@ class Intake:
         latecomers = [(messages[which[at]].offset, by) for at, by in dated.latecomers]
         errors += strange + failed
         return Made(by_branch, errors, ignored, dated.greatest, latecomers)
+
+    def _with_metadata(
+        self, messages: Sequence[Message], origin: Origin, ignored: Counter[str]
+    ) -> Iterator[tuple[int, Sequence[Change] | Bad]]:
+        """The changes of messages, with the metadata that is read."""
+        for at, changes in self._messages.found(messages, origin, ignored):
+            if self._metadata and not isinstance(changes, Bad):
+                message = messages[at]
+                changes = [
+                    c._replace(after=c.after and self._metadata.row(c.after, message, origin))
+                    for c in changes
+                ]
+            yield at, changes
 
     def _of_images(
         self,

@@ -11,7 +11,7 @@ from ikebana.processor.kafka import client
 from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import Input, Plan
-from ikebana.processor.reading.codec_of import needs_headers
+from ikebana.processor.reading.codec_of import needs_headers, needs_timestamps
 from ikebana.processor.reading.decoding import Decoding
 from ikebana.processor.reading.intake import Intake
 from ikebana.processor.reading.slice_reading import reading_of
@@ -55,7 +55,7 @@ def packed_rows(
         return
     with_headers = {topic for i in config.plan.inputs if needs_headers(i) for topic in i.topics}
     with_headers |= {topic_of(topic) for topic in with_headers}
-    dated = {topic for i in config.plan.inputs if i.event_time is not None for topic in i.topics}
+    dated = {topic for i in config.plan.inputs if needs_timestamps(i) for topic in i.topics}
     with closing(reader.read(list(by_range))) as fetching:
         for at, found in fetching:
             given = messages(found, headers=at.topic in with_headers, dated=at.topic in dated)

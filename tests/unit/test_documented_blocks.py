@@ -40,7 +40,7 @@ NEED_A_BROKER = {
     *("README-1", "reading-1", "reading-2", "reading-3"),
     *("serving-1", "serving-2", "serving-3", "serving-4", "serving-5", "serving-6"),
 }
-MODULES = {"keyed-2": "order_status", "keyed-5": "visits"}
+MODULES = {"keyed-2": "order_status", "keyed-5": "visits", "linear-4": "areas"}
 
 MADE = {"flights.departures": flights.departures, "flights.events": flights.events}
 

@@ -471,8 +471,9 @@ def test_options_can_stand_for_what_the_file_lacks() -> None:
             "pipeline: p\ncolour: 0b_",
             [
                 'colour: is not a readable "int"; put it in quotes if it is text (line 2)',
-                "colour: there is no such setting here; there are pipeline, inputs, operators, "
-                "outputs, errors, time, pushdown, kafka, source, sink, registry, run, spark "
+                "colour: there is no such setting here; there are pipeline, functions, inputs, "
+                "operators, outputs, errors, time, pushdown, kafka, source, sink, registry, run, "
+                "spark "
                 "(line 2)",
             ],
             id="unreadable and unwanted",

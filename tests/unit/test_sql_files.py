@@ -202,7 +202,7 @@ def test_variables_stand_in_texts_and_queries(tmp_path: Path) -> None:
             HEAD + "CREATE OR REPLACE SOURCE t FROM KAFKA (topic = t)",
             [
                 "statement 2: a file says what there is: write CREATE and one of PIPELINE, "
-                "SOURCE, VIEW, OPERATOR, SINK (line 2, column 8)"
+                "SOURCE, VIEW, OPERATOR, FUNCTION, SINK (line 2, column 8)"
             ],
             id="or replace",
         ),

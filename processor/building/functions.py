@@ -1,0 +1,40 @@
+"""Functions of one's own for the SQL of a pipeline written in Python."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from ikebana.codecs.sql_type import parsed
+from ikebana.errors import ConfigError
+from ikebana.processor.building.parts import Parts
+from ikebana.processor.linear import sql_functions
+from ikebana.processor.linear.functions import name_of, why_not_portable
+from ikebana.processor.linear.json_text import quoted
+from ikebana.processor.linear.sql_functions import SqlFunction
+
+
+def declared(
+    parts: Parts,
+    name: str,
+    function: Any,
+    parameters: Mapping[str, str],
+    returns: str,
+    on_null: Literal["null", "call"],
+) -> str:
+    """Add a function; return what stands for it in SQL.  Raises: ConfigError."""
+    kinds = (*parameters.values(), returns)
+    problems = [sql_functions.problem_of_name(name)]
+    problems += map(sql_functions.problem_of_type, kinds)
+    problems.append(
+        sql_functions.problem_of_function(function)
+        if isinstance(function, str)
+        else why_not_portable(function) or ""
+    )
+    for problem in filter(None, problems):
+        raise ConfigError(f'cannot declare the function "{name}": {problem}')
+    *of, result = (str(parsed(kind)) for kind in kinds)
+    made = SqlFunction(name, name_of(function), tuple(of), result, on_null == "call")
+    if parts.functions.setdefault(name.lower(), made) != made:
+        raise ConfigError(
+            f'pipeline "{parts.pipeline}" declares the function "{name}" twice, and they differ'
+        )
+    return quoted(made.long_name)

@@ -1,0 +1,295 @@
+"""Python functions in SQL: names that say all of them, and what DuckDB calls.
+
+A pipeline declares a function under a short name.  In the expressions of its plan it has a long
+one, with the function's module, its types, and whether it is called with null.  So an expression
+means the same in every process, whatever else is declared there, and an edit sees that a name has
+become another function.  DuckDB tells no names of functions apart by case, so capitals are
+escaped.
+
+The function is called for one row at a time.  What it raises, or a result that has not the
+declared type, fails the expression for its row, as any other error of SQL.
+"""
+
+import inspect
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ikebana.codecs import sql_type
+from ikebana.codecs.sql_type import TypeTextError, parsed
+from ikebana.processor.ground import calls
+from ikebana.processor.linear.functions import FunctionError, found, name_of, raised
+
+
+class SqlFunction(NamedTuple):
+    """A function of Python as SQL knows it."""
+
+    name: str
+    """The short name."""
+    function: str
+    """As `module:function`."""
+    parameters: tuple[str, ...]
+    """Their types, in full."""
+    returns: str
+    takes_null: bool = False
+    """Whether it is called with null; else its result is null where an argument is."""
+
+    @property
+    def long_name(self) -> str:
+        """The name that says all of it.
+
+        >>> SqlFunction("Risk", "shop:risk", ("BIGINT",), "DOUBLE").long_name
+        'risk python:shop:risk(bigint)->double'
+        """
+        listed = ", ".join(map(_lower, self.parameters))
+        whole = f"{self.name.lower()} {_MARK}{self.function}({listed})->{_lower(self.returns)}"
+        whole += _NULL * self.takes_null
+        return re.sub(r"[A-Z^]", lambda capital: f"^{capital[0].lower()}", whole)
+
+
+_MARK = "python:"
+_NULL = " on null"
+_LONG = re.compile(r"(\w+) python:([\w.]+:[\w.]+)\((.*)\)->(.*?)( on null)?", re.DOTALL)
+_QUOTED = re.compile(r'"(\w+) python:(?:[^"]|"")*"')
+
+
+def _lower(kind: str) -> str:
+    """A type in small letters, where it is the same type then."""
+    lower = kind.lower()
+    try:
+        return lower if str(parsed(lower)) == kind else kind
+    except TypeTextError:
+        return kind
+
+
+def function_of(long_name: str) -> SqlFunction | None:
+    """The function that has a long name; None if it is none.
+
+    >>> function_of("risk python:shop:risk(bigint)->double").parameters
+    ('BIGINT',)
+    """
+    whole = re.sub(r"\^(.)", lambda capital: capital[1].upper(), long_name)
+    parts = _LONG.fullmatch(whole)
+    if parts is None:
+        return None
+    name, function, listed, returns, null = parts.groups()
+    try:
+        kinds = sql_type.parts(parsed(f"TUPLE({listed})")) if listed else ()
+        result = str(parsed(returns))
+    except TypeTextError:
+        return None
+    return SqlFunction(name, function, tuple(map(str, kinds)), result, null is not None)
+
+
+def with_long_names(text: str, functions: Mapping[str, SqlFunction]) -> str:
+    """SQL in which calls of functions, by their short names in small letters, have long names.
+
+    >>> risk = SqlFunction("risk", "shop:risk", ("BIGINT",), "DOUBLE")
+    >>> with_long_names("risk(a) > t.risk", {"risk": risk})
+    '"risk python:shop:risk(bigint)->double"(a) > t.risk'
+    """
+    if not any(name in text.lower() for name in functions):
+        return text
+    # DuckDB takes a while to import, and memory: only where there is SQL.
+    from ikebana.processor.linear.tokens import tokens
+
+    made, end = [], 0
+    found_tokens = tokens(text)
+    for at, token in enumerate(found_tokens[:-1]):
+        name = token.text.strip('"').lower()
+        is_part = at > 0 and found_tokens[at - 1].text == "."
+        if name not in functions or is_part or found_tokens[at + 1].text != "(":
+            continue
+        long_name = functions[name].long_name.replace('"', '""')
+        made += [text[end : token.at], f'"{long_name}"']
+        end = token.end
+    return "".join([*made, text[end:]])
+
+
+def with_long_names_in(value: Any, functions: Mapping[str, SqlFunction]) -> Any:
+    """The same in all texts of a value of a plan."""
+    if isinstance(value, str):
+        return with_long_names(value, functions)
+    if isinstance(value, tuple):
+        return tuple(with_long_names_in(each, functions) for each in value)
+    if isinstance(value, msgspec.Struct):
+        fields = {name: getattr(value, name) for name in value.__struct_fields__}
+        made = {name: with_long_names_in(of, functions) for name, of in fields.items()}
+        return msgspec.structs.replace(value, **made)
+    return value
+
+
+def as_written(text: str) -> str:
+    """The text with short names, as the pipeline has it."""
+    return _QUOTED.sub(r"\1", text) if _MARK in text else text
+
+
+def place_as_written(text: str, at: int) -> int:
+    """Where a place in a text is in the text with short names."""
+    before = 0
+    for name in _QUOTED.finditer(text):
+        if name.start() >= at:
+            break
+        before += min(name.end(), at) - name.start() - min(len(name[1]), at - name.start())
+    return at - before
+
+
+def short_name(long_name: str) -> str:
+    """The name that the pipeline has for a function."""
+    return long_name.partition(" ")[0]
+
+
+def is_long_name(name: str) -> bool:
+    """Whether a function of DuckDB is one of these."""
+    return name in DECLARED
+
+
+def with_short_names(problem: str) -> str:
+    """What DuckDB says, with the short names of functions."""
+    if _MARK in problem:
+        for name in DECLARED:
+            problem = problem.replace(name, short_name(name))
+    return problem
+
+
+class Declared(NamedTuple):
+    """What DuckDB calls, and how it is declared."""
+
+    of: SqlFunction
+    call: Callable[..., Any]
+
+
+DECLARED: dict[str, Declared] = {}
+"""All functions that expressions of this process have named, by their long names."""
+
+
+def declare(text: str) -> None:
+    """Import the functions that an expression names.  Raises: FunctionError."""
+    if _MARK not in text:
+        return
+    for quoted in _QUOTED.finditer(text):
+        long_name = quoted[0][1:-1].replace('""', '"')
+        if long_name not in DECLARED and (of := function_of(long_name)) is not None:
+            DECLARED[long_name] = Declared(of, _guarded(of, found(of.function)))
+
+
+class CallError(Exception):
+    """A function failed; the message says why, and has none of the payload but what it raised."""
+
+
+MARK_OF_ERROR = f"{CallError.__name__}: "
+
+
+class _Ended(threading.local):
+    """What has ended a call of this thread that was not its own doing; to DuckDB it is data."""
+
+    by: BaseException | None = None
+
+
+_ended = _Ended()
+
+
+def ended() -> BaseException | None:
+    """What has ended a call of this thread that was not its own doing, once."""
+    found, _ended.by = _ended.by, None
+    return found
+
+
+def _guarded(of: SqlFunction, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as DuckDB calls it."""
+    name, fits = name_of(of.function), _FITS.get(_kind(of.returns))
+
+    def call(*arguments: Any) -> Any:
+        try:
+            result = function(*arguments)
+        except BaseException as error:
+            if not calls.is_own_doing(error):
+                _ended.by = error
+                raise
+            raise CallError(f"{name} {raised(error)}") from None
+        if result is not None and fits is not None and not fits(result):
+            raise CallError(f"{name} gave a {type(result).__name__} in place of {of.returns}")
+        return result
+
+    names = [f"p{at}" for at in range(len(of.parameters))]
+    kind = inspect.Parameter.POSITIONAL_ONLY
+    # DuckDB counts the parameters.
+    call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter(each, kind) for each in names]
+    )
+    return call
+
+
+def _kind(name: str) -> str:
+    kind = sql_type.type_of(name)
+    if isinstance(kind, sql_type.Decimal):
+        return "DECIMAL"
+    return type(kind).__name__ if not isinstance(kind, sql_type.Scalar) else name
+
+
+def _whole(least: int, most: int) -> Callable[[Any], bool]:
+    return lambda value: (
+        isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+    )
+
+
+def _ranges() -> Iterator[tuple[str, Callable[[Any], bool]]]:
+    for name, bits in (
+        ("TINYINT", 8),
+        ("SMALLINT", 16),
+        ("INTEGER", 32),
+        ("BIGINT", 64),
+        ("HUGEINT", 128),
+    ):
+        yield name, _whole(-(1 << bits - 1), (1 << bits - 1) - 1)
+        yield f"U{name}", _whole(0, (1 << bits) - 1)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+# What a result must be; of other types DuckDB judges.
+_FITS: Mapping[str, Callable[[Any], bool]] = {
+    **dict(_ranges()),
+    "BOOLEAN": lambda value: isinstance(value, bool),
+    "DOUBLE": _is_number,
+    "FLOAT": _is_number,
+    "DECIMAL": lambda value: isinstance(value, int | Decimal) and not isinstance(value, bool),
+    "VARCHAR": lambda value: isinstance(value, str),
+    "BLOB": lambda value: isinstance(value, bytes),
+    "DATE": lambda value: isinstance(value, date) and not isinstance(value, datetime),
+    "TIMESTAMP": lambda value: isinstance(value, datetime),
+    "List": lambda value: isinstance(value, list | tuple),
+    "Struct": lambda value: isinstance(value, dict),
+}
+
+
+def problem_of_name(name: str) -> str:
+    """Why a function cannot have a name; nothing if it can."""
+    if not re.fullmatch(r"[A-Za-z_]\w*", name):
+        return "a function's name has letters, digits and _, and begins with a letter"
+    return ""
+
+
+def problem_of_type(kind: str) -> str:
+    """Why a parameter or a result cannot have a type; nothing if it can."""
+    try:
+        parsed(kind)
+    except TypeTextError as error:
+        return str(error)
+    return ""
+
+
+def problem_of_function(function: str) -> str:
+    """Why there is no such function; nothing if it is there."""
+    try:
+        found(function)
+    except FunctionError as error:
+        return str(error)
+    return ""
