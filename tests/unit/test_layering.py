@@ -71,9 +71,17 @@ ALLOWED = {
 ONLY_IN = {
     # The names and values of settings are the client's.
     "confluent_kafka": ("processor/kafka/", "processor/configuring/kafka_values.py"),
-    "duckdb": ("processor/linear/", "serving/sql/", "delivering/columns.py"),
+    "deltalake": ("delivering/delta.py",),
+    "duckdb": (
+        "processor/linear/",
+        "serving/sql/",
+        "delivering/columns.py",
+        "delivering/lake_changes.py",
+    ),
+    "pyiceberg": ("delivering/iceberg.py",),
     "prometheus_client": ("processor/watching/monitor.py", "serving/probes.py"),
     "pyspark": ("processor/spark/",),
+    "sqlalchemy": ("delivering/iceberg.py",),
     "starlette": ("processor/watching/", "serving/http/"),
     "uvicorn": ("processor/watching/front.py",),
     "uvloop": ("processor/watching/front.py", "serving/http/server.py"),

@@ -1,0 +1,274 @@
+"""Iceberg tables as targets, by PyIceberg: copy on write, one snapshot for each batch.
+
+PyIceberg writes no delete files.  A snapshot replaces the data files that have rows which go, and
+these are found exactly, because the updates say which rows go: first by the bounds of the key in
+the manifests, then by the identities in the file.  Files that became small are rewritten along
+with them, so a table has few.  The token is in the summary of the snapshot, and the newest
+snapshot that has one is the last batch.
+
+Snapshots beyond the newest hundred expire, and the files that only they had are deleted.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain, count
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.conversions import from_bytes
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchTableError,
+    RESTError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import (
+    ArrowScan,
+    _dataframe_to_data_files,
+    _pyarrow_to_schema_without_ids,
+    schema_to_pyarrow,
+)
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import assign_fresh_schema_ids
+from pyiceberg.table import FileScanTask
+from pyiceberg.table import Table as IcebergMetadata
+from pyiceberg.table.snapshots import Snapshot, ancestors_of
+from pyiceberg.types import IntegerType, LongType, StringType
+from sqlalchemy.exc import SQLAlchemyError
+
+from ikebana.delivering.lake import (
+    ConflictError,
+    LakeSink,
+    Mark,
+    refuse_rows,
+    widened,
+)
+from ikebana.delivering.lake_changes import Changes, identity_of, stored_schema
+from ikebana.delivering.sink import VALID_TO, Table
+
+# A snapshot takes the small files along when there are so many of them.
+_SMALL_FILES = 16
+_FILE_BYTES = 128 << 20
+_SNAPSHOTS = 100
+_PROPERTIES = {
+    "write.target-file-size-bytes": str(_FILE_BYTES),
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": str(_SNAPSHOTS),
+}
+# Types of keys with bounds in manifests that compare as their values do.
+_ORDERED = (IntegerType, LongType, StringType)
+_AWAY = (RESTError, SQLAlchemyError, OSError)
+
+
+def iceberg_sink(name: str, catalog: Mapping[str, str], namespace: str) -> LakeSink:
+    """Make a sink into the tables of a namespace.
+
+    `catalog` has the properties of PyIceberg's catalog, such as `uri` and `warehouse`.
+
+    An example::
+
+        catalog = {"type": "sql", "uri": "sqlite:///lake.db", "warehouse": "file:///lake"}
+        sink = iceberg_sink("lake", catalog, "shop")
+    """
+    loaded = load_catalog(name, **catalog)
+
+    def open_table(table: Table, sink: str) -> IcebergTable:
+        return IcebergTable(loaded, namespace, table, sink)
+
+    return LakeSink(name, open_table, _AWAY)
+
+
+class IcebergTable:
+    """One table; `name` is that of the sink."""
+
+    def __init__(self, catalog: Catalog, namespace: str, table: Table, name: str) -> None:
+        self._catalog = catalog
+        self._wanted = table
+        self._schema = stored_schema(table)
+        self._identifier = f"{namespace}.{table.name}"
+        self._prefix = f"ikebana.{name}."
+        self._opened: IcebergMetadata | None = None
+        self._namespace = namespace
+        with suppress(NoSuchTableError):
+            self.reload()
+
+    def columns(self) -> pa.Schema | None:
+        return None if self._opened is None else self._arrow()
+
+    def fitted(self) -> pa.Schema:
+        fresh = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(self._schema))
+        return schema_to_pyarrow(fresh, include_field_ids=False)
+
+    def make(self, missing: Sequence[pa.Field] | None) -> None:
+        if missing is None:
+            with suppress(NamespaceAlreadyExistsError):
+                self._catalog.create_namespace(self._namespace)
+            with suppress(TableAlreadyExistsError):
+                self._catalog.create_table(self._identifier, self._schema, properties=_PROPERTIES)
+        else:
+            fields = [self._schema.field(field.name) for field in missing]
+            with self._table.update_schema() as update:
+                update.union_by_name(pa.schema(fields))
+        self.reload()
+
+    def mark(self) -> Mark | None:
+        current = self._table.current_snapshot()
+        if current is None:
+            return None
+        for snapshot in ancestors_of(current, self._table.metadata):
+            if (mark := self._mark_of(snapshot)) is not None:
+                return mark
+        if list(self._files()):
+            refuse_rows(self._wanted)
+        return None
+
+    def scan(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        for task in self._files():
+            yield self._read(task, names)
+
+    def commit(self, changes: Changes | None, mark: Mark) -> None:
+        replaced = [] if changes is None else self._replaced(changes)
+        told = {"instance": mark.instance}
+        if mark.upper is not None and mark.token is not None:
+            told |= {"upper": str(mark.upper), "token": mark.token}
+        properties = {self._prefix + key: value for key, value in told.items()}
+        transaction = self._table.transaction()
+        update = transaction.update_snapshot(snapshot_properties=properties)
+        try:
+            with update.overwrite() if replaced else update.fast_append() as snapshot:
+                for file in self._written(changes, replaced):
+                    snapshot.append_data_file(file)
+                for task in replaced:
+                    snapshot.delete_data_file(task.file)
+            self._opened = self._once(transaction.commit_transaction())
+        except CommitFailedException as error:
+            raise ConflictError(str(error)) from error
+        if len(self._table.metadata.snapshots) >= 2 * _SNAPSHOTS:
+            self._expire()
+
+    def reload(self) -> None:
+        self._opened = self._once(self._catalog.load_table(self._identifier))
+
+    @property
+    def _table(self) -> IcebergMetadata:
+        assert self._opened is not None
+        return self._opened
+
+    def _once(self, table: IcebergMetadata) -> IcebergMetadata:
+        """Let commits of a table fail when others were made, and not be repeated over them."""
+        properties = {**table.metadata.properties, "commit.retry.num-retries": "0"}
+        table.metadata = table.metadata.model_copy(update={"properties": properties})
+        return table
+
+    def _mark_of(self, snapshot: Snapshot) -> Mark | None:
+        told = {} if snapshot.summary is None else snapshot.summary.additional_properties
+        if (instance := told.get(f"{self._prefix}instance")) is None:
+            return None
+        upper = told.get(f"{self._prefix}upper")
+        return Mark(
+            instance, None if upper is None else int(upper), told.get(f"{self._prefix}token")
+        )
+
+    def _arrow(self) -> pa.Schema:
+        return schema_to_pyarrow(self._table.schema(), include_field_ids=False)
+
+    def _files(self) -> Iterable[FileScanTask]:
+        return self._table.scan().plan_files()
+
+    def _read(self, task: FileScanTask, names: Sequence[str] | None = None) -> pa.Table:
+        """Read a file's rows, without those that delete files of others delete."""
+        schema = self._table.schema()
+        chosen = schema if names is None else schema.select(*names)
+        scan = ArrowScan(self._table.metadata, self._table.io, chosen, AlwaysTrue())
+        rows = scan.to_table([task])
+        return rows if names is None else rows.select(list(names))
+
+    def _replaced(self, changes: Changes) -> list[FileScanTask]:
+        """List the files with rows that go, and those that are small, if there are many."""
+        hit: list[FileScanTask] = []
+        small: list[FileScanTask] = []
+        names = identity_of(changes.table)
+        if VALID_TO in self._schema.names:
+            names = (*names, VALID_TO)
+        removes, bounds = changes.removes, None
+        if removes and changes.table.key:
+            bounds = changes.bounds()
+        for task in self._files():
+            if removes and self._may_hit(task, bounds) and changes.hit(self._read(task, names)):
+                hit.append(task)
+            elif task.file.file_size_in_bytes < _FILE_BYTES // 8:
+                small.append(task)
+        return hit + small if len(small) >= _SMALL_FILES else hit
+
+    def _may_hit(self, task: FileScanTask, bounds: tuple[Any, Any] | None) -> bool:
+        """Whether a file may have keys between two, by what its manifest tells."""
+        if bounds is None:
+            return True
+        field = self._table.schema().find_field(self._wanted.key[0])
+        lower = (task.file.lower_bounds or {}).get(field.field_id)
+        upper = (task.file.upper_bounds or {}).get(field.field_id)
+        if lower is None or upper is None or not isinstance(field.field_type, _ORDERED):
+            return True
+        least, greatest = (from_bytes(field.field_type, each) for each in (lower, upper))
+        return bool(least <= bounds[1] and greatest >= bounds[0])
+
+    def _written(
+        self, changes: Changes | None, replaced: Iterable[FileScanTask]
+    ) -> Iterator[DataFile]:
+        """Write the rows that come and those of replaced files that stay; yield the files."""
+        if changes is None:
+            return
+        schema = self._arrow()
+        stay = (changes.left(self._read(task)) for task in replaced)
+        tables = chain(stay, (pa.Table.from_batches([rows]) for rows in changes.added()))
+        commit, numbers = uuid4(), count()
+        whole = (pa.Table.from_arrays(widened(rows, schema), schema=schema) for rows in tables)
+        for rows in _large(whole):
+            yield from _dataframe_to_data_files(
+                self._table.metadata, rows, self._table.io, commit, numbers
+            )
+
+    def _expire(self) -> None:
+        """Expire all but the newest snapshots, and delete the files that only they have."""
+        io, metadata = self._table.io, self._table.metadata
+        newest = sorted(metadata.snapshots, key=lambda each: each.sequence_number or 0)
+        kept = {ref.snapshot_id for ref in metadata.refs.values()}
+        kept |= {each.snapshot_id for each in newest[-_SNAPSHOTS:]}
+        old = [each for each in metadata.snapshots if each.snapshot_id not in kept]
+        files: dict[bool, set[str]] = {True: set(), False: set()}
+        for snapshot in metadata.snapshots:
+            own = files[snapshot.snapshot_id in kept]
+            own.add(snapshot.manifest_list)
+            for manifest in snapshot.manifests(io):
+                if manifest.manifest_path not in own:
+                    own.add(manifest.manifest_path)
+                    entries = manifest.fetch_manifest_entry(io, discard_deleted=True)
+                    own |= {entry.data_file.file_path for entry in entries}
+        try:
+            ids = [each.snapshot_id for each in old]
+            self._table.maintenance.expire_snapshots().by_ids(ids).commit()
+        except CommitFailedException:
+            return  # Others have changed the table; the next commit tries again.
+        self._opened = self._once(self._table)
+        for path in files[False] - files[True]:
+            with suppress(OSError):
+                io.delete(path)
+
+
+def _large(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Put tables together until they fill a file."""
+    some: list[pa.Table] = []
+    size = 0
+    for table in tables:
+        if table.num_rows:
+            some.append(table)
+            size += table.nbytes
+        if size >= _FILE_BYTES:
+            yield pa.concat_tables(some)
+            some, size = [], 0
+    if some:
+        yield pa.concat_tables(some)

@@ -1,0 +1,244 @@
+"""Tables of files as targets: the sink that all of their formats share.
+
+Each table has the token of the last batch in the metadata of the commit that applied it, so both
+are there or neither is.  There is no transaction over several tables: after a crash between two
+commits, one table has a batch that the other lacks.  The sink then goes on at the earlier token,
+and leaves out of the first batches what a table has already, by its times.
+
+An instance that is opened commits its name to every table, and changes no rows.  The commit of
+an earlier instance then meets one that it does not know, and is refused.  A commit that meets one
+of somebody else, such as a compaction, is made again over the table as it is now.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+from uuid import uuid4
+
+import msgspec
+import pyarrow as pa
+
+from ikebana.delivering.lake_changes import Changes
+from ikebana.delivering.sink import (
+    COUNT,
+    DIFF,
+    ID,
+    TIME,
+    VALID_FROM,
+    VALID_TO,
+    Batch,
+    Table,
+    TargetAwayError,
+)
+from ikebana.errors import ConfigError, FencedError
+
+_ATTEMPTS = 20
+_ADDED = (ID, COUNT, TIME, DIFF, VALID_FROM, VALID_TO)
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """What a commit says of the sink that made it."""
+
+    instance: str
+    upper: int | None = None
+    """The frontier of what the table has; None before the first batch."""
+    token: str | None = None
+
+
+class ConflictError(Exception):
+    """A commit was not made, because another one was made since the table was read."""
+
+
+class LakeTable(Protocol):
+    """One table in a format, as it was when it was opened, read again or committed."""
+
+    def columns(self) -> pa.Schema | None:
+        """Return the columns that the table has; None if there is no table."""
+        ...
+
+    def fitted(self) -> pa.Schema:
+        """Return the wanted columns, with the types that they have when they are read."""
+        ...
+
+    def make(self, missing: Sequence[pa.Field] | None) -> None:
+        """Add columns; with None make the table."""
+        ...
+
+    def mark(self) -> Mark | None:
+        """Return the mark of the last commit of a sink of this name; None if there is none.
+
+        Raises:
+            ConfigError: the table has rows, and no commit that is known has a mark.
+        """
+        ...
+
+    def scan(self, names: Sequence[str]) -> Iterable[pa.Table]:
+        """Read some columns."""
+        ...
+
+    def commit(self, changes: Changes | None, mark: Mark) -> None:
+        """Make changes, if any, and the mark, in one commit.
+
+        Raises:
+            ConflictError: another commit was made since.
+        """
+        ...
+
+    def reload(self) -> None:
+        """Read the table's metadata again."""
+        ...
+
+
+class LakeSink:
+    """A sink of tables that `open_table` gives, for a table and the name of the sink.
+
+    `away` are the errors of a target that does not answer.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        open_table: Callable[[Table, str], LakeTable],
+        away: tuple[type[Exception], ...],
+    ) -> None:
+        self.name = name
+        self._open_table = open_table
+        self._away = away
+        self._instance = uuid4().hex
+        self._tables: list[tuple[Table, LakeTable]] = []
+        self.uppers: dict[str, int | None] = {}
+        """The frontier of each table: after a crash one may be ahead of the token."""
+
+    def open(self, tables: Sequence[Table]) -> str | None:
+        self._instance = uuid4().hex
+        with self._reaching():
+            self._tables = [(table, self._open_table(table, self.name)) for table in tables]
+            missing = [missing_columns(*each) for each in self._tables]
+            for (_, lake), fields in zip(self._tables, missing, strict=True):
+                if fields is None or fields:
+                    lake.make(fields)
+            marks = [self._taken_over(*each) for each in self._tables]
+        self.uppers = {
+            table.name: mark.upper for (table, _), mark in zip(self._tables, marks, strict=True)
+        }
+        applied = [mark for mark in marks if mark.upper is not None]
+        if len(applied) < len(marks):
+            return None
+        return min(applied, key=lambda mark: mark.upper or 0).token
+
+    def apply(self, batch: Batch) -> None:
+        for table, lake in self._tables:
+            upper = self.uppers[table.name]
+            if upper is None or upper < batch.upper:
+                with self._reaching():
+                    self._apply(batch, table, lake, upper)
+                self.uppers[table.name] = batch.upper
+
+    def close(self) -> None:
+        self._tables = []
+
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        try:
+            yield
+        except self._away as error:
+            raise TargetAwayError(f'the target of sink "{self.name}" is away: {error}') from error
+
+    def _apply(self, batch: Batch, table: Table, lake: LakeTable, since: int | None) -> None:
+        mark = Mark(self._instance, batch.upper, batch.token)
+        for _ in range(_ATTEMPTS):
+            try:
+                if not batch.count(table):
+                    lake.commit(None, mark)
+                    return
+                with Changes(table, batch.updates(table), since, lake.scan) as changes:
+                    lake.commit(changes, mark)
+                return
+            except ConflictError:
+                lake.reload()
+                last = lake.mark()
+                if last is None or last.instance != self._instance:
+                    raise FencedError(
+                        f'a newer instance of the sink "{self.name}" writes table "{table.name}"'
+                    ) from None
+        raise _unsettled(table.name)
+
+    def _taken_over(self, table: Table, lake: LakeTable) -> Mark:
+        """Commit this instance's name to a table, with the batch that the table has."""
+        for _ in range(_ATTEMPTS):
+            mark = Mark(self._instance)
+            if (last := lake.mark()) is not None:
+                mark = msgspec.structs.replace(last, instance=self._instance)
+            try:
+                lake.commit(None, mark)
+                return mark
+            except ConflictError:
+                lake.reload()
+        raise _unsettled(table.name)
+
+
+def refuse_rows(table: Table) -> None:
+    """Refuse a table that has rows, but no mark of this sink."""
+    raise ConfigError(
+        f'table "{table.name}" has rows that this sink has not written, or the commit that says '
+        "what it has written was expired",
+        hint="Deliver to a table without rows, or under the name of the sink that wrote it.",
+    )
+
+
+def missing_columns(table: Table, lake: LakeTable) -> list[pa.Field] | None:
+    """List the columns that a table in the target lacks; None if there is no table.
+
+    Raises:
+        ConfigError: the table is one of another mode or key, a column has another type, or one
+            that is not written must have a value.
+    """
+    if (there := lake.columns()) is None:
+        return None
+    types = {field.name: field for field in there}
+    wanted = lake.fitted()
+    for field in wanted:
+        if field.name in types and types[field.name].type != field.type:
+            raise _unfit(
+                table,
+                f'its column "{field.name}" is {types[field.name].type}, and that of the '
+                f"collection is {field.type}",
+            )
+    for name in _ADDED:
+        if (name in wanted.names) != (name in types):
+            state = "has" if name in types else "lacks"
+            raise _unfit(table, f'it {state} the column "{name}"')
+    for field in there:
+        if field.name not in wanted.names and not field.nullable:
+            raise _unfit(table, f'its column "{field.name}" is written by nobody, and not null')
+    missing = [field for field in wanted if field.name not in types]
+    if missing and table.counted:
+        raise _unfit(
+            table,
+            f'it lacks the column "{missing[0].name}", and its rows are told apart by all columns',
+        )
+    return missing
+
+
+def _unfit(table: Table, why: str) -> ConfigError:
+    return ConfigError(
+        f'table "{table.name}" does not fit "{table.collection}": {why}',
+        hint="Change the columns of the sink, or name another table.",
+    )
+
+
+def widened(rows: pa.RecordBatch | pa.Table, schema: pa.Schema) -> list[pa.Array]:
+    """The columns of a schema, null where the rows have none."""
+    names = set(rows.schema.names)
+    return [
+        rows.column(field.name).cast(field.type)
+        if field.name in names
+        else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+
+
+def _unsettled(table: str) -> TargetAwayError:
+    return TargetAwayError(
+        f'table "{table}" was changed by others in each of {_ATTEMPTS} attempts to commit'
+    )

@@ -1,0 +1,261 @@
+"""What a batch changes in a table of files: rows that go, by their identity, and rows that come.
+
+Tables of files (Iceberg, Delta, Parquet) have no keys and no cheap look-ups.  A batch is first
+summed up in a DuckDB database that spills to disk, so it may be larger than memory.  A row's
+identity is the key of its table, or its id where there is none:
+
+| mode | rows that go | rows that come |
+|---|---|---|
+| `current` with a key | those with a negative sum | those with a positive sum |
+| `current` | all with a sum | the same with the count of before plus the sum |
+| `changes` | none | the updates |
+| `history` | those that are valid and end | the same with their end, and each new interval |
+
+In a history only valid rows, which have no end, are looked up and go.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import duckdb
+import pyarrow as pa
+
+from ikebana.delivering.sink import COUNT, DIFF, ID, TIME, VALID_FROM, VALID_TO, Table
+from ikebana.errors import SourceError
+from ikebana.processor.linear.json_text import quoted
+
+Scan = Callable[[Sequence[str]], Iterable[pa.Table]]
+"""Reads some columns of the table in the target."""
+# Columns of tables meanwhile, which no collection has.
+_N, _N0, _SUM, _FIRST, _BEFORE = (f"ikebana_{name}" for name in ("n", "n0", "sum", "first", "c0"))
+_ROWS = 65_536
+_MEMORY = "1GiB"
+
+
+def stored_schema(table: Table) -> pa.Schema:
+    """The columns of a table in the target: those of the collection, and those added."""
+    added = {name: pa.binary(16) if name == ID else pa.int64() for name in table.added}
+    fields = [pa.field(column.name, column.arrow) for column in table.columns]
+    return pa.schema([*fields, *(pa.field(name, of) for name, of in added.items())])
+
+
+def identity_of(table: Table) -> tuple[str, ...]:
+    """The columns that tell rows apart."""
+    return table.key or (ID,)
+
+
+class Changes:
+    """The changes of one table by one batch; a context manager, which frees memory and files.
+
+    Raises:
+        SourceError: the updates are not those of a collection with this key.
+    """
+
+    def __init__(
+        self, table: Table, updates: Iterable[pa.RecordBatch], since: int | None, scan: Scan
+    ) -> None:
+        """`since` is the time before which the target has the updates already."""
+        self.table = table
+        self.schema = stored_schema(table)
+        self._identity = _listed(identity_of(table))
+        self._columns = _listed([column.name for column in table.columns])
+        self._folder = tempfile.TemporaryDirectory(prefix="ikebana-lake-")
+        config = {"temp_directory": self._folder.name, "memory_limit": _MEMORY, "threads": 2}
+        self._database = duckdb.connect(":memory:", config=config)
+        try:
+            self._run("SET TimeZone = 'UTC'")
+            self._load(updates, since)
+            self._sum_up(scan)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def removes(self) -> bool:
+        """Whether any rows go."""
+        return bool(self._run("SELECT 1 FROM removed LIMIT 1"))
+
+    def removed(self) -> pa.Table:
+        """The identities of the rows that go, each once."""
+        return self._database.sql("SELECT * FROM removed").to_arrow_table()
+
+    def bounds(self) -> tuple[Any, Any] | None:
+        """The least and greatest first column of the identities that go; None with a null one."""
+        first = quoted(identity_of(self.table)[0])
+        [(least, greatest, whole)] = self._run(
+            f"SELECT min({first}), max({first}), count(*) = count({first}) FROM removed"
+        )
+        return (least, greatest) if whole else None
+
+    def added(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that come."""
+        names = _listed(self.schema.names)
+        reader = self._database.sql(f"SELECT {names} FROM added").to_arrow_reader(_ROWS)
+        for rows in reader:
+            yield rows.cast(self.schema)
+
+    def hit(self, rows: pa.Table) -> int:
+        """Count those of some rows that go; they need the columns of identities and `VALID_TO`."""
+        self._database.register("scanned", rows)
+        [(found,)] = self._run(f"SELECT count(*) FROM scanned s SEMI JOIN {self._gone()}")
+        return int(found)
+
+    def left(self, rows: pa.Table) -> pa.Table:
+        """Return those of some rows that stay."""
+        self._database.register("scanned", rows)
+        found = self._database.sql(f"SELECT s.* FROM scanned s ANTI JOIN {self._gone()}")
+        return found.to_arrow_table().cast(rows.schema)
+
+    def close(self) -> None:
+        """Delete everything."""
+        self._database.close()
+        self._folder.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _load(self, updates: Iterable[pa.RecordBatch], since: int | None) -> None:
+        self._database.register("arriving", self.table.schema.empty_table())
+        self._make("updates", "SELECT * FROM arriving")
+        condition = "" if since is None else f" WHERE {TIME} >= {since}"
+        for chunk in updates:
+            self._database.register("arriving", pa.Table.from_batches([chunk]))
+            self._run(f"INSERT INTO updates SELECT * FROM arriving{condition}")
+
+    def _sum_up(self, scan: Scan) -> None:
+        if self.table.mode == "changes":
+            self._make("removed", "SELECT 0 AS nothing WHERE false")
+            self._run("ALTER TABLE updates RENAME TO added")
+        elif self.table.mode == "history":
+            self._history(scan)
+        elif self.table.counted:
+            self._counted(scan)
+        else:
+            self._keyed(scan)
+
+    def _keyed(self, scan: Scan) -> None:
+        self._sum("")
+        self._look_up(scan, self.table.key, "sums")
+        # A row goes if one is there, and no other one does.
+        self._make("there", f"SELECT *, true AS {_BEFORE} FROM found")
+        self._refuse_several(
+            f"(SELECT s.*, {_BEFORE} FROM sums s LEFT JOIN there f ON {self._same('s', 'f')}) "
+            f"GROUP BY ALL HAVING sum(greatest({_N}, 0)) > 1 OR "
+            f"sum(least({_N}, 0)) <> CASE WHEN bool_or({_BEFORE}) THEN -1 ELSE 0 END"
+        )
+        self._make("removed", f"SELECT {self._identity} FROM sums WHERE {_N} < 0")
+        self._make("added", f"SELECT {self._columns} FROM sums WHERE {_N} > 0")
+
+    def _counted(self, scan: Scan) -> None:
+        self._sum("")
+        self._look_up(scan, [ID, COUNT], "sums")
+        self._make("removed", f"SELECT {ID} FROM found")
+        count = f"coalesce(f.{COUNT}, 0) + {_N}"
+        self._make(
+            "added",
+            f"SELECT s.*, {count} AS {COUNT} FROM sums s LEFT JOIN found f "
+            f"ON {self._same('s', 'f')} WHERE {count} <> 0",
+        )
+
+    def _history(self, scan: Scan) -> None:
+        """Cut the time of each row at its updates, into intervals of one count."""
+        counted = self.table.counted
+        self._sum(f", {TIME}")
+        self._make(
+            "steps",
+            f"SELECT *, sum({_N}) OVER w AS {_SUM}, lead({TIME}) OVER w AS {VALID_TO}, "
+            f"row_number() OVER w = 1 AS {_FIRST}, first_value({_N}) OVER w AS {_N0} "
+            f"FROM sums WINDOW w AS (PARTITION BY {ID} ORDER BY {TIME})",
+        )
+        wanted = [*identity_of(self.table), *([COUNT] if counted else []), VALID_FROM]
+        self._look_up(scan, wanted, "steps")
+        # A row of a key is there once or not at all, and its first update says which.
+        before = f"coalesce(f.{COUNT}, 0)" if counted else f"CASE WHEN {_N0} < 0 THEN 1 ELSE 0 END"
+        self._make(
+            "joined",
+            f"SELECT s.*, {before} AS {_BEFORE}, f.{VALID_FROM} FROM steps s "
+            f"LEFT JOIN found f ON {self._same('s', 'f')}",
+        )
+        if not counted:
+            # The row that is there goes if one is there, and no other one does.
+            self._refuse_several(
+                f"joined GROUP BY ALL HAVING bool_or({_BEFORE} + {_SUM} NOT IN (0, 1)) OR "
+                f"bool_or({_BEFORE} > 0) <> bool_or({VALID_FROM} IS NOT NULL)"
+            )
+        self._make("removed", f"SELECT DISTINCT {self._identity} FROM joined WHERE {_BEFORE} <> 0")
+        names = f"{self._columns}, {ID}" if counted else self._columns
+        was, now = (f", {_BEFORE} AS {COUNT}", f", {_BEFORE} + {_SUM}") if counted else ("", "")
+        self._make(
+            "added",
+            f"SELECT {names}{was}, {VALID_FROM}, {TIME} AS {VALID_TO} FROM joined "
+            f"WHERE {_FIRST} AND {_BEFORE} <> 0 UNION ALL "
+            f"SELECT {names}{now}, {TIME}, {VALID_TO} FROM joined WHERE {_BEFORE} + {_SUM} <> 0",
+        )
+        if not counted:
+            valid = f"added WHERE {VALID_TO} IS NULL"
+            self._refuse_several(f"{valid} GROUP BY ALL HAVING count(*) > 1")
+
+    def _sum(self, by: str) -> None:
+        """Make the table `sums` of the updates of each row that do not cancel out."""
+        columns = [quoted(column.name) for column in self.table.columns]
+        any_of = ", ".join(f"any_value({name}) AS {name}" for name in columns)
+        self._make(
+            "sums",
+            f"SELECT {any_of}, {ID}{by}, sum({DIFF}) AS {_N} FROM updates "
+            f"GROUP BY {ID}{by} HAVING {_N} <> 0",
+        )
+
+    def _look_up(self, scan: Scan, names: Sequence[str], wanted: str) -> None:
+        """Make the table `found` of the valid rows in the target with identities of `wanted`."""
+        fields = [self.schema.field(name) for name in names]
+        self._database.register("scanned", pa.schema(fields).empty_table())
+        self._make("found", "SELECT * FROM scanned")
+        ends = [VALID_TO] if VALID_TO in self.schema.names else []
+        valid = f" WHERE {VALID_TO} IS NULL" if ends else ""
+        for rows in scan([*names, *ends]):
+            self._database.register("scanned", rows)
+            self._run(
+                f"INSERT INTO found SELECT {_listed(names)} FROM scanned s "
+                f"SEMI JOIN {wanted} w ON {self._same('s', 'w')}{valid}"
+            )
+
+    def _gone(self) -> str:
+        valid = f" AND s.{VALID_TO} IS NULL" if VALID_TO in self.schema.names else ""
+        return f"removed r ON {self._same('s', 'r')}{valid}"
+
+    def _same(self, one: str, other: str) -> str:
+        return " AND ".join(
+            f"{one}.{quoted(name)} IS NOT DISTINCT FROM {other}.{quoted(name)}"
+            for name in identity_of(self.table)
+        )
+
+    def _refuse_several(self, rows: str) -> None:
+        found = self._run(f"SELECT {self._identity} FROM {rows} LIMIT 1")
+        if found:
+            named = ", ".join(map(repr, found[0]))
+            raise SourceError(
+                f'cannot deliver "{self.table.collection}" to table "{self.table.name}": the key '
+                f"({', '.join(self.table.key)}) = ({named}) has several rows",
+                hint="Name more columns as the key, or none: equal rows are then counted.",
+            )
+
+    def _make(self, name: str, select: str) -> None:
+        self._run(f"CREATE TEMP TABLE {name} AS {select}")
+
+    def _run(self, sql: str) -> list[tuple[Any, ...]]:
+        found: list[tuple[Any, ...]] = self._database.execute(sql).fetchall()
+        return found
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(quoted, names))

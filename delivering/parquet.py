@@ -1,0 +1,189 @@
+"""Folders of Parquet files as targets, for the mode `changes`: files are added, and never changed.
+
+Whoever reads all files with the ending `.parquet` in a table's folder has all updates that were
+applied.  A commit is a numbered manifest, which is made whole or not at all, and only by one
+instance: it has the token and the names of its files, which get their ending after it.  An
+instance that is opened gives those of the last manifest their ending, and deletes files of
+batches that were never committed.
+
+The folder is one of this machine: object stores have no rename.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import uuid4
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ikebana.delivering.lake import ConflictError, LakeSink, Mark
+from ikebana.delivering.lake_changes import Changes, stored_schema
+from ikebana.delivering.sink import TIME, Table
+from ikebana.errors import ConfigError
+
+_OPEN, _CLOSED = ".writing", ".parquet"
+_FILE_ROWS = 1_000_000
+_DAY = 86_400_000
+# Older manifests are not read again.
+_MANIFESTS = 100
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """A commit: its mark, its files without their ending, and the table's schema."""
+
+    mark: Mark
+    files: list[str]
+    schema: bytes
+
+
+def parquet_sink(name: str, folder: str | Path, *, by_day: bool = False) -> LakeSink:
+    """Make a sink into folders of Parquet files, one for each table.
+
+    With `by_day` times are milliseconds, and files lie in folders such as `day=2024-02-29`.
+
+    An example::
+
+        sink = parquet_sink("files", "/data/changes")
+    """
+
+    def open_table(table: Table, sink: str) -> ParquetTable:
+        return ParquetTable(Path(folder) / table.name, table, sink, by_day=by_day)
+
+    return LakeSink(name, open_table, (OSError,))
+
+
+class ParquetTable:
+    """One folder; `name` is that of the sink."""
+
+    def __init__(self, folder: Path, table: Table, name: str, *, by_day: bool) -> None:
+        if table.mode != "changes":
+            raise ConfigError(
+                f'table "{table.name}" has the mode {table.mode}: files of Parquet are added only',
+                hint="Take the mode changes, or Iceberg or Delta.",
+            )
+        self._folder = folder
+        self._manifests = folder / f"_{name}"
+        self._schema = stored_schema(table)
+        self._by_day = by_day
+        self._number = 0
+        self._last: Manifest | None = None
+        self.reload()
+
+    def columns(self) -> pa.Schema | None:
+        if self._last is None:
+            return None
+        return pa.ipc.read_schema(pa.py_buffer(self._last.schema))
+
+    def fitted(self) -> pa.Schema:
+        return self._schema
+
+    def make(self, missing: Sequence[pa.Field] | None) -> None:
+        """Make the folder; files have their columns themselves."""
+        self._manifests.mkdir(parents=True, exist_ok=True)
+
+    def mark(self) -> Mark | None:
+        return None if self._last is None else self._last.mark
+
+    def scan(self, names: Sequence[str]) -> Iterable[pa.Table]:
+        """Read nothing: changes are added without a look at those before."""
+        return ()
+
+    def commit(self, changes: Changes | None, mark: Mark) -> None:
+        files = [] if changes is None else list(self._written(changes, mark.upper or 0))
+        manifest = Manifest(mark, files, self._schema.serialize().to_pybytes())
+        self._link(self._number + 1, manifest)
+        self._number, self._last = self._number + 1, manifest
+        self._close_files()
+        if changes is None:
+            self._delete_open()
+        with suppress(FileNotFoundError):
+            self._path(self._number - _MANIFESTS).unlink()
+
+    def reload(self) -> None:
+        numbers = [int(path.stem) for path in self._manifests.glob("*.json")]
+        if numbers:
+            self._number = max(numbers)
+            text = self._path(self._number).read_bytes()
+            self._last = msgspec.json.decode(text, type=Manifest)
+            self._close_files()
+
+    def _path(self, number: int) -> Path:
+        return self._manifests / f"{number:012d}.json"
+
+    def _link(self, number: int, manifest: Manifest) -> None:
+        """Make a manifest whole, if there is none of its number."""
+        written = self._manifests / f"{uuid4().hex}.new"
+        with written.open("xb") as file:
+            file.write(msgspec.json.encode(manifest))
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(written, self._path(number))
+        except FileExistsError:
+            raise ConflictError(f"there is a manifest {number}") from None
+        finally:
+            written.unlink()
+        _sync(self._manifests)
+
+    def _close_files(self) -> None:
+        """Give the files of the last manifest their ending."""
+        assert self._last is not None
+        for name in self._last.files:
+            with suppress(FileNotFoundError):
+                (self._folder / (name + _OPEN)).rename(self._folder / (name + _CLOSED))
+
+    def _written(self, changes: Changes, upper: int) -> Iterator[str]:
+        """Write files, of a million rows at most; yield their names."""
+        commit = f"{upper:020d}-{uuid4().hex[:8]}"
+        parts = enumerate(part for rows in _many(changes.added()) for part in self._parts(rows))
+        for number, (day, rows) in parts:
+            name = f"{day}{commit}-{number:03d}"
+            path = self._folder / (name + _OPEN)
+            path.parent.mkdir(exist_ok=True)
+            with path.open("xb") as file:
+                pq.write_table(rows, file, compression="zstd")
+                file.flush()
+                os.fsync(file.fileno())
+            _sync(path.parent)
+            yield name
+
+    def _parts(self, rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+        """Yield the rows of each day, with the name of its folder."""
+        if not self._by_day:
+            yield "", rows
+            return
+        days = pc.divide(rows.column(TIME), _DAY)
+        for day in pc.unique(days).to_pylist():
+            folder = datetime.fromtimestamp(day * _DAY // 1000, UTC).strftime("day=%Y-%m-%d/")
+            yield folder, rows.filter(pc.equal(days, day))
+
+    def _delete_open(self) -> None:
+        """Delete files of batches that were never committed."""
+        for path in (*self._folder.glob(f"*{_OPEN}"), *self._folder.glob(f"day=*/*{_OPEN}")):
+            path.unlink(missing_ok=True)
+
+
+def _many(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Put rows together until they fill a file."""
+    some: list[pa.RecordBatch] = []
+    for rows in batches:
+        some.append(rows)
+        if sum(each.num_rows for each in some) >= _FILE_ROWS:
+            yield pa.Table.from_batches(some)
+            some = []
+    if some:
+        yield pa.Table.from_batches(some)
+
+
+def _sync(folder: Path) -> None:
+    """Let the names in a folder outlast a loss of power."""
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

@@ -1,0 +1,228 @@
+"""What tables of files have beside what every target of a delivery has."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ikebana.delivering import delta, iceberg
+from ikebana.delivering.columns import Column
+from ikebana.delivering.lake import LakeSink
+from ikebana.delivering.sink import Batch, Table
+from ikebana.errors import ConfigError
+from support.lake_targets import NAMESPACE, TARGETS, DeltaTarget, IcebergTarget, ParquetTarget
+from support.served_topics import MemoryTopics
+from support.sink_conformance import ORDERS, delivered, order_columns, tables_of
+
+LakeTarget = IcebergTarget | DeltaTarget
+TABLE = tables_of("current")[0]
+
+
+@pytest.fixture(params=["iceberg", "delta"])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> LakeTarget:
+    """A target in each format that changes rows."""
+    found = TARGETS[request.param](tmp_path)
+    assert not isinstance(found, ParquetTarget)
+    return found
+
+
+def _order(number: object, name: str, time: int, diff: int) -> tuple[bytes, bytes, int, int]:
+    key = b"{}" if number is None else f'{{"id":{number}}}'.encode()
+    return key, f'{{"name":"{name}","price":1}}'.encode(), time, diff
+
+
+def _names(target: LakeTarget, table: Table = TABLE) -> list[tuple[Any, ...]]:
+    return sorted((row["id"] or 0, row["name"]) for row in target.rows(table))
+
+
+def _files(target: LakeTarget) -> int:
+    """How many files the table has now."""
+    if isinstance(target, DeltaTarget):
+        return len(_delta(target).file_uris())
+    return len(list(_iceberg(target).scan().plan_files()))
+
+
+def _delta(target: DeltaTarget) -> Any:
+    from deltalake import DeltaTable
+
+    return DeltaTable(str(target.folder / TABLE.name))
+
+
+def _iceberg(target: IcebergTarget) -> Any:
+    from pyiceberg.catalog import load_catalog
+
+    return load_catalog("lake", **target.catalog).load_table(f"{NAMESPACE}.{TABLE.name}")
+
+
+def test_a_key_may_be_null(target: LakeTarget) -> None:
+    """A row with a null key is replaced and deleted like any other."""
+    topics = MemoryTopics()
+    topics.close(ORDERS, 2, _order(None, "a", 1, 1), _order(5, "b", 1, 1))
+    delivered(target.sink(), [TABLE], topics)
+    topics.close(ORDERS, 4, _order(None, "a", 3, -1), _order(None, "c", 3, 1))
+    delivered(target.sink(), [TABLE], topics)
+    assert _names(target) == [(0, "c"), (5, "b")]
+    topics.close(ORDERS, 6, _order(None, "c", 5, -1))
+
+    delivered(target.sink(), [TABLE], topics)
+
+    assert _names(target) == [(5, "b")]
+
+
+def test_a_key_may_have_several_columns(target: LakeTarget) -> None:
+    """All of them tell rows apart."""
+    table = replace(TABLE, key=("name", "id"))
+    topics = MemoryTopics()
+    topics.close(ORDERS, 2, *(_order(1, name, 1, 1) for name in "abé"), _order(2, "a", 1, 1))
+    delivered(target.sink(), [table], topics)
+    topics.close(ORDERS, 4, _order(1, "a", 3, -1), _order(1, "é", 3, -1), _order(1, "é", 3, 1))
+
+    delivered(target.sink(), [table], topics)
+
+    assert _names(target) == [(1, "b"), (1, "é"), (2, "a")]
+
+
+def test_a_column_that_comes_later_is_added_to_a_table_with_a_key(target: LakeTarget) -> None:
+    """It is null in the rows before; a table of counted rows cannot get one."""
+    topics = MemoryTopics()
+    topics.close(ORDERS, 2, _order(1, "a", 1, 1), _order(2, "b", 1, 1))
+    delivered(target.sink(), [TABLE], topics)
+    wider = replace(TABLE, columns=(*order_columns(), Column.of("more", "VARCHAR")))
+    topics.close(ORDERS, 4, _order(1, "a", 3, -1), (b'{"id":1}', b'{"more":"x"}', 3, 1))
+
+    delivered(target.sink(), [wider], topics)
+
+    found = sorted((row["id"], row["name"], row["more"]) for row in target.rows(wider))
+    assert found == [(1, None, "x"), (2, "b", None)]
+    # A sink without it goes on, and leaves it null.
+    topics.close(ORDERS, 6, _order(3, "c", 5, 1))
+    delivered(target.sink(), [TABLE], topics)
+    assert [row["more"] for row in target.rows(wider) if row["id"] == 3] == [None]
+    counted = replace(TABLE, name="counted", key=())
+    delivered(target.sink(), [counted], topics)
+    with pytest.raises(ConfigError, match=r'counted.*"more".*told apart by all columns'):
+        target.sink().open([replace(counted, columns=wider.columns)])
+
+
+def test_rows_of_others_are_refused(target: LakeTarget) -> None:
+    """A table that the sink has not begun is not gone on with, nor one of another sink."""
+    topics = MemoryTopics()
+    topics.close(ORDERS, 2, _order(1, "a", 1, 1))
+    delivered(target.sink(), [TABLE], topics)
+    other = target.sink()
+    other.name = "other"
+
+    with pytest.raises(ConfigError, match="has rows that this sink has not written"):
+        other.open([TABLE])
+
+
+class _Meeting:
+    """A batch during which somebody else commits to the table."""
+
+    def __init__(self, sink: LakeSink, commit: Callable[[], None]) -> None:
+        self.name = sink.name
+        self._sink, self._commit = sink, commit
+        self.open, self.close = sink.open, sink.close
+
+    def apply(self, batch: Batch) -> None:
+        self._commit()
+        self._sink.apply(batch)
+
+
+def test_a_commit_of_somebody_else_is_met(target: LakeTarget) -> None:
+    """Such as a compaction: the batch is applied to the table as it is then."""
+    topics = MemoryTopics()
+    topics.close(ORDERS, 2, _order(1, "a", 1, 1))
+    delivered(target.sink(), [TABLE], topics)
+    topics.close(ORDERS, 4, _order(2, "b", 3, 1))
+    delivered(target.sink(), [TABLE], topics)
+    topics.close(ORDERS, 6, _order(1, "a", 5, -1), _order(1, "c", 5, 1))
+
+    def compact() -> None:
+        if isinstance(target, DeltaTarget):
+            assert _delta(target).optimize.compact()["numFilesRemoved"] == 2
+        else:
+            table = _iceberg(target)
+            table.overwrite(table.scan().to_arrow())
+
+    delivered(_Meeting(target.sink(), compact), [TABLE], topics)
+
+    assert _names(target) == [(1, "c"), (2, "b")]
+
+
+def test_a_table_has_few_files(target: LakeTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many batches it had; and files that no version needs are deleted."""
+    monkeypatch.setattr(iceberg, "_SMALL_FILES", 4)
+    monkeypatch.setattr(iceberg, "_SNAPSHOTS", 3)
+    monkeypatch.setattr(delta, "_HOUSEKEEPING", 4)
+    topics = MemoryTopics()
+    for number in range(12):
+        topics.close(ORDERS, 2 * number + 2, _order(number, "a", 2 * number + 1, 1))
+        delivered(target.sink(), [TABLE], topics)
+
+    assert _names(target) == [(number, "a") for number in range(12)]
+    assert _files(target) < 5
+    if isinstance(target, IcebergTarget):
+        assert len(_iceberg(target).metadata.snapshots) < 6
+        stored = list((target.folder / "warehouse").rglob("*.parquet"))
+        assert len(stored) < 12
+
+
+def test_the_token_is_where_the_format_has_a_place_for_it(target: LakeTarget) -> None:
+    """The summary of a snapshot, or a `txn` action with the frontier as its version."""
+    topics = MemoryTopics()
+    topics.close(ORDERS, 7, _order(1, "a", 1, 1))
+    delivered(target.sink(), [TABLE], topics)
+
+    if isinstance(target, DeltaTarget):
+        assert _delta(target).transaction_version("ikebana.lake") == 7
+    else:
+        summary = _iceberg(target).current_snapshot().summary.additional_properties
+        assert summary["ikebana.lake.upper"] == "7"
+
+
+def test_files_of_a_day_lie_together(tmp_path: Path) -> None:
+    """Readers see only those of batches that were applied."""
+    from ikebana.delivering.parquet import parquet_sink
+
+    [table, _] = tables_of("changes")
+    sink = parquet_sink("files", tmp_path, by_day=True)
+    day = 1_709_164_800_000
+    topics = MemoryTopics()
+    topics.close(ORDERS, day + 2, _order(1, "a", day - 1, 1), _order(2, "b", day, 1))
+    (tmp_path / table.name).mkdir()
+    left = tmp_path / table.name / "0-0.writing"
+    left.write_text("of a batch that was never applied")
+
+    delivered(sink, [table], topics)
+
+    folders = sorted(path.parent.name for path in (tmp_path / table.name).rglob("*.parquet"))
+    assert folders == ["day=2024-02-28", "day=2024-02-29"]
+    assert not left.exists()
+    with pytest.raises(ConfigError, match="the mode current"):
+        sink.open([TABLE])
+
+
+def test_an_iceberg_table_with_partitions_is_written(tmp_path: Path) -> None:
+    """One that was there before, made by its owner."""
+    from pyiceberg.catalog import load_catalog
+    from pyiceberg.transforms import IdentityTransform
+
+    target = IcebergTarget(tmp_path)
+    catalog = load_catalog("lake", **target.catalog)
+    catalog.create_namespace(NAMESPACE)
+    kinds = [("id", pa.int64()), ("name", pa.string()), ("price", pa.decimal128(12, 2))]
+    made = catalog.create_table(f"{NAMESPACE}.{TABLE.name}", pa.schema(kinds))
+    with made.update_spec() as update:
+        update.add_field("name", IdentityTransform(), "name_part")
+    topics = MemoryTopics()
+    topics.close(ORDERS, 2, *(_order(number, name, 1, 1) for number, name in enumerate("aab")))
+    delivered(target.sink(), [TABLE], topics)
+    topics.close(ORDERS, 4, _order(1, "a", 3, -1), _order(1, "b", 3, 1))
+
+    delivered(target.sink(), [TABLE], topics)
+
+    assert _names(target) == [(0, "a"), (1, "b"), (2, "b")]
