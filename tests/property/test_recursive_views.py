@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from ikebana import evaluate
 from ikebana.errors import ConvergenceError
+from ikebana.processor.explain.written import kept
 from ikebana.processor.linear.bound_query import QueryError
 from support.sql_oracle import Change, answer, plan_of, records_of, shown_at, tables_at
 from support.strategies import few
@@ -54,6 +55,11 @@ PLAIN = {
     "texts": "WITH RECURSIVE r(n, way) AS (SELECT n, name FROM nodes UNION ALL "
     "SELECT e.b, way || e.b::VARCHAR FROM r JOIN edges e ON e.a = r.n WHERE len(way) < 3) "
     "SELECT * FROM r",
+    "divided by a column that stays": "WITH RECURSIVE r AS (SELECT w, a, b FROM edges UNION "
+    "SELECT e.w, r.a, e.b FROM r JOIN edges e ON r.w = e.w AND r.b = e.a) SELECT * FROM r",
+    "divided by one of constants, too": "WITH RECURSIVE r(who, n, far) AS (SELECT n, n, 0 "
+    "FROM nodes UNION ALL SELECT who, n + 1, far + 1 FROM r WHERE far < 3) "
+    "SELECT who, max(n) AS n FROM r GROUP BY who",
     "keys of a table": "WITH RECURSIVE r AS (SELECT n FROM nodes UNION "
     "SELECT e.b FROM r JOIN edges e ON e.key::BIGINT % 5 = r.n) SELECT n FROM r",
 }
@@ -221,6 +227,19 @@ def test_a_mutually_recursive_view_is_what_its_rounds_come_to(named: str, choice
 def test_each_of_the_mutual_ones(named: str) -> None:
     """Also those that the property does not draw."""
     assert_fixpoint(named, drawn(Random(named)))
+
+
+@pytest.mark.parametrize("named", sorted(PLAIN))
+def test_a_recursion_is_divided_by_what_it_carries_unchanged(named: str) -> None:
+    """Each value of it has a loop of its own, in its shard; else one shard has all."""
+    plan = plan_of(TABLES, {"view": PLAIN[named]})
+    loops = [each for each in plan.reductions if each.loop is not None]
+    is_divided = named.startswith("divided") or named == "a sequence of each row"
+
+    assert loops and all(each.total != is_divided for each in loops)  # noqa: PT018
+    for each in loops:
+        where = "by key" if is_divided else "all in one shard"
+        assert kept(each).endswith(f"by the rounds in which they change, {where}")
 
 
 def test_counting_up_without_end_is_an_error() -> None:
