@@ -1,6 +1,7 @@
-"""A recursion goes on through restarts, other numbers of shards, edits and recoveries."""
+"""A recursion goes on through restarts, deaths, rescalings, edits and recoveries."""
 
 from collections import Counter
+from typing import NamedTuple
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,19 +18,18 @@ EDGES = Input("edges", ("edges",), columns=(Column("a", "BIGINT"), Column("b", "
 Graph = dict[int, tuple[int, int]]
 
 
-def plan_of(begin: int | None, *, is_shown: bool = True) -> Plan:
-    """The nodes that are reached from one; with None all edges, without a recursion."""
-    query = "SELECT b AS n FROM now"
+def plan_of(begin: int | None, least: int = 0) -> Plan:
+    """The nodes that are reached from one, from a least one on; with None all ends of edges."""
+    query = f"SELECT b AS n FROM now WHERE b >= {least}"
     if begin is not None:
         query = (
             f"WITH RECURSIVE r AS (SELECT b AS n FROM now WHERE a = {begin} UNION "
-            "SELECT e.b FROM r JOIN now e ON e.a = r.n) SELECT n FROM r"
+            f"SELECT e.b FROM r JOIN now e ON e.a = r.n) SELECT n FROM r WHERE n >= {least}"
         )
     operators: list[Operator] = [Upsert("now", "edges")]
     operators += sql_operators("view", query, Known((EDGES,), operators))
-    shown = Output("view", "view", "view") if is_shown else Output("now", "now", "now")
-    plan = Plan("p", (EDGES,), tuple(operators), (shown,), time="offset")
-    return checked(plan)
+    shown = Output("view", "view", "view")
+    return checked(Plan("p", (EDGES,), tuple(operators), (shown,), time="offset"))
 
 
 def reached(graph: Graph, begin: int | None) -> Counter[int]:
@@ -48,27 +48,54 @@ NODES = st.integers(0, 4)
 CHANGES = st.lists(
     st.tuples(st.integers(0, 6), st.one_of(st.none(), st.tuples(NODES, NODES))), max_size=8
 )
+
+
+class Life(NamedTuple):
+    """Changes of edges after a start, and what it starts with; some shards commit and die."""
+
+    changes: list[tuple[int, tuple[int, int] | None]]
+    shards: int | None
+    begin: int | None
+    least: int
+    committed: list[int] | None
+    is_lost: bool
+
+
 LIVES = st.lists(
-    st.tuples(CHANGES, st.sampled_from([None, 1, 2, 3]), st.sampled_from([None, 0, 0, 1])),
+    st.builds(
+        Life,
+        CHANGES,
+        st.sampled_from([None, None, 1, 2, 3]),
+        st.sampled_from([None, 0, 0, 0, 1]),
+        st.sampled_from([0, 0, 2]),
+        st.sampled_from([None, [], [0]]),
+        st.sampled_from([False, False, False, True]),
+    ),
     max_size=4,
 )
 
 
 @few
 @given(LIVES)
-def test_it_goes_on_through_restarts_rescalings_and_edits(
-    lives: list[tuple[list[tuple[int, tuple[int, int] | None]], int | None, int | None]],
+def test_it_goes_on_through_lives(
+    lives: list[Life],
 ) -> None:
     """At each moment the output has what is reached over all edges that there are."""
     run, graph = Run(plan_of(0), shards=2), Graph()
-    for changes, shards, begin in lives:
-        run.restart(plan_of(begin), shards=shards)
-        for key, edge in changes:
+    for life in lives:
+        if life.is_lost:
+            run.recover(plan_of(life.begin, life.least))
+        else:
+            run.restart(plan_of(life.begin, life.least), shards=life.shards)
+        for key, edge in life.changes:
             graph.pop(key, None)
             if edge is not None:
                 graph[key] = edge
             value = None if edge is None else {"a": edge[0], "b": edge[1]}
             run.send("edges", key, value)
+        if life.committed is not None:
+            run.crash(committed=life.committed)
         run.read()
         shown = Counter(value["n"] for _, value in run.collection("view"))
-        assert shown == reached(graph, begin)
+        expected = reached(graph, life.begin)
+        assert shown == Counter({n: count for n, count in expected.items() if n >= life.least})

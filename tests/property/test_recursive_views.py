@@ -253,6 +253,22 @@ def test_counting_up_without_end_is_an_error() -> None:
         evaluate(plan, records_of({"edges": [(1, {"a": 1, "b": 1, "w": 1}, 0)]}), 1)
 
 
+def test_what_fails_within_a_recursion_is_an_error_record_until_its_row_goes() -> None:
+    """It names the operator of the loop; other rows go on."""
+    query = (
+        "WITH RECURSIVE r AS (SELECT name AS x FROM nodes UNION ALL "
+        "SELECT (x::BIGINT + 1)::VARCHAR FROM r WHERE x::BIGINT < 3) SELECT x FROM r"
+    )
+    rows: list[Change] = [(1, {"n": 1, "name": "1"}, 0), (2, {"n": 2, "name": "no"}, 1)]
+    changes = {"nodes": [*rows, (2, None, 3)]}
+    found = evaluate(plan_of(TABLES, {"view": query}), records_of(changes), TIMES)
+
+    assert [(error.time, error.diff) for error in found["errors"]] == [(1, 1), (3, -1)]
+    assert "operator view.recursive: " in found["errors"][0].data["reason"]
+    assert shown_at(found["view"], ["x"], 1) == Counter([("1",), ("2",), ("3",), ("no",)])
+    assert shown_at(found["view"], ["x"], 4) == Counter([("1",), ("2",), ("3",)])
+
+
 R = "WITH RECURSIVE r(a, b) AS (SELECT a, b FROM edges UNION"
 REFUSED = {
     f"{R} SELECT x.a, y.b FROM r x JOIN r y ON x.b = y.a) SELECT * FROM r": (
