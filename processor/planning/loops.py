@@ -12,7 +12,7 @@ from ikebana.arrangements.store import MemoryStore
 from ikebana.codecs.change import Column
 from ikebana.processor.joins.binding import Bound
 from ikebana.processor.joins.qualified import alias_of
-from ikebana.processor.joins.query import AsOfJoin, DeltaJoin
+from ikebana.processor.joins.query import DeltaJoin
 from ikebana.processor.kernels import reduce
 from ikebana.processor.kernels.loop import (
     Grouped,
@@ -39,8 +39,6 @@ from ikebana.processor.planning.plan import (
     Loop,
     Operator,
     Reduce,
-    StateMachine,
-    Upsert,
     WindowFunctions,
 )
 
@@ -87,10 +85,10 @@ def unfit(operator: Operator) -> str | None:
             return "a function cannot be within a recursion"
         case WindowFunctions():
             return "window functions cannot be within a recursion: write them over its result"
-        case AsOfJoin() | StateMachine() | Upsert():
-            return "only joins, groups and steps over single rows can be within a recursion"
-        case _:
+        case Linear() | Concat() | Reduce() | DeltaJoin():
             return None
+        case _:
+            return "only joins, groups and steps over single rows can be within a recursion"
 
 
 def loop_problems(loop: Loop, catalog: Relations) -> Iterator[str]:

@@ -290,6 +290,10 @@ REFUSED = {
     "WITH MUTUALLY RECURSIVE r (a BIGINT) AS (SELECT count(*) FROM r) SELECT * FROM r": (
         "an aggregate without GROUP BY has a row where there is none to read"
     ),
+    "WITH MUTUALLY RECURSIVE r (a BIGINT) AS (SELECT sum(n) OVER (ORDER BY n) FROM "
+    "(SELECT a AS n FROM r UNION SELECT a FROM edges)) SELECT * FROM r": (
+        "window functions cannot be within a recursion"
+    ),
     "WITH MUTUALLY RECURSIVE r (a BIGINT) AS (SELECT c FROM r) SELECT * FROM r": (
         'there is no column "c"'
     ),
