@@ -66,15 +66,24 @@ class Frames:
         self._place = place
         self._peers: tuple[bytes, Positions] | None = None
 
-    def peers(self, row: Row) -> Positions:
-        """The positions of the rows that are equal to a row in the order."""
-        if self._peers is None or self._peers[0] != row.order:
-            self._peers = row.order, self.rows.peers(row.order)
+    def peers(self, at: int, row: Row) -> Positions:
+        """The positions of the rows that are equal in the order to the row at a position."""
+        order = row.order
+        if self._peers is None or self._peers[0] != order:
+            rows = self.rows
+            _, begin = rows.at(at)
+            end = begin + row.copies
+            # Mostly a row has no peers.
+            if begin > 0 and rows.at(begin - 1)[0].order == order:
+                begin = rows.peers(order)[0]
+            if end < self.size and rows.at(end)[0].order == order:
+                end = rows.peers(order)[1]
+            self._peers = order, (begin, end)
         return self._peers[1]
 
-    def groups_before(self, row: Row) -> int:
-        """How many groups stand before that of a row."""
-        return self.rows.fold(0, self.peers(row)[0]).groups
+    def groups_before(self, at: int, row: Row) -> int:
+        """How many groups stand before that of the row at a position."""
+        return self.rows.fold(0, self.peers(at, row)[0]).groups
 
     def positions(self, frame: Frame, at: int, row: Row) -> Positions:
         """The positions from which up to which the frame of a row at a position goes."""
@@ -88,7 +97,7 @@ class Frames:
         begin, end = self.positions(frame, at, row)
         if not frame.exclude:
             return [(begin, end)]
-        left, right = (at, at + 1) if frame.exclude == "row" else self.peers(row)
+        left, right = (at, at + 1) if frame.exclude == "row" else self.peers(at, row)
         found = [(begin, min(left, end)), (max(right, begin), end)]
         if frame.exclude == "ties":
             found.insert(1, (max(at, begin), min(at + 1, end)))
@@ -99,9 +108,9 @@ class Frames:
         if frame.unit == "rows":
             return at + _signed(bound)
         if bound.side == "current":
-            return self.peers(row)[0]
+            return self.peers(at, row)[0]
         if frame.unit == "groups":
-            return self.rows.group(max(self.groups_before(row) + _signed(bound), 0))
+            return self.rows.group(max(self.groups_before(at, row) + _signed(bound), 0))
         return self.rows.rank(self._place(row, bound.at))
 
     def _end(self, frame: Frame, at: int, row: Row) -> int:
@@ -109,9 +118,9 @@ class Frames:
         if frame.unit == "rows":
             return at + _signed(bound) + 1
         if bound.side == "current":
-            return self.peers(row)[1]
+            return self.peers(at, row)[1]
         if frame.unit == "groups":
-            group = self.groups_before(row) + _signed(bound)
+            group = self.groups_before(at, row) + _signed(bound)
             return 0 if group < 0 else self.rows.group(group + 1)
         return self.rows.peers(self._place(row, bound.at))[1]
 

@@ -59,7 +59,9 @@ class Ranked:
             found += sum(self._tree.sum(each).rows for each in nodes[:at])
             node = nodes[at]
         rows = self._tree.rows_of(node)
-        return found + sum(r.copies for r in rows[: bisect_left(rows, place, key=by_place)])
+        return found + sum(
+            [row.count for row in rows[: bisect_left(rows, place, key=by_place)] if row.count > 0]
+        )
 
     def peers(self, order: bytes) -> tuple[int, int]:
         """The positions of the rows of an order: the first one, and the one behind the last."""

@@ -280,7 +280,7 @@ class _Partition:
         if kind == "dense_rank":
             return self._rows.group(most)
         # Of the group in which the last rank begins, all rows show.
-        return size if size <= most else frames.peers(self._rows.at(most - 1)[0])[1]
+        return size if size <= most else frames.peers(most - 1, self._rows.at(most - 1)[0])[1]
 
     def _enter(self, end: int) -> None:
         """Show the rows before the end that have not shown before."""

@@ -165,7 +165,7 @@ class Reach:
             if added is None:
                 yield Sums()
                 continue
-            begin, end = self._values.frames.peers(change.row)
+            begin, end = self._values.rows.peers(change.row.order)
             yield Sums((end > begin) - (end - begin > added))
 
     def _reach(self, function: WindowFunction, at: int) -> tuple[int, int]:

@@ -158,7 +158,7 @@ class Values:
         """The positions of all rows by which the value at a row is decided."""
         frames, frame, kind = self.frames, function.frame, function.kind
         if kind in RANKS:
-            first, behind = frames.peers(row)
+            first, behind = frames.peers(at, row)
             return 0, at + 1 if kind in _BY_ROW else behind if kind == "cume_dist" else first
         if kind in OFFSETS:
             found = self._other(function, at, row)
@@ -315,8 +315,8 @@ def _no_values(_: int) -> list[Any]:
 _BY_ROW = ("row_number", "ntile")
 
 
-def _percent(frames: Frames, _: WindowFunction, __: int, row: Row) -> float:
-    return frames.peers(row)[0] / (frames.size - 1) if frames.size > 1 else 0
+def _percent(frames: Frames, _: WindowFunction, at: int, row: Row) -> float:
+    return frames.peers(at, row)[0] / (frames.size - 1) if frames.size > 1 else 0
 
 
 def _tile(frames: Frames, function: WindowFunction, at: int, _: Row) -> int:
@@ -330,9 +330,9 @@ def _tile(frames: Frames, function: WindowFunction, at: int, _: Row) -> int:
 
 _RANKS: Mapping[str, Callable[[Frames, WindowFunction, int, Row], Any]] = {
     "row_number": lambda _, __, at, ___: at + 1,
-    "rank": lambda frames, _, __, row: frames.peers(row)[0] + 1,
-    "dense_rank": lambda frames, _, __, row: frames.groups_before(row) + 1,
+    "rank": lambda frames, _, at, row: frames.peers(at, row)[0] + 1,
+    "dense_rank": lambda frames, _, at, row: frames.groups_before(at, row) + 1,
     "percent_rank": _percent,
-    "cume_dist": lambda frames, _, __, row: frames.peers(row)[1] / frames.size,
+    "cume_dist": lambda frames, _, at, row: frames.peers(at, row)[1] / frames.size,
     "ntile": _tile,
 }

@@ -156,6 +156,8 @@ class Drawing:
         listed = [self._any_column(tables)[0] for _ in range(self.choice.randint(1, 3))]
         columns = ", ".join(f"{sql} AS x{at}" for at, sql in enumerate(listed))
         distinct = "DISTINCT " if self.choice.random() < 0.3 else ""
+        if self.choice.random() < 0.35:
+            return self._over(text, tables, listed, columns)
         made = f"SELECT {distinct}{columns} FROM {text}{self._where(tables)}"
         if not distinct and self.choice.random() < 0.3:
             # By all that is shown, so that only equal rows are tied.
@@ -168,6 +170,74 @@ class Drawing:
             window = f"row_number() OVER (PARTITION BY {partition} ORDER BY {orders})"
             return f"{made} QUALIFY {window} <= {limit}"
         return made
+
+    def _over(self, text: str, tables: dict[str, str], listed: list[str], columns: str) -> str:
+        """Window functions of all that is shown, so that rows that are tied are equal."""
+        ways = [self.choice.choice(["", " DESC", " NULLS FIRST"]) for _ in listed]
+        if len(set(ways)) > 1:
+            # Not every type can be turned around beside others.
+            ways = ["" for _ in listed]
+        orders = ", ".join(f"{sql}{way}" for sql, way in zip(listed, ways, strict=True))
+        partition = self.choice.choice(["", f"PARTITION BY {listed[0]} "])
+        window = f"{partition}ORDER BY {orders}"
+        functions = ", ".join(
+            f"{self._window_function(self.choice.choice(listed))} OVER ({window}{frame}) AS w{at}"
+            for at in range(self.choice.randint(1, 3))
+            for frame in (self._frame(),)
+        )
+        made = f"SELECT {columns}, {functions} FROM {text}{self._where(tables, 1)}"
+        rank = self.choice.choice(["row_number", "rank", "dense_rank"])
+        number = f"{rank}() OVER ({window})"
+        test = self.choice.choice(["<= 2", "= 1", "= 2", "BETWEEN 1 AND 2", "> 1"])
+        kind = self.choice.random()
+        if kind < 0.3:
+            return f"{made} QUALIFY {number} {test}"
+        if kind < 0.6:
+            inner = f"SELECT {columns}, {number} AS n FROM {text}{self._where(tables, 1)}"
+            return f"SELECT * FROM ({inner}) q WHERE n {test}"
+        return made
+
+    def _frame(self) -> str:
+        """The frame of a window, or none."""
+        bounds = self.choice.choice(
+            [
+                "UNBOUNDED PRECEDING AND CURRENT ROW",
+                "CURRENT ROW AND UNBOUNDED FOLLOWING",
+                "UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
+                "1 PRECEDING AND 1 FOLLOWING",
+                "2 PRECEDING AND 1 PRECEDING",
+                "CURRENT ROW AND 2 FOLLOWING",
+            ]
+        )
+        unit = self.choice.choice(["ROWS", "GROUPS", "RANGE"])
+        if unit == "RANGE" and any(each.isdigit() for each in bounds):
+            return ""
+        exclude = self.choice.choice(["", "", " EXCLUDE CURRENT ROW", " EXCLUDE TIES"])
+        return self.choice.choice(["", f" {unit} BETWEEN {bounds}{exclude}"])
+
+    def _window_function(self, column: str) -> str:
+        return self.choice.choice(
+            [
+                "row_number()",
+                "rank()",
+                "dense_rank()",
+                "percent_rank()",
+                "cume_dist()",
+                "ntile(2)",
+                f"lag({column})",
+                f"lead({column}, 2)",
+                f"lag({column} IGNORE NULLS)",
+                f"first_value({column})",
+                f"last_value({column} IGNORE NULLS)",
+                f"nth_value({column}, 2)",
+                "count(*)",
+                f"count({column})",
+                f"count(DISTINCT {column})",
+                f"min({column})",
+                f"max({column})",
+                f"list({column})",
+            ]
+        )
 
     def _aggregate(self, tables: dict[str, str]) -> str:
         alias = self.choice.choice(list(tables))

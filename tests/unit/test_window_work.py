@@ -1,0 +1,71 @@
+"""What a change of one row costs of window functions, in entries, however many rows there are."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from ikebana.arrangements.frontier import Interval
+from ikebana.codecs import canonical
+from ikebana.processor.kernels import window_functions
+from ikebana.processor.kernels.frames import Bound, Frame
+from ikebana.processor.kernels.window_functions import Window
+from ikebana.processor.kernels.window_values import WindowFunction
+from ikebana.processor.rows.rows import KeyedUpdate
+from support.stores import CountingStore
+
+ORDER = ("row", (("o0", ""),))
+SUM = WindowFunction("s", "sum", "x")
+NUMBER = WindowFunction("n", "row_number")
+LAG = WindowFunction("l", "lag", "x")
+NEAR = WindowFunction("a", "avg", "x", frame=Frame("rows", Bound("preceding", 3)))
+MAX = WindowFunction("m", "max", "x")
+
+
+def row(at: float, x: int) -> bytes:
+    return canonical.encode({"o": {"o0": at}, "r": {"at": at, "x": x}, "x": x})
+
+
+def moved(rows: int, window: Window, changes: Sequence[tuple[float, int, int]]) -> list[int]:
+    """How many entries are read and written, and updates made, by changes of a partition."""
+    store = CountingStore()
+    all_rows = [KeyedUpdate(b"1", row(at, at % 7), 0, 1) for at in range(rows)]
+    window_functions.step(store, all_rows, Interval(0, 1), window)
+    store.counted()
+    updates = [KeyedUpdate(b"1", row(at, x), 1, diff) for at, x, diff in changes]
+    made = window_functions.step(store, updates, Interval(1, 2), window)
+    return [*store.counted(), len(made)]
+
+
+SIZES = (100, 3_000)
+
+
+@pytest.mark.parametrize(
+    ("functions", "most", "changes", "made"),
+    [
+        pytest.param((SUM, NUMBER), 0, [(1e6, 5, 1)], 1, id="a running sum at the end"),
+        pytest.param((LAG, NEAR), 0, [(40.5, 500, 1)], 7, id="a frame of few rows"),
+        pytest.param((MAX,), 0, [(40.5, 5, 1)], 1, id="a maximum that stays"),
+        pytest.param((NUMBER,), 0, [(40, 5, -1), (40, 6, 1)], 2, id="a place that stays"),
+        pytest.param((WindowFunction("r", "rank"),), 3, [(0.5, 1, 1)], 4, id="the first ranks"),
+        pytest.param((WindowFunction("r", "rank"),), 3, [(77.5, 1, 1)], 0, id="behind them"),
+    ],
+)
+def test_a_change_costs_what_it_moves(
+    functions: tuple[WindowFunction, ...],
+    most: int,
+    changes: list[tuple[float, int, int]],
+    made: int,
+) -> None:
+    """Thirty times as many rows are a level more, of about 32 entries."""
+    few, many = (moved(n, Window(functions, ORDER, "", most=most), changes) for n in SIZES)
+
+    assert few[2] == many[2] == made
+    assert many[0] < 800
+    assert many[1] <= few[1] + 4
+
+
+def test_a_number_of_the_middle_moves_all_behind_it() -> None:
+    _, written, made = moved(600, Window((NUMBER,), ORDER, ""), [(299.5, 1, 1)])
+
+    assert made == 1 + 2 * 300
+    assert 300 < written < 340
