@@ -1,7 +1,8 @@
 """The explanation of a plan as a value, which renderings read."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
 
 from ikebana.errors import PlanError
 from ikebana.processor.configuring.settings import Settings
@@ -11,6 +12,7 @@ from ikebana.processor.explain.estimates import Work, estimates
 from ikebana.processor.explain.graph import Graph, as_run, as_written
 from ikebana.processor.explain.setting_lines import setting_lines
 from ikebana.processor.ground.printable import printable
+from ikebana.processor.linear import sql_functions
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.operators.table import kind_of
@@ -48,6 +50,11 @@ def explained(plan: Plan, settings: Settings | None = None) -> Explanation:
         PlanError: the parts of the plan do not fit.
     """
     physical = planner.physical(checked(plan))
+    found: Explanation = _with_short_names(_explained(plan, physical, settings))
+    return found
+
+
+def _explained(plan: Plan, physical: planner.Physical, settings: Settings | None) -> Explanation:
     return Explanation(
         name=plan.name,
         fingerprint=plan.fingerprint(),
@@ -66,6 +73,19 @@ def explained(plan: Plan, settings: Settings | None = None) -> Explanation:
         warnings=tuple(joining.warnings(plan)),
         settings=() if settings is None else tuple(setting_lines(plan, settings)),
     )
+
+
+def _with_short_names(value: Any) -> Any:
+    """What is explained, with the names that functions of SQL have in the pipeline."""
+    if isinstance(value, str):
+        return sql_functions.as_written(value)
+    if isinstance(value, tuple):
+        made = tuple(map(_with_short_names, value))
+        return value._make(made) if hasattr(value, "_make") else made
+    if is_dataclass(value) and not isinstance(value, type):
+        of = {each.name: getattr(value, each.name) for each in fields(value)}
+        return replace(value, **{name: _with_short_names(each) for name, each in of.items()})
+    return value
 
 
 def _local_functions(plan: Plan) -> Iterator[str]:

@@ -156,3 +156,36 @@ def test_metadata_that_cannot_be(given: dict[str, Any], problem: str) -> None:
         ik.evaluate(ik.Plan("p", (source,), operators, (ik.Output("o", name, "o"),)), {})
 
     assert problem in str(told.value)
+
+
+def of_metadata(*columns: str) -> ik.Plan:
+    """A plan whose one output has these columns."""
+    source = ik.Input(
+        "numbers", ("numbers",), columns=tuple(COLUMNS), metadata=tuple(METADATA.items())
+    )
+    step = ik.steps.select({name: name for name in columns})
+    operators = (ik.Upsert("rows", "numbers"), ik.Linear("out", "rows", (step,)))
+    return ik.Plan("shop", (source,), operators, (ik.Output("out", "out", "out"),))
+
+
+def test_a_replay_and_an_edit_read_the_same_metadata() -> None:
+    """Also where an edit reads metadata that was not read before: it is in the topic."""
+    run = Run(of_metadata("n", "off"))
+    for key, number in ((b"1", 7), (b"2", 8), (b"1", 9)):
+        run.topics.send("numbers", key, {"n": number}, timestamp=1000 * number)
+    run.crash(committed=[0])
+    run.restart()
+    run.read()
+    assert run.collection("out") == [(1, {"n": 9, "off": 2}), (2, {"n": 8, "off": 1})]
+
+    run.restart(of_metadata("n", "off", "ts"))
+    run.topics.send("numbers", b"2", {"n": 8}, timestamp=10_000)
+    run.read()
+
+    assert run.collection("out") == [
+        (1, {"n": 9, "off": 2, "ts": "1970-01-01T00:00:09"}),
+        (2, {"n": 8, "off": 3, "ts": "1970-01-01T00:00:10"}),
+    ]
+    run.recover()
+    run.read()
+    assert [value["off"] for _, value in run.collection("out")] == [2, 3]

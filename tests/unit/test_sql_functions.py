@@ -1,6 +1,8 @@
 """Functions of one's own in SQL: declared in a file or in Python, called wherever SQL stands."""
 
 import datetime
+import os
+import sys
 from decimal import Decimal
 from typing import Any
 
@@ -17,6 +19,7 @@ from ikebana.processor.linear.sql_functions import (
     place_as_written,
     with_long_names,
 )
+from ikebana.testing import Run
 
 
 def doubled(number: int) -> int:
@@ -138,6 +141,13 @@ def test_both_forms_of_a_file_are_one_plan() -> None:
     assert plan.fingerprint() != other.fingerprint()
 
 
+def test_explain_shows_the_names_of_the_file() -> None:
+    shown = str(ik.Pipeline.of(plan_of(YAML)).explain())
+
+    assert "doubled(doubled(n))" in shown
+    assert "python:" not in shown
+
+
 def shop_with(function: Any, returns: str = "BIGINT", **more: Any) -> ik.Pipeline:
     shop = ik.Pipeline("shop")
     shop.function("f", function, parameters={"n": "BIGINT"}, returns=returns, **more)
@@ -160,6 +170,44 @@ def test_what_a_function_raises_is_an_error_record() -> None:
     assert len(told) == 4
     assert all(reason in each and "python:" not in each for each, _, _ in told)
     assert sorted((time, diff) for _, time, diff in told) == [(0, 1), (0, 1), (1, -1), (1, -1)]
+
+
+def leaves(number: int) -> int:
+    sys.exit(number)
+
+
+def interrupts(number: int) -> int:
+    raise KeyboardInterrupt
+
+
+def recurses(number: int) -> int:
+    return recurses(number + 1)
+
+
+def exits(number: int) -> int:
+    os._exit(number)
+
+
+@pytest.mark.parametrize(
+    ("function", "problem"),
+    [
+        (leaves, f"{HERE}:leaves raised SystemExit: 1"),
+        (interrupts, f"{HERE}:interrupts raised KeyboardInterrupt"),
+        (recurses, f"{HERE}:recurses raised RecursionError"),
+        (exits, f"{HERE}:exits raised ExitRefusedError: 1"),
+    ],
+)
+def test_a_function_does_not_end_the_run(
+    function: Any, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it raises is its own doing; `os._exit` is refused where a run has its calls."""
+    monkeypatch.setattr(os, "_exit", calls._exit)
+
+    found = shop_with(function).evaluate(numbers=[(1, {"n": 1}, 0)])
+
+    assert rows_at(found["made"], 0) == []
+    assert {record["reason"].endswith(problem) for record, _, _ in found["errors"]} == {True}
+    assert len(found["errors"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -273,3 +321,30 @@ def test_only_calls_are_named() -> None:
     assert made == f'f + t.f(1) + \'f(2)\' -- f(3)\n + "{f.long_name}" (a) + "{f.long_name}"(b)'
     assert as_written(made) == text.replace("F (", "f (").replace('"f"', "f")
     assert place_as_written(made, made.index("(a)")) == text.index("(a)")
+
+
+def plus_one(number: int) -> int:
+    return number + 1
+
+
+def test_an_edit_sees_that_a_name_is_another_function() -> None:
+    """The operators that call it are made anew, with what they have given before taken back."""
+
+    def with_function(function: Any) -> ik.Pipeline:
+        shop = ik.Pipeline("shop")
+        shop.function("f", function, parameters={"n": "BIGINT"}, returns="BIGINT")
+        numbers = shop.topic("numbers", columns=[ik.Column("n", "BIGINT")]).upsert()
+        numbers.reduce(name="sums", by="0", s="sum(f(n))").to("sums")
+        return shop
+
+    run = Run(with_function(doubled))
+    run.topics.send("numbers", b"1", {"n": 3})
+    run.topics.send("numbers", b"2", {"n": 4})
+    run.read()
+    assert run.collection("sums") == [(0, {"s": 14})]
+
+    run.restart(with_function(plus_one))
+    run.topics.send("numbers", b"2", {"n": 5})
+    run.read()
+
+    assert run.collection("sums") == [(0, {"s": 10})]
