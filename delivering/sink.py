@@ -22,6 +22,14 @@ A sink is one object with three methods::
         def close(self):
             pass
 
+| mode | columns beside those of the collection |
+|---|---|
+| `current` with a key | none |
+| `current` | `ID`, `COUNT` |
+| `changes` | `TIME`, `DIFF` |
+| `history` with a key | `VALID_FROM`, `VALID_TO` |
+| `history` | `ID`, `COUNT`, `VALID_FROM`, `VALID_TO` |
+
 `delivery.Delivery` follows the topics, calls these methods in one thread, and tries again while a
 target is away.  `tests/support/sink_conformance.py` has what every sink has to pass.
 """
@@ -64,13 +72,7 @@ class Table:
     the target keeps one row of each key.  Without, equal rows are one row of the target with
     their number in `COUNT`, and `ID` tells different rows apart.
 
-    | mode | columns beside those of the collection |
-    |---|---|
-    | `current` with a key | none |
-    | `current` | `ID`, `COUNT` |
-    | `changes` | `TIME`, `DIFF` |
-    | `history` with a key | `VALID_FROM`, `VALID_TO` |
-    | `history` | `ID`, `COUNT`, `VALID_FROM`, `VALID_TO` |
+    `added` names the columns that it has beside those of the collection, by mode and key.
 
     Raises: ConfigError, if columns are missing or have the same name.
     """

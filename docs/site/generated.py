@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 import ikebana
+import ikebana.sinks
 import ikebana.testing
 from ikebana.processor.cli.main import cli
 from ikebana.processor.configuring.schema import published
@@ -120,12 +121,13 @@ def api() -> str:
     lines = [
         "# Python",
         "",
-        "The names of `ikebana` and `ikebana.testing`. [Pipelines in Python](../python.md) and "
+        "The names of `ikebana`, `ikebana.sinks` and `ikebana.testing`. "
+        "[Pipelines in Python](../python.md), [Delivering into databases](../deliver.md) and "
         "[Testing a pipeline](../testing.md) explain them with examples.",
         "",
     ]
     told: set[int] = set()
-    for module in (ikebana, ikebana.testing):
+    for module in (ikebana, ikebana.sinks, ikebana.testing):
         lines += [f"## {module.__name__}", ""]
         for name in sorted(module.__all__, key=str.lower):
             found = getattr(module, name)

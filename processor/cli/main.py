@@ -25,6 +25,7 @@ _COMMANDS = {
     "schema": ("schema", "Print the JSON Schema of pipeline files, for editors."),
     "follow": ("follow", "Watch an output topic: updates, frontier, lag."),
     "serve": ("serve", "Serve outputs for reads as of any time, over HTTP and from a folder."),
+    "deliver": ("deliver", "Keep tables of a database at what outputs are, exactly once."),
     "top": ("top", "Watch a run or a server in the terminal, by its --http address."),
     "sql": ("sql", "Query outputs in SQL as of a time."),
     "check": ("check", "Verify what an output topic promises."),

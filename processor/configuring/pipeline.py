@@ -129,8 +129,8 @@ def parse(
     placed: Placed = {}
     if over is not None:
         document, placed = overlaid(document, read_yaml(over[1], over[0], environ), over[0])
-    content = _with_columns(_mapping(document, source), columns)
-    errors = _schema_errors(content)
+    content = _with_columns(mapping_of(document, source), columns)
+    errors = schema_errors(content)
     readable, lost = _readable(content, errors)
     left_out = {*document.unread, *lost, *_meant_instead(errors)}
     plan, of_plan = _plan(readable, left_out)
@@ -139,7 +139,7 @@ def parse(
     judged = [*of_plan, *of_settings, *kafka_values(settings_part)]
     if plan is not None and settings is not None:
         judged += registry_missing(plan, settings.registry)
-    schema = _schema_problems(errors, document.unread)
+    schema = schema_problems(errors, document.unread)
     left_out |= _not_judged(errors, schema)
     overridden = {
         "kafka.bootstrap.servers": bootstrap_servers,
@@ -151,7 +151,7 @@ def parse(
         *(p for p in judged if left_out.isdisjoint(_sections(p[0]))),
     ]
     if problems := [p for p in problems if not overridden.get(p[0])]:
-        raise ConfigError(_listed(problems, source, document, placed))
+        raise ConfigError(listed(problems, source, document, placed))
     if plan is None or settings is None:
         raise AssertionError(f"pipeline file {source} has neither problems nor a plan")
     return Pipeline(plan, settings)
@@ -179,7 +179,7 @@ _YAML = re.compile(r"^pipeline\s*:", re.MULTILINE)
 _SQL = re.compile(r"\A(?:\s+|--[^\n]*\n|/\*.*?\*/)*CREATE\s", re.DOTALL | re.IGNORECASE)
 
 
-def _mapping(document: Document, source: str) -> dict[str, object]:
+def mapping_of(document: Document, source: str) -> dict[str, object]:
     """The document as a mapping.  Raises: ConfigError, where it is none."""
     if isinstance(document.value, dict):
         return document.value
@@ -228,7 +228,7 @@ def _settings(
         return None, list(err.problems)
 
 
-def _schema_problems(errors: list[ErrorDetails], unread: Container[str]) -> Problems:
+def schema_problems(errors: list[ErrorDetails], unread: Container[str]) -> Problems:
     """The problems of the schema, each told once.
 
     A misspelt key is one problem; that the key it meant is missing is the same one.
@@ -285,9 +285,12 @@ def registry_missing(plan: Plan, registry: Mapping[str, str]) -> Problems:
     return [("registry.url", f"is missing: {what} by its schemas") for what in needing[:1]]
 
 
-def _schema_errors(document: dict[str, object]) -> list[ErrorDetails]:
+def schema_errors(
+    document: dict[str, object], model: type[Part] = PipelineFile
+) -> list[ErrorDetails]:
+    """What a model has against a document."""
     try:
-        PipelineFile.model_validate(document)
+        model.model_validate(document)
     except ValidationError as err:
         return err.errors(include_url=False)
     return []
@@ -327,7 +330,7 @@ def _readable(
         wrong = {e["loc"][:-1] if e["type"] == "missing" else e["loc"] for e in errors}
         lost |= {_dotted(e["loc"]) for e in errors} | set(map(_dotted, wrong - {()}))
         document = _without(document, wrong)
-        errors = [e for e in _schema_errors(document) if len(e["loc"]) > 1]
+        errors = [e for e in schema_errors(document) if len(e["loc"]) > 1]
     return document, lost
 
 
@@ -365,7 +368,9 @@ def _part(model: type[AnyPart], document: Mapping[str, object]) -> AnyPart | Non
         return None
 
 
-def _listed(problems: Problems, source: str, document: Document, over: Placed) -> str:
+def listed(problems: Problems, source: str, document: Document, over: Placed) -> str:
+    """The text of an error that lists problems in the order of the file, with their lines."""
+
     def place(path: str, problem: str) -> tuple[_Place | None, str]:
         within = document.columns and _WITHIN.fullmatch(problem)
         if within:

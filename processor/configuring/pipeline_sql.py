@@ -63,7 +63,7 @@ class _Reader:
         what = f"{found.kind} {found.name}" if found.name else f"statement {number}"
         self._place(what, error.at)
         self._problems.append((what, error.problem))
-        section = SECTIONS.get(found.kind)
+        section = found.belongs if found.kind in SECTIONS else None
         if section is None:
             self._unread |= {"inputs", "operators", "outputs"}
         elif section and found.name:
@@ -90,7 +90,7 @@ class _Reader:
         self._places(found, "")
 
     def _part(self, found: Statement, first: Token) -> None:
-        section = SECTIONS[found.kind]
+        section = found.belongs
         parts = self._value.setdefault(section, {})
         assert isinstance(parts, dict)
         path = f"{section}.{found.name}"

@@ -14,6 +14,7 @@ from pydantic_core import core_schema
 
 from ikebana.codecs.formats import Format
 from ikebana.processor.configuring import values
+from ikebana.processor.configuring.deliver_part import DeliveredColumnPart
 from ikebana.processor.configuring.input_part import ColumnPart
 from ikebana.processor.configuring.kafka_names import KAFKA_NAMES
 from ikebana.processor.configuring.operator_kinds import KINDS, own_keys
@@ -100,6 +101,10 @@ PLACES = {
     "SourcePart": "source.",
     "SinkPart": "sink.",
     "RunPart": "run.",
+    "DeliverPart": "deliver.<name>.",
+    "PostgresPart": "deliver.<name>.postgres.",
+    "TablePart": "deliver.<name>.tables.<name>.",
+    "DeliveredColumnPart": "deliver.<name>.tables.<name>.columns.<name>.",
 }
 
 
@@ -137,7 +142,7 @@ class _Generator(GenerateJsonSchema):
         if part is OperatorPart:
             made |= _kinds()
         # A type alone is short for it.
-        return _any(_TEXT, made) if part is ColumnPart else made
+        return _any(_TEXT, made) if part in (ColumnPart, DeliveredColumnPart) else made
 
     def _property(self, part: type[Part], key: str, given: Schema, *, needed: bool) -> Schema:
         own = {name: of for name, of in given.items() if name not in ("title", "default")}

@@ -1,5 +1,6 @@
 """The sections that say where and how a pipeline runs, and the settings that they become."""
 
+from ikebana.processor.configuring.deliver_part import DeliverPart
 from ikebana.processor.configuring.part import Part
 from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.configuring.values import Scalars, Seconds, Text, Whole
@@ -45,6 +46,7 @@ class SettingsPart(Part):
     registry: Scalars = {}
     run: RunPart = RunPart()
     spark: Scalars = {}
+    deliver: dict[str, DeliverPart] = {}
 
     def settings(self, *, bootstrap_servers: str | None, checkpoint: str | None) -> Settings:
         """The settings of these sections; arguments win.  Raises: SettingsError."""

@@ -7,6 +7,7 @@
     CREATE FUNCTION name(parameter TYPE, …) RETURNS TYPE LANGUAGE PYTHON
         [CALLED ON NULL INPUT] AS 'module:function'
     CREATE SINK name FROM view INTO KAFKA (options)
+    CREATE SINK name FROM sink INTO POSTGRES (options)
 
 Options are `name = value, …`.  A value is a text in single quotes, a word, a number, a list of
 values in parentheses, or options in parentheses.  Their names and meanings are those of the
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
+from ikebana.processor.configuring.deliver_part import TARGETS, TablePart
 from ikebana.processor.configuring.sql_cursor import Cursor, StatementError, named
 from ikebana.processor.linear.tokens import Token
 
@@ -36,8 +38,12 @@ _FORMS = {
     "OPERATOR": "CREATE OPERATOR name WITH (…)",
     "FUNCTION": "CREATE FUNCTION name(parameter TYPE, …) RETURNS TYPE LANGUAGE PYTHON "
     "AS 'module:function'",
-    "SINK": "CREATE SINK name FROM view INTO KAFKA (topic = '…', …)",
+    "SINK": "CREATE SINK name FROM view INTO KAFKA (topic = '…', …), or FROM sink INTO POSTGRES "
+    "(connection = '…', table = '…', …)",
 }
+# Where a sink into a target belongs, and the keys of a table there.
+_DELIVER = "deliver"
+_OF_TABLE = frozenset(TablePart.keys())
 # What else people begin a statement with, and the kind that they mean.
 _INSTEAD = {
     "SELECT": "VIEW",
@@ -67,6 +73,13 @@ class Statement:
     """The values that are texts, in which variables may stand."""
     query: tuple[int, int] | None = None
     """Where the query of a view begins and ends."""
+    delivers: bool = False
+    """Whether it is a sink that reads what another sink writes into Kafka."""
+
+    @property
+    def belongs(self) -> str:
+        """The section of the file that it belongs to."""
+        return _DELIVER if self.delivers else SECTIONS[self.kind]
 
 
 def read(tokens: Sequence[Token], into: Statement) -> None:
@@ -138,8 +151,30 @@ class _Reader:
         self._into.places["from",] = self._cursor.place()
         source = self._cursor.long_name("the name of a view")
         self._cursor.expect("INTO")
+        for target in TARGETS:
+            if self._cursor.takes(target.upper()):
+                self._deliver(target, source)
+                return
         self._cursor.expect("KAFKA")
         self._into.section = {"from": source, **self._options(())}
+
+    def _deliver(self, target: str, source: str) -> None:
+        """A sink with one table, which has the sink's name unless `table` says another one."""
+        into = self._into
+        into.delivers = True
+        given = self._options(())
+        table = str(given.pop("table", into.name))
+        of_table = {name: given.pop(name) for name in _OF_TABLE & given.keys()}
+        into.section = {target: given, "tables": {table: {"from": source, **of_table}}}
+
+        def moved(place: Place) -> Place:
+            return (
+                ("tables", table, *place) if place[0] in (*_OF_TABLE, "from") else (target, *place)
+            )
+
+        into.places = {moved(place): at for place, at in into.places.items()}
+        into.texts = {moved(place) for place in into.texts}
+        into.repeated = [(moved(place), at) for place, at in into.repeated]
 
     def _function(self) -> None:
         section: dict[str, object] = {"parameters": self._columns("parameters")}

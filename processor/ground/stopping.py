@@ -5,7 +5,7 @@ A start may be interrupted anywhere in its writing.
 """
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
@@ -25,6 +25,11 @@ class Stopping:
         self.asked = False
         self._may_be_patient = patient
         self._patient = False
+        self._tell: Callable[[], None] = lambda: None
+
+    def when_asked(self, tell: Callable[[], None]) -> None:
+        """Call `tell` when the run is asked to end."""
+        self._tell = tell
 
     def finish_first(self) -> None:
         """From now on the first signal only sets `asked`, which the run has to check."""
@@ -39,6 +44,7 @@ class Stopping:
         if self.asked:
             raise SystemExit(128 + number)
         self.asked = True
+        self._tell()
         if not self._patient:
             raise Stopped(number)
 

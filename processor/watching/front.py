@@ -10,6 +10,7 @@ from typing import Protocol
 
 import uvicorn
 import uvloop
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
@@ -60,6 +61,11 @@ def probing(of: Callable[[Request], Probed]) -> list[Route]:
         return Response(text, media_type=kind)
 
     return [Route("/metrics", scrape), Route("/live", live), Route("/ready", ready)]
+
+
+def probes_alone(of: Callable[[Request], Probed]) -> ASGIApp:
+    """Make an application of probes and metrics alone, which anybody may ask."""
+    return Starlette(routes=probing(of))
 
 
 class Front:

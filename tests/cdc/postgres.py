@@ -41,6 +41,11 @@ class Postgres:
     folder: Path
     port: int
 
+    @property
+    def pid(self) -> int:
+        """The process of the server."""
+        return int((self.folder / "data" / "postmaster.pid").read_text().split()[0])
+
     def run(self, statements: str) -> str:
         """Run SQL statements, each in a transaction of its own, and return the rows."""
         command = [str(self.binaries / "psql"), "-h", str(self.folder), "-p", str(self.port)]
@@ -74,20 +79,28 @@ def running() -> Iterator[Postgres]:
             os.chown(folder, pwd.getpwnam(user[0]).pw_uid, user[1])
         server = Postgres(binaries, folder, free_port())
         _make(server, user)
-        settings = {**_SETTINGS, "port": server.port, "unix_socket_directories": folder}
-        command = [str(binaries / "postgres"), "-D", str(folder / "data")]
-        command += [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
-        # SIGQUIT is the immediate shutdown, also of the server's own children.
-        with child.running("PostgreSQL", command, folder, end_by=SIGQUIT, user=user) as started:
-
-            def ready() -> bool:
-                started.check()
-                place = ["-h", str(folder), "-p", str(server.port)]
-                asked = subprocess.run([binaries / "pg_isready", "-q", *place], timeout=10)
-                return asked.returncode == 0
-
-            wait_until(ready, 60, "PostgreSQL is ready")
+        with started(server):
             yield server
+
+
+@contextmanager
+def started(server: Postgres) -> Iterator[None]:
+    """Run a server over the files that it has, which may be those of one that was killed."""
+    folder, user = server.folder, _user()
+    settings = {**_SETTINGS, "port": server.port, "unix_socket_directories": folder}
+    command = [str(server.binaries / "postgres"), "-D", str(folder / "data")]
+    command += [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
+    # SIGQUIT is the immediate shutdown, also of the server's own children.
+    with child.running("PostgreSQL", command, folder, end_by=SIGQUIT, user=user) as process:
+
+        def ready() -> bool:
+            process.check()
+            place = ["-h", str(folder), "-p", str(server.port)]
+            asked = subprocess.run([server.binaries / "pg_isready", "-q", *place], timeout=10)
+            return asked.returncode == 0
+
+        wait_until(ready, 60, "PostgreSQL is ready")
+        yield
 
 
 def _make(server: Postgres, user: tuple[str, int] | None) -> None:

@@ -79,7 +79,12 @@ ONLY_IN = {
         "delivering/lake_changes.py",
     ),
     "pyiceberg": ("delivering/iceberg.py",),
-    "prometheus_client": ("processor/watching/monitor.py", "serving/probes.py"),
+    "psycopg": ("delivering/postgres.py",),
+    "prometheus_client": (
+        "processor/watching/monitor.py",
+        "serving/probes.py",
+        "delivering/probes.py",
+    ),
     "pyspark": ("processor/spark/",),
     "sqlalchemy": ("delivering/iceberg.py",),
     "starlette": ("processor/watching/", "serving/http/"),

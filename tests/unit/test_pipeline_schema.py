@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ikebana.errors import PlanError
 from ikebana.processor.cli.main import cli
 from ikebana.processor.configuring.operator_kinds import operators
-from ikebana.processor.configuring.pipeline import _schema_errors
+from ikebana.processor.configuring.pipeline import schema_errors
 from ikebana.processor.configuring.pipeline_file import PipelineFile
 from ikebana.processor.configuring.pipeline_yaml import read_yaml
 from ikebana.processor.configuring.settings import SettingsError
@@ -124,7 +124,7 @@ def test_mistakes_of_structure_are_refused(name: str) -> None:
 
     found = problems(document)
 
-    assert bool(found) == (bool(_schema_errors(document)) or refused_later(document)), found
+    assert bool(found) == (bool(schema_errors(document)) or refused_later(document)), found
 
 
 @pytest.mark.parametrize(
@@ -212,11 +212,11 @@ def test_the_schema_refuses_what_the_parser_refuses(document: dict[str, Any]) ->
     if "${" in text:
         # What stands for it is not known to the schema.
         document = json.loads(text.replace("${X}", "x"))
-    wrong = bool(_schema_errors(document))
+    wrong = bool(schema_errors(document))
     found = problems(document)
 
     if wrong:
-        assert found, _schema_errors(document)
+        assert found, schema_errors(document)
     elif found and not refused_later(document):
         # A misspelt key without a value is nothing to the parser.
         assert problems(filled(document)) == [], found

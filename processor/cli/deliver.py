@@ -1,0 +1,142 @@
+"""`ikebana deliver`: keep tables of a database at what outputs are, each batch exactly once."""
+
+import functools
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ikebana.errors import ConfigError
+from ikebana.processor.cli.connection import BROKERS, CONFIG, read_config
+from ikebana.processor.cli.listening import address
+from ikebana.processor.cli.values import Number
+from ikebana.processor.ground.log_lines import note
+from ikebana.processor.ground.private_files import private_files
+from ikebana.processor.ground.spelling import instead
+from ikebana.processor.ground.stopping import on_signals
+
+if TYPE_CHECKING:
+    from ikebana.delivering.delivery import Delivery
+    from ikebana.processor.configuring.deliver_part import DeliverPart
+    from ikebana.processor.planning.plan import Plan
+
+
+@click.command("deliver")
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@click.argument("name", metavar="[SINK]", required=False)
+@click.option("--once", is_flag=True, help="End when everything that is closed now is delivered.")
+@click.option(
+    "--http",
+    metavar="HOST:PORT",
+    type=address,
+    envvar="IKEBANA_DELIVER_HTTP",
+    help="Answer /live, /ready and /metrics at this address, which have no data. "
+    "[env: IKEBANA_DELIVER_HTTP; default: off]",
+)
+@click.option(
+    "--ready-within",
+    metavar="SECONDS",
+    type=Number(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="/ready answers yes if everything closed was delivered within this time.",
+)
+@BROKERS
+@CONFIG
+@private_files()
+def deliver_command(
+    file: Path,
+    name: str | None,
+    *,
+    once: bool,
+    http: tuple[str, int] | None,
+    ready_within: float,
+    bootstrap_servers: str | None,
+    config: Path | None,
+) -> None:
+    """Deliver closed batches into the target of SINK, a name in the section `deliver` of FILE.
+
+    FILE is a pipeline, or a file with the sections `deliver` and `kafka` alone.  SINK may be left
+    out if there is only one.  The token of each batch is written in the target's own transaction,
+    so a restart goes on exactly behind what was delivered.  While the target is away, it is asked
+    again, and the topics keep what comes.  SIGTERM or Ctrl-C ends it.
+
+    Exit status 0: stopped, or delivered all with --once.  1: it cannot go on; the message says
+    why.  3: a newer instance of the sink has taken over.
+    """
+    settings, sinks, plan = _sinks(file, bootstrap_servers)
+    settings |= {} if config is None else read_config(config)
+    if bootstrap_servers:
+        settings["bootstrap.servers"] = bootstrap_servers
+    settings.setdefault("bootstrap.servers", "localhost:9092")
+    chosen = _chosen(file, name, sinks)
+
+    from ikebana.delivering import wanted
+    from ikebana.delivering.delivery import Delivery, Topics
+    from ikebana.processor.kafka import following, reading_rights
+
+    found = wanted.wanted(chosen, sinks[chosen], plan, wanted.types_told(settings))
+    reading_rights.reach(settings, found.formats)
+    topics = Topics(functools.partial(following.follow, settings), found.formats)
+    delivery = Delivery(found.sink, found.tables, topics, note, wait=not once)
+    with on_signals() as stopping, _answering(chosen, delivery, http, ready_within):
+        stopping.finish_first()
+        # In a thread, since a handler may interrupt what holds a lock.
+        stopping.when_asked(threading.Thread(target=delivery.stop, daemon=True).start)
+        delivery.run()
+    standing = delivery.standing()
+    note(f"{chosen}: delivered {standing.updates:,} updates, frontier {standing.upper}")
+
+
+def _sinks(
+    file: Path, bootstrap_servers: str | None
+) -> tuple[dict[str, str], "dict[str, DeliverPart]", "Plan | None"]:
+    """The settings of the Kafka client, the sinks by name, and the plan of a pipeline."""
+    from ikebana.processor.cli import finding
+    from ikebana.processor.configuring import sink_file
+
+    told, of_pipeline = sink_file.read(file, os.environ)
+    if not of_pipeline:
+        return dict(told.kafka), told.deliver, None
+    plan, settings = finding.read(
+        file, bootstrap_servers=bootstrap_servers, checkpoint="-", environ=os.environ
+    )
+    return dict(settings.reading_kafka), told.deliver, plan
+
+
+def _chosen(file: Path, name: str | None, sinks: "dict[str, DeliverPart]") -> str:
+    if not sinks:
+        raise ConfigError(f"{file} has no sinks", hint="Describe one in its section `deliver`.")
+    if name is None:
+        if len(sinks) > 1:
+            raise ConfigError(
+                f"{file} has several sinks: {', '.join(sinks)}", hint="Name one of them behind it."
+            )
+        return next(iter(sinks))
+    if name not in sinks:
+        raise ConfigError(f'{file} has no sink "{name}"{instead(name, sinks)}')
+    return name
+
+
+@contextmanager
+def _answering(
+    name: str, delivery: "Delivery", http: tuple[str, int] | None, ready_within: float
+) -> Iterator[None]:
+    """Answer probes within a `with` block, if there is an address."""
+    if http is None:
+        yield
+        return
+    from ikebana.delivering.probes import Probes
+    from ikebana.processor.ground.listening import Address, Listening
+    from ikebana.processor.watching.front import Front, beside, probes_alone
+
+    front = Front(Listening(Address(*http)))
+    probes = Probes(name, delivery.standing, ready_within)
+    app = probes_alone(lambda _: probes)
+    with beside(front, app, app):
+        note(f"serving {front.url}/metrics, /live and /ready")
+        yield
