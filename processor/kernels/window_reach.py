@@ -5,7 +5,7 @@ has it from there on to the end.  But if changes cancel, as of a row that moves 
 they reach up to the last of them; and a maximum that is the same at a row is so at all behind it.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -174,13 +174,26 @@ class Reach:
 
     def _ending_behind(self, function: WindowFunction, position: int) -> int:
         """The first position of a row whose reach ends behind a position."""
-        every = range(self._end)
-        return bisect_right(every, position, key=lambda at: self._reach(function, at)[1])
+        return self._first(lambda at: self._reach(function, at)[1] > position, position)
 
     def _beginning_behind(self, function: WindowFunction, position: int) -> int:
         """The first position of a row whose reach begins behind a position."""
-        every = range(self._end)
-        return bisect_right(every, position, key=lambda at: self._reach(function, at)[0])
+        return self._first(lambda at: self._reach(function, at)[0] > position, position)
+
+    def _first(self, holds: Callable[[int], bool], near: int) -> int:
+        """The first position for which something holds, as for all behind it.
+
+        Mostly it is near another one, from where it is looked for in steps that double.
+        """
+        low, high, step = 0, self._end, 1
+        at = min(max(near, 0), high - 1)
+        while low <= at < high:
+            if holds(at):
+                high, at = at, at - step
+            else:
+                low, at = at + 1, at + step
+            step *= 2
+        return bisect_left(range(high), 1, low, key=holds)
 
 
 def _counts_values(function: WindowFunction) -> bool:
