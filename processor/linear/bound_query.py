@@ -118,6 +118,24 @@ def constant(expression: str) -> Any:
     return found
 
 
+def of_no_rows(aggregate: str, columns: Mapping[str, str]) -> str | None:
+    """What an aggregate is where there are no rows, as text; None where it is null."""
+    table = ", ".join(f"NULL::{kind} AS {quoted(name)}" for name, kind in columns.items())
+    sql = f"SELECT CAST({aggregate} AS VARCHAR) FROM (SELECT {table}) WHERE false"
+    ((value,),) = connection().execute(sql).fetchall()
+    return None if value is None else str(value)
+
+
+def is_null_of_nulls(expression: str, columns: Mapping[str, str]) -> bool:
+    """Whether an expression is null where all columns are."""
+    table = ", ".join(f"NULL::{kind} AS {quoted(name)}" for name, kind in columns.items())
+    try:
+        rows = connection().execute(f"SELECT ({expression}) IS NULL FROM (SELECT {table})")
+        return bool(rows.fetchall()[0][0])
+    except duckdb.Error:
+        return False
+
+
 def common_type(kinds: Iterable[str]) -> str:
     """The type of a column of a union, from those of its parts.  Raises: ExpressionError."""
     both = " UNION ALL ".join(f"SELECT NULL::{kind}" for kind in dict.fromkeys(kinds))

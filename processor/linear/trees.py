@@ -3,7 +3,7 @@
 A tree is a value: what changes it returns another one.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from ikebana.codecs.sql_type import TypeTextError, parsed
@@ -41,6 +41,11 @@ def nodes(value: Any, without: str | None = None) -> Iterator[Node]:
 def own_nodes(value: Any) -> Iterator[Node]:
     """All nodes within, but those of subqueries."""
     return nodes(value, without="subquery")
+
+
+def has_subquery(value: Any) -> bool:
+    """Whether there is a subquery within."""
+    return any(node["class"] == "SUBQUERY" for node in own_nodes(value))
 
 
 def columns(value: Any, *, with_parts: bool = False) -> list[tuple[str, ...]]:
@@ -190,6 +195,13 @@ def conjuncts(node: Node | None) -> Iterator[Node]:
             yield from conjuncts(child)
     else:
         yield node
+
+
+def conjunction(conditions: Sequence[Node]) -> Node | None:
+    """The conditions joined by AND; None for none."""
+    if len(conditions) < 2:
+        return conditions[0] if conditions else None
+    return {**tree("true AND true"), "children": [*conditions]}
 
 
 def conditions(text: str) -> list[tuple[str, Node]]:

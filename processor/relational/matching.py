@@ -77,6 +77,16 @@ def equal(one: Node, other: Node) -> Node:
     }
 
 
+def null_safe(pairs: Sequence[tuple[Node, Node]]) -> tuple[tuple[Node, Node], ...]:
+    """One equality in place of several, for which null is equal to null; none of none."""
+    if not pairs:
+        return ()
+    one, other = (
+        struct((f"k{at}", text_of(each[side])) for at, each in enumerate(pairs)) for side in (0, 1)
+    )
+    return ((tree(one), tree(other)),)
+
+
 def told_apart(conditions: Iterable[Node], lefts: set[str], rights: set[str]) -> Conditions:
     """Tell conditions apart by the aliases that they read: some of the left, or of the right."""
     left, right, others = [], [], []
@@ -220,6 +230,8 @@ def keys_of(making: Making, right: Side, on: Conditions, what: str) -> tuple[lis
         equal(own, column(right.alias, name))
         for (own, _), name in zip(on.equalities, names, strict=True)
     ]
+    if selected.facts.sure.is_unique(names):
+        return equalities, selected
     return equalities, distinct(making, selected, f"{what}.keys.once")
 
 
@@ -304,6 +316,25 @@ def _facts(
         return left_joined(*sides, pairs, types).selected(made)
 
     return kept.relation.facts.each(of, other.relation.facts)
+
+
+def outer_of(
+    making: Making, left: Side, right: Side, matched: Side, select: Listed, kind: Outer
+) -> Table:
+    """An outer join of which the rows that match are given.
+
+    `select` are columns of both sides, by the names that they have in the rows that match.  Rows
+    are identified by them.
+    """
+    found = [matched.relation]
+    for side, other, kinds in ((left, right, ("left", "full")), (right, left, ("right", "full"))):
+        if kind in kinds:
+            own = [(name, node) for name, node in select if aliases_of(node) == {side.alias}]
+            pairs = [(node, column(matched.alias, name)) for name, node in own]
+            on = Conditions((), (), null_safe(pairs), ())
+            columns = [(name, _with_nulls(node, other)) for name, node in select]
+            found += unmet_parts(making, side, matched, on, f"{kind}.rest", columns)
+    return making.together(kind, *found)
 
 
 def _alone(

@@ -15,19 +15,29 @@ its syntax tree.  A SELECT becomes, in this order:
 What is not supported is refused with its place in the text.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from ikebana.processor.linear.bound_query import QueryError, query_tree
 from ikebana.processor.linear.collations import LOOSE, loose
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.syntax import Node
-from ikebana.processor.linear.trees import bare, changed, columns, conjuncts
+from ikebana.processor.linear.trees import (
+    bare,
+    changed,
+    column,
+    columns,
+    conjuncts,
+    has_subquery,
+)
 from ikebana.processor.planning.plan import Operator
 from ikebana.processor.relational.known import Known, MakingError, Table
 from ikebana.processor.relational.looping import Limits
 from ikebana.processor.relational.making import Making
+from ikebana.processor.relational.matching import Conditions, Side, null_safe, outer_join
 from ikebana.processor.relational.sql_aggregates import calls, direction, grouped, is_aggregate
 from ikebana.processor.relational.sql_filter import filtered
+from ikebana.processor.relational.sql_over import is_window
 from ikebana.processor.relational.sql_recursive import limits_of, mutual
 from ikebana.processor.relational.sql_refusals import (
     NOW,
@@ -36,17 +46,19 @@ from ikebana.processor.relational.sql_refusals import (
     targets_of,
     whole_number,
 )
-from ikebana.processor.relational.sql_scope import Froms, Names, output_names
+from ikebana.processor.relational.sql_scope import Froms, Item, Names, output_names
 from ikebana.processor.relational.sql_shape import shaped
 from ikebana.processor.relational.sql_shown import Behind, Ordered, Shown
 from ikebana.processor.relational.sql_stars import columns_of, stars_of
-from ikebana.processor.relational.sql_subqueries import Subqueries, has_subquery, takes_away
+from ikebana.processor.relational.sql_subqueries import Subqueries, rank
 from ikebana.processor.relational.sql_whole import (
-    Bounds,
+    By,
     Listed,
     Query,
     Recursion,
+    Totals,
     Views,
+    free,
     named_tables,
 )
 from ikebana.processor.relational.windows import without_windows
@@ -86,7 +98,7 @@ def _translated(
     """What a query gives over what is known, and tables that are `given`.  Raises: QueryError."""
     text, windows = without_windows(text)
     node = shaped(query_tree(text))
-    query = Query(making, known, node, select, filtered, windows, Recursion(given, limits))
+    query = Query(making, known, node, select, windows, Recursion(given, limits))
     query.bind(text, {NOW: "TIMESTAMP"})
     for each in loose(node):
         raise QueryError(LOOSE, each.get("query_location"))
@@ -107,37 +119,102 @@ def tables_of(text: str) -> list[str]:
     return [windows[name].source if name in windows else name for name in named]
 
 
-def select(query: Query, node: Node, views: Views, bounds: Bounds) -> Table:
-    """The collection that a SELECT gives; rows are asked for of which columns have these bounds.
+def select(query: Query, node: Node, views: Views, by: By) -> Table | Totals:
+    """The collection that a SELECT gives, for each value of what it is made by.
 
     Raises: QueryError.
     """
     refuse_select(node)
-    names = filtered(query, node, views, None)
-    return _Select(query, node, views, names, bounds).relation()
+    names = filtered(query, node, views, by.domain)
+    return _Select(query, node, views, names, by).result()
+
+
+def _field(node: Node) -> str:
+    """The field of a reduction by which a subquery meets what stands around it."""
+    if node["class"] != "COLUMN_REF":
+        problem = "a subquery is joined by a column that is always null; cast it to a type"
+        raise QueryError(problem, node.get("query_location"))
+    name: str = node["column_names"][1]
+    return name
+
+
+def _grouped_by(node: Node) -> Iterator[Node]:
+    """What rows are grouped by, before it is resolved."""
+    listed = node["select_list"]
+    if node["aggregate_handling"] == "FORCE_AGGREGATES":
+        yield from (each for each in listed if not calls(each))
+    for each in node["group_expressions"]:
+        at, name = whole_number(each), each.get("column_names", [""])[-1].lower()
+        yield listed[at - 1] if at is not None and 0 < at <= len(listed) else each
+        yield from (of for of in listed if name and (of.get("alias") or "").lower() == name)
+
+
+def _of_all(making: Making, domain: Item, groups: Item, fields: Sequence[str]) -> Item:
+    """Aggregates by a domain, with a row for each of its values."""
+    pairs = [
+        (column(domain.alias, name), column(groups.alias, field))
+        for name, field in zip(domain.relation.types, fields, strict=True)
+    ]
+    of_domain = {field: one for (one, _), field in zip(pairs, fields, strict=True)}
+    listed = [
+        (name, of_domain.get(name, column(groups.alias, name))) for name in groups.relation.types
+    ]
+    sides = Side(domain.alias, domain.relation), Side(groups.alias, groups.relation)
+    on = Conditions((), (), null_safe(pairs), ())
+    made = outer_join(making, *sides, on, listed, "left")
+    return replace(groups, relation=made)
+
+
+def _apart(keys: Listed) -> Callable[[Node], Node]:
+    """Makes windows of expressions those of each value of the keys."""
+
+    def change(node: Node) -> Node | None:
+        if not is_window(node):
+            return None
+        return {**node, "partitions": [*(key for _, key in keys), *node["partitions"]]}
+
+    def apart(node: Node) -> Node:
+        made: Node = changed(node, change)
+        return made
+
+    return apart
 
 
 class _Select:
-    def __init__(
-        self, query: Query, node: Node, views: Views, names: Names, bounds: Bounds
-    ) -> None:
-        self._bounds = bounds
+    def __init__(self, query: Query, node: Node, views: Views, names: Names, by: By) -> None:
         self._query = query
         self._node = node
         self._views = views
         self._names = names
+        self._by = by
 
-    def relation(self) -> Table:
+    def result(self) -> Table | Totals:
         node, names = self._node, self._names
-        parts = [node["select_list"], node["qualify"], node["modifiers"]]
+        orders = [modifier.get("orders") for modifier in node["modifiers"]]
+        parts = [node["select_list"], node["qualify"], orders, targets_of(node)]
+        subqueries = Subqueries(self._query, self._views, names)
         if self._has_groups() or node["having"] or calls(parts):
+            subqueries.place([*_grouped_by(node), *calls([*parts, node["having"]])])
             item = self._query.item(names.froms, "where", self._read())
             names.froms = Froms([item], [], names.froms.merged)
             return self._of_groups()
+        subqueries.place(parts)
         listed = output_names(self._listed())
-        return Shown(self._query, self._node, listed, self._behind(listed), self._bounds).of(
-            names.froms
-        )
+        return self._shown(names.froms, listed, self._keys(listed), self._behind(listed))
+
+    def _shown(self, froms: Froms, listed: Listed, keys: Listed, behind: Behind) -> Table:
+        """What is selected, for each value of the keys, which are the last columns."""
+        apart = _apart(keys)
+        targets = [*(key for _, key in keys), *behind.targets] if behind.targets else []
+        behind = replace(behind.over(apart), targets=tuple(targets))
+        every = [*((name, apart(tree)) for name, tree in listed), *keys]
+        of_each = [name for name, _ in keys]
+        return Shown(self._query, self._node, every, behind, self._by.bounds, of_each).of(froms)
+
+    def _keys(self, listed: Listed) -> Listed:
+        """The columns that the query is made by, with names that no other column has."""
+        used = {name.lower() for name, _ in listed}
+        return [(free("k", used), tree) for tree in self._by.columns(self._names)]
 
     def _has_groups(self) -> bool:
         """Whether rows are grouped; GROUP BY ALL groups by each column without an aggregate."""
@@ -149,33 +226,45 @@ class _Select:
         """The columns that are read behind WHERE, as pairs (alias, field); None: it may be all."""
         node = self._node
         parts = [node[part] for part in ("select_list", "group_expressions", "having", "qualify")]
-        parts.append(node["modifiers"])
+        parts += [node["modifiers"], self._by.own]
         if has_subquery(parts) or stars_of(node["select_list"]):
             return None
         return {tuple(names[:2]) for names in columns(self._names.resolved({"all": parts}))}
 
-    def _of_groups(self) -> Table:
+    def _of_groups(self) -> Table | Totals:
         node, names = self._node, self._names
         listed = output_names(self._listed())
-        groups = self._groups(listed)
+        keys, groups = self._keys(listed), self._groups(listed)
         having = [self._having(each, groups) for each in conjuncts(node["having"])]
-        # What takes away needs what there is as one collection, of which the rest is tested first.
-        having.sort(key=lambda each: has_subquery(each) and 1 + takes_away(each))
         behind = self._behind(listed)
         asked = [tree for _, tree in listed] + having + behind.nodes()
         (item,) = names.froms.items
-        found = grouped(self._query, item, groups, asked, sets=self._sets(listed, groups))
+        is_total = bool(keys and not groups)
+        sets = self._sets(keys, listed, groups)
+        known = [] if sets else [bare(tree) for _, tree in keys]
+        by = [*keys, *(each for each in groups if bare(each[1]) not in known)]
+        found = grouped(self._query, item, by, asked, sets=sets, of_none=is_total)
         over = found.over
-        of_groups = Names(Froms([found.with_names_of(item)]))
-        subqueries = Subqueries(self._query, self._views, of_groups, of_groups=True)
-        for condition in having:
-            if has_subquery(condition):
-                subqueries.add(over(condition))
-            else:
-                of_groups.froms.conditions.append(over(condition))
+        fields = [_field(over(tree)) for _, tree in keys]
+        domain = self._by.domain
+        if is_total and domain is None:
+            return Totals(found.item, tuple(fields), [(name, over(tree)) for name, tree in listed])
+        made = found.with_names_of(item)
+        if is_total and domain is not None:
+            made = _of_all(self._query.making, domain, made, fields)
+        of_groups = Names(Froms([made]))
+        subqueries = Subqueries(self._query, self._views, of_groups, are_resolved=True)
+        for condition in sorted(map(over, having), key=rank):
+            subqueries.add(condition)
         shown = [(name, over(tree)) for name, tree in listed]
         behind = behind.over(over)
-        return Shown(self._query, self._node, shown, behind, self._bounds).of(of_groups.froms)
+        subqueries.place([*(tree for _, tree in shown), *behind.nodes()])
+        return self._shown(
+            of_groups.froms,
+            [(name, subqueries.resolved(tree)) for name, tree in shown],
+            [(name, over(tree)) for name, tree in keys],
+            behind.over(subqueries.resolved),
+        )
 
     def _having(self, node: Node, groups: Listed) -> Node:
         """A condition of HAVING; a name is of a group before it is one of the select list."""
@@ -186,7 +275,7 @@ class _Select:
             if is_aggregate(found):
                 return names.resolved(found)
             meant = names.column(found)
-            if meant is None or bare(meant) in grouped_by:
+            if meant is None or found["class"] == "SUBQUERY" or bare(meant) in grouped_by:
                 return meant
             return names.shown(found) or meant
 
@@ -198,12 +287,6 @@ class _Select:
             if stars_of(each):
                 yield from columns_of(each, self._names)
                 continue
-            if has_subquery(each):
-                raise QueryError(
-                    "a subquery in the select list is not supported; join it, as in "
-                    "LEFT JOIN (SELECT k, sum(x) AS s FROM … GROUP BY k) t ON t.k = …",
-                    each.get("query_location"),
-                )
             name = each.get("alias") or ""
             if not name and each["class"] == "COLUMN_REF":
                 name = self._names.called(each)
@@ -222,15 +305,21 @@ class _Select:
                 found.append((name, tree))
         return found
 
-    def _sets(self, listed: Listed, groups: Listed) -> list[set[int]]:
-        """The grouping sets as places of groups, if there are several."""
+    def _sets(self, keys: Listed, listed: Listed, groups: Listed) -> list[set[int]]:
+        """The grouping sets as places of keys and groups, if there are several."""
         sets = self._node["group_sets"]
         if len(sets) < 2:
             return []
+        if keys and not all(sets):
+            raise QueryError(
+                "a grouping set of nothing in a query that reads one around it is not supported; "
+                "write UNION ALL with a query without GROUP BY"
+            )
         trees = [bare(tree) for _, tree in groups]
         expressions = self._node["group_expressions"]
         places = [trees.index(bare(self._group(each, listed)[1])) for each in expressions]
-        return [{places[at] for at in members} for members in sets]
+        of_keys = range(len(keys))
+        return [{*of_keys, *(len(keys) + places[at] for at in members)} for members in sets]
 
     def _group(self, each: Node, listed: Listed) -> tuple[str, Node]:
         at = whole_number(each)
@@ -245,7 +334,7 @@ class _Select:
         modifiers = {each["type"]: each for each in self._node["modifiers"]}
         orders = modifiers.get("ORDER_MODIFIER", {}).get("orders", ())
         return Behind(
-            tuple(map(self._qualified, conjuncts(self._node["qualify"]))),
+            tuple(map(self._names.resolved, conjuncts(self._node["qualify"]))),
             tuple(self._meant(each, listed) for each in targets_of(self._node)),
             tuple(
                 Ordered(node, *direction(each))
@@ -253,12 +342,6 @@ class _Select:
                 for node in self._ordered_by(each["expression"], listed)
             ),
         )
-
-    def _qualified(self, node: Node) -> Node:
-        if has_subquery(node):
-            place = node.get("query_location")
-            raise QueryError("a subquery in QUALIFY is not supported; write it in WHERE", place)
-        return self._names.resolved(node)
 
     def _ordered_by(self, node: Node, listed: Listed) -> list[Node]:
         if node["class"] == "STAR":

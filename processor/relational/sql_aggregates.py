@@ -8,8 +8,8 @@ from ikebana.codecs.sql_type import Array, Decimal, List, SqlType, Tuple, within
 from ikebana.codecs.sql_type import type_of as sql_type
 from ikebana.processor.kernels.aggregate_kinds import KINDS
 from ikebana.processor.linear.allowed import aggregates
-from ikebana.processor.linear.bound_query import QueryError, types_of
-from ikebana.processor.linear.json_text import WHOLE, quoted
+from ikebana.processor.linear.bound_query import QueryError, of_no_rows, types_of
+from ikebana.processor.linear.json_text import WHOLE, literal, quoted
 from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node, text_of, tree
@@ -447,12 +447,15 @@ class Grouped:
             for each, made in self.known
             if each["class"] == made["class"] == "COLUMN_REF"
         }
-        columns = [
-            (of, name, stands[item.alias, field])
-            for of, name, field in item.columns
-            if (item.alias, field) in stands
-        ]
-        return replace(self.item, columns=tuple(columns))
+        columns, hidden = (
+            tuple(
+                (of, name, stands[item.alias, field])
+                for of, name, field in every
+                if (item.alias, field) in stands
+            )
+            for every in (item.columns, item.hidden)
+        )
+        return replace(self.item, columns=columns, hidden=hidden)
 
 
 def grouped(
@@ -460,17 +463,20 @@ def grouped(
     item: Item,
     groups: Listed,
     asked: Sequence[Node],
-    what: str = "groups",
+    *,
     sets: Sequence[Collection[int]] = (),
+    of_none: bool = False,
 ) -> Grouped:
     """Group an item by expressions, and compute all aggregates that are in what is asked for.
 
-    `sets` are the grouping sets, if there are several: for each the places of its groups.
+    `sets` are the grouping sets, if there are several: for each the places of its groups.  With
+    `of_none`, where the columns of the reduction are null, aggregates are those of no rows.
     """
     used: set[str] = set()
     alias = query.free_alias("g")
     by, known = _groups(item, groups, alias, used)
-    calls_known, named = _aggregates(item, asked, [each for each, _ in known], alias, used)
+    of_groups = [each for each, _ in known]
+    calls_known, named = _aggregates(item, asked, of_groups, alias, used, of_none=of_none)
     if not named:
         # A group is there as long as it has a row.
         named["count(*)"] = free("count_star", used)
@@ -482,10 +488,10 @@ def grouped(
         present = [each for each in by if each is not None]
         # Without groups SQL has one row, also of no rows.
         relation = making.reduce(
-            item.relation, what, present, aggregates, total=not groups, minimal=True
+            item.relation, "groups", present, aggregates, total=not groups, minimal=True
         )
     else:
-        relation = _of_sets(making, item.relation, what, by, aggregates, sets, absent)
+        relation = _of_sets(making, item.relation, by, aggregates, sets, absent)
     return Grouped(Item(alias, relation), tuple(known))
 
 
@@ -515,7 +521,13 @@ def _groups(
 
 
 def _aggregates(
-    item: Item, asked: Sequence[Node], groups: Sequence[Node], alias: str, used: set[str]
+    item: Item,
+    asked: Sequence[Node],
+    groups: Sequence[Node],
+    alias: str,
+    used: set[str],
+    *,
+    of_none: bool,
 ) -> tuple[_Known, dict[str, str]]:
     """What stands for the calls of aggregates, and the names of those of a reduction."""
     columns = item.relation.keyed()
@@ -537,7 +549,8 @@ def _aggregates(
         (kind,) = types_of([text_of(own)], columns)
         refuse_other_types(call, own, columns)
         names = [named[text] for text in parts.aggregates]
-        known.append((bare(call), result_tree(parts, names, alias, kind)))
+        result = result_tree(parts, names, alias, kind)
+        known.append((bare(call), _of_none(result, own, columns, kind) if of_none else result))
     return known, named
 
 
@@ -558,10 +571,17 @@ def _groupings(groups: Listed, asked: Sequence[Node], absent: Node | None) -> _K
     return known
 
 
+def _of_none(result: Node, call: Node, columns: Mapping[str, str], kind: str) -> Node:
+    """The result of a call, which where it is null is that of no rows."""
+    value = of_no_rows(text_of(call), columns)
+    if value is None:
+        return result
+    return tree(f"coalesce({text_of(result)}, CAST({literal(value)} AS {kind}))")
+
+
 def _of_sets(
     making: Making,
     source: Table,
-    what: str,
     by: Sequence[_By | None],
     aggregates: Sequence[tuple[str, str]],
     sets: Sequence[Collection[int]],
@@ -575,7 +595,7 @@ def _of_sets(
     columns = [each for each in by if each is not None]
     for members in sets:
         own = [each for at in sorted(members) if (each := by[at]) is not None]
-        reduced = making.reduce(source, what, own, aggregates, total=not members, minimal=True)
+        reduced = making.reduce(source, "groups", own, aggregates, total=not members, minimal=True)
         number = sum(1 << at for at in range(len(by)) if at not in members)
         groups = [
             (name, quoted(name) if (name, sql, kind) in own else f"NULL::{kind}")
@@ -587,14 +607,14 @@ def _of_sets(
             (absent, f"{number}::BIGINT"),
         )
         key = struct([(absent, str(number)), *groups])
-        tables.append(making.linear(reduced, f"{what}.set", Sql(select=select, key=key)))
+        tables.append(making.linear(reduced, "groups.set", Sql(select=select, key=key)))
     keys = Keys()
     if len({frozenset(members) for members in sets}) == len(sets):
         names = [absent, *(name for name, *_ in columns)]
         own_key, of_row = frozenset(names), frozenset((KEY,))
         keys = keys.with_unique(names, [KEY, *tables[0].types])
         keys = keys.with_dependencies([(own_key, of_row), (of_row, own_key)])
-    return making.together(f"{what}.sets", *tables, facts=Facts(keys, keys))
+    return making.together("groups.sets", *tables, facts=Facts(keys, keys))
 
 
 _NUMBERS = {*WHOLE, "UBIGINT", "HUGEINT", "UHUGEINT", "FLOAT", "DOUBLE", "BOOLEAN"}

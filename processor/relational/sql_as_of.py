@@ -119,7 +119,7 @@ def _best(
     Conditions over both sides may leave any row out, so all pairs are compared.
     """
     making = query.making
-    wanted, columns = query.wanted([right])
+    wanted, columns, hidden = query.wanted([right])
     used = {name.lower() for name, _ in wanted}
     names = [(free("l", used), column(left.alias, name)) for name in left.relation.types]
     at = free("at", used)
@@ -133,7 +133,7 @@ def _best(
     )
     by = [name for name, _ in names]
     best = first_rows(making, pairs, by, [Order(at, descending=order.is_before)], 1, "as_of")
-    item = Item(query.free_alias(right.alias), best, tuple(columns))
+    item = Item(query.free_alias(right.alias), best, columns, hidden)
     # Rows are the same where their values are, null to null.
     one = struct((name, text_of(node)) for name, node in names)
     other = struct((name, text_of(column(item.alias, name))) for name in by)
@@ -149,7 +149,7 @@ def _sides(condition: Node) -> tuple[Node, Node, str]:
 def _spans(query: Query, right: Item, on: Conditions, order: _Order) -> tuple[Item, list[str]]:
     """The rows of the right with their spans; and the columns that bound these, and have keys."""
     making, columns = query.making, right.relation.keyed()
-    wanted, shown_columns = query.wanted([right])
+    wanted, shown_columns, hidden = query.wanted([right])
     at, *own = (_own(right, node) for node in (order.right, *(key for _, key in on.equalities)))
     row = [(name, _own(right, node)) for name, node in wanted]
     kind, *kinds = types_of([at, *own], columns)
@@ -169,7 +169,7 @@ def _spans(query: Query, right: Item, on: Conditions, order: _Order) -> tuple[It
     cut = making.linear(reduced, "as_of.spans", *steps)
     # Where one span changes, the others are no news to the join.
     made = distinct(making, cut, "as_of.once")
-    return Item(query.free_alias(right.alias), made, tuple(shown_columns)), names
+    return Item(query.free_alias(right.alias), made, shown_columns, hidden), names
 
 
 def _steps(

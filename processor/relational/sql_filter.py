@@ -1,13 +1,15 @@
 """FROM and WHERE of a SQL query: which collections are joined, and by which conditions."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ikebana.processor.linear.bound_query import QueryError
-from ikebana.processor.linear.syntax import Node, text_of
-from ikebana.processor.linear.trees import conjuncts, nodes
-from ikebana.processor.relational.known import MakingError, Table
+from ikebana.processor.linear.syntax import Node, text_of, tree
+from ikebana.processor.linear.trees import bare, column, conjuncts, has_subquery
+from ikebana.processor.relational import sql_lateral as lateral
+from ikebana.processor.relational.matching import Side
 from ikebana.processor.relational.sql_as_of import as_of
 from ikebana.processor.relational.sql_bounds import bounded_by
+from ikebana.processor.relational.sql_dependent import is_one_row
 from ikebana.processor.relational.sql_joining import (
     HALF,
     OUTER,
@@ -17,37 +19,34 @@ from ikebana.processor.relational.sql_joining import (
     refuse_join,
     using,
 )
+from ikebana.processor.relational.sql_reads import Reads
 from ikebana.processor.relational.sql_rows import reads_columns, series_of, taken_apart, values
 from ikebana.processor.relational.sql_scope import Froms, Item, Names, relation_item
-from ikebana.processor.relational.sql_subqueries import Subqueries, has_subquery, takes_away
+from ikebana.processor.relational.sql_subqueries import Subqueries, rank
 from ikebana.processor.relational.sql_time import bounded, bounded_after, told_from_others
 from ikebana.processor.relational.sql_whole import Bounds, Query, Views
 
-_LATERAL = (
-    "a query in FROM that reads a table beside it (LATERAL) is not supported; select the column "
-    "that it is compared with, and JOIN it ON that one; for the first rows of each, write QUALIFY "
-    "row_number() OVER (PARTITION BY … ORDER BY …) <= n"
-)
 
+def filtered(query: Query, node: Node, views: Views, domain: Item | None = None) -> Names:
+    """The names of a SELECT, with all that its FROM and its WHERE bring together.
 
-def filtered(query: Query, node: Node, views: Views, outer: Names | None) -> Names:
-    """The names of a SELECT, with all that its FROM and its WHERE bring together."""
+    For each value of a domain, if there is one, which is then among the collections.
+    """
     bounds, others = told_from_others(node["where_clause"])
     found = _From(query, views, others, _bounds(node["where_clause"]))
-    names = Names(found.froms(node["from_table"], kept=True), outer)
+    names = Names(found.whole(node["from_table"], domain))
     for each in node["select_list"]:
         if each.get("alias") and each["class"] != "STAR":
             names.aliased.setdefault(each["alias"].lower(), each)
     waiting = []
     left = bounded(query, names, bounds)
-    for condition in found.conditions:
+    for condition in map(names.unaliased, found.conditions):
         if has_subquery(condition):
             waiting.append(condition)
         else:
             names.froms.conditions.append(names.resolved(condition))
     subqueries = Subqueries(query, views, names, conjuncts(node["where_clause"]))
-    # What is added to the join first, then what is taken away from its results.
-    for condition in sorted(waiting, key=takes_away):
+    for condition in sorted(waiting, key=rank):
         subqueries.add(condition)
     bounded_after(query, names, left)
     return names
@@ -83,31 +82,64 @@ class _From:
         self.conditions = list(conditions)
         self._query = query
         self._views = views
-        self._beside: set[str] = set()
+        self._reads = Reads(query.tables)
         self._queries = 0
 
-    def froms(self, node: Node, *, kept: bool) -> Froms:
+    def whole(self, node: Node, domain: Item | None) -> Froms:
+        """The collections of FROM, and the domain."""
+        if domain is None:
+            return self.froms(node, kept=True)
+        before = Froms([domain])
+        if node["type"] == "EMPTY":
+            return before
+        if self._is_read(before, node):
+            return self.froms(node, kept=True, before=before)
+        made = self.froms(node, kept=True)
+        made.items.append(domain)
+        return made
+
+    def _is_read(self, froms: Froms, node: Node) -> bool:
+        """Whether what stands in FROM reads collections that stand before it."""
+        names = Names(froms)
+        read = self._reads.of_from(node, self._views)
+        return any(names.meant(each) is not None for each in read)
+
+    def froms(self, node: Node, *, kept: bool, before: Froms | None = None) -> Froms:
         """The collections of FROM, with the conditions of inner joins.
 
-        `kept` are those of which a row is in a result only if WHERE is true of that row.
+        `kept` are those of which a row is in a result only if WHERE is true of that row.  What
+        stands `before` them is among them.
         """
+        if node["type"] == "JOIN":
+            return self._join(node, kept=kept, before=before)
+        if before is None:
+            return self._leaf(node)
+        if node["type"] == "TABLE_FUNCTION" and reads_columns(node):
+            return taken_apart(self._query, before, series_of(node))
+        if self._is_read(before, node):
+            called = self._called(node)
+            return lateral.inner(self._query, self._views, node, called, before)[2]
+        items = [*before.items, *self._leaf(node).items]
+        return Froms(items, before.conditions, before.merged)
+
+    def _leaf(self, node: Node) -> Froms:
+        """What stands in FROM and reads nothing beside it."""
         place = node.get("query_location")
         if node.get("sample"):
             raise QueryError("a sample depends on chance; write a condition", place)
         match node["type"]:
             case "BASE_TABLE":
-                called = node["alias"] or node["table_name"]
+                called = self._called(node)
                 relation = self._query.table(node, self._views, self._bounds_of(called, node))
             case "SUBQUERY":
-                called = node["alias"] or self._unnamed()
-                relation = self._nested(node, self._bounds_of(called, node))
-            case "JOIN":
-                return self._join(node, kept=kept)
+                called, inner = self._called(node), node["subquery"]["node"]
+                bounds = self._bounds_of(called, node)
+                relation = self._query.query(inner, self._views, bounds)
             case "EMPTY":
                 return Froms([Item(self._query.free_alias("one"), self._query.one_row())])
             case "EXPRESSION_LIST":
+                called = self._called(node)
                 relation = values(self._query, node)
-                called = node["alias"] or "valueslist"
             case "TABLE_FUNCTION":
                 return taken_apart(self._query, None, series_of(node))
             case other:
@@ -118,8 +150,12 @@ class _From:
         alias = self._query.free_alias(called)
         return Froms([relation_item(alias, relation, called, names, has_key=has_key)])
 
-    def _unnamed(self) -> str:
-        """What DuckDB calls a query in FROM that has no name."""
+    def _called(self, node: Node) -> str:
+        """The name by which columns are qualified."""
+        called: str = node["alias"] or node.get("table_name") or ""
+        if called or node["type"] == "EXPRESSION_LIST":
+            return called or "valueslist"
+        # What DuckDB calls a query in FROM that has no name.
         self._queries += 1
         return f"unnamed_subquery{self._queries if self._queries > 1 else ''}"
 
@@ -129,32 +165,22 @@ class _From:
             return {}
         return {n: most for of, n, most in self._bounds if of in ("", called.lower())}
 
-    def _nested(self, node: Node, bounds: Bounds) -> Table:
-        """The relation of a query in FROM, which does not see the tables beside it."""
-        query = node["subquery"]["node"]
-        try:
-            return self._query.query(query, self._views, bounds)
-        except (QueryError, MakingError) as error:
-            for each in nodes(query):
-                if each["class"] == "COLUMN_REF":
-                    name, *more = each["column_names"]
-                    if more and name.lower() in self._beside:
-                        raise QueryError(_LATERAL, each.get("query_location")) from error
-            raise
-
-    def _join(self, node: Node, *, kept: bool) -> Froms:
+    def _join(self, node: Node, *, kept: bool, before: Froms | None) -> Froms:
         refuse_join(node)
         ref, join = node["ref_type"], node["join_type"]
         kind, is_half = OUTER.get(join), join in HALF
+        if before is not None and kind not in (None, "left"):
+            raise QueryError(lateral.AROUND.format(join), node.get("query_location"))
         # Of a semi-join or an anti-join the rows of the left are in the result.
         keeps = {
             "left": kept and kind in (None, "left"),
             "right": kept and not is_half and kind in (None, "right"),
         }
-        left = self.froms(node["left"], kept=keeps["left"])
-        self._beside.update(of.lower() for item in left.items for of, _, _ in item.columns)
+        left = self.froms(node["left"], kept=keeps["left"], before=before)
         if node["right"]["type"] == "TABLE_FUNCTION" and reads_columns(node["right"]):
             return self._with_elements(left, node)
+        if self._is_read(left, node["right"]):
+            return self._beside(node, left)
         right = self.froms(node["right"], kept=keeps["right"])
         if join != "INNER":
             for side, froms in (("left", left), ("right", right)):
@@ -164,22 +190,47 @@ class _From:
             left = self._one(left)
         if join != "INNER" or ref == "ASOF":
             right = self._one(right)
-        of = merged(node, left, right)
         if ref == "ASOF":
             right, conditions = self._as_of(node, left, right)
         else:
             conditions = self._on(node, left, right)
-        if kind is not None:
-            item = outer(self._query, kind, left.items[0], right.items[0], conditions, of)
-            return Froms([item], [], of)
         if is_half:
 
             def on(one: Froms) -> list[Node]:
                 return conditions if one.items == left.items else self._on(node, one, right)
 
             return half(self._query, join, left, right.items[0], on)
-        every = [*left.conditions, *right.conditions, *conditions]
-        return Froms([*left.items, *right.items], every, of)
+        return self._joined(node, left, right, conditions)
+
+    def _joined(self, node: Node, left: Froms, right: Froms, conditions: Sequence[Node]) -> Froms:
+        """An inner or an outer join by conditions, and by those that have subqueries."""
+        kind, of = OUTER.get(node["join_type"]), merged(node, left, right)
+        if kind is None:
+            every = [*left.conditions, *right.conditions, *conditions]
+            both = Froms([*left.items, *right.items], every, of)
+            return tested(self._query, self._views, node, both)
+        test = matched(self._query, self._views, node)
+        (first,), (second,) = left.items, right.items
+        item = outer(self._query, kind, first, second, conditions, of, test)
+        return Froms([item], [], of)
+
+    def _beside(self, node: Node, left: Froms) -> Froms:
+        """A join with a query that reads collections to its left."""
+        kind, right = OUTER.get(node["join_type"]), node["right"]
+        is_plain = node["ref_type"] in ("REGULAR", "CROSS") and not node["using_columns"]
+        if not is_plain or node["join_type"] not in ("INNER", "LEFT"):
+            named = node["join_type"] if node["ref_type"] == "REGULAR" else node["ref_type"]
+            raise QueryError(lateral.AROUND.format(named), node.get("query_location"))
+        within, _, _ = lateral.query_of(right, self._views)
+        called = self._called(right)
+        if kind is not None and not (is_one_row(within) and is_always(node)):
+            left, others, meets = lateral.outer(self._query, self._views, right, called, left)
+            conditions = [*self._on(node, left, others), *meets]
+            return self._joined(node, left, others, conditions)
+        _, _, both = lateral.inner(self._query, self._views, right, called, left)
+        if kind is None:
+            both.conditions += self._on(node, both, Froms())
+        return tested(self._query, self._views, node, both)
 
     def _one(self, froms: Froms) -> Froms:
         """One collection in place of several and their conditions."""
@@ -211,14 +262,17 @@ class _From:
                 self.conditions.remove(condition)
 
     def _on(self, node: Node, left: Froms, right: Froms) -> list[Node]:
-        """The conditions of a join."""
+        """The conditions of a join, but for those with subqueries."""
         both = Names(Froms([*left.items, *right.items], [], left.merged | right.merged))
-        found = []
-        for condition in conjuncts(node["condition"]):
-            if has_subquery(condition):
-                place = condition.get("query_location")
-                raise QueryError("a subquery in ON is not supported; write it in WHERE", place)
-            found.append(both.resolved(condition))
+        of_subqueries = with_subqueries(node)
+        if of_subqueries and (node["join_type"] in HALF or node["ref_type"] == "ASOF"):
+            raise QueryError(
+                "a subquery in ON of a SEMI, an ANTI or an ASOF JOIN is not supported; write it "
+                "in WHERE, and [NOT] EXISTS (…) for a SEMI or an ANTI JOIN",
+                of_subqueries[0].get("query_location"),
+            )
+        every = conjuncts(node["condition"])
+        found = [both.resolved(each) for each in every if not has_subquery(each)]
         return [*found, *using(node, left, right)]
 
     def _as_of(self, node: Node, left: Froms, right: Froms) -> tuple[Froms, list[Node]]:
@@ -230,3 +284,38 @@ class _From:
         (first,), (second,) = left.items, right.items
         item, found = as_of(self._query, first, second, conditions, node.get("query_location"))
         return Froms([item], [], right.merged), found
+
+
+def with_subqueries(node: Node) -> list[Node]:
+    """The conditions of a join that have subqueries."""
+    return [each for each in conjuncts(node["condition"]) if has_subquery(each)]
+
+
+def is_always(node: Node) -> bool:
+    """Whether a join has no condition but true."""
+    is_true = bare(tree("true"))
+    return all(bare(each) == is_true for each in conjuncts(node["condition"]))
+
+
+def tested(query: Query, views: Views, node: Node, both: Froms) -> Froms:
+    """What an inner join brings together, with the conditions that have subqueries."""
+    names = Names(both)
+    subqueries = Subqueries(query, views, names)
+    for condition in sorted(with_subqueries(node), key=rank):
+        subqueries.add(condition)
+    return names.froms
+
+
+def matched(query: Query, views: Views, node: Node) -> Callable[[Item], Side] | None:
+    """Tests conditions with subqueries of pairs of an outer join; None if it has none."""
+    conditions = with_subqueries(node)
+
+    def made(pairs: Item) -> Side:
+        names = Names(Froms([pairs]))
+        subqueries = Subqueries(query, views, names, are_resolved=True)
+        for condition in sorted(map(names.resolved, conditions), key=rank):
+            subqueries.add(condition)
+        listed = [(name, column(pairs.alias, name)) for name in pairs.relation.types]
+        return Side(pairs.alias, query.selected(names.froms, listed, "on"))
+
+    return made if conditions else None

@@ -13,6 +13,7 @@ from ikebana.processor.relational.matching import (
     keys_of,
     met,
     outer_join,
+    outer_of,
     told_apart,
     unmet,
 )
@@ -48,16 +49,33 @@ def merged(node: Node, left: Froms, right: Froms) -> Merged:
 
 
 def outer(
-    query: Query, kind: Outer, left: Item, right: Item, conditions: Sequence[Node], of: Merged
+    query: Query,
+    kind: Outer,
+    left: Item,
+    right: Item,
+    conditions: Sequence[Node],
+    of: Merged,
+    tested: Callable[[Item], Side] | None = None,
 ) -> Item:
-    """An outer join as one collection."""
-    listed, columns = query.wanted([left, right])
+    """An outer join as one collection.
+
+    `tested` makes of the pairs for which the conditions are true those that match, if there are
+    further conditions.
+    """
+    wanted = query.wanted([left, right])
+    listed, columns = list(wanted.listed), list(wanted.columns)
     if kind != "left":
         _add_merged(kind, listed, columns, of)
     first, second = (Side(item.alias, item.relation) for item in (left, right))
-    on = told_apart(conditions, {first.alias}, {second.alias})
-    made = outer_join(query.making, first, second, on, listed, kind)
-    return Item(query.free_alias(kind), made, tuple(columns))
+    if tested is None:
+        on = told_apart(conditions, {first.alias}, {second.alias})
+        made = outer_join(query.making, first, second, on, listed, kind)
+    else:
+        pairs = query.selected(Froms([left, right], [*conditions]), listed, "both")
+        alias = query.free_alias("both")
+        matched = tested(Item(alias, pairs, tuple(columns), wanted.hidden))
+        made = outer_of(query.making, first, second, matched, listed, kind)
+    return Item(query.free_alias(kind), made, tuple(columns), wanted.hidden)
 
 
 def half(

@@ -148,7 +148,7 @@ def selected(query: Query, froms: Froms, listed: Listed, what: str) -> Table:
 
     Raises: QueryError.
     """
-    if not any(map(_is_unnest, own_nodes([tree for _, tree in listed]))):
+    if not any(map(is_unnest, own_nodes([tree for _, tree in listed]))):
         return query.selected(froms, listed, what)
     inner: Listed = []
     used = {name.lower() for name, _ in listed}
@@ -165,7 +165,7 @@ def selected(query: Query, froms: Froms, listed: Listed, what: str) -> Table:
     element = free("element", used)
 
     def change(node: Node) -> Node | None:
-        if _is_unnest(node):
+        if is_unnest(node):
             if len(node["arguments"]) != 1:
                 problem = "unnest() in a select list takes one list"
                 raise QueryError(problem, node.get("query_location"))
@@ -191,5 +191,6 @@ def selected(query: Query, froms: Froms, listed: Listed, what: str) -> Table:
     return query.making.linear(relation, what, step)
 
 
-def _is_unnest(node: Node) -> bool:
+def is_unnest(node: Node) -> bool:
+    """Whether a node is a call of `unnest`."""
     return bool(node["class"] == "FUNCTION" and node["function_name"].lower() == "unnest")

@@ -2,30 +2,49 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import TypeVar
 
 from ikebana.processor.ground.spelling import instead
 from ikebana.processor.linear.bound_query import QueryError
 from ikebana.processor.linear.scope import KEY, SHORT, is_ours
 from ikebana.processor.linear.syntax import Node
-from ikebana.processor.linear.trees import changed, columns
+from ikebana.processor.linear.trees import bare, changed, column, columns, has_subquery
 from ikebana.processor.relational.known import Table
 from ikebana.processor.relational.sql_refusals import refuse_now, refuse_stars
+
+Column = tuple[str, str, str]
+"""A column that a query may name: its qualifier, its name, and the field of the collection."""
+
+VALUES = "ikebana_subquery"
+"""The qualifier of columns that have what subqueries come to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
     """A collection in FROM, under an alias that no other one has, with the names of its columns.
 
-    `columns` are triples (qualifier, column, field of the collection).  A collection that is made
-    of others has the columns of all of them, each with the qualifier that it had there.
+    A collection that is made of others has the columns of all of them, each with the qualifier
+    that it had there.  `hidden` are columns of queries around this one, and values of subqueries:
+    `*` does not have them, and a name means one only if no other column has it.
     """
 
     alias: str
     relation: Table
-    columns: tuple[tuple[str, str, str], ...] = ()
+    columns: tuple[Column, ...] = ()
+    hidden: tuple[Column, ...] = ()
+
+    def among(self, qualifier: str | None, *, hidden: bool) -> list[tuple[str, str, "Place"]]:
+        """The columns that a qualifier may mean, each with this item."""
+        return [
+            (of, name, (self, (of, name, field)))
+            for of, name, field in (self.hidden if hidden else self.columns)
+            if qualifier is None or of.lower() == qualifier.lower()
+        ]
 
 
+Place = tuple[Item, Column]
+"""A column, and the item that has it."""
 _Field = TypeVar("_Field")
 
 
@@ -68,13 +87,14 @@ class Froms:
 
 
 class Names:
-    """The names that a query may use: its own, and those of the query around it."""
+    """The names that a query may use: its own, and those of the queries around it."""
 
-    def __init__(self, froms: Froms, outer: "Names | None" = None) -> None:
+    def __init__(self, froms: Froms) -> None:
         self.froms = froms
-        self.outer = outer
         self.aliased: dict[str, Node] = {}
         """Expressions of the select list by the names that they get, if these may be used."""
+        self.values: list[tuple[Node, Node]] = []
+        """Subqueries, without places, and expressions over names that stand for them."""
 
     def resolved(self, node: Node, stars: Mapping[int, Node] | None = None) -> Node:
         """The expression over aliases and fields.  Raises: QueryError.
@@ -92,38 +112,52 @@ class Names:
         for names in columns(made):
             if not self._has(*names):
                 problem = f'"{".".join(names)}" is no column of what FROM names'
-                raise QueryError(problem + self._around(*names), node.get("query_location"))
+                raise QueryError(problem, node.get("query_location"))
         return made
 
-    def _around(self, qualifier: str, *more: str) -> str:
-        """What to write for a column that seems to be one of a query around this one."""
-        own = {of.lower() for item in self.froms.items for of, _, _ in item.columns}
-        if not more or qualifier.lower() in own:
-            return ""
-        return (
-            "; a query reads the tables of the one around it in its WHERE, as one of EXISTS, IN "
-            "or a comparison without groups and LIMIT"
-        )
-
     def _has(self, alias: str, field: str = "", *_: str) -> bool:
-        """Whether a collection has a field: its own, or one of the query around it."""
+        """Whether a collection has a field."""
         for item in self.froms.items:
             if item.alias == alias:
                 return field in item.relation.types or any(
-                    field == own for *_, own in item.columns
+                    field == own for *_, own in (*item.columns, *item.hidden)
                 )
-        return self.outer is not None and self.outer._has(alias, field)
+        return False
 
     def column(self, node: Node) -> Node | None:
-        """What a column means, over aliases and fields; None for any other node."""
+        """What a column or a subquery means, over aliases and fields; None for other nodes."""
+        if node["class"] == "SUBQUERY":
+            return self.value(node)
         if node["class"] != "COLUMN_REF":
             return None
         names = node["column_names"]
-        found = self._found(names)
-        if found is not None:
-            return {**node, "column_names": list(found), "alias": ""}
+        meant = self.meant(names, (False,))
+        # A name of the select list comes before one of a query around.
+        if meant is None and (shown := self.shown(node)) is not None:
+            return shown
         # What nothing is named is a part of a lambda's parameter.
-        return self.shown(node) or node
+        found = self._found(names)
+        return node if found is None else {**node, "column_names": [*found], "alias": ""}
+
+    def unaliased(self, node: Node) -> Node:
+        """The expression with subqueries of the select list in place of their names."""
+
+        def change(found: Node) -> Node | None:
+            if found["class"] != "COLUMN_REF" or len(found["column_names"]) > 1:
+                return None
+            meant = self.aliased.get(found["column_names"][0].lower())
+            if not has_subquery(meant) or self.meant(found["column_names"], (False,)):
+                return None
+            return {**meant, "alias": ""} if meant else None
+
+        made: Node = changed(node, change)
+        return made
+
+    def value(self, node: Node) -> Node | None:
+        """What stands for a subquery; None if nothing does so far."""
+        plain = bare(node)
+        made = next((made for each, made in self.values if each == plain), None)
+        return made and self.resolved(made)
 
     def called(self, node: Node) -> str:
         """The name of a column as it was given; SQL does not tell names apart by case."""
@@ -133,7 +167,7 @@ class Names:
             (
                 name
                 for item in self.froms.items
-                for _, name, each in item.columns
+                for _, name, each in (*item.columns, *item.hidden)
                 if item.alias == alias and [each] == field and name.lower() == named.lower()
             ),
             named,
@@ -144,33 +178,50 @@ class Names:
         name, *more = node["column_names"]
         if not more and name.lower() in self.aliased:
             # It is itself over the names that stand before it.
-            before = Names(self.froms, self.outer)
+            before = Names(self.froms)
+            before.values = self.values
             for each, meant in self.aliased.items():
                 if each == name.lower():
                     return before.resolved({**meant, "alias": ""})
                 before.aliased[each] = meant
         return None
 
-    def _found(self, names: list[str]) -> tuple[str, ...] | None:
-        for many in (2, 1):
+    def _found(self, names: Sequence[str]) -> tuple[str, ...] | None:
+        """The alias and the field that a name means, and parts of that; None if it means none."""
+        if (meant := self.meant(names)) is None:
+            return None
+        item, (*_, field), more = meant
+        return (item.alias, field, *more)
+
+    def meant(
+        self, names: Sequence[str], hidden: Sequence[bool] = (False, True)
+    ) -> tuple[Item, Column, Sequence[str]] | None:
+        """The column that a name means, of which item, and the parts of it that are named."""
+        for among, many in product(hidden, (2, 1)):
             if len(names) < many:
                 continue
             qualifier = names[0] if many == 2 else None
             # What a table calls `key` comes before the whole key of another one.
-            every = [
-                (of, name, (item.alias, field))
-                for item in self.froms.items
-                for of, name, field in item.columns
-                if qualifier is None or of.lower() == qualifier.lower()
-            ]
-            for *_, (alias, found) in of_name(every, names[many - 1]):
-                return (alias, found, *names[many:])
-        return None if self.outer is None else self.outer._found(names)
+            every = [of for item in self.froms.items for of in item.among(qualifier, hidden=among)]
+            for *_, (item, found) in of_name(every, names[many - 1]):
+                return item, found, names[many:]
+        return None
+
+    def hidden(self, of: str, name: str) -> Node:
+        """A hidden column."""
+        every = [each for item in self.froms.items for each in item.among(of, hidden=True)]
+        (*_, (item, (*_, field))), *_ = of_name(every, name)
+        return column(item.alias, field)
+
+    def all_meant(self, read: Iterable[Sequence[str]]) -> list[Place]:
+        """The columns that names mean, but for those that mean none."""
+        every = map(self.meant, read)
+        return [meant[:2] for meant in every if meant is not None]
 
     def have_all(self, node: Node) -> bool:
         """Whether an expression reads columns, and none that these are not."""
         read = columns(node, with_parts=True)
-        return bool(read) and all(self._found(list(names)) is not None for names in read)
+        return bool(read) and all(self.meant(names) is not None for names in read)
 
     def aliases(self) -> set[str]:
         """The aliases of its own collections."""

@@ -84,7 +84,7 @@ class _Columns:
 
 
 class Shown:
-    """The collection of a SELECT."""
+    """The collection of a SELECT; the first rows are those of each value of the columns `by`."""
 
     def __init__(
         self,
@@ -93,7 +93,9 @@ class Shown:
         listed: Listed,
         behind: Behind,
         bounds: Mapping[str, int],
+        by: Sequence[str] = (),
     ) -> None:
+        self._by = by
         self._query, self._node, self._listed = query, node, listed
         self._behind, self._bounds = behind, bounds
         self._modifiers = {each["type"]: each for each in node["modifiers"]}
@@ -148,12 +150,12 @@ class Shown:
             return table
         making, (limit, left_out) = self._query.making, limit_of(modifier)
         if not left_out:
-            return table if limit is None else first_rows(making, table, (), orders, limit)
+            return table if limit is None else first_rows(making, table, self._by, orders, limit)
         if limit is None:
-            left = first_rows(making, table, (), orders, left_out)
+            left = first_rows(making, table, self._by, orders, left_out)
             return rows.set_operation(making, "except", [table, left], every=True)
         number = table.free_column("number")
-        found = first_rows(making, table, (), orders, limit + left_out, number=number)
+        found = first_rows(making, table, self._by, orders, limit + left_out, number=number)
         found = making.where(found, "offset", f"{quoted(number)} > {left_out}")
         return making.select(found, "shown", [(name, quoted(name)) for name in table.types])
 

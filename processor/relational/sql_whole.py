@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from ikebana.codecs.sql_type import JSON, VARCHAR, SqlType, parts, type_of
 from ikebana.processor.joins.binding import reached
@@ -19,22 +19,59 @@ from ikebana.processor.relational.looping import Limits
 from ikebana.processor.relational.making import Making
 from ikebana.processor.relational.matching import aliases_of, without
 from ikebana.processor.relational.sql_recursive import recursive
-from ikebana.processor.relational.sql_scope import Froms, Item, Names, no_table
+from ikebana.processor.relational.sql_scope import Column, Froms, Item, Names, no_table
 from ikebana.processor.relational.windows import WindowCall
 
 Listed = list[tuple[str, Node]]
 Views = Mapping[str, "View"]
 Bounds = Mapping[str, int]
 """Of columns, by names in lower case, the greatest value with which rows are asked for."""
-_Select = Callable[["Query", Node, Views, Bounds], Table]
 NOT_BOUND: Bounds = {}
-_Filtered = Callable[["Query", Node, Views, Names | None], Names]
+_Select = Callable[["Query", Node, Views, "By"], "Table | Totals"]
 _SET_OPERATIONS: Mapping[str, rows.SetOperation] = {
     "UNION": "union",
     "UNION_BY_NAME": "union",
     "EXCEPT": "except",
     "INTERSECT": "intersect",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class By:
+    """What a query is made for, once for each value: columns of a domain, or of its own.
+
+    A domain has the values that the queries around it have, each once, as hidden columns.
+    """
+
+    domain: Item | None = None
+    own: tuple[Node, ...] = ()
+    bounds: Bounds = field(default_factory=dict)
+
+    def columns(self, names: Names) -> list[Node]:
+        """The columns, over what the query has brought together."""
+        if self.domain is None:
+            return [names.resolved(each) for each in self.own]
+        named = {field: (of, name) for of, name, field in reversed(self.domain.hidden)}
+        return [names.hidden(*named[field]) for field in self.domain.relation.types]
+
+
+class Wanted(NamedTuple):
+    """Columns to select from items together, with new names, and as columns of one item."""
+
+    listed: Listed
+    columns: tuple[Column, ...]
+    hidden: tuple[Column, ...]
+
+
+class Totals(NamedTuple):
+    """Aggregates by columns of the query's own, with one result also where there are no rows.
+
+    `shown` says what the result is, over the item, or over nulls in place of its columns.
+    """
+
+    item: Item
+    fields: tuple[str, ...]
+    shown: Listed
 
 
 @dataclass(slots=True)
@@ -58,7 +95,7 @@ class Recursion:
 class Query:
     """The translation of a whole query.
 
-    `select` translates each SELECT, and `filtered` its FROM and WHERE.
+    `select` translates each SELECT.
     """
 
     def __init__(
@@ -67,14 +104,12 @@ class Query:
         known: Known,
         node: Node,
         select: _Select,
-        filtered: _Filtered,
         windows: Mapping[str, WindowCall],
         recursion: Recursion,
     ) -> None:
         self.making = making
         self._recursion = recursion
         self._windows = windows
-        self.filtered = filtered
         self._known = known
         self._node = node
         self._select = select
@@ -92,8 +127,9 @@ class Query:
         }
         for using in within(node, "using_columns"):
             self._mentioned |= {name.lower() for name in using["using_columns"]}
-        self._mentions_key = any(SHORT.get(name, name) == KEY for name in self._mentioned)
+        self.mentions_key = any(SHORT.get(name, name) == KEY for name in self._mentioned)
         self.tables = dict(self._tables(node))
+        self._values = 0
 
     def bind(self, text: str, functions: Mapping[str, str]) -> None:
         """Let DuckDB bind the query over the columns of all tables.  Raises: QueryError.
@@ -103,7 +139,7 @@ class Query:
         """
         self._refuse_alike()
         problems = []
-        for with_keys in [True, False] if self._mentions_key else [False]:
+        for with_keys in [True, False] if self.mentions_key else [False]:
             tables = {
                 name: self._read(each, with_key=with_keys) for name, each in self.tables.items()
             }
@@ -151,18 +187,35 @@ class Query:
             self._node, {name.lower(): View(self._node, (), {}, of) for name, of in given}
         )
 
-    def query(self, node: Node, views: Views, bounds: Bounds = NOT_BOUND) -> Table:
+    def query(
+        self,
+        node: Node,
+        views: Views,
+        bounds: Bounds = NOT_BOUND,
+        *,
+        domain: Item | None = None,
+    ) -> Table:
         """The collection of a query within, which may lack rows beyond bounds of its columns.
 
+        With a domain it is made for each of its values, and its columns are the last ones.
         Raises: QueryError.
         """
         views = with_views(node, views)
         if node["type"] == "SET_OPERATION_NODE":
-            return self._set_operation(node, views)
+            return self._set_operation(node, views, domain)
+        made = self.select(node, views, By(domain, bounds=bounds))
+        assert isinstance(made, Table)
+        return made
+
+    def select(self, node: Node, views: Views, by: By) -> Table | Totals:
+        """What a SELECT gives by columns, which are the last of the result.
+
+        Raises: QueryError.
+        """
         if node["type"] != "SELECT_NODE":
             named = node["type"].removesuffix("_NODE").replace("_", " ").lower()
             raise QueryError(f"a {named} is not supported")
-        return self._select(self, node, views, bounds)
+        return self._select(self, node, views, by)
 
     def table(self, node: Node, views: Views, bounds: Bounds = NOT_BOUND) -> Table:
         """The collection that a name in FROM means."""
@@ -212,21 +265,26 @@ class Query:
         plain = "".join(c if c.isascii() and c.isalnum() else "_" for c in wanted)
         return free(plain if plain[:1].isalpha() else f"t{plain}", self._aliases)
 
+    def free_value(self) -> str:
+        """A name for the value of a subquery that no other one has."""
+        self._values += 1
+        return f"s{self._values}"
+
     def wanted(
         self, items: Sequence[Item], only: Collection[tuple[str, ...]] | None = None
-    ) -> tuple[Listed, list[tuple[str, str, str]]]:
+    ) -> Wanted:
         """The columns of items that the query may read, to be selected from them together.
 
-        They are pairs of a new name and what it is of, and columns of an item that has these.
         With `only`, pairs (alias, field), these are all that is read.
         """
         listed: Listed = []
-        columns: list[tuple[str, str, str]] = []
+        columns: list[Column] = []
+        hidden: list[Column] = []
         used: set[str] = set()
         for item in items:
             for of, name, each in item.columns:
                 is_key = name == KEY
-                is_mentioned = self._mentions_key if is_key else name.lower() in self._mentioned
+                is_mentioned = self.mentions_key if is_key else name.lower() in self._mentioned
                 is_read = (self._stars and not is_key) or is_mentioned
                 if not is_read or (only is not None and (item.alias, each) not in only):
                     continue
@@ -235,8 +293,12 @@ class Query:
                 own = free(plain, used)
                 listed.append((own, column(item.alias, each)))
                 columns.append((of, name, own))
+            for of, name, each in item.hidden:
+                own = free(f"{of}_{name}" if name == KEY else name, used)
+                listed.append((own, column(item.alias, each)))
+                hidden.append((of, name, own))
         # A row is there, even if nothing of it is read.
-        return listed or [("there", tree("true"))], columns
+        return Wanted(listed or [("there", tree("true"))], tuple(columns), tuple(hidden))
 
     def item(
         self, froms: Froms, what: str, only: Collection[tuple[str, ...]] | None = None
@@ -244,9 +306,9 @@ class Query:
         """One collection in place of several and their conditions, with all that may be read."""
         if len(froms.items) == 1 and not froms.conditions:
             return froms.items[0]
-        listed, columns = self.wanted(froms.items, only)
-        relation = self.selected(froms, listed, what)
-        return Item(self.free_alias(what), relation, tuple(columns))
+        wanted = self.wanted(froms.items, only)
+        relation = self.selected(froms, wanted.listed, what)
+        return Item(self.free_alias(what), relation, wanted.columns, wanted.hidden)
 
     def selected(self, froms: Froms, listed: Listed, what: str) -> Table:
         """The collection of expressions over items for which the conditions are true."""
@@ -266,11 +328,15 @@ class Query:
             cartesian=not _is_connected(froms),
         )
 
-    def _set_operation(self, node: Node, views: Views) -> Table:
+    def _set_operation(self, node: Node, views: Views, domain: Item | None) -> Table:
         operation = _SET_OPERATIONS[node["setop_type"]]
-        children = node.get("children") or [node["left"], node["right"]]
-        sources = [self.query(child, views) for child in children]
+        sources = [self.query(child, views, domain=domain) for child in children(node)]
         if node["setop_type"] == "UNION_BY_NAME":
+            if domain is not None:
+                raise QueryError(
+                    "UNION BY NAME in a query that reads one around it is not supported; name "
+                    "the columns in one order, and write UNION"
+                )
             sources = self._by_name(sources)
         if len({len(each.types) for each in sources}) == 1:
             sources = self._of_common_types(sources)
@@ -369,6 +435,13 @@ def with_views(node: Node, views: Views) -> Views:
         # A view may name those before it.
         found[each["key"].lower()] = View(given["query_node"], given["aliases"], dict(found))
     return found
+
+
+def children(node: Node) -> list[Node]:
+    """The queries that a set operation combines; none of any other query."""
+    if node["type"] != "SET_OPERATION_NODE":
+        return []
+    return node.get("children") or [node["left"], node["right"]]
 
 
 def _views_of(node: Node) -> list[Node]:

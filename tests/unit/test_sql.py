@@ -151,8 +151,6 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
         ("SELECT z FROM t", 'line 1, column 8: there is no column "z"; there are a, b, c'),
         ("SELECT a\nFROM tt", 'line 2, column 6: there is no input or operator "tt"'),
         ("SELECT FROM t WHERE", "line 1, column"),
-        ("SELECT a, (SELECT max(d) FROM u) AS m FROM t", "line 1, column 11: a subquery in the"),
-        ("SELECT a FROM t WHERE a = 1 OR EXISTS (SELECT 1 FROM u)", "a subquery is supported in"),
         ("SELECT now() AS n, a FROM t", "now() depends on more than the datum"),
         (
             "SELECT a FROM t WHERE make_timestamp_ms(a) > now() - INTERVAL 1 DAY",
@@ -176,11 +174,6 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
             "SELECT a FROM t WHERE a > ikebana_now()",
             "Cannot compare values of type BIGINT and type TIMESTAMP",
         ),
-        (
-            "SELECT a FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a = t.a "
-            "AND make_timestamp_ms(t.a) > ikebana_now())",
-            "a time to compare ikebana_now() with is an expression over columns of FROM",
-        ),
         ("SELECT t.a FROM t JOIN u ON t.c = u.a", "cast one side, as in CAST(t.c AS BIGINT)"),
         ("SELECT a AS ikebana_a FROM t", 'no column can be named "ikebana_a"'),
         (
@@ -188,14 +181,6 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
             "line 1, column 8: the aggregate reservoir_quantile() is not supported",
         ),
         ("SELECT avg(DATE '2024-01-01') AS m FROM t", "avg() of DATE is not supported"),
-        (
-            "SELECT a FROM t WHERE b > (SELECT count(*) FROM u WHERE u.a = t.a)",
-            "line 1, column 35: a count in a subquery is 0 where it has no rows",
-        ),
-        (
-            "SELECT t.a FROM t, LATERAL (SELECT max(d) AS d FROM u WHERE u.a = t.a) s",
-            "line 1, column 67: a query in FROM that reads a table beside it (LATERAL)",
-        ),
         ("SELECT a FROM t ORDER BY a LIMIT 34%", "line 1, column 34: LIMIT of a percentage is"),
         ("SELECT a FROM t ORDER BY a LIMIT 3 PERCENT", "LIMIT of a percentage is not supported"),
         ("SELECT a FROM t ORDER BY a LIMIT 1 + 1", "LIMIT must be a whole number, of at least 1"),
@@ -225,18 +210,37 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
         ("SELECT lag(a, a) OVER (ORDER BY a) AS s FROM t", "lag(x, n) takes a whole number"),
         ("SELECT fill(a) OVER (ORDER BY a) AS s FROM t", "fill() is not supported"),
         (
-            "SELECT a FROM t QUALIFY rank() OVER (ORDER BY a) > (SELECT max(d) FROM u)",
-            "a subquery in QUALIFY is not supported; write it in WHERE",
-        ),
-        (
             "SELECT a, s.* FROM (SELECT a, {'x': b} AS s FROM t) v",
             'line 1, column 11: "s.*" is of a column; name its fields, as in s.field',
         ),
-        ("SELECT t FROM t", 'line 1, column 8: "t" is no column of what FROM names'),
         (
-            "SELECT a FROM t WHERE EXISTS (SELECT a FROM u WHERE u.a = t.a GROUP BY a)",
-            '"t.a" is no column of what FROM names; a query reads the tables of the one around it',
+            "SELECT t.a FROM t, LATERAL (SELECT 1 AS q FROM u z RIGHT JOIN u ON z.a = t.a) y",
+            "line 1, column 52: a RIGHT JOIN that reads what stands to its left, or a query",
         ),
+        (
+            "SELECT t.a FROM t, (u JOIN LATERAL (SELECT max(d) AS m FROM u z WHERE z.a = t.a) y "
+            "ON y.m = u.d)",
+            "tables in parentheses that read what stands to their left are not supported",
+        ),
+        (
+            "SELECT t.a FROM t SEMI JOIN u ON t.a = u.a AND u.d > (SELECT min(d) FROM u z)",
+            "a subquery in ON of a SEMI, an ANTI or an ASOF JOIN is not supported; write it",
+        ),
+        (
+            "SELECT t.a FROM t WHERE t.a IN (SELECT a FROM u WHERE u.d > t.a UNION BY NAME "
+            "SELECT a FROM t z)",
+            "UNION BY NAME in a query that reads one around it is not supported; name",
+        ),
+        (
+            "SELECT t.a FROM t WHERE t.a IN (SELECT max(a) FROM u WHERE u.d > t.a GROUP BY "
+            "ROLLUP (a))",
+            "a grouping set of nothing in a query that reads one around it is not supported",
+        ),
+        (
+            "SELECT (SELECT a, d FROM u LIMIT 1) AS x FROM t",
+            "Binder Error: Subquery returns 2 columns",
+        ),
+        ("SELECT t FROM t", 'line 1, column 8: "t" is no column of what FROM names'),
         ("SELECT rowid FROM t", 'line 1, column 8: "rowid" is no column of what FROM names'),
         (
             "SELECT a FROM t WHERE a > (SELECT min(d) FROM u USING SAMPLE 0 ROWS)",

@@ -1,0 +1,190 @@
+"""What a query has brought together, and collections that are joined to it for subqueries.
+
+A semi-join adds distinct keys to the join, an anti-join takes rows away, and an outer join adds a
+column: one that says whether a key is met, or one with a value.  Where conditions other than
+equalities decide what is met, they are tested once for each distinct value of what they read, and
+the values that meet something are the keys.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ikebana.processor.linear.scope import KEY
+from ikebana.processor.linear.syntax import Node, text_of, tree
+from ikebana.processor.linear.trees import (
+    column,
+    columns,
+    equated,
+    renamed,
+)
+from ikebana.processor.relational.known import Table
+from ikebana.processor.relational.matching import (
+    Conditions,
+    Side,
+    equal,
+    keys_of,
+    null_safe,
+    outer_join,
+    own_columns,
+    told_apart,
+    unmet,
+)
+from ikebana.processor.relational.sql_dependent import (
+    Given,
+    distinct_values,
+)
+from ikebana.processor.relational.sql_scope import VALUES, Froms, Item, Names
+from ikebana.processor.relational.sql_whole import Listed, Query, Wanted, free
+
+Pairs = Sequence[tuple[Node, Node]]
+"""Equalities: expressions over what there is, and over what is joined."""
+Place = tuple[str, str]
+"""An alias, and a field."""
+
+
+class Gathered:
+    """What a query has brought together, to which what subqueries give is joined.
+
+    If expressions over it `are_resolved` already, the first collection is the one that they read,
+    which keeps its alias and its columns.
+    """
+
+    def __init__(self, query: Query, names: Names, *, are_resolved: bool = False) -> None:
+        self.names = names
+        self._query = query
+        self._are_resolved = are_resolved
+
+    def keep(self, given: Given, more: Sequence[Node] = (), *, is_negative: bool) -> None:
+        """Keep the rows that meet one of what is given, or only the others."""
+        froms, making = self.names.froms, self._query.making
+        right, on = self._matching(given, more)
+        if is_negative:
+            (item,) = froms.items
+            self._replace(unmet(making, Side(item.alias, item.relation), right, on, "not"))
+            return
+        conditions, keys = keys_of(making, right, on, "in")
+        froms.items.append(Item(right.alias, keys))
+        froms.conditions += [*on.left, *conditions]
+
+    def mark(self, given: Given, more: Sequence[Node] = ()) -> Node:
+        """A column that says whether a row meets one of what is given."""
+        right, on = self._matching(given, more)
+        conditions, keys = keys_of(self._query.making, right, on, "mark")
+        pairs = tuple(pair for each in conditions if (pair := equated(each)) is not None)
+        # Keys are not null but where there is none.
+        first = column(right.alias, next(iter(keys.types)))
+        there = {**tree("NULL IS NOT NULL"), "children": [first]}
+        return self.attached(Side(right.alias, keys), pairs, there, on.left)
+
+    def _matching(self, given: Given, more: Sequence[Node]) -> tuple[Side, Conditions]:
+        """The right of a semi-join, and by what it is met: equalities, if need be of values."""
+        right = Side(given.item.alias, given.item.relation)
+        conditions = [equal(*pair) for pair in given.on]
+        on = told_apart([*conditions, *more], self.names.aliases(), {right.alias})
+        return self._by_values(right, on) if on.others else (right, on)
+
+    def _by_values(self, right: Side, on: Conditions) -> tuple[Side, Conditions]:
+        """The distinct values of the left that meet a row of the right by any condition."""
+        (item,) = self.names.froms.items
+        read = columns([[one for one, _ in on.equalities], on.others])
+        around = [
+            column(*names)
+            for names in dict.fromkeys(each[:2] for each in read if each[0] == item.alias)
+        ]
+        values = distinct_values(self._query, self.names.froms, item, around)
+        domain, alias = self._query.free_alias("d"), self._query.free_alias("m")
+        own = {
+            (item.alias, each["column_names"][1]): (domain, name)
+            for each, name in zip(around, values.types, strict=True)
+        }
+        conditions: list[Node] = renamed(replace(on, left=()).all, own)
+        made = self._query.making.join(
+            "matches",
+            ((domain, values), (right.alias, right.relation)),
+            map(text_of, conditions),
+            [(name, text_of(column(domain, name))) for name in values.types],
+            cartesian=not on.equalities,
+        )
+        pairs = null_safe(
+            [*zip(around, (column(alias, name) for name in values.types), strict=True)]
+        )
+        return Side(alias, made), Conditions(on.left, (), pairs, ())
+
+    def joined(self, given: Given, value: Node) -> Node:
+        """The value as one more input of the join."""
+        item, name = given.item, self._query.free_value()
+        own = [(field, column(item.alias, field)) for field in given.fields]
+        field = item.relation.free_column("v")
+        relation = self._query.selected(Froms([item]), [*own, (field, value)], "value")
+        self.names.froms.items.append(Item(item.alias, relation, (), ((VALUES, name, field),)))
+        self.names.froms.conditions += [equal(*pair) for pair in given.on]
+        return column(VALUES, name)
+
+    def attached(
+        self, right: Side, on: Pairs, value: Node, conditions: Sequence[Node] = ()
+    ) -> Node:
+        """The value as one more column."""
+        name = self._query.free_value()
+        (field,) = self.attach(right, on, [(name, value)], conditions)
+        (item,) = self.names.froms.items
+        made = replace(item, hidden=(*item.hidden, (VALUES, name, field)))
+        self.names.froms.items[:] = [made]
+        return column(VALUES, name)
+
+    def attach(
+        self, right: Side, on: Pairs, values: Listed, conditions: Sequence[Node] = ()
+    ) -> list[str]:
+        """Add values by an outer join, over nulls where nothing is met.
+
+        `conditions` are over what there is.  Returns the fields of the one collection.
+        """
+        moved = self.left()
+        pairs = tuple((renamed(one, moved), other) for one, other in on)
+        (item,) = self.names.froms.items
+        left = Side(item.alias, item.relation)
+        used = {name.lower() for name in item.relation.types}
+        fields = [free(name, used) for name, _ in values]
+        more = [(name, value) for name, (_, value) in zip(fields, values, strict=True)]
+        by = Conditions(tuple(conditions), (), pairs, ())
+        listed = [*own_columns(left), *more]
+        self._replace(outer_join(self._query.making, left, right, by, listed, "left"))
+        return fields
+
+    def left(self) -> Mapping[Place, Place]:
+        """Make one collection of what there is.
+
+        Returns the columns that have moved, with their new places.
+        """
+        names, query = self.names, self._query
+        first, *more = names.froms.items
+        has_key = any(
+            name == KEY and field not in first.relation.types for _, name, field in first.columns
+        )
+        is_keyed = query.mentions_key and has_key
+        if not more and not names.froms.conditions and not is_keyed:
+            return {}
+        wanted = self._every_column() if self._are_resolved else query.wanted(names.froms.items)
+        alias = first.alias if self._are_resolved else query.free_alias("where")
+        relation = query.selected(names.froms, wanted.listed, "where")
+        item = Item(alias, relation, wanted.columns, wanted.hidden)
+        names.froms = Froms([item], [], names.froms.merged)
+        places = ((of["column_names"][:2], name) for name, of in wanted.listed)
+        return {(of[0], of[1]): (alias, name) for of, name in places if len(of) > 1}
+
+    def _every_column(self) -> Wanted:
+        """All columns of the first collection, by their names, and values of subqueries."""
+        first, *more = self.names.froms.items
+        used = {name.lower() for name in first.relation.types}
+        listed = [(name, column(first.alias, name)) for name in first.relation.types]
+        hidden = list(first.hidden)
+        for each in more:
+            for of, name, field in each.hidden:
+                hidden.append((of, name, free(name, used)))
+                listed.append((hidden[-1][2], column(each.alias, field)))
+        return Wanted(listed, first.columns, tuple(hidden))
+
+    def _replace(self, relation: Table) -> None:
+        """Another collection in place of the one that there is, with the same columns."""
+        (item,) = self.names.froms.items
+        made = replace(item, relation=relation)
+        self.names.froms = Froms([made], [], self.names.froms.merged)

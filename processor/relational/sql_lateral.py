@@ -1,0 +1,89 @@
+"""Queries in FROM that read what stands to their left (LATERAL): dependent joins as well."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ikebana.processor.linear.bound_query import QueryError
+from ikebana.processor.linear.syntax import Node
+from ikebana.processor.relational.matching import Side, equal
+from ikebana.processor.relational.sql_attaching import Gathered
+from ikebana.processor.relational.sql_dependent import Given, dependent
+from ikebana.processor.relational.sql_scope import Column, Froms, Item, Names
+from ikebana.processor.relational.sql_whole import Query, Views
+
+_BESIDE = (
+    "tables in parentheses that read what stands to their left are not supported; write them as "
+    "one query: LATERAL (SELECT … FROM … JOIN …)"
+)
+_RECURSIVE = (
+    "a recursive WITH that reads a query around it is not supported; let it have the columns that "
+    "are compared with those around it"
+)
+AROUND = (
+    "a {} JOIN that reads what stands to its left, or a query around it, is not supported; write "
+    "a LEFT JOIN of the other side"
+)
+
+
+def query_of(node: Node, views: Views) -> tuple[Node, Views, list[Sequence[str]]]:
+    """The query that stands in FROM, its views, and other names of its columns.
+
+    Raises: QueryError.
+    """
+    match node["type"]:
+        case "SUBQUERY":
+            return node["subquery"]["node"], views, [node["column_name_alias"]]
+        case "BASE_TABLE":
+            view = views[node["table_name"].lower()]
+            if view.node["type"] == "RECURSIVE_CTE_NODE":
+                raise QueryError(_RECURSIVE, node.get("query_location"))
+            return view.node, view.views, [view.names, node["column_name_alias"]]
+    raise QueryError(_BESIDE, node.get("query_location"))
+
+
+def inner(
+    query: Query, views: Views, node: Node, called: str, left: Froms
+) -> tuple[Froms, Froms, Froms]:
+    """What stands to the left, what a query gives for it, and both.  Raises: QueryError."""
+    names = Names(left)
+    given, columns = _given(query, views, node, called, names, may_be_totals=True)
+    if not given.is_total:
+        right = replace(given.item, columns=columns)
+        conditions = [*names.froms.conditions, *(equal(*pair) for pair in given.on)]
+        both = Froms([*names.froms.items, right], conditions, names.froms.merged)
+        return names.froms, Froms([right]), both
+    side = Side(given.item.alias, given.item.relation)
+    fields = Gathered(query, names).attach(side, given.on, given.shown)
+    own = zip(columns, fields, strict=True)
+    columns = tuple((of, name, field) for (of, name, _), field in own)
+    (item,) = names.froms.items
+    every = replace(item, columns=(*item.columns, *columns))
+    both = Froms([every], [], names.froms.merged)
+    return names.froms, Froms([replace(item, columns=columns)]), both
+
+
+def outer(
+    query: Query, views: Views, node: Node, called: str, left: Froms
+) -> tuple[Froms, Froms, list[Node]]:
+    """What stands to the left as one collection, what a query gives for it, and how they meet.
+
+    Raises: QueryError.
+    """
+    names = Names(Froms([query.item(left, "joined")], [], left.merged))
+    given, columns = _given(query, views, node, called, names, may_be_totals=False)
+    right: Item = replace(given.item, columns=columns)
+    return names.froms, Froms([right]), [equal(*pair) for pair in given.on]
+
+
+def _given(
+    query: Query, views: Views, node: Node, called: str, names: Names, *, may_be_totals: bool
+) -> tuple[Given, tuple[Column, ...]]:
+    """What a query gives for what stands to its left, and its columns."""
+    within, own_views, renames = query_of(node, views)
+    given = dependent(query, own_views, within, names, may_be_totals=may_be_totals)
+    shown = [name for name, _ in given.shown]
+    for others in renames:
+        shown = [*others, *shown[len(others) :]]
+    # Those of totals are still expressions, and get fields when they are joined.
+    fields = shown if given.is_total else [each["column_names"][1] for _, each in given.shown]
+    return given, tuple((called, name, each) for name, each in zip(shown, fields, strict=True))

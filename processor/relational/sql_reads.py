@@ -1,0 +1,137 @@
+"""Which names a query takes from the queries around it, before anything of it is translated.
+
+A name belongs to the innermost query that has a table with such a column.  So names alone decide
+it: those of tables, and those that queries in FROM give to their columns.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ikebana.processor.linear.scope import KEY, SHORT
+from ikebana.processor.linear.syntax import Node
+from ikebana.processor.linear.trees import columns, own_nodes
+from ikebana.processor.relational.known import Table
+from ikebana.processor.relational.sql_whole import Views, children, with_views
+
+Name = tuple[str, ...]
+Scope = list[tuple[str, tuple[str, ...]]]
+"""The tables of a FROM: what qualifies their columns, and their names, in lower case."""
+
+
+class Reads:
+    """Tells names of a query's own tables from others; `tables` are those that are no views."""
+
+    def __init__(self, tables: Mapping[str, Table]) -> None:
+        self._tables = {name.lower(): table for name, table in tables.items()}
+
+    def of_query(self, node: Node, views: Views, around: Sequence[Scope] = ()) -> Iterator[Name]:
+        """The names in a query that mean none of its own columns, nor those in `around`."""
+        views = with_views(node, views)
+        for child in _parts(node):
+            yield from self.of_query(child, views, around)
+        if node["type"] != "SELECT_NODE":
+            return
+        yield from self.of_from(node["from_table"], views, around)
+        own = [*around, self.scope(node["from_table"], views), _aliases(node)]
+        parts = {
+            name: part for name, part in node.items() if name not in ("from_table", "cte_map")
+        }
+        yield from self.of_parts(parts, views, own)
+
+    def of_parts(self, parts: Any, views: Views, around: Sequence[Scope]) -> Iterator[Name]:
+        """The names in expressions that mean no column in `around`."""
+        for names in columns(parts, with_parts=True):
+            if not any(has(scope, names) for scope in around):
+                yield names
+        for each in own_nodes(parts):
+            if each["class"] == "SUBQUERY":
+                yield from self.of_query(each["subquery"]["node"], views, around)
+
+    def of_from(self, node: Node, views: Views, around: Sequence[Scope] = ()) -> Iterator[Name]:
+        """The same of what stands in FROM, of which a query may read tables to its left."""
+        match node["type"]:
+            case "SUBQUERY":
+                yield from self.of_query(node["subquery"]["node"], views, around)
+            case "BASE_TABLE":
+                view = views.get(node["table_name"].lower())
+                if view is not None and view.made is None:
+                    yield from self.of_query(view.node, view.views, around)
+            case "TABLE_FUNCTION":
+                yield from self.of_parts(node["function"], views, around)
+            case "JOIN":
+                left, right = (self.scope(node[side], views) for side in ("left", "right"))
+                yield from self.of_from(node["left"], views, around)
+                yield from self.of_from(node["right"], views, [*around, left])
+                yield from self.of_parts(node["condition"], views, [*around, left, right])
+
+    def scope(self, node: Node, views: Views) -> Scope:
+        """The columns of what stands in FROM."""
+        match node["type"]:
+            case "JOIN":
+                return [*self.scope(node["left"], views), *self.scope(node["right"], views)]
+            case "SUBQUERY":
+                names = self._names_of(node["subquery"]["node"], views)
+            case "BASE_TABLE":
+                names = self._names_in(node["table_name"].lower(), views)
+            case "EXPRESSION_LIST":
+                names = [f"col{at}" for at, _ in enumerate(node["values"][0])]
+            case "TABLE_FUNCTION":
+                called = node["alias"] or node["function"]["function_name"]
+                names = [called, "ordinality"]
+            case _:
+                names = []
+        given = node.get("column_name_alias") or []
+        called = node.get("alias") or node.get("table_name") or _USUAL.get(node["type"], "")
+        renamed = [*given, *names[len(given) :]]
+        own = (called.lower(), tuple(name.lower() for name in renamed))
+        return [own, (own[0], _KEYS)] if node["type"] == "BASE_TABLE" else [own]
+
+    def _names_in(self, name: str, views: Views) -> list[str]:
+        """The columns of a table, or of a view."""
+        if (view := views.get(name)) is not None:
+            made = view.made
+            own = self._names_of(view.node, view.views) if made is None else [*made.types]
+            return own if made is not None else [*view.names, *own[len(view.names) :]]
+        table = self._tables.get(name)
+        return [] if table is None else [*table.types]
+
+    def _names_of(self, node: Node, views: Views) -> list[str]:
+        """The columns that a query gives."""
+        views = with_views(node, views)
+        for child in _parts(node):
+            return self._names_of(child, views)
+        found: list[str] = []
+        for at, each in enumerate(node.get("select_list", ())):
+            if each["class"] == "STAR":
+                of = each["relation_name"].lower()
+                scope = self.scope(node["from_table"], views)
+                listed = (own for by, own in scope if of in ("", by) and own is not _KEYS)
+                found += [name for own in listed for name in own]
+            elif each.get("alias") or each["class"] != "COLUMN_REF":
+                found.append(each.get("alias") or each.get("function_name") or f"column{at}")
+            else:
+                found.append(each["column_names"][-1])
+        return found
+
+
+_USUAL = {"EXPRESSION_LIST": "valueslist", "TABLE_FUNCTION": "unnest"}
+_KEYS = (KEY, *(name for name, whole in SHORT.items() if whole == KEY))
+
+
+def _parts(node: Node) -> list[Node]:
+    """The queries that a query is made of: those of a set, and where a recursion begins."""
+    return [node["left"]] if node["type"] == "RECURSIVE_CTE_NODE" else children(node)
+
+
+def has(scope: Scope, names: Name) -> bool:
+    """Whether a scope has the column that names mean, or of which they mean a part."""
+    first, *more = (name.lower() for name in names)
+    if more and any(of == first and more[0] in own for of, own in scope):
+        return True
+    return any(first in own for _, own in scope)
+
+
+def _aliases(node: Node) -> Scope:
+    """The names of the select list, which other parts of a query may use."""
+    named = (each.get("alias") for each in node["select_list"])
+    return [("", tuple(name.lower() for name in named if name))]
