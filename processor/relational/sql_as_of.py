@@ -1,9 +1,10 @@
 """ASOF JOIN: each row of the left with the one row of the right that is nearest to it in an order.
 
-The right of `t ASOF JOIN p ON t.symbol = p.symbol AND t.at >= p.at` becomes spans: a reduction
-lists the rows of each symbol by `p.at`, and a step gives each row the `at` of the one behind it.
-Then a row of the left meets the right in whose span it is, by an ordinary join.  So no row of the
-left is kept with all that it may have met, and a row that comes to the right changes two spans.
+The right of `t ASOF JOIN p ON t.symbol = p.symbol AND t.at >= p.at` becomes spans: window
+functions over the rows of each symbol in the order of `p.at` give each row the `at` of the one
+behind it.  Then a row of the left meets the right in whose span it is, by an ordinary join.  So
+no row of the left is kept with all that it may have met, and a row that comes to the right
+changes two spans.
 
 Where further conditions read both sides, all pairs for which they are true are kept, and of them
 the best for each row of the left.
@@ -15,7 +16,9 @@ is met.  DuckDB takes any of them.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ikebana.processor.linear.bound_query import QueryError, types_of
+from ikebana.processor.kernels.frames import Bound, Frame
+from ikebana.processor.kernels.window_values import WindowFunction
+from ikebana.processor.linear.bound_query import QueryError
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node, shown, text_of, tree
@@ -28,7 +31,8 @@ from ikebana.processor.relational.matching import (
     told_apart,
     without,
 )
-from ikebana.processor.relational.rows import Order, distinct, first_rows
+from ikebana.processor.relational.over import Over, Result, with_functions
+from ikebana.processor.relational.rows import Order, first_rows
 from ikebana.processor.relational.sql_scope import Item
 from ikebana.processor.relational.sql_whole import Query, free
 
@@ -45,6 +49,9 @@ _BOUNDS = {
     "COMPARE_LESSTHAN": ("<", ">="),
     "COMPARE_LESSTHANOREQUALTO": ("<=", ">"),
 }
+
+# The rows of the next value of the order.
+_NEXT = Frame("groups", Bound("following", 1), Bound("following", 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,46 +155,36 @@ def _sides(condition: Node) -> tuple[Node, Node, str]:
 
 def _spans(query: Query, right: Item, on: Conditions, order: _Order) -> tuple[Item, list[str]]:
     """The rows of the right with their spans; and the columns that bound these, and have keys."""
-    making, columns = query.making, right.relation.keyed()
-    wanted, shown_columns, hidden = query.wanted([right])
-    at, *own = (_own(right, node) for node in (order.right, *(key for _, key in on.equalities)))
-    row = [(name, _own(right, node)) for name, node in wanted]
-    kind, *kinds = types_of([at, *own], columns)
-    used = {name for name, _ in row}
-    names = [free(name, used) for name in ("at", "other", *(f"k{i}" for i in range(len(own))))]
-    keys, listed = names[2:], free("listed", used)
-    conditions = [_own(right, each) for each in on.right]
-    nonnull = [f"({each}) IS NOT NULL" for each in (at, *own)]
-    rows = making.where(right.relation, "as_of.rows", *conditions, *nonnull)
-    by = list(zip(keys, own, kinds, strict=True))
-    pair = struct((("o", at), ("r", struct(row))))
-    reduced = making.reduce(rows, "as_of", by, [(listed, f"list({pair})")])
-    fields = zip(row, types_of([sql for _, sql in row], columns), strict=True)
-    types = ", ".join(f"{quoted(name)} {of}" for (name, _), of in fields)
-    whole = f"STRUCT(o {kind}, r STRUCT({types}))[]"
-    steps = _steps(order, listed, whole, [name for name, _ in row], names)
-    cut = making.linear(reduced, "as_of.spans", *steps)
-    # Where one span changes, the others are no news to the join.
-    made = distinct(making, cut, "as_of.once")
-    return Item(query.free_alias(right.alias), made, shown_columns, hidden), names
+    making = query.making
+    wanted, columns, hidden = query.wanted([right])
+    used = {name.lower() for name, _ in wanted}
+    by = [key for _, key in on.equalities]
+    at, other, before = (free(name, used) for name in ("at", "other", "before"))
+    keys = [free(f"k{number}", used) for number, _ in enumerate(by)]
+    listed = [*wanted, (at, order.right), *zip(keys, by, strict=True)]
+    select = tuple((name, _own(right, node)) for name, node in listed)
+    nonnull = [f"({_own(right, node)}) IS NOT NULL" for node in (order.right, *by)]
+    where = (*(_own(right, each) for each in on.right), *nonnull)
+    rows = making.linear(right.relation, "as_of.rows", Sql(where=where, select=select))
 
+    def cast(value: str) -> str:
+        return f"CAST({value} AS {rows.types[at]})"
 
-def _steps(
-    order: _Order, listed: str, kind: str, row: Sequence[str], names: Sequence[str]
-) -> list[Sql]:
-    """Take the list of a key's rows apart: of those of one order the first, with its span."""
-    every, kept = quoted(listed), [(name, quoted(name)) for name in names[2:]]
-    first = f"i_ = 1 OR e_.o <> {every}[i_ - 1].o"
-    # Before the first there is none: an index of 0 is of nothing, and a negative one from the end.
-    other = f"{every}[i_ {'+' if order.is_before else '-'} 1].o"
-    spans = f"list_transform({every}, lambda e_, i_: {{'e': e_, 'other': {other}}})"
-    columns = [(name, f"s.e.r.{quoted(name)}") for name in row]
-    bounds = zip(names[:2], ("s.e.o", "s.other"), strict=True)
-    return [
-        Sql(select=(*kept, (listed, f"CAST({every} AS {kind})"))),
-        Sql(select=(*kept, (listed, f"list_filter({every}, lambda e_, i_: {first})"))),
-        Sql(flat_map=("s", spans), select=(*columns, *bounds, *kept)),
-    ]
+    results = [Result(before, WindowFunction(before, "lag", quoted(at)), cast)]
+    if order.is_before:
+        function = WindowFunction(other, "first_value", quoted(at), frame=_NEXT)
+        results.append(Result(other, function, cast))
+    made = with_functions(making, rows, Over(tuple(keys), (Order(at),)), results, what="as_of")
+    # Of rows that are equal in the order the first one.
+    first = Sql(
+        where=(f"{quoted(before)} IS DISTINCT FROM {quoted(at)}",),
+        select=(
+            *((name, quoted(name)) for name, _ in listed),
+            (other, quoted(other if order.is_before else before)),
+        ),
+    )
+    spans = making.linear(made, "as_of.spans", first)
+    return Item(query.free_alias(right.alias), spans, columns, hidden), [at, other, *keys]
 
 
 def _own(item: Item, node: Node) -> str:

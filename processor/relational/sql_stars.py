@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 
+from ikebana.codecs.sql_type import Struct, type_of
 from ikebana.processor.linear.bound_query import QueryError, constant
 from ikebana.processor.linear.json_text import literal
 from ikebana.processor.linear.scope import KEY, ExpressionError
 from ikebana.processor.linear.syntax import Node, text_of, tree
 from ikebana.processor.linear.trees import bare, changed, column, own_nodes
-from ikebana.processor.relational.sql_scope import Froms, Names
+from ikebana.processor.relational.sql_scope import Names
 
 # `* LIKE 'a%'` stands for the columns with such names.
 _FILTERS = ("~~", "!~~", "~~*", "!~~*", "~~~", "regexp_full_match")
@@ -70,7 +71,7 @@ def _called(alias: str, star: Node, name: str) -> str:
 
 def expanded(star: Node, names: Names) -> list[tuple[str, Node]]:
     """The columns that a star stands for, by name.  Raises: QueryError."""
-    found = [(name, column(alias, field)) for name, alias, field in _columns(star, names.froms)]
+    found = list(_columns(star, names))
     if star["expr"] is not None:
         found = _named(star["expr"], found)
     replaced = {each["key"].lower(): each["value"] for each in star["replace_list"]}
@@ -119,19 +120,18 @@ def _named(condition: Node, found: list[tuple[str, Node]]) -> list[tuple[str, No
     return fitting
 
 
-def _columns(star: Node, froms: Froms) -> Iterator[tuple[str, str, str]]:
-    """The columns of which a star leaves none out: their names, aliases and fields."""
-    of = star["relation_name"].lower()
-    if of and not any(of == each.lower() for item in froms.items for each, _, _ in item.columns):
-        raise QueryError(
-            f'"{star["relation_name"]}.*" is of a column; name its fields, as in '
-            f"{star['relation_name']}.field",
-            star.get("query_location"),
-        )
+def _columns(star: Node, names: Names) -> Iterator[tuple[str, Node]]:
+    """The columns of which a star leaves none out, by name; or the fields of one."""
+    of, froms = star["relation_name"].lower(), names.froms
     left_out = {name.lower() for name in star["exclude_list"]}
     left_out_of = {
         (each["table"].lower(), each["column"].lower()) for each in star["qualified_exclude_list"]
     }
+    if of and not any(of == each.lower() for item in froms.items for each, _, _ in item.columns):
+        for name, node in _fields(star, names):
+            if name.lower() not in left_out:
+                yield name, node
+        return
     seen: set[tuple[str, str]] = set()
     for item in froms.items:
         for qualifier, name, each in item.columns:
@@ -143,4 +143,17 @@ def _columns(star: Node, froms: Froms) -> Iterator[tuple[str, str, str]]:
             known_by = pair if of else froms.known_by(pair)
             if known_by not in seen:
                 seen.add(known_by)
-                yield name, item.alias, each
+                yield name, column(item.alias, each)
+
+
+def _fields(star: Node, names: Names) -> list[tuple[str, Node]]:
+    """The fields of a struct that has a star."""
+    place = star.get("query_location")
+    whole = names.resolved({**column(star["relation_name"]), "query_location": place})
+    alias, field = whole["column_names"]
+    (kind,) = (item.relation.type_of(field) for item in names.froms.items if item.alias == alias)
+    struct = type_of(kind)
+    if not isinstance(struct, Struct):
+        problem = f'"{star["relation_name"]}.*" is of a table or a struct; this is {kind}'
+        raise QueryError(problem, place)
+    return [(name, column(alias, field, name)) for name, _ in struct.fields]

@@ -92,6 +92,10 @@ SHAPES = {
         "SELECT x.a FROM (SELECT a, {'v': d} AS v FROM u) x WHERE x.a < (SELECT max(d) FROM u)",
     ),
     "columns of *": (
+        "SELECT * REPLACE (a + 1 AS a) RENAME (c AS z) FROM t",
+        "SELECT max(COLUMNS('[ad]')) FROM u",
+        "SELECT c, COLUMNS(lambda n: n < 'c') FROM t",
+        "SELECT * FROM t UNION ALL BY NAME SELECT * FROM u",
         f"SELECT * EXCLUDE (x.a) FROM u x JOIN ({OF_U}) y USING (a)",
         f"SELECT * EXCLUDE (y.a) FROM u x JOIN ({OF_U}) y USING (a)",
         "SELECT * EXCLUDE (y.a) FROM u x JOIN (SELECT a, d AS f FROM u) y ON x.d = y.f",
@@ -143,6 +147,45 @@ SHAPES = {
     "names of tables": (
         "SELECT _x.c FROM t _x JOIN u y ON _x.a = y.a",
         'SELECT "1x".c FROM t "1x" JOIN u "\u00e9" ON "1x".a = "\u00e9".a',
+    ),
+    "an as-of join meets the nearest row": tuple(
+        f"SELECT x.c, y.d FROM t x ASOF {way}JOIN u y ON {on}x.b {comparison} y.d"
+        for way in ("", "LEFT ")
+        for comparison in (">=", ">", "<=", "<")
+        for on in ("x.a = y.a AND ", "", "y.e IS NOT NULL AND ")
+    ),
+    "an as-of join of other forms": (
+        "SELECT y.a, d FROM u x ASOF JOIN (SELECT DISTINCT a, d FROM u) y USING (a, d)",
+        "SELECT x.c FROM t x ASOF ANTI JOIN u y ON x.a = y.a AND x.b >= y.d",
+        "SELECT x.c, y.d FROM t x ASOF LEFT JOIN u y ON x.b >= y.d AND (x.a = y.a OR x.a = 0)",
+        "SELECT c, max(d) AS m FROM t x ASOF JOIN u y ON x.a = y.a AND y.d <= x.b GROUP BY c",
+    ),
+    "joins by columns of one name": (
+        "SELECT * FROM (SELECT a, c FROM t) x NATURAL JOIN (SELECT a, d FROM u) y",
+        "SELECT * FROM (SELECT a, c FROM t) x NATURAL FULL JOIN (SELECT a, d FROM u) y",
+        "SELECT a, x.a AS b, y.a AS c FROM t x FULL JOIN u y USING (a)",
+        "SELECT a, x.a AS b, y.a AS c FROM t x RIGHT JOIN u y USING (a) WHERE a > 0",
+        "SELECT a, z.d AS z FROM t x FULL JOIN u y USING (a) FULL JOIN u z USING (a)",
+        "SELECT a, count(*) AS n FROM t RIGHT JOIN u USING (a) LEFT JOIN t z USING (a) GROUP BY a",
+    ),
+    "semi-joins and anti-joins as words": (
+        "SELECT x.a, c FROM t x SEMI JOIN u USING (a)",
+        "SELECT x.a, c FROM t x ANTI JOIN u ON x.a = u.a AND u.d > x.b",
+        "SELECT x.a, c FROM t x JOIN u y USING (a) SEMI JOIN u z ON z.d = y.d "
+        "ANTI JOIN t w ON w.b > y.d",
+    ),
+    "rows of no table": (
+        "SELECT 1 AS x",
+        "SELECT x, count(a) AS n FROM (VALUES (0), (1), (5)) v(x) LEFT JOIN t ON a = x GROUP BY x",
+        "VALUES (1, DATE '2024-01-01'), (NULL, NULL)",
+        "SELECT x FROM (SELECT 1 AS x UNION ALL SELECT a FROM t) v",
+    ),
+    "elements of lists": (
+        "SELECT a, i FROM t, generate_series(0, a) s(i)",
+        "SELECT x.a, y.d, i FROM t x JOIN u y ON x.a = y.a, range(y.d + x.a) s(i)",
+        "SELECT a, i, n FROM t LEFT JOIN range(a) WITH ORDINALITY AS s(i, n) ON true",
+        "SELECT a, unnest([a, b]) AS x, unnest(['one']) AS y FROM t",
+        "SELECT unnest(list(a ORDER BY a)) AS x, c FROM t GROUP BY c",
     ),
     "names of the select list": (
         "SELECT a + 1 AS x, x + 1 AS y, y + 1 AS z FROM u WHERE z > 3",

@@ -145,4 +145,5 @@ def comparable(value: Any) -> Any:
         return tuple(sorted((str(name), repr(comparable(each))) for name, each in value.items()))
     if isinstance(value, list | tuple):
         return tuple(map(comparable, value))
-    return plain(value)
+    text = plain(value)
+    return text.removesuffix("Z").removesuffix("+00:00") if isinstance(text, str) else text

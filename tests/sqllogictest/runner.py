@@ -34,7 +34,7 @@ class Kind(StrEnum):
     REFUSED = "refused"
     CRASHED = "crashed"
     ELSEWHERE = "refused by DuckDB, too"
-    LEFT_OUT = "too large or too slow"
+    LEFT_OUT = "no query, too large or too slow"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,10 @@ def _outcome(tables: Tables, query: Query, seconds: float) -> Outcome:
 
 
 def _judged(tables: Tables, query: Query) -> Outcome:
-    if query.sql.lower().startswith(("explain", "pragma", "show", "describe", "call")):
+    if not query.sql.lower().startswith(("select", "with", "values", "from", "(")):
+        # A statement that answers what it has changed, or what the engine is like.
+        with suppress(duckdb.Error):
+            tables.run(query.sql)
         return Outcome(Kind.LEFT_OUT, query)
     try:
         changes = tables.changes()
@@ -93,7 +96,7 @@ def _judged(tables: Tables, query: Query) -> Outcome:
     except (QueryError, MakingError, ExpressionError, UnmadeError, ConfigError) as error:
         told = error.told(query.sql) if isinstance(error, QueryError) else str(error)
         return Outcome(Kind.REFUSED, query, told)
-    except _SlowError:
+    except (_SlowError, TooLargeError):
         raise
     except Exception as error:  # noqa: BLE001 -- whatever it is, it is a defect to be listed
         if "Query interrupted" in str(error):
@@ -116,12 +119,15 @@ def _counted(rows: Iterable[Sequence[Any]]) -> Counter[Any]:
 def rows_of(tables: Tables, changes: Mapping[str, list[Change]], sql: str) -> list[list[Any]]:
     """The rows of a view of a query, after all changes."""
     views = {name.lower(): text for name, text in tables.views().items()}
-    inputs: dict[str, Input] = {}
-    operators: list[Operator] = []
+    # Rows of no table have the times of some input.
+    inputs = {"nothing": Input("nothing_changes", ("n",), columns=(Column("x", "BIGINT"),))}
+    operators: list[Operator] = [Upsert("nothing", "nothing_changes")]
 
     def add(name: str) -> None:
         """Add what a query names, each thing once, behind what it reads itself."""
         table = next((each for each in changes if each.lower() == name.lower()), None)
+        if table in tables.large:
+            raise TooLargeError(table)
         if table is not None and table not in inputs:
             columns = tuple(tables.columns(table))
             inputs[table] = Input(f"{table}_changes", (table,), columns=columns)
@@ -134,9 +140,6 @@ def rows_of(tables: Tables, changes: Mapping[str, list[Change]], sql: str) -> li
 
     for each in tables_of(sql):
         add(each)
-    if not inputs:
-        inputs["nothing"] = Input("nothing_changes", ("n",), columns=(Column("x", "BIGINT"),))
-        operators.append(Upsert("nothing", "nothing_changes"))
     view = next(name for name in ("view", "view_") if name not in inputs)
     made = sql_operators(view, sql, Known(inputs.values(), operators))
     known = Known(inputs.values(), [*operators, *made])

@@ -1,8 +1,7 @@
 """TPC-H on a small scale: tables, rows drawn at random, changes of them, and its queries.
 
 Source of tables and queries: the TPC-H specification (tpc.org).  Values are drawn from fewer
-words than there, so that few rows meet every condition; ORDER BY is left out where there is no
-LIMIT, since a collection has no order; and no column is named "value".
+words than there, so that few rows meet every condition.
 """
 
 from random import Random
@@ -195,6 +194,7 @@ QUERIES = {
                avg(l_discount) AS avg_disc, count(*) AS count_order
         FROM lineitem WHERE l_shipdate <= DATE '1996-12-01' - INTERVAL '90' DAY
         GROUP BY l_returnflag, l_linestatus
+        ORDER BY l_returnflag, l_linestatus
     """,
     "q2": """
         SELECT s_acctbal, s_name, n_name, p_partkey, p_mfgr, s_address, s_phone, s_comment
@@ -225,6 +225,7 @@ QUERIES = {
           AND EXISTS (SELECT * FROM lineitem
                       WHERE l_orderkey = o_orderkey AND l_commitdate < l_receiptdate)
         GROUP BY o_orderpriority
+        ORDER BY o_orderpriority
     """,
     "q5": """
         SELECT n_name, sum(l_extendedprice * (1 - l_discount)) AS revenue
@@ -235,6 +236,7 @@ QUERIES = {
           AND o_orderdate >= DATE '1994-01-01'
           AND o_orderdate < DATE '1994-01-01' + INTERVAL '2' YEAR
         GROUP BY n_name
+        ORDER BY revenue DESC
     """,
     "q6": """
         SELECT sum(l_extendedprice * l_discount) AS revenue FROM lineitem
@@ -254,6 +256,7 @@ QUERIES = {
                 OR (n1.n_name = 'GERMANY' AND n2.n_name = 'FRANCE'))
               AND l_shipdate BETWEEN DATE '1995-01-01' AND DATE '1996-12-31') AS shipping
         GROUP BY supp_nation, cust_nation, l_year
+        ORDER BY supp_nation, cust_nation, l_year
     """,
     "q8": """
         SELECT o_year, sum(CASE WHEN nation = 'BRAZIL' THEN volume ELSE 0 END) / sum(volume)
@@ -268,6 +271,7 @@ QUERIES = {
                 AND o_orderdate BETWEEN DATE '1995-01-01' AND DATE '1996-12-31'
                 AND p_type = 'ECONOMY ANODIZED STEEL') AS all_nations
         GROUP BY o_year
+        ORDER BY o_year
     """,
     "q9": """
         SELECT nation, o_year, sum(amount) AS sum_profit
@@ -278,6 +282,7 @@ QUERIES = {
                 AND p_partkey = l_partkey AND o_orderkey = l_orderkey
                 AND s_nationkey = n_nationkey AND p_name LIKE '%green%') AS profit
         GROUP BY nation, o_year
+        ORDER BY nation, o_year DESC
     """,
     "q10": """
         SELECT c_custkey, c_name, sum(l_extendedprice * (1 - l_discount)) AS revenue, c_acctbal,
@@ -291,13 +296,14 @@ QUERIES = {
         ORDER BY revenue DESC, c_custkey LIMIT 5
     """,
     "q11": """
-        SELECT ps_partkey, sum(ps_supplycost * ps_availqty) AS worth
+        SELECT ps_partkey, sum(ps_supplycost * ps_availqty) AS value
         FROM partsupp, supplier, nation
         WHERE ps_suppkey = s_suppkey AND s_nationkey = n_nationkey AND n_name <> 'INDIA'
         GROUP BY ps_partkey
         HAVING sum(ps_supplycost * ps_availqty) > (
             SELECT sum(ps_supplycost * ps_availqty) * 0.1 FROM partsupp, supplier, nation
             WHERE ps_suppkey = s_suppkey AND s_nationkey = n_nationkey AND n_name <> 'INDIA')
+        ORDER BY value DESC
     """,
     "q12": """
         SELECT l_shipmode,
@@ -310,6 +316,7 @@ QUERIES = {
           AND l_commitdate < l_receiptdate AND l_shipdate < l_commitdate
           AND l_receiptdate >= DATE '1994-01-01'
         GROUP BY l_shipmode
+        ORDER BY l_shipmode
     """,
     "q13": """
         SELECT c_count, count(*) AS custdist
@@ -318,6 +325,7 @@ QUERIES = {
                 ON c_custkey = o_custkey AND o_comment NOT LIKE '%special%requests%'
               GROUP BY c_custkey) AS c_orders
         GROUP BY c_count
+        ORDER BY custdist DESC, c_count DESC
     """,
     "q14": """
         SELECT 100.00 * sum(CASE WHEN p_type LIKE 'PROMO%'
@@ -333,6 +341,7 @@ QUERIES = {
             FROM lineitem WHERE l_shipdate >= DATE '1994-01-01' GROUP BY l_suppkey)
         SELECT s_suppkey, s_name, s_address, s_phone, total FROM supplier, revenue
         WHERE s_suppkey = supplier_no AND total = (SELECT max(total) FROM revenue)
+        ORDER BY s_suppkey
     """,
     "q16": """
         SELECT p_brand, p_type, p_size, count(DISTINCT ps_suppkey) AS supplier_cnt
@@ -342,6 +351,7 @@ QUERIES = {
           AND ps_suppkey NOT IN (
             SELECT s_suppkey FROM supplier WHERE s_comment LIKE '%Customer%Complaints%')
         GROUP BY p_brand, p_type, p_size
+        ORDER BY supplier_cnt DESC, p_brand, p_type, p_size
     """,
     "q17": """
         SELECT sum(l_extendedprice) / 7.0 AS avg_yearly FROM lineitem, part
@@ -379,6 +389,7 @@ QUERIES = {
                 WHERE l_partkey = ps_partkey AND l_suppkey = ps_suppkey
                   AND l_shipdate >= DATE '1994-01-01'))
           AND s_nationkey = n_nationkey AND n_name <> 'BRAZIL'
+        ORDER BY s_name
     """,
     "q21": """
         SELECT s_name, count(*) AS numwait FROM supplier, lineitem l1, orders, nation
@@ -403,5 +414,6 @@ QUERIES = {
                 AND NOT EXISTS (SELECT * FROM orders
                                 WHERE o_custkey = c_custkey AND o_orderstatus = 'F')) AS custsale
         GROUP BY cntrycode
+        ORDER BY cntrycode
     """,
 }
