@@ -210,7 +210,6 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
         ("SELECT lag(a, a) OVER (ORDER BY a) AS s FROM t", "lag(x, n) takes a whole number"),
         ("SELECT fill(a) OVER (ORDER BY a) AS s FROM t", "fill() is not supported"),
         (
-        (
             "SELECT t.a FROM t, LATERAL (SELECT 1 AS q FROM u z RIGHT JOIN u ON z.a = t.a) y",
             "line 1, column 52: a RIGHT JOIN that reads what stands to its left, or a query",
         ),
