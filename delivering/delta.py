@@ -25,6 +25,7 @@ from ikebana.delivering.lake import (
 )
 from ikebana.delivering.lake_changes import Changes, identity_of, stored_schema
 from ikebana.delivering.sink import VALID_TO, Table
+from ikebana.processor.configuring.deliver_part import DeltaPart
 
 _HOUSEKEEPING = 100
 _OP = "ikebana_op"
@@ -48,6 +49,11 @@ def delta_sink(name: str, folder: str, storage: Mapping[str, str] | None = None)
 
     # A folder that cannot be made is reported as a table that is not there.
     return LakeSink(name, open_table, (OSError, TableNotFoundError))
+
+
+def sink(name: str, part: DeltaPart) -> LakeSink:
+    """Make the sink of a section `delta`."""
+    return delta_sink(name, part.folder, part.storage)
 
 
 class DeltaLakeTable:

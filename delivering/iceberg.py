@@ -11,6 +11,7 @@ Snapshots beyond the newest hundred expire, and the files that only they had are
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from itertools import chain, count
 from typing import Any
 from uuid import uuid4
@@ -21,7 +22,9 @@ from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import (
     CommitFailedException,
     NamespaceAlreadyExistsError,
+    NoSuchPropertyException,
     NoSuchTableError,
+    NotInstalledError,
     RESTError,
     TableAlreadyExistsError,
 )
@@ -37,7 +40,7 @@ from pyiceberg.schema import assign_fresh_schema_ids
 from pyiceberg.table import FileScanTask
 from pyiceberg.table import Table as IcebergMetadata
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
-from pyiceberg.types import IntegerType, LongType, StringType
+from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 from sqlalchemy.exc import SQLAlchemyError
 
 from ikebana.delivering.lake import (
@@ -49,6 +52,8 @@ from ikebana.delivering.lake import (
 )
 from ikebana.delivering.lake_changes import Changes, identity_of, stored_schema
 from ikebana.delivering.sink import VALID_TO, Table
+from ikebana.errors import ConfigError
+from ikebana.processor.configuring.deliver_part import IcebergPart
 
 # A snapshot takes the small files along when there are so many of them.
 _SMALL_FILES = 16
@@ -74,12 +79,27 @@ def iceberg_sink(name: str, catalog: Mapping[str, str], namespace: str) -> LakeS
         catalog = {"type": "sql", "uri": "sqlite:///lake.db", "warehouse": "file:///lake"}
         sink = iceberg_sink("lake", catalog, "shop")
     """
-    loaded = load_catalog(name, **catalog)
+
+    @cache
+    def loaded() -> Catalog:
+        # Not before it is asked for: the target may be away.
+        try:
+            return load_catalog(name, **catalog)
+        except (ValueError, NoSuchPropertyException, NotInstalledError) as error:
+            raise ConfigError(
+                f'the catalog of sink "{name}" cannot be opened: {error}',
+                hint="`catalog` has the properties of PyIceberg, such as type, uri and warehouse.",
+            ) from error
 
     def open_table(table: Table, sink: str) -> IcebergTable:
-        return IcebergTable(loaded, namespace, table, sink)
+        return IcebergTable(loaded(), namespace, table, sink)
 
     return LakeSink(name, open_table, _AWAY)
+
+
+def sink(name: str, part: IcebergPart) -> LakeSink:
+    """Make the sink of a section `iceberg`."""
+    return iceberg_sink(name, part.catalog, part.namespace)
 
 
 class IcebergTable:
@@ -120,7 +140,7 @@ class IcebergTable:
         if current is None:
             return None
         for snapshot in ancestors_of(current, self._table.metadata):
-            if (mark := self._mark_of(snapshot)) is not None:
+            if (mark := _mark_of(snapshot, self._prefix)) is not None:
                 return mark
         if list(self._files()):
             refuse_rows(self._wanted)
@@ -144,34 +164,19 @@ class IcebergTable:
                     snapshot.append_data_file(file)
                 for task in replaced:
                     snapshot.delete_data_file(task.file)
-            self._opened = self._once(transaction.commit_transaction())
+            self._opened = _once(transaction.commit_transaction())
         except CommitFailedException as error:
             raise ConflictError(str(error)) from error
         if len(self._table.metadata.snapshots) >= 2 * _SNAPSHOTS:
-            self._expire()
+            self._opened = _expire(self._table)
 
     def reload(self) -> None:
-        self._opened = self._once(self._catalog.load_table(self._identifier))
+        self._opened = _once(self._catalog.load_table(self._identifier))
 
     @property
     def _table(self) -> IcebergMetadata:
         assert self._opened is not None
         return self._opened
-
-    def _once(self, table: IcebergMetadata) -> IcebergMetadata:
-        """Let commits of a table fail when others were made, and not be repeated over them."""
-        properties = {**table.metadata.properties, "commit.retry.num-retries": "0"}
-        table.metadata = table.metadata.model_copy(update={"properties": properties})
-        return table
-
-    def _mark_of(self, snapshot: Snapshot) -> Mark | None:
-        told = {} if snapshot.summary is None else snapshot.summary.additional_properties
-        if (instance := told.get(f"{self._prefix}instance")) is None:
-            return None
-        upper = told.get(f"{self._prefix}upper")
-        return Mark(
-            instance, None if upper is None else int(upper), told.get(f"{self._prefix}token")
-        )
 
     def _arrow(self) -> pa.Schema:
         return schema_to_pyarrow(self._table.schema(), include_field_ids=False)
@@ -197,24 +202,13 @@ class IcebergTable:
         removes, bounds = changes.removes, None
         if removes and changes.table.key:
             bounds = changes.bounds()
+        field = self._table.schema().find_field(names[0])
         for task in self._files():
-            if removes and self._may_hit(task, bounds) and changes.hit(self._read(task, names)):
+            if removes and _may_hit(task, field, bounds) and changes.hit(self._read(task, names)):
                 hit.append(task)
             elif task.file.file_size_in_bytes < _FILE_BYTES // 8:
                 small.append(task)
         return hit + small if len(small) >= _SMALL_FILES else hit
-
-    def _may_hit(self, task: FileScanTask, bounds: tuple[Any, Any] | None) -> bool:
-        """Whether a file may have keys between two, by what its manifest tells."""
-        if bounds is None:
-            return True
-        field = self._table.schema().find_field(self._wanted.key[0])
-        lower = (task.file.lower_bounds or {}).get(field.field_id)
-        upper = (task.file.upper_bounds or {}).get(field.field_id)
-        if lower is None or upper is None or not isinstance(field.field_type, _ORDERED):
-            return True
-        least, greatest = (from_bytes(field.field_type, each) for each in (lower, upper))
-        return bool(least <= bounds[1] and greatest >= bounds[0])
 
     def _written(
         self, changes: Changes | None, replaced: Iterable[FileScanTask]
@@ -232,32 +226,6 @@ class IcebergTable:
                 self._table.metadata, rows, self._table.io, commit, numbers
             )
 
-    def _expire(self) -> None:
-        """Expire all but the newest snapshots, and delete the files that only they have."""
-        io, metadata = self._table.io, self._table.metadata
-        newest = sorted(metadata.snapshots, key=lambda each: each.sequence_number or 0)
-        kept = {ref.snapshot_id for ref in metadata.refs.values()}
-        kept |= {each.snapshot_id for each in newest[-_SNAPSHOTS:]}
-        old = [each for each in metadata.snapshots if each.snapshot_id not in kept]
-        files: dict[bool, set[str]] = {True: set(), False: set()}
-        for snapshot in metadata.snapshots:
-            own = files[snapshot.snapshot_id in kept]
-            own.add(snapshot.manifest_list)
-            for manifest in snapshot.manifests(io):
-                if manifest.manifest_path not in own:
-                    own.add(manifest.manifest_path)
-                    entries = manifest.fetch_manifest_entry(io, discard_deleted=True)
-                    own |= {entry.data_file.file_path for entry in entries}
-        try:
-            ids = [each.snapshot_id for each in old]
-            self._table.maintenance.expire_snapshots().by_ids(ids).commit()
-        except CommitFailedException:
-            return  # Others have changed the table; the next commit tries again.
-        self._opened = self._once(self._table)
-        for path in files[False] - files[True]:
-            with suppress(OSError):
-                io.delete(path)
-
 
 def _large(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Put tables together until they fill a file."""
@@ -272,3 +240,57 @@ def _large(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
             some, size = [], 0
     if some:
         yield pa.concat_tables(some)
+
+
+def _once(table: IcebergMetadata) -> IcebergMetadata:
+    """Let commits of a table fail when others were made, and not be repeated over them."""
+    properties = {**table.metadata.properties, "commit.retry.num-retries": "0"}
+    table.metadata = table.metadata.model_copy(update={"properties": properties})
+    return table
+
+
+def _mark_of(snapshot: Snapshot, prefix: str) -> Mark | None:
+    told = {} if snapshot.summary is None else snapshot.summary.additional_properties
+    if (instance := told.get(f"{prefix}instance")) is None:
+        return None
+    upper = told.get(f"{prefix}upper")
+    return Mark(instance, None if upper is None else int(upper), told.get(f"{prefix}token"))
+
+
+def _may_hit(task: FileScanTask, field: NestedField, bounds: tuple[Any, Any] | None) -> bool:
+    """Whether a file may have values of a field between two, by what its manifest tells."""
+    if bounds is None:
+        return True
+    lower = (task.file.lower_bounds or {}).get(field.field_id)
+    upper = (task.file.upper_bounds or {}).get(field.field_id)
+    if lower is None or upper is None or not isinstance(field.field_type, _ORDERED):
+        return True
+    least, greatest = (from_bytes(field.field_type, each) for each in (lower, upper))
+    return bool(least <= bounds[1] and greatest >= bounds[0])
+
+
+def _expire(table: IcebergMetadata) -> IcebergMetadata:
+    """Expire all but the newest snapshots, and delete the files that only they have."""
+    io, metadata = table.io, table.metadata
+    newest = sorted(metadata.snapshots, key=lambda each: each.sequence_number or 0)
+    kept = {ref.snapshot_id for ref in metadata.refs.values()}
+    kept |= {each.snapshot_id for each in newest[-_SNAPSHOTS:]}
+    old = [each for each in metadata.snapshots if each.snapshot_id not in kept]
+    files: dict[bool, set[str]] = {True: set(), False: set()}
+    for snapshot in metadata.snapshots:
+        own = files[snapshot.snapshot_id in kept]
+        own.add(snapshot.manifest_list)
+        for manifest in snapshot.manifests(io):
+            if manifest.manifest_path not in own:
+                own.add(manifest.manifest_path)
+                entries = manifest.fetch_manifest_entry(io, discard_deleted=True)
+                own |= {entry.data_file.file_path for entry in entries}
+    try:
+        ids = [each.snapshot_id for each in old]
+        table.maintenance.expire_snapshots().by_ids(ids).commit()
+    except CommitFailedException:
+        return table  # Others have changed it; the next commit tries again.
+    for path in files[False] - files[True]:
+        with suppress(OSError):
+            io.delete(path)
+    return _once(table)

@@ -59,15 +59,13 @@ class Changes:
         """`since` is the time before which the target has the updates already."""
         self.table = table
         self.schema = stored_schema(table)
-        self._identity = _listed(identity_of(table))
-        self._columns = _listed([column.name for column in table.columns])
         self._folder = tempfile.TemporaryDirectory(prefix="ikebana-lake-")
         config = {"temp_directory": self._folder.name, "memory_limit": _MEMORY, "threads": 2}
         self._database = duckdb.connect(":memory:", config=config)
         try:
-            self._run("SET TimeZone = 'UTC'")
+            _run(self._database, "SET TimeZone = 'UTC'")
             self._load(updates, since)
-            self._sum_up(scan)
+            _Sums(self._database, table).make(scan)
         except BaseException:
             self.close()
             raise
@@ -75,7 +73,7 @@ class Changes:
     @property
     def removes(self) -> bool:
         """Whether any rows go."""
-        return bool(self._run("SELECT 1 FROM removed LIMIT 1"))
+        return bool(_run(self._database, "SELECT 1 FROM removed LIMIT 1"))
 
     def removed(self) -> pa.Table:
         """The identities of the rows that go, each once."""
@@ -84,8 +82,9 @@ class Changes:
     def bounds(self) -> tuple[Any, Any] | None:
         """The least and greatest first column of the identities that go; None with a null one."""
         first = quoted(identity_of(self.table)[0])
-        [(least, greatest, whole)] = self._run(
-            f"SELECT min({first}), max({first}), count(*) = count({first}) FROM removed"
+        [(least, greatest, whole)] = _run(
+            self._database,
+            f"SELECT min({first}), max({first}), count(*) = count({first}) FROM removed",
         )
         return (least, greatest) if whole else None
 
@@ -99,7 +98,9 @@ class Changes:
     def hit(self, rows: pa.Table) -> int:
         """Count those of some rows that go; they need the columns of identities and `VALID_TO`."""
         self._database.register("scanned", rows)
-        [(found,)] = self._run(f"SELECT count(*) FROM scanned s SEMI JOIN {self._gone()}")
+        [(found,)] = _run(
+            self._database, f"SELECT count(*) FROM scanned s SEMI JOIN {self._gone()}"
+        )
         return int(found)
 
     def left(self, rows: pa.Table) -> pa.Table:
@@ -126,16 +127,32 @@ class Changes:
 
     def _load(self, updates: Iterable[pa.RecordBatch], since: int | None) -> None:
         self._database.register("arriving", self.table.schema.empty_table())
-        self._make("updates", "SELECT * FROM arriving")
+        _make(self._database, "updates", "SELECT * FROM arriving")
         condition = "" if since is None else f" WHERE {TIME} >= {since}"
         for chunk in updates:
             self._database.register("arriving", pa.Table.from_batches([chunk]))
-            self._run(f"INSERT INTO updates SELECT * FROM arriving{condition}")
+            _run(self._database, f"INSERT INTO updates SELECT * FROM arriving{condition}")
 
-    def _sum_up(self, scan: Scan) -> None:
+    def _gone(self) -> str:
+        valid = f" AND s.{VALID_TO} IS NULL" if VALID_TO in self.schema.names else ""
+        return f"removed r ON {_same(self.table, 's', 'r')}{valid}"
+
+
+class _Sums:
+    """Makes the tables `removed` and `added` of the table `updates`, in a database."""
+
+    def __init__(self, database: duckdb.DuckDBPyConnection, table: Table) -> None:
+        self.table = table
+        self._database = database
+        self._schema = stored_schema(table)
+        self._identity = _listed(identity_of(table))
+        self._columns = _listed([column.name for column in table.columns])
+
+    def make(self, scan: Scan) -> None:
+        """Make them, by the table's mode."""
         if self.table.mode == "changes":
             self._make("removed", "SELECT 0 AS nothing WHERE false")
-            self._run("ALTER TABLE updates RENAME TO added")
+            _run(self._database, "ALTER TABLE updates RENAME TO added")
         elif self.table.mode == "history":
             self._history(scan)
         elif self.table.counted:
@@ -149,7 +166,8 @@ class Changes:
         # A row goes if one is there, and no other one does.
         self._make("there", f"SELECT *, true AS {_BEFORE} FROM found")
         self._refuse_several(
-            f"(SELECT s.*, {_BEFORE} FROM sums s LEFT JOIN there f ON {self._same('s', 'f')}) "
+            f"(SELECT s.*, {_BEFORE} FROM sums s LEFT JOIN there f "
+            f"ON {_same(self.table, 's', 'f')}) "
             f"GROUP BY ALL HAVING sum(greatest({_N}, 0)) > 1 OR "
             f"sum(least({_N}, 0)) <> CASE WHEN bool_or({_BEFORE}) THEN -1 ELSE 0 END"
         )
@@ -164,7 +182,7 @@ class Changes:
         self._make(
             "added",
             f"SELECT s.*, {count} AS {COUNT} FROM sums s LEFT JOIN found f "
-            f"ON {self._same('s', 'f')} WHERE {count} <> 0",
+            f"ON {_same(self.table, 's', 'f')} WHERE {count} <> 0",
         )
 
     def _history(self, scan: Scan) -> None:
@@ -184,7 +202,7 @@ class Changes:
         self._make(
             "joined",
             f"SELECT s.*, {before} AS {_BEFORE}, f.{VALID_FROM} FROM steps s "
-            f"LEFT JOIN found f ON {self._same('s', 'f')}",
+            f"LEFT JOIN found f ON {_same(self.table, 's', 'f')}",
         )
         if not counted:
             # The row that is there goes if one is there, and no other one does.
@@ -217,30 +235,21 @@ class Changes:
 
     def _look_up(self, scan: Scan, names: Sequence[str], wanted: str) -> None:
         """Make the table `found` of the valid rows in the target with identities of `wanted`."""
-        fields = [self.schema.field(name) for name in names]
+        fields = [self._schema.field(name) for name in names]
         self._database.register("scanned", pa.schema(fields).empty_table())
         self._make("found", "SELECT * FROM scanned")
-        ends = [VALID_TO] if VALID_TO in self.schema.names else []
+        ends = [VALID_TO] if VALID_TO in self._schema.names else []
         valid = f" WHERE {VALID_TO} IS NULL" if ends else ""
         for rows in scan([*names, *ends]):
             self._database.register("scanned", rows)
-            self._run(
+            _run(
+                self._database,
                 f"INSERT INTO found SELECT {_listed(names)} FROM scanned s "
-                f"SEMI JOIN {wanted} w ON {self._same('s', 'w')}{valid}"
+                f"SEMI JOIN {wanted} w ON {_same(self.table, 's', 'w')}{valid}",
             )
 
-    def _gone(self) -> str:
-        valid = f" AND s.{VALID_TO} IS NULL" if VALID_TO in self.schema.names else ""
-        return f"removed r ON {self._same('s', 'r')}{valid}"
-
-    def _same(self, one: str, other: str) -> str:
-        return " AND ".join(
-            f"{one}.{quoted(name)} IS NOT DISTINCT FROM {other}.{quoted(name)}"
-            for name in identity_of(self.table)
-        )
-
     def _refuse_several(self, rows: str) -> None:
-        found = self._run(f"SELECT {self._identity} FROM {rows} LIMIT 1")
+        found = _run(self._database, f"SELECT {self._identity} FROM {rows} LIMIT 1")
         if found:
             named = ", ".join(map(repr, found[0]))
             raise SourceError(
@@ -250,11 +259,23 @@ class Changes:
             )
 
     def _make(self, name: str, select: str) -> None:
-        self._run(f"CREATE TEMP TABLE {name} AS {select}")
+        _make(self._database, name, select)
 
-    def _run(self, sql: str) -> list[tuple[Any, ...]]:
-        found: list[tuple[Any, ...]] = self._database.execute(sql).fetchall()
-        return found
+
+def _same(table: Table, one: str, other: str) -> str:
+    return " AND ".join(
+        f"{one}.{quoted(name)} IS NOT DISTINCT FROM {other}.{quoted(name)}"
+        for name in identity_of(table)
+    )
+
+
+def _make(database: duckdb.DuckDBPyConnection, name: str, select: str) -> None:
+    _run(database, f"CREATE TEMP TABLE {name} AS {select}")
+
+
+def _run(database: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:
+    found: list[tuple[Any, ...]] = database.execute(sql).fetchall()
+    return found
 
 
 def _listed(names: Sequence[str]) -> str:

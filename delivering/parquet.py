@@ -25,6 +25,7 @@ from ikebana.delivering.lake import ConflictError, LakeSink, Mark
 from ikebana.delivering.lake_changes import Changes, stored_schema
 from ikebana.delivering.sink import TIME, Table
 from ikebana.errors import ConfigError
+from ikebana.processor.configuring.deliver_part import ParquetPart
 
 _OPEN, _CLOSED = ".writing", ".parquet"
 _FILE_ROWS = 1_000_000
@@ -55,6 +56,11 @@ def parquet_sink(name: str, folder: str | Path, *, by_day: bool = False) -> Lake
         return ParquetTable(Path(folder) / table.name, table, sink, by_day=by_day)
 
     return LakeSink(name, open_table, (OSError,))
+
+
+def sink(name: str, part: ParquetPart) -> LakeSink:
+    """Make the sink of a section `parquet`."""
+    return parquet_sink(name, part.folder, by_day=part.by_day)
 
 
 class ParquetTable:

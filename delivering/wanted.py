@@ -17,7 +17,9 @@ from ikebana.processor.planning.catalog import output_types
 from ikebana.processor.planning.plan import Plan
 
 # The keys of `DeliverPart` that name a target, with what makes the sink of a name and that part.
-KINDS: Mapping[str, str] = MappingProxyType({"postgres": "ikebana.delivering.postgres:sink"})
+KINDS: Mapping[str, str] = MappingProxyType(
+    {kind: f"ikebana.delivering.{kind}:sink" for kind in TARGETS}
+)
 # The SQL types of the columns of a topic's values.
 TypesOf = Callable[[str, str], Mapping[str, str]]
 

@@ -122,7 +122,8 @@ def api() -> str:
         "# Python",
         "",
         "The names of `ikebana`, `ikebana.sinks` and `ikebana.testing`. "
-        "[Pipelines in Python](../python.md), [Delivering into databases](../deliver.md) and "
+        "[Pipelines in Python](../python.md), "
+        "[Delivering into databases and tables](../deliver.md) and "
         "[Testing a pipeline](../testing.md) explain them with examples.",
         "",
     ]

@@ -48,10 +48,34 @@ class PostgresPart(Part):
     connection: Text = ""
 
 
+class IcebergPart(Part):
+    """`deliver.<name>.iceberg`."""
+
+    catalog: Scalars
+    namespace: Text
+
+
+class DeltaPart(Part):
+    """`deliver.<name>.delta`."""
+
+    folder: Text
+    storage: Scalars = {}
+
+
+class ParquetPart(Part):
+    """`deliver.<name>.parquet`."""
+
+    folder: Text
+    by_day: bool = False
+
+
 class DeliverPart(Part):
     """`deliver.<name>`: a target, which is named by one of its keys, and tables."""
 
     postgres: PostgresPart | None = None
+    iceberg: IcebergPart | None = None
+    delta: DeltaPart | None = None
+    parquet: ParquetPart | None = None
     tables: dict[str, TablePart]
 
 

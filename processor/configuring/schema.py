@@ -103,6 +103,9 @@ PLACES = {
     "RunPart": "run.",
     "DeliverPart": "deliver.<name>.",
     "PostgresPart": "deliver.<name>.postgres.",
+    "IcebergPart": "deliver.<name>.iceberg.",
+    "DeltaPart": "deliver.<name>.delta.",
+    "ParquetPart": "deliver.<name>.parquet.",
     "TablePart": "deliver.<name>.tables.<name>.",
     "DeliveredColumnPart": "deliver.<name>.tables.<name>.columns.<name>.",
 }

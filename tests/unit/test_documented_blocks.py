@@ -38,7 +38,7 @@ FLIGHTS = [("N1", "JFK"), ("N2", "LGA"), ("N1", "MIA"), ("N2", None)]
 NEED_A_BROKER = {
     *("tutorial-1", "tutorial-4", "tutorial-7"),
     *("README-1", "reading-1", "reading-2", "reading-3"),
-    "deliver-2",
+    "deliver-5",
     *("serving-1", "serving-2", "serving-3", "serving-4", "serving-5", "serving-6"),
 }
 MODULES = {"keyed-2": "order_status", "keyed-5": "visits", "linear-4": "areas"}

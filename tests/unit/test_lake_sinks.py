@@ -1,13 +1,21 @@
 """Tables of files as targets of a delivery: Iceberg, Delta and Parquet."""
 
+import json
 from pathlib import Path
 
 import pytest
+import yaml
 
+from ikebana.delivering.iceberg import iceberg_sink
 from ikebana.delivering.sink import MODES, Mode
+from ikebana.delivering.wanted import wanted
+from ikebana.errors import ConfigError
+from ikebana.processor.configuring.deliver_part import DeliverPart
+from support.doc_blocks import blocks
 from support.lake_child import killed
 from support.lake_targets import TARGETS, DeltaTarget, IcebergTarget, ParquetTarget
-from support.sink_conformance import SinkConformance, Target
+from support.served_topics import MemoryTopics
+from support.sink_conformance import SinkConformance, Target, delivered, tables_of
 
 
 class _Lake(SinkConformance):
@@ -60,3 +68,37 @@ def test_a_sink_that_is_killed_goes_on_exactly(kind: str, tmp_path: Path) -> Non
     mode: Mode = "changes" if kind == "parquet" else "current"
 
     assert killed(kind, tmp_path, mode, seed=1, kills=4) > 0
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_a_section_of_a_file_makes_the_sink(kind: str, tmp_path: Path) -> None:
+    """By the target's settings as the documentation has them."""
+    [example] = [
+        section
+        for block in blocks("yaml")
+        if block.name.startswith("deliver-")
+        for section in yaml.safe_load(block.text)["deliver"].values()
+        if kind in section
+    ]
+    text = json.dumps(example).replace("/data", str(tmp_path))
+    part = DeliverPart.model_validate_json(text)
+
+    def types_of(_: str, __: str) -> dict[str, str]:
+        raise AssertionError("columns are listed")
+
+    found = wanted("lake", part, None, types_of)
+    topics = MemoryTopics()
+    topics.close("whereabouts", 5, (b"N1", b'{"at":"JFK"}', 3, 1))
+
+    delivered(found.sink, found.tables, topics)
+
+    assert found.sink.open(found.tables) is not None
+    assert list(tmp_path.rglob("*.parquet"))
+
+
+def test_a_catalog_that_cannot_be_is_refused() -> None:
+    """By the name of the sink."""
+    sink = iceberg_sink("lake", {"type": "none"}, "shop")
+
+    with pytest.raises(ConfigError, match='catalog of sink "lake"'):
+        sink.open(tables_of("current"))
