@@ -67,7 +67,7 @@ def problems_of_types(plan: Plan, output: Output, catalog: Catalog) -> Iterator[
         yield (
             f"outputs.{output.name}.subjects",
             f"is {output.subjects}, which names schemas by their records, and the key has none: "
-            "make it of columns, as in key: [id]",
+            "make it an object of columns, as in key: \"{'id': id}\"",
         )
 
 

@@ -31,7 +31,8 @@ WITHOUT_SCHEMAS = {
     "value.converter.schemas.enable": "false",
     "decimal.handling.mode": "string",
 }
-VERSIONS = {"postgres": "3.6.3.Final", "mariadb": "3.5.0.Final"}
+# The sink of Debezium writes to databases by JDBC.
+VERSIONS = {"postgres": "3.6.3.Final", "mariadb": "3.5.0.Final", "jdbc": "3.6.3.Final"}
 
 _JVM_OPTIONS = child.java_options(
     384,
@@ -182,4 +183,19 @@ def avro(url: str, *, headers: bool) -> dict[str, str]:
         f"{part}.converter{name}": value
         for part in ("key", "value")
         for name, value in settings.items()
+    }
+
+
+def jdbc_sink(database: Postgres, topics: str) -> dict[str, str]:
+    """A sink that makes a table of each topic, and keeps its rows by the key's columns."""
+    return {
+        "connector.class": "io.debezium.connector.jdbc.JdbcSinkConnector",
+        "connection.url": f"jdbc:postgresql://127.0.0.1:{database.port}/postgres",
+        "connection.username": "postgres",
+        "connection.password": "none",
+        "topics": topics,
+        "insert.mode": "upsert",
+        "delete.enabled": "true",
+        "primary.key.mode": "record_key",
+        "schema.evolution": "basic",
     }

@@ -3,17 +3,21 @@
 import json
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from ikebana import Column, Input, Output, Plan, Upsert
 from ikebana.codecs.progress import ProgressRecord, Times
+from ikebana.processor.cli.main import cli
 from ikebana.processor.ground.notice import Notice
+from ikebana.processor.kafka import first_messages
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.first_messages import FirstMessages
 from ikebana.processor.kafka.missing_topics import waited_for
 from support.pipeline_processes import create, produce
-from support.waiting import patient
+from support.waiting import patient, wait_until
 
 pytestmark = pytest.mark.kafka
 
@@ -130,6 +134,52 @@ def test_messages_are_looked_at_beside_a_run(
         'i0: no message of 3 has the column "nom", so it is null: correct its name, or leave it '
         'out; they have id, name; did you mean "name"?'
     )
+
+
+def test_columns_that_come_later_are_told_and_declared(
+    broker: Broker,
+    topic_name: Callable[[str], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Beside the run, once it has seen enough; `ikebana plan` shows the edit."""
+    topic, servers = topic_name("later"), broker.bootstrap_servers
+    create(servers, topic, 1)
+    old = [(b"%d" % at, json.dumps({"id": at, "nom": "x"}).encode()) for at in range(20)]
+    produce(servers, topic, old)
+    monkeypatch.setattr(first_messages, "_AGAIN_S", 0.2)
+    told: list[Sequence[Notice]] = []
+    messages = FirstMessages(plan_of(topic), {"bootstrap.servers": servers}, {}, told.append)
+    messages.begin()
+    wait_until(lambda: bool(told), 60, "a first look")
+    assert told[-1] == []
+
+    produce(servers, topic, [(b"1", json.dumps({"id": 1, "nom": "x", "gift": True}).encode())])
+    wait_until(lambda: bool(told[-1]), 60, "a look at what is newest")
+    messages.end()
+
+    (found,) = told[-1]
+    assert (found.kind, found.names) == ("new column", ": gift BOOLEAN")
+
+    path = tmp_path / "p.yaml"
+    path.write_text(
+        f"""
+pipeline: p
+inputs:
+  i0: {{topic: {topic}, columns: {{id: BIGINT, nom: VARCHAR}}}}
+operators:
+  u0: {{upsert: i0}}
+  all: {{sql: SELECT * FROM u0}}
+outputs:
+  o: {{from: all, topic: o}}
+kafka: {{bootstrap.servers: "{servers}"}}
+run: {{checkpoint: {tmp_path}/checkpoint}}
+"""
+    )
+    shown = CliRunner().invoke(cli, ["plan", str(path), "--latest-schemas"])
+    assert "inputs:\n  i0:\n    columns:\n      gift: BOOLEAN\n" in shown.output
+    as_json = CliRunner().invoke(cli, ["plan", str(path), "--latest-schemas", "--json"])
+    assert json.loads(as_json.output)["columns"] == {"i0": {"gift": "BOOLEAN"}}
 
 
 def test_inputs_with_times_of_different_kinds_are_told(

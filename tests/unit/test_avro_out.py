@@ -546,7 +546,7 @@ def test_a_run_writes_and_what_does_not_fit_is_an_error(form: Any) -> None:
             (),
             {"subjects": "record"},
             "subjects",
-            "the key has none: make it of columns",
+            "the key has none: make it an object of columns",
             id="a key without a record",
         ),
         pytest.param(
