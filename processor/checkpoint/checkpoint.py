@@ -274,6 +274,8 @@ def described(plan: Plan) -> dict[str, Any]:
         del output["subjects"], output["record"]
     for source in plain["inputs"]:
         del source["start"]
+        # What it adds are columns.
+        del source["on_new_column"]
     # Whether an error ends the run may change at any time, but not whether it is written.
     plain["on_error"] = "drop" if plan.on_error == "drop" else "record"
     return plain

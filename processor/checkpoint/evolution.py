@@ -267,7 +267,7 @@ def _input(old: Input, new: Input | None) -> Input:
     event, now = old.event_time, new.event_time
     if event is not None and now is not None:
         event = msgspec.structs.replace(event, lateness_ms=now.lateness_ms, idle_ms=now.idle_ms)
-    return replace(old, start=new.start, event_time=event)
+    return replace(old, start=new.start, event_time=event, on_new_column=new.on_new_column)
 
 
 def _output(old: Output, new: Output | None) -> Output:

@@ -63,23 +63,19 @@ def plan_command(
     # Who asks for help does not wait for a database of expressions.
     from ikebana.processor.checkpoint.checkpoint import Checkpoint
     from ikebana.processor.checkpoint.edit_plan import EXIT_STATUS
-    from ikebana.processor.cli import finding
+    from ikebana.processor.cli import finding, later
 
     # Brokers are not asked, so a module that names none will do.
     brokers = None if file.exists() else os.environ.get("IKEBANA_BOOTSTRAP_SERVERS", "unused")
-    plan, settings = finding.read(
+    plan, settings = later.read(
         file, bootstrap_servers=brokers, checkpoint=against, environ=os.environ
     )
     columns: Mapping[str, Declarations] = {}
     if latest_schemas:
         if not file.exists():
             raise click.UsageError("--latest-schemas is for a pipeline file")
-        columns = _later_columns(plan, settings)
-        from ikebana.processor.configuring import pipeline
-
-        plan, settings = pipeline.read(
-            file, checkpoint=against, environ=os.environ, columns=columns
-        )
+        columns = later.newest(plan, settings)
+        plan, settings = later.read(file, checkpoint=against, environ=os.environ, columns=columns)
     found = looked_up(
         plan.portable(), Checkpoint(settings.checkpoint), settings.shards, count=count
     )
@@ -91,32 +87,13 @@ def plan_command(
     )
     found = msgspec.structs.replace(found, refused=tuple(refused))
     if as_json:
-        later = {"columns": columns} if latest_schemas else {}
-        click.echo(msgspec.json.encode({**found.as_json(), **later}))
+        more = {"columns": columns} if latest_schemas else {}
+        click.echo(msgspec.json.encode({**found.as_json(), **more}))
     else:
         if latest_schemas:
             _print_columns(columns)
         _print(found)
     sys.exit(EXIT_STATUS[found.result])
-
-
-def _later_columns(plan: "Plan", settings: "Settings") -> "dict[str, Declarations]":
-    """The columns of each input that its newest messages have and that it does not declare."""
-    from ikebana.processor.kafka import sampling
-    from ikebana.processor.kafka.registry import Registry
-    from ikebana.processor.proposing.later_columns import later_columns
-    from ikebana.processor.reading.codec_of import needs_registry
-
-    found = {}
-    for source in plan.inputs:
-        if source.traits.is_updates:
-            continue
-        kafka = settings.reading_kafka
-        messages = [m for topic in source.topics for m in sampling.newest(kafka, topic)]
-        schemas = Registry(dict(settings.registry)) if needs_registry(source) else None
-        if columns := later_columns(source, messages, schemas):
-            found[source.name] = columns
-    return found
 
 
 def _print_columns(columns: "Mapping[str, Declarations]") -> None:

@@ -53,12 +53,12 @@ def checks(file: Path, bootstrap_servers: str | None, checkpoint: str | None) ->
     # Imported here, so that `--help` does not wait for DuckDB.
     from ikebana.processor.checkpoint import preflight
     from ikebana.processor.checkpoint.checkpoint import Checkpoint
-    from ikebana.processor.cli import finding
+    from ikebana.processor.cli import later
     from ikebana.processor.ground.check import Check, refused
 
     what = f"pipeline file {file}"
     try:
-        plan, settings = finding.read(
+        plan, settings = later.read(
             file, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint, environ=os.environ
         )
         plan = plan.portable()

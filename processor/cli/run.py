@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ikebana.processor.spark.query import Running
     from ikebana.processor.watching.display import BatchDisplay
     from ikebana.processor.watching.monitor import Monitor
+    from ikebana.processor.watching.watchers import Watcher
 
 
 @click.command("run")
@@ -66,21 +68,38 @@ def run_command(
     given = Watching(**watching)
     where = given.listening()
     # Imported here, so that `--help` does not wait for DuckDB.
-    from ikebana.processor.cli import finding
+    from ikebana.processor.cli import finding, later
 
-    plan, settings = finding.read(
-        file, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint, environ=os.environ
+    read = partial(
+        later.read,
+        file,
+        bootstrap_servers=bootstrap_servers,
+        checkpoint=checkpoint,
+        environ=os.environ,
     )
-    if refuse_changes:
-        from ikebana.processor.cli.plan import demand_unchanged
+    goes_on = True
+    while goes_on:
+        plan, settings = read()
+        if columns := later.to_add(plan, settings):
+            plan, settings = read(columns=columns)
+        if refuse_changes:
+            from ikebana.processor.cli.plan import demand_unchanged
 
-        demand_unchanged(plan, settings)
+            demand_unchanged(plan, settings)
+        watch = _watch(plan, settings, given, where)
+        with finding.placed_in(file):
+            goes_on = _run(plan, settings, once=once, wait=wait, watch=watch)
+
+
+def _watch(
+    plan: "Plan", settings: "Settings", given: Watching, where: Any
+) -> "Callable[[Callable[[str], None]], AbstractContextManager[Monitor | None]]":
+    """What opens the watchers of a run beside its display."""
 
     def watch(say: Callable[[str], None]) -> "AbstractContextManager[Monitor | None]":
         return nullcontext() if where is None else watched(plan, settings, given, where, say)
 
-    with finding.placed_in(file):
-        _run(plan, settings, once=once, wait=wait, watch=watch)
+    return watch
 
 
 def _run(
@@ -90,8 +109,12 @@ def _run(
     once: bool,
     wait: bool | None,
     watch: "Callable[[Callable[[str], None]], AbstractContextManager[Monitor | None]]",
-) -> None:
-    """Run a plan with a display; `watch` opens what else watches it, and says where."""
+) -> bool:
+    """Run a plan with a display; `watch` opens what else watches it, and says where.
+
+    Return whether another run is to follow, with columns that have come meanwhile.
+    """
+    from ikebana.processor.cli.later import Adding
     from ikebana.processor.watching.display import BatchDisplay
     from ikebana.processor.watching.watchers import Watchers
 
@@ -101,6 +124,10 @@ def _run(
         watch(display.say) as monitor,
         alone(plan.name),
     ):
+        adding = Adding(plan, stopping.ask)
+        watchers: list[Watcher] = [display, adding]
+        if monitor is not None:
+            watchers.append(monitor)
         try:
             # Importing Spark takes a second, and a mistake in the file is reported before it.
             from ikebana.processor.spark import supervised
@@ -110,7 +137,7 @@ def _run(
                 settings,
                 once=once,
                 stopping=stopping,
-                watcher=display if monitor is None else Watchers([display, monitor]),
+                watcher=Watchers(watchers),
                 hooks=supervised.Hooks(
                     _started(display, monitor), None if monitor is None else monitor.trigger
                 ),
@@ -120,6 +147,7 @@ def _run(
             display.stopped_early()
         else:
             display.done(stopped=stopping.asked)
+        return adding.found and not stopping.by_signal
 
 
 def _started(display: "BatchDisplay", monitor: "Monitor | None") -> "Callable[[Running], None]":

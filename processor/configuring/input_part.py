@@ -25,7 +25,14 @@ from ikebana.processor.configuring.values import (
     as_unique,
     choice,
 )
-from ikebana.processor.planning.plan import Clock, EventTime, Input, Metadata, Mode
+from ikebana.processor.planning.plan import (
+    Clock,
+    EventTime,
+    Input,
+    Metadata,
+    Mode,
+    OnNewColumn,
+)
 
 
 class FormatsPart(Part):
@@ -81,6 +88,7 @@ class InputPart(Part):
     unique: Annotated[tuple[tuple[str, ...], ...], BeforeValidator(as_unique)] = ()
     size: Whole | None = None
     metadata: dict[str, Annotated[Metadata, choice(Metadata)]] = {}
+    on_new_column: Annotated[OnNewColumn, choice(OnNewColumn)] = "tell"
 
     def input(self, name: str) -> Input:
         """The input that this section describes."""
@@ -101,4 +109,5 @@ class InputPart(Part):
             self.unique,
             self.size,
             tuple(self.metadata.items()),
+            self.on_new_column,
         )

@@ -23,6 +23,7 @@ class Stopping:
     def __init__(self, *, patient: bool = True) -> None:
         """Without `patient`, the first signal always ends the run at once."""
         self.asked = False
+        self.by_signal = False
         self._may_be_patient = patient
         self._patient = False
         self._tell: Callable[[], None] = lambda: None
@@ -39,11 +40,16 @@ class Stopping:
         """From now on the first signal raises `Stopped`."""
         self._patient = False
 
+    def ask(self) -> None:
+        """Ask the run to end when it has finished what it does; from any thread."""
+        self.asked = True
+        self._tell()
+
     def signalled(self, number: int) -> None:
         """Handle a signal."""
-        if self.asked:
+        if self.by_signal:
             raise SystemExit(128 + number)
-        self.asked = True
+        self.asked = self.by_signal = True
         self._tell()
         if not self._patient:
             raise Stopped(number)

@@ -18,6 +18,8 @@ def fingerprint(plan: object) -> str:
         if (event := source["event_time"]) is not None:
             # They only decide how far the next batches go.
             del event["lateness_ms"], event["idle_ms"]
+        # What it adds are columns.
+        del source["on_new_column"]
     for operator in plain["operators"]:
         # It says what is so of the rows, and changes none.
         operator.pop("unique", None)

@@ -94,7 +94,13 @@ def _input_as_it_was(was: Input | None, now: Input, decoded: Decoded, new: Plan)
         event_time = msgspec.structs.replace(
             event_time, lateness_ms=now.event_time.lateness_ms, idle_ms=now.event_time.idle_ms
         )
-    as_it_was = replace(was, event_time=event_time, start=now.start, metadata=was.metadata)
+    as_it_was = replace(
+        was,
+        event_time=event_time,
+        start=now.start,
+        metadata=was.metadata,
+        on_new_column=now.on_new_column,
+    )
     if _bare(was) != _bare(now) or not _unread(was, now, decoded, new):
         return now
     return as_it_was
@@ -107,7 +113,9 @@ def lasting(source: Input) -> Input:
         event = msgspec.structs.replace(
             event, lateness_ms=usual.lateness_ms, idle_ms=usual.idle_ms
         )
-    return replace(source, start="earliest", event_time=event, unique=(), size=None)
+    return replace(
+        source, start="earliest", event_time=event, unique=(), size=None, on_new_column="tell"
+    )
 
 
 def _bare(source: Input) -> Input:

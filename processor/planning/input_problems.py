@@ -33,6 +33,8 @@ def input_problems(source: Input, unread: Unread) -> Iterator[Problem]:
     yield from _option_problems(source)
     yield from _column_problems(source)
     yield from _metadata_problems(source)
+    if source.on_new_column == "add" and not (source.columns and source.traits.codec):
+        yield f"{path}.on_new_column", "adds to declared columns: without any, all are read"
     if source.size is not None and source.size < 1:
         yield f"{path}.size", "must be at least 1"
     if isinstance(starts.place_of(source.start), starts.AtOffsets) and len(source.topics) > 1:

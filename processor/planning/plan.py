@@ -48,6 +48,9 @@ OnChange = Literal["difference", "new-topic", "refuse"]
 # Under which subjects a registry has the schemas of an output.  topic: the topic's name with -key
 # and -value.  record: the full name of the record.  topic-record: both.
 Subjects = Literal["topic", "record", "topic-record"]
+# What becomes of columns that come later and are not declared.  tell: a notice says so.
+# add: a run declares them.
+OnNewColumn = Literal["tell", "add"]
 # kafka: the record's timestamp.  source: when the source committed the change.  lsn: where
 # in its log the source has the change.  transaction: where in the log its transaction begins.
 Clock = Literal["kafka", "source", "lsn", "transaction"]
@@ -135,6 +138,8 @@ class Input:
     unique: tuple[tuple[str, ...], ...] = ()
     size: int | None = None
     metadata: tuple[tuple[str, Metadata], ...] = ()
+    on_new_column: OnNewColumn = "tell"
+    """What becomes of columns that come later: they are told of, or a run declares them."""
 
     def __post_init__(self) -> None:
         what = f'input "{self.name}"'

@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ikebana.codecs.sql_type import JSON
 from ikebana.errors import ConfigError
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.proposing.columns_seen import columns_seen
-from ikebana.processor.proposing.formats import Sample
+from ikebana.processor.proposing.formats import Sample, parsed, schema_of
 from ikebana.processor.proposing.look import look
 from ikebana.processor.proposing.proposal import propose
 from ikebana.processor.reading.messages import Message
@@ -19,12 +20,17 @@ Declarations = Mapping[str, str | Mapping[str, str]]
 
 
 def later_columns(
-    source: Input, messages: Sequence[Message], schemas: "Schemas | None" = None
+    source: Input,
+    messages: Sequence[Message],
+    schemas: "Schemas | None" = None,
+    *,
+    takes_all: bool = False,
 ) -> Declarations:
     """Find the columns that messages have and an input does not declare, as it would declare them.
 
     Types are those of the schemas in the messages, or of the registry; without these, types that
-    take the values seen.  An input that declares no column reads all of them, and has none.
+    take the values seen, or with `takes_all` all that may come: JSON.  An input that declares no
+    column reads all of them, and has none.
 
     >>> from ikebana.processor.planning.plan import Column
     >>> source = Input("orders", ("orders",), columns=(Column("n", "BIGINT"),))
@@ -37,6 +43,8 @@ def later_columns(
     }
     if not new:
         return {}
+    if takes_all and not source.traits.in_registry and not any(map(_has_schema, messages)):
+        return dict.fromkeys(new, str(JSON))
     samples = [Sample(m.key, m.value, tuple(m.headers or ())) for m in messages]
     # Of several tables in the topic only that of the input is looked at above.
     try:
@@ -54,3 +62,7 @@ def later_columns(
         else:
             found[name] = {"type": column.type, "encoding": column.encoding}
     return found
+
+
+def _has_schema(message: Message) -> bool:
+    return schema_of(parsed(message.value)) is not None

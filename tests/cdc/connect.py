@@ -32,7 +32,7 @@ WITHOUT_SCHEMAS = {
     "decimal.handling.mode": "string",
 }
 # The sink of Debezium writes to databases by JDBC.
-VERSIONS = {"postgres": "3.6.3.Final", "mariadb": "3.5.0.Final", "jdbc": "3.6.3.Final"}
+VERSIONS = {"postgres": "3.6.3.Final", "mariadb": "3.5.0.Final", "jdbc": "3.5.0.Final"}
 
 _JVM_OPTIONS = child.java_options(
     384,

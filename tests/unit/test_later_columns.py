@@ -1,16 +1,24 @@
 """Columns that messages have and an input does not declare: told, and declared by an edit."""
 
 import json
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ikebana.codecs.change import Column
+from ikebana.errors import ConfigError
+from ikebana.processor.checkpoint.checkpoint import Checkpoint, newborn
+from ikebana.processor.cli import later
 from ikebana.processor.configuring import pipeline
+from ikebana.processor.ground.notice import Notice
 from ikebana.processor.planning.catalog import output_types
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.proposing.later_columns import later_columns
 from ikebana.processor.proposing.look import look
 from ikebana.processor.proposing.notices import new_columns
 from ikebana.processor.reading.messages import Message
+from ikebana.processor.timing.source_offset import SourceOffset
 
 SOURCE = Input("orders", ("orders",), columns=(Column("n", "BIGINT"),))
 DEBEZIUM = Input("orders", ("orders",), "debezium-json", columns=(Column("n", "BIGINT"),))
@@ -90,3 +98,65 @@ def test_a_file_with_later_columns_shows_them_in_what_takes_all_columns() -> Non
 
     assert dict(output_types(plan, plan.outputs[0])) == {"n": "BIGINT", "gift": "BOOLEAN"}
     assert plan.inputs[1].columns == ()
+
+
+def test_columns_that_are_added_take_every_value_where_nothing_has_a_schema() -> None:
+    """Values that come later may be of any type, and would be errors of the column."""
+    found = later_columns(SOURCE, messages({"n": 1, "gift": True}), takes_all=True)
+
+    assert found == {"gift": "JSON"}
+
+
+ADDING = FILE.replace("{n: BIGINT}}", "{n: BIGINT}, on_new_column: add}")
+
+
+def test_a_checkpoint_keeps_what_was_added(tmp_path: Path) -> None:
+    """Until the file says otherwise; what it declares itself counts before that."""
+    path, place = tmp_path / "p.yaml", str(tmp_path / "checkpoint")
+    path.write_text(ADDING)
+
+    def columns() -> dict[str, str]:
+        found = later.read(path, checkpoint=place, environ={}).plan
+        return {column.name: column.type for column in found.inputs[0].columns}
+
+    assert columns() == {"n": "BIGINT"}
+    more: dict[str, Any] = {
+        "orders": {"gift": "BOOLEAN", "day": {"type": "DATE", "encoding": "date"}}
+    }
+    plan, settings = later.read(path, checkpoint=place, environ={}, columns=more)
+    offset = SourceOffset(-1, 0, 0, {}, plan.fingerprint())
+    Checkpoint(place).write(newborn(place, plan, settings.shards, offset))
+
+    assert columns() == {"n": "BIGINT", "gift": "BOOLEAN", "day": "DATE"}
+    assert later.read(path, checkpoint=place, environ={}).plan == plan
+    path.write_text(ADDING.replace("n: BIGINT}", "n: BIGINT, gift: VARCHAR}"))
+    assert columns() == {"n": "BIGINT", "gift": "VARCHAR", "day": "DATE"}
+    path.write_text(FILE)
+    assert columns() == {"n": "BIGINT"}
+
+
+def test_a_run_ends_for_columns_of_inputs_that_add_them() -> None:
+    """And for no others."""
+    plan = pipeline.parse(ADDING, "p.yaml", environ={}).plan
+    stopped: list[bool] = []
+    watcher = later.Adding(plan, lambda: stopped.append(True))
+
+    watcher.notice(
+        [Notice("new column", "others", "others", ""), Notice("errors", "orders", "", "")]
+    )
+    assert (watcher.found, stopped) == (False, [])
+    watcher.notice([Notice("new column", "orders", "orders", "")])
+    assert (watcher.found, stopped) == (True, [True])
+
+
+def test_columns_are_added_to_declared_ones() -> None:
+    """Without any, all columns are read."""
+    with pytest.raises(ConfigError, match=r"inputs\.orders\.on_new_column"):
+        pipeline.parse(ADDING.replace("columns: {n: BIGINT}, ", ""), "p.yaml", environ={})
+
+
+def test_adding_columns_is_no_other_plan() -> None:
+    """It may be switched on and off between runs."""
+    one, other = (pipeline.parse(each, "p.yaml", environ={}).plan for each in (FILE, ADDING))
+
+    assert one.fingerprint() == other.fingerprint()

@@ -1,0 +1,139 @@
+"""Columns that come after a pipeline file was written.
+
+They are those of the newest messages, and those that a run has declared for inputs with
+`on_new_column: add`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ikebana.errors import IkebanaError
+from ikebana.processor.checkpoint.checkpoint import Checkpoint
+from ikebana.processor.checkpoint.evolution import recorded_if_known
+from ikebana.processor.cli import finding
+from ikebana.processor.configuring import pipeline
+from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.ground.notice import Notice
+from ikebana.processor.planning.plan import Input, Plan
+from ikebana.processor.proposing.later_columns import Declarations, later_columns
+from ikebana.processor.reading.codec_of import needs_registry
+
+if TYPE_CHECKING:
+    from ikebana.processor.checkpoint.edit_plan import EditPlan
+    from ikebana.processor.watching.batch_report import BatchReport
+
+_NONE: Mapping[str, Declarations] = {}
+
+
+def read(
+    file: Path,
+    *,
+    bootstrap_servers: str | None = None,
+    checkpoint: str | None = None,
+    environ: Mapping[str, str],
+    columns: Mapping[str, Declarations] = _NONE,
+) -> pipeline.Pipeline:
+    """Read PIPELINE with the `columns`, and with those that its checkpoint has added.
+
+    Raises: ConfigError, as `finding.read`.
+    """
+    found = finding.read(
+        file, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint, environ=environ
+    )
+    added = _added(found.plan, found.settings)
+    names = {*added, *columns}
+    whole = {name: {**added.get(name, {}), **columns.get(name, {})} for name in names}
+    if not whole or not file.exists():
+        return found
+    return pipeline.read(
+        file,
+        bootstrap_servers=bootstrap_servers,
+        checkpoint=checkpoint,
+        environ=environ,
+        columns=whole,
+    )
+
+
+def adding(plan: Plan) -> list[Input]:
+    """The inputs of which a run declares columns that come later."""
+    return [source for source in plan.inputs if source.on_new_column == "add"]
+
+
+def _added(plan: Plan, settings: Settings) -> dict[str, Declarations]:
+    """The columns that a checkpoint knows of such inputs, and the file does not declare."""
+    if not (inputs := adding(plan)):
+        return {}
+    birth = Checkpoint(settings.checkpoint).birth()
+    before = None if birth is None else recorded_if_known(birth)
+    known = {} if before is None else {source.name: source for source in before.inputs}
+    found: dict[str, Declarations] = {}
+    for source in inputs:
+        declared = {column.name for column in source.columns}
+        was = known[source.name].columns if source.name in known else ()
+        found[source.name] = {
+            column.name: column.type
+            if column.encoding is None
+            else {"type": column.type, "encoding": column.encoding}
+            for column in was
+            if column.name not in declared
+        }
+    return {name: columns for name, columns in found.items() if columns}
+
+
+def newest(
+    plan: Plan, settings: Settings, inputs: Sequence[Input] = (), *, takes_all: bool = False
+) -> dict[str, Declarations]:
+    """The columns of the newest messages that inputs, by default all, do not declare.
+
+    Raises: IkebanaError, if messages cannot be read.
+    """
+    # Kafka's client and the registry's take a while to import.
+    from ikebana.processor.kafka import sampling
+    from ikebana.processor.kafka.registry import Registry
+
+    found = {}
+    for source in inputs or plan.inputs:
+        if source.traits.codec is None:
+            continue
+        kafka = settings.reading_kafka
+        messages = [m for topic in source.topics for m in sampling.newest(kafka, topic)]
+        schemas = Registry(dict(settings.registry)) if needs_registry(source) else None
+        columns = later_columns(source, messages, schemas, takes_all=takes_all)
+        if columns:
+            found[source.name] = columns
+    return found
+
+
+def to_add(plan: Plan, settings: Settings) -> dict[str, Declarations]:
+    """The columns that a run adds now; none of what cannot be looked at."""
+    if not (inputs := adding(plan)):
+        return {}
+    try:
+        return newest(plan, settings, inputs, takes_all=True)
+    except IkebanaError:
+        # The run itself says what is wrong, such as a topic that is not there.
+        return {}
+
+
+class Adding:
+    """A watcher that ends a run when an input that adds columns gets some."""
+
+    def __init__(self, plan: Plan, stop: Callable[[], None]) -> None:
+        self.found = False
+        self._names = {source.name for source in adding(plan)}
+        self._stop = stop
+
+    def step(self, what: str) -> None: ...
+
+    def edit(self, plan: "EditPlan") -> None: ...
+
+    def batch(self, report: "BatchReport") -> None: ...
+
+    def restart(self, cause: Exception, pause_s: float) -> None: ...
+
+    def notice(self, notices: Sequence[Notice]) -> None:
+        """Look for columns that have come."""
+        if any(each.kind == "new column" and each.input in self._names for each in notices):
+            self.found = True
+            self._stop()
