@@ -356,10 +356,14 @@ def _of_list(
 
 
 def _negated(fraction: str, call: Call) -> str:
-    """SQL of a fraction, or of a list of fractions, below zero, which is one from the end."""
+    """SQL of a fraction, or of a list of fractions, that counts from the end.
+
+    It is below zero.  Zero has no sign, so something that is next to it stands for it.
+    """
+    turned = "CASE WHEN {0} = 0 THEN -0.000000000000000001 ELSE -({0}) END"
     if isinstance(sql_type(call.type_of(fraction)), List | Array):
-        return f"list_transform({fraction}, lambda each_: -each_)"
-    return f"-({fraction})"
+        return f"list_transform({fraction}, lambda each_: {turned.format('each_')})"
+    return turned.format(fraction)
 
 
 # What these come to does not depend on how often a value is there.
