@@ -72,6 +72,8 @@ def parts_of(node: Node, type_of: Callable[[str], str]) -> Parts:
         raise QueryError(
             f"the aggregate {call.name}() is not supported; there are {listed}", call.place
         )
+    if node.get("export_state"):
+        raise QueryError("EXPORT_STATE is not supported: a state is no value", call.place)
     return make(call)
 
 
@@ -318,6 +320,8 @@ def _of_all(name: str) -> Callable[[Call], Parts]:
     """What DuckDB makes of all values that are not null, in any order of them."""
 
     def made(call: Call) -> Parts:
+        if len(call.arguments) != 1:
+            raise QueryError(f"{call.name}() is supported with one argument", call.place)
         return _of_list(call, name, call.arguments[0], ())
 
     return made

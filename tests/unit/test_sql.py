@@ -249,6 +249,8 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
         ("SELECT a FROM t UNION SELECT a, d FROM u", "Binder Error"),
         ("DELETE FROM t", "it must be one query that begins with SELECT or WITH"),
         ("SELECT a FROM t; SELECT a FROM t", "it must be one query"),
+        ("SELECT avg(a) EXPORT_STATE AS s FROM t", "line 1, column 8: EXPORT_STATE is not"),
+        ("SELECT histogram(a, [1, 5]) AS h FROM t", "column 8: histogram() is supported with one"),
         ("SELECT t.a FROM t POSITIONAL JOIN u", "line 1, column 19: POSITIONAL JOIN is by an"),
         ("SELECT unnest({'x': a}) FROM t", "unnest() in a select list takes a list; this is STR"),
         ("SELECT a FROM t, repeat('x', 2) r", "line 1, column 18: repeat() in FROM is not suppor"),
