@@ -364,7 +364,7 @@ def leaves(_: Any) -> Any:
     raise SystemExit(3)
 
 
-@pytest.mark.parametrize("record", [(), ("k", 1), ("k", 1, 1 << 70), ("k", 1, None)])
+@pytest.mark.parametrize("record", [(), ("k",), ("k", 1, 1 << 70), ("k", 1, None)])
 def test_s6_what_is_no_record_is_named(record: Any) -> None:
     """S6: it was an IndexError, an OverflowError, or an assertion."""
     with pytest.raises(ConfigError, match='record 1 of input "a"'):

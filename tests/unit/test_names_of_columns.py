@@ -472,18 +472,11 @@ TABLE = {"a": "BIGINT", "s": "VARCHAR", "l": "BIGINT[]", "ts": "TIMESTAMP", "m":
             "SELECT c.a FROM tumble(c, ts, INTERVAL '1 hour') GROUP BY c.a",
             'tumble(c, …) has no name in the query; write tumble(c, …) AS "c"',
         ),
-        (
-            "SELECT a, unnest(l) AS e FROM c",
-            "column 11: unnest() is not supported in a query: make",
-        ),
-        ("SELECT a, e FROM c, unnest(c.l) AS u(e)", "unnest() is not supported in a query: make"),
-        ("SELECT a FROM c JOIN (VALUES (1)) AS v(i) ON a = i", "VALUES in FROM is not supported"),
         ("PIVOT c ON s USING sum(a)", "write a PIVOT as sums with FILTER, as in sum(x) FILTER"),
         (
             "SELECT a FROM c WHERE (a, s) IN (SELECT a, s FROM c)",
             "of several columns write EXISTS",
         ),
-        ("SELECT count(DISTINCT (a, s)) AS n FROM c", "(a, s): is of type TUPLE(BIGINT, VARCHAR)"),
         ("SELECT * FROM c ORDER BY a LIMIT 1", '"m" is of type MAP(INTEGER, INTEGER): SQL orders'),
     ],
 )
@@ -503,6 +496,10 @@ def test_a_view_is_refused_in_the_words_of_its_query(
         "SELECT sum(a) FILTER (WHERE s = 'x') AS x FROM c",
         "SELECT a FROM c WHERE EXISTS (SELECT 1 FROM c d WHERE d.a = c.a AND d.s = c.s)",
         "SELECT count(DISTINCT {'a': a, 'b': s}) AS n FROM c",
+        "SELECT count(DISTINCT (a, s)) AS n FROM c",
+        "SELECT a, unnest(l) AS e FROM c",
+        "SELECT a, e FROM c, unnest(c.l) AS u(e)",
+        "SELECT a FROM c JOIN (VALUES (1)) AS v(i) ON a = i",
     ],
 )
 def test_what_a_refusal_tells_to_write_is_taken(query: str, tmp_path: Path) -> None:

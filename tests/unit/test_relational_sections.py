@@ -174,7 +174,6 @@ def test_an_operator_made_of_others_is_what_sql_means(
         ("{tumble: t, over: 'x AS DATE) + (y', size: 1h}", "made.over: "),
         ("{session: t, over: 'a; SELECT 1', gap: 1h}", "made.over: it is not one expression"),
         ("{first: t, order: a, count: 0}", "made.count: must be at least 1"),
-        ("{first: t, order: [a, c DESC]}", "is ordered in another direction"),
         ("{distinct: made}", "made.distinct: it reads itself"),
         ("{distinct: t, all: true}", "distinct takes no all"),
     ],
