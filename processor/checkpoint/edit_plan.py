@@ -147,7 +147,7 @@ class EditPlan(msgspec.Struct, frozen=True):
         return Counter(part.does for part in self.parts)
 
     def as_json(self) -> dict[str, Any]:
-        """The plan as data for programs, as docs/operating.md has it."""
+        """The plan as data for programs, as docs/edits.md has it."""
         found: dict[str, Any] = msgspec.to_builtins(self)
         return {"result": self.result, "counts": dict(self.counts), **found}
 

@@ -356,7 +356,7 @@ def _refused(problems: Iterable[str]) -> CheckpointError:
     )
 
 
-_ELSE = f" on with the old plan, or {START_ANEW}. docs/operating.md lists what may change."
+_ELSE = f" on with the old plan, or {START_ANEW}. docs/edits.md lists what may change."
 
 
 def _remedies(problems: Sequence[Problem]) -> str:

@@ -2,7 +2,7 @@
 
 `tests/golden/formats` has a file for each format.  Where one gets a field, give the sample in
 `support.kept_formats` a value of it, and let `IKEBANA_GOLDEN=write pytest` with this file write
-it anew; docs/operating.md has the table of formats and of what refuses a newer one.
+it anew; docs/recovery.md has the table of formats and of what refuses a newer one.
 """
 
 import os
@@ -148,7 +148,7 @@ def test_a_local_database_is_a_cache_under_keys_of_its_own(tmp_path: Path) -> No
 
 def test_each_format_is_in_the_table_of_the_documentation() -> None:
     """With where its form is named, and what becomes of a newer one."""
-    text = (ROOT / "docs" / "operating.md").read_text()
+    text = (ROOT / "docs" / "recovery.md").read_text()
     section = text.split("\n### Formats and their versions\n")[1].split("\n## ")[0]
     told = set(re.findall(r"^\| `([a-z0-9-]+)` \|", section, re.MULTILINE))
     assert {kept.name for kept in KEPT} - told == set()

@@ -63,7 +63,8 @@ def test_what_architecture_names_is_there() -> None:
     )
     paths = [path for top in tops for path in ((ROOT / top), *(ROOT / top).rglob("*"))]
     known = [f"{path}/" if path.is_dir() else str(path) for path in paths]
-    named = _NAMED.findall((ROOT / "ARCHITECTURE.md").read_text())
+    pages = ("ARCHITECTURE.md", "CONTRIBUTING.md")
+    named = [name for page in pages for name in _NAMED.findall((ROOT / page).read_text())]
 
     assert "codecs/formats.py" in named
     assert [name for name in named if not any(path.endswith(f"/{name}") for path in known)] == []

@@ -37,7 +37,7 @@ from ikebana.processor.watching.monitor import Monitor
 from support import chart_metrics
 from support.watched_runs import monitored
 
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "operating.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "watching.md"
 PHASES = {"triggerExecution": 1500, "addBatch": 1200, "latestOffset": 30}
 TRIGGER = Trigger(PHASES, {"current": 2000}, Progress(15, 15, 2000, 2000))
 
@@ -488,7 +488,7 @@ def test_every_metric_is_shown_or_alerted_on() -> None:
 
 
 def test_every_metric_is_in_the_docs_with_its_labels() -> None:
-    """The table of docs/operating.md is the list of metrics."""
+    """The table of docs/watching.md is the list of metrics."""
     rows = re.findall(r"^\| `(ikebana_\w+)` \| (\w+) \|([^|]*)\|", DOCS.read_text(), re.MULTILINE)
 
     assert {(name, kind, labels.strip()) for name, kind, labels in rows} == {

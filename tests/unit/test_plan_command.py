@@ -71,21 +71,21 @@ def test_what_is_said_is_what_is_stored(name: str, status: int, stopped: Path) -
 
 
 def test_the_docs_show_what_is_said(tmp_path: Path) -> None:
-    """The two pipelines of docs/operating.md, and what is said of the edit."""
-    place, page = tmp_path / "checkpoint", ROOT / "docs" / "operating.md"
+    """The two pipelines of docs/edits.md, and what is said of the edit."""
+    place, page = tmp_path / "checkpoint", ROOT / "docs" / "edits.md"
     rest = "pipeline: shop\ntime: offset\nkafka: {bootstrap.servers: localhost:9092}\n"
     files = {}
-    for name in ("operating-4", "operating-5"):
+    for name in ("edits-1", "edits-2"):
         files[name] = tmp_path / f"{name}.yaml"
         where = f"run: {{checkpoint: {place}, shards: 2}}\n"
         files[name].write_text(named(name).text + rest + where)
-    run = Run(pipeline.read(files["operating-4"], environ={}).plan.portable(), shards=2)
+    run = Run(pipeline.read(files["edits-1"], environ={}).plan.portable(), shards=2)
     for message in shop.history(orders=40):
         if message.topic == "orders":
             run.send("orders", message.key, message.value)
     run.read()
     left(run, place)
-    found = asked(files["operating-5"], place)
+    found = asked(files["edits-2"], place)
     assert found.exit_code == 2, found.exception
     told = found.stdout.replace(str(place), "./checkpoint")
     before, _, rest = page.read_text().partition("```text\n")
