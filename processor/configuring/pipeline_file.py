@@ -120,7 +120,7 @@ class PlanPart(Part):
         of_operators = found.operators
         problems += found.problems
         lost |= {f"operators.{name}" for name in found.lost}
-        if not problems and not unread.paths:
+        if not (problems or lost or unread.paths):
             return checked(self._made(of_operators))
         # There, and not above, since it looks into the steps, for which it needs DuckDB.
         from ikebana.processor.planning.plan_problems import problems_of
