@@ -178,7 +178,7 @@ def test_the_snippets_of_the_page_run(
     snippets = re.findall(r"```python\n(.*?)```", SERVING.read_text(), re.DOTALL)
     # Run by tests/unit/test_served_access.py, tests/kafka/test_following.py and
     # tests/spark/test_topic_source.py.
-    elsewhere = ("import ssl", "as_of_join(batches", "def as_of(", "def merge(")
+    elsewhere = ("import ssl", "as_of_join(batches", "def as_of(", "def merge(", "def copy(")
     snippets = [each for each in snippets if not any(part in each for part in elsewhere)]
     assert len(snippets) == 3
     with _serve(where, tmp_path / "data", planes.name) as server:

@@ -473,7 +473,7 @@ def test_options_can_stand_for_what_the_file_lacks() -> None:
                 'colour: is not a readable "int"; put it in quotes if it is text (line 2)',
                 "colour: there is no such setting here; there are pipeline, functions, inputs, "
                 "operators, outputs, errors, time, pushdown, kafka, source, sink, registry, run, "
-                "spark "
+                "spark, deliver "
                 "(line 2)",
             ],
             id="unreadable and unwanted",
