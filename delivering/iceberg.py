@@ -196,19 +196,23 @@ class IcebergTable:
         """List the files with rows that go, and those that are small, if there are many."""
         hit: list[FileScanTask] = []
         small: list[FileScanTask] = []
-        names = identity_of(changes.table)
-        if VALID_TO in self._schema.names:
-            names = (*names, VALID_TO)
-        removes, bounds = changes.removes, None
-        if removes and changes.table.key:
-            bounds = changes.bounds()
-        field = self._table.schema().find_field(names[0])
+        bounds = changes.bounds() if changes.removes and changes.table.key else None
         for task in self._files():
-            if removes and _may_hit(task, field, bounds) and changes.hit(self._read(task, names)):
+            if changes.removes and self._is_hit(task, changes, bounds):
                 hit.append(task)
             elif task.file.file_size_in_bytes < _FILE_BYTES // 8:
                 small.append(task)
         return hit + small if len(small) >= _SMALL_FILES else hit
+
+    def _is_hit(
+        self, task: FileScanTask, changes: Changes, bounds: tuple[Any, Any] | None
+    ) -> bool:
+        """Whether a file has rows that go; these lie within the bounds, if there are any."""
+        names = identity_of(changes.table)
+        if VALID_TO in self._schema.names:
+            names = (*names, VALID_TO)
+        field = self._table.schema().find_field(names[0])
+        return _may_hit(task, field, bounds) and changes.hit(self._read(task, names))
 
     def _written(
         self, changes: Changes | None, replaced: Iterable[FileScanTask]

@@ -230,8 +230,6 @@ def keys_of(making: Making, right: Side, on: Conditions, what: str) -> tuple[lis
         equal(own, column(right.alias, name))
         for (own, _), name in zip(on.equalities, names, strict=True)
     ]
-    if selected.facts.sure.is_unique(names):
-        return equalities, selected
     return equalities, distinct(making, selected, f"{what}.keys.once")
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ikebana.processor.kernels.frames import ALL, CURRENT, Bound, Exclude, Frame, Side, Unit
 from ikebana.processor.kernels.window_values import ENDS, OFFSETS, RANKS, WindowFunction
 from ikebana.processor.linear.bound_query import QueryError, types_of
-from ikebana.processor.linear.json_text import INSTANTS, WHOLE, quoted
+from ikebana.processor.linear.json_text import TIME_OF_DAY, WHOLE, quoted
 from ikebana.processor.linear.syntax import Node, text_of, tree
 from ikebana.processor.linear.trees import bare, changed, column, columns, own_nodes
 from ikebana.processor.planning.aggregates import parsed_aggregate
@@ -26,6 +26,8 @@ from ikebana.processor.relational.sql_scope import Froms
 from ikebana.processor.relational.sql_whole import Listed, Query, free
 
 # Ranks that grow along the order, so that a condition may bound them.
+# No distance of these moves a value.
+_NO_DISTANCE = (*TIME_OF_DAY, "VARCHAR", "BOOLEAN")
 _GROWING = ("row_number", "rank", "dense_rank")
 _EXCLUDES: Mapping[str, Exclude] = {
     "NO_OTHER": "",
@@ -281,7 +283,7 @@ class _Function:
             is_least = is_start != order.descending
             up = " + INTERVAL '1 day' - INTERVAL '1 microsecond'" if is_least else ""
             found = f"CAST(({found}{up}) AS DATE)"
-        elif kind not in INSTANTS and kind.startswith(("TIME", "VARCHAR", "BOOL")):
+        elif kind in _NO_DISTANCE:
             raise QueryError(f"RANGE with a distance in {kind} is not supported", self.call.place)
         sql, _ = order_of_rows(self.source, [order])
         assert sql is not None, "there is an order"

@@ -136,10 +136,13 @@ def meets(row: Row, right: Rows, met: Callable[[Row, Row], bool]) -> bool:
 
 
 def semi(met: Callable[[Row, Row], bool], *, anti: bool = False) -> "Definition":
+    """Rows with, or without, a row of the right: counts of those that would do are added."""
+
+    def is_met(row: Row, right: Rows) -> bool:
+        return sum(count for other, count in right.items() if met(row, other)) > 0
+
     def means(left: Rows, right: Rows) -> Rows:
-        return nonzero(
-            (row, count) for row, count in left.items() if meets(row, right, met) != anti
-        )
+        return nonzero((row, count) for row, count in left.items() if is_met(row, right) != anti)
 
     return means
 

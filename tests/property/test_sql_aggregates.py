@@ -106,7 +106,9 @@ def calls(draw: st.DrawFn) -> str:
             ]
         )
     )
-    condition = draw(st.sampled_from(FILTERS))
+    # What stands around a call, or behind it, takes no FILTER.
+    is_call = not call.startswith("epoch(") and call.endswith(")")
+    condition = draw(st.sampled_from(FILTERS if is_call else [""]))
     return f"{call} FILTER ({condition})" if condition else call
 
 

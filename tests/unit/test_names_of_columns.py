@@ -475,7 +475,7 @@ TABLE = {"a": "BIGINT", "s": "VARCHAR", "l": "BIGINT[]", "ts": "TIMESTAMP", "m":
         ("PIVOT c ON s USING sum(a)", "write a PIVOT as sums with FILTER, as in sum(x) FILTER"),
         (
             "SELECT a FROM c WHERE (a, s) IN (SELECT a, s FROM c)",
-            "of several columns write EXISTS",
+            "of several write EXISTS",
         ),
         ("SELECT * FROM c ORDER BY a LIMIT 1", '"m" is of type MAP(INTEGER, INTEGER): SQL orders'),
     ],
