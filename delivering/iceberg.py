@@ -212,7 +212,7 @@ class IcebergTable:
         if VALID_TO in self._schema.names:
             names = (*names, VALID_TO)
         field = self._table.schema().find_field(names[0])
-        return _may_hit(task, field, bounds) and changes.hit(self._read(task, names))
+        return _may_hit(task, field, bounds) and bool(changes.hit(self._read(task, names)))
 
     def _written(
         self, changes: Changes | None, replaced: Iterable[FileScanTask]

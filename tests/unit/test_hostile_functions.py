@@ -195,7 +195,7 @@ def test_a_signal_during_a_function_is_no_error_of_it(error: Any) -> None:
     asked = stopping.Stopping()
     handler: Callable[[int, Any], None] = signal.default_int_handler
     if not isinstance(error, type):
-        asked.asked = isinstance(error, SystemExit)
+        asked.asked = asked.by_signal = isinstance(error, SystemExit)
         handler = lambda number, _: asked.signalled(number)  # noqa: E731
 
     def interrupted(data: Any) -> Any:

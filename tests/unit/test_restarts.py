@@ -130,6 +130,7 @@ TRANSIENT = {
     "BrokerError": False,
     "CheckpointError": False,
     "ConfigError": False,
+    "ConvergenceError": False,
     "FencedError": False,
     "IkebanaError": False,
     "JavaError": False,

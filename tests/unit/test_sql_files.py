@@ -189,7 +189,8 @@ def test_variables_stand_in_texts_and_queries(tmp_path: Path) -> None:
             HEAD + SOURCE + VIEW + "CREATE SINK out INTO KAFKA (topic = 'a');",
             [
                 'SINK out: must have "FROM" where "INTO" stands there; its form is CREATE SINK '
-                "name FROM view INTO KAFKA (topic = '…', …) (line 4, column 17)"
+                "name FROM view INTO KAFKA (topic = '…', …), or FROM sink INTO POSTGRES "
+                "(connection = '…', table = '…', …) (line 4, column 17)"
             ],
             id="a sink of nothing",
         ),
