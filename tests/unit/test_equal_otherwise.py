@@ -60,12 +60,13 @@ def reduced(aggregate: str, *kinds: str) -> Plan:
     return checked(Plan("p", tuple(inputs), operators, (Output("o", "r", "o"),)))
 
 
-@pytest.mark.parametrize("aggregate", ["min(x)", "max(x)", "top(2, x)", "distinct(x)"])
 @pytest.mark.parametrize("kind", ["INTERVAL", "INTERVAL[]", "STRUCT(s INTERVAL)"])
-def test_an_interval_is_neither_counted_nor_ordered_as_it_is(aggregate: str, kind: str) -> None:
+def test_an_interval_is_ordered_by_its_length_and_not_counted_as_it_is(kind: str) -> None:
     """As data 1 month and 30 days are two values, for SQL they are one: it has to be said."""
+    for aggregate in ("min(x)", "max(x)", "top(2, x)"):
+        assert reduced(aggregate, kind)
     with pytest.raises(PlanError, match=r"operators\.r\.aggregates\.a: .*take epoch\(…\) of it"):
-        reduced(aggregate, kind)
+        reduced("distinct(x)", kind)
 
 
 @pytest.mark.parametrize("aggregate", ["max(epoch(x))", "distinct(x::VARCHAR)", "count(x)"])
