@@ -203,8 +203,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edge:values NaN is the least where an order is turned around": (
         "tests/property/test_not_finite.py::test_a_view_is",
         "processor/relational/rows.py",
-        'parts.append(f"NOT isnan({name})")',
-        'parts.append(f"isnan({name})")',
+        'parts.append(f"NOT isnan({sql})")',
+        'parts.append(f"isnan({sql})")',
     ),
     "edge:values infinity and its opposite are infinity": (
         "tests/property/test_not_finite.py::test_infinity_and_its_opposite",
@@ -374,8 +374,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edge:kernels: a sum of as many values as were taken away is null": (
         "tests/property/test_reduce.py::test_incremental_is_batch",
         "processor/kernels/aggregate_kinds.py",
-        "return canonical_of(total) if count or total else None",
-        "return canonical_of(total) if count else None",
+        "return canonical_of(totals[0]) if count or totals[0] else None",
+        "return canonical_of(totals[0]) if count else None",
     ),
     "edge:kernels: a JVM that is killed in a start has failed by a mistake": (
         "tests/unit/test_spark_session.py::test_a_jvm_that_was_killed",

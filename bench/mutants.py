@@ -78,8 +78,8 @@ MUTANTS = (
     ),
     Mutant(
         "processor/reading/codec_of.py",
-        "{*reading.columns, *checked_columns(source)}",
-        "{*reading.columns}",
+        "{*(columns_of_rows(source, reading) or ()), *checked_columns(source)}",
+        "{*(columns_of_rows(source, reading) or ())}",
     ),
     Mutant(
         "processor/reading/intake.py",

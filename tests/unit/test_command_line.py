@@ -110,7 +110,7 @@ def test_output_that_cannot_be_written_is_no_stack(
     ("word", "said"),
     [
         ("expalin", 'there is no command "expalin"; did you mean "explain"?'),
-        ("xyzzy", 'there is no command "xyzzy"; there are broker, check, compact, demo, errors,'),
+        ("xyzzy", 'there is no command "xyzzy"; there are broker, check, compact, deliver, demo,'),
     ],
 )
 def test_a_misspelt_command_is_told_with_what_is_meant(word: str, said: str) -> None:
