@@ -38,6 +38,7 @@ from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import pieces
 from ikebana.errors import ConvergenceError
 from ikebana.processor.ground.generations import shown
+from ikebana.processor.kernels import by_key
 from ikebana.processor.kernels.layout import (
     KEY_IS_REST,
     KEY_WITH_LENGTH,
@@ -158,12 +159,7 @@ def step(
             found.updates.extend(_at(key, results, time))
             found.errors.extend(_at(None, errors, time))
         after |= loop.entries()
-    # All at the end: no scan is of a store that has changed since the one before.
-    for place, entry in after.items():
-        if entry is None:
-            store.delete(place)
-        else:
-            store.put(place, entry)
+    by_key.write(store, after)
     # Stable: of one time and key the retractions stay first.
     found.updates.sort(key=lambda update: update.time)
     found.errors.sort(key=lambda update: update.time)

@@ -19,7 +19,7 @@ can be retracted after the function has changed.  A call reads and decodes all r
 its key.  Only rows that have changed are written.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any
@@ -30,6 +30,7 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
 from ikebana.codecs import canonical
 from ikebana.codecs.error_record import error_record
+from ikebana.processor.kernels import by_key
 from ikebana.processor.kernels.given import FailureError, given
 from ikebana.processor.kernels.layout import (
     KEY_IS_REST,
@@ -57,7 +58,7 @@ def step(
 
     `operator` is the one that errors name.
     """
-    changes = _changes(updates, interval)
+    changes = by_key.changes_by_key(updates, interval)
     found = Reduced([], [])
     after: dict[bytes, bytes | None] = {}
     stored = store.get_many([_SHOWN + key for key in changes])
@@ -72,12 +73,7 @@ def step(
         after |= group.entries()
         if shown != was:
             after[_SHOWN + key] = None if shown == _NOTHING else _encode(shown)
-    # All at the end: no scan is of a store that has changed since the one before.
-    for place, new in after.items():
-        if new is None:
-            store.delete(place)
-        else:
-            store.put(place, new)
+    by_key.write(store, after)
     # Stable: of one time and key the retractions stay first.
     found.updates.sort(key=lambda update: update.time)
     found.errors.sort(key=lambda update: update.time)
@@ -118,22 +114,6 @@ _encode = msgspec.msgpack.encode
 _shown_of = msgspec.msgpack.Decoder(_Shown).decode
 
 _Diffs = Mapping[bytes, int]
-
-
-def _changes(
-    updates: Collection[KeyedUpdate], interval: Interval
-) -> dict[bytes, dict[int, dict[bytes, int]]]:
-    """What changes, by key, time and row; nothing of it cancels."""
-    sums: defaultdict[tuple[bytes, int, bytes], int] = defaultdict(int)
-    for key, row, time, diff in updates:
-        assert time in interval, f"time {time} is not in {interval.lower} to {interval.upper}"
-        assert key is not None, "a row has no key"
-        sums[key, time, row] += diff
-    changes: dict[bytes, dict[int, dict[bytes, int]]] = {}
-    for (key, time, row), diff in sums.items():
-        if diff:
-            changes.setdefault(key, {}).setdefault(time, {})[row] = diff
-    return changes
 
 
 class _Group:

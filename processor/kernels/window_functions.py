@@ -15,7 +15,7 @@ With `most`, only rows show of which the first function, a rank, is as small.  O
 without values.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from typing import Any
@@ -26,6 +26,7 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
 from ikebana.codecs import canonical
 from ikebana.processor.ground.typed_order import Order
+from ikebana.processor.kernels import by_key
 from ikebana.processor.kernels.layout import (
     KEY_IS_REST,
     KEY_WITH_LENGTH,
@@ -120,15 +121,7 @@ def step(
     store: Store, updates: Collection[KeyedUpdate], interval: Interval, window: Window
 ) -> list[KeyedUpdate]:
     """Apply the updates of one interval, which may come in any order."""
-    sums: defaultdict[tuple[bytes, int, bytes], int] = defaultdict(int)
-    for key, row, time, diff in updates:
-        assert time in interval, f"time {time} is not in {interval.lower} to {interval.upper}"
-        assert key is not None, "a row has no key"
-        sums[key, time, row] += diff
-    changes: dict[bytes, dict[int, dict[bytes, int]]] = {}
-    for (key, time, row), diff in sums.items():
-        if diff:
-            changes.setdefault(key, {}).setdefault(time, {})[row] = diff
+    changes = by_key.changes_by_key(updates, interval)
     emitted: list[KeyedUpdate] = []
     after: dict[bytes, bytes | None] = {}
     for key, times in changes.items():
@@ -137,12 +130,7 @@ def step(
             found = partition.changed(times[time])
             emitted += (KeyedUpdate(key, value, time, diff) for value, diff in found)
         after |= partition.entries()
-    # All at the end: no scan is of a store that has changed since the one before.
-    for place, entry in after.items():
-        if entry is None:
-            store.delete(place)
-        else:
-            store.put(place, entry)
+    by_key.write(store, after)
     # Stable: of one time and key the retractions stay first.
     emitted.sort(key=lambda update: update.time)
     return emitted
