@@ -256,9 +256,9 @@ class Pipeline:
         >>> shop = ik.Pipeline("shop")
         >>> _ = shop.function("area", math.dist, parameters={"a": "BIGINT[]", "b": "BIGINT[]"},
         ...     returns="DOUBLE")
-        >>> shapes = shop.topic("shapes", columns=[ik.Column("at", "BIGINT[]")]).upsert()
-        >>> _ = shapes.select(away="area(at, [0, 0])").to("away")
-        >>> shop.evaluate(shapes=[(1, {"at": [3, 4]}, 0)])["away"]
+        >>> shapes = shop.topic("shapes", columns=[ik.Column("corner", "BIGINT[]")]).upsert()
+        >>> _ = shapes.select(away="area(corner, [0, 0])").to("away")
+        >>> shop.evaluate(shapes=[(1, {"corner": [3, 4]}, 0)])["away"]
         [Update(data=(1, {'away': 5}), time=0, diff=1)]
 
         Raises:

@@ -93,10 +93,12 @@ def test_the_folder_of_a_run_is_made_when_it_is_needed_and_removed(
 
 @pytest.mark.parametrize("dropped", [False, True])
 def test_a_call_that_the_end_of_the_jvm_cuts_off_is_told_by_its_caller(
-    caplog: pytest.LogCaptureFixture, *, dropped: bool
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, *, dropped: bool
 ) -> None:
     """Py4J logs it too, with a traceback; what else is logged is heard."""
     root = logging.getLogger()
+    # A session that an earlier test has begun in this process has the filter still.
+    monkeypatch.setattr(root, "filters", [is_news] if dropped else [])
 
     def cut_off(listener: socket.socket) -> None:
         with suppress(OSError):
