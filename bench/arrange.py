@@ -33,12 +33,12 @@ from rich.table import Table
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
+from ikebana.processor.base.rows import KeyedUpdate, Upserts
 from ikebana.processor.kernels import upsert
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.arrange_upsert import UpsertArrangement
 from ikebana.processor.kernels.half_join import LookupRow, half_join
 from ikebana.processor.kernels.layout import operator_part
-from ikebana.processor.rows.rows import KeyedUpdate, Upserts
 from ikebana.processor.spark.worker import settle
 
 _CONSOLE = Console(width=120)

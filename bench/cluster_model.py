@@ -29,16 +29,16 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ikebana import Input, Output, Upsert
 from ikebana.arrangements.manifest import Manifest
-from ikebana.processor.deciding.commits import Marker
+from ikebana.processor.base.envelope import Tick, pack
+from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.kafka import broker, client, markers, progress_topic
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.rows.envelope import Tick, pack
-from ikebana.processor.timing import reclock
-from ikebana.processor.timing.slices import slices
-from ikebana.processor.timing.source_offset import SourceOffset
-from ikebana.processor.timing.taking import Look
+from ikebana.processor.topics import reclock
+from ikebana.processor.topics.slices import slices
+from ikebana.processor.topics.source_offset import SourceOffset
+from ikebana.processor.topics.taking import Look
 
 _TIMES = 20
 

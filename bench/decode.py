@@ -28,12 +28,12 @@ from rich.console import Console
 from rich.table import Table
 
 from ikebana import Output, Plan, Upsert
+from ikebana.processor.base.placing import Place
 from ikebana.processor.planning import planner
-from ikebana.processor.reading.codec_of import codec_of
-from ikebana.processor.reading.decoding import Decoding
-from ikebana.processor.reading.intake import Intake
-from ikebana.processor.reading.messages import Message
-from ikebana.processor.rows.placing import Place
+from ikebana.processor.topics.codec_of import codec_of
+from ikebana.processor.topics.decoding import Decoding
+from ikebana.processor.topics.intake import Intake
+from ikebana.processor.topics.messages import Message
 
 _CONSOLE = Console(width=110)
 _STAGES = ("parse", "changes", "upserts", "packed")

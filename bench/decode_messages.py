@@ -16,7 +16,7 @@ import pushdown
 
 from ikebana import Column, Input
 from ikebana.codecs.avro_schema import Schemas, self_contained
-from ikebana.processor.reading.messages import Message
+from ikebana.processor.topics.messages import Message
 
 _encode = msgspec.json.Encoder().encode
 _parse = msgspec.json.Decoder().decode

@@ -11,7 +11,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     # types: what SQL calls a type, and what an expression has.
     "edge:types decimals in lists are not looked at": (
         "tests/property/test_declared_types.py::test_decimals_in_lists",
-        "processor/reading/usual_forms.py",
+        "processor/topics/usual_forms.py",
         "                yield partial(_of_lists, numbers), decimal\n",
         "                pass\n",
     ),
@@ -66,7 +66,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:types readers are not told the types": (
         "tests/unit/test_of_a_batch.py::test_progress_tells_the_types",
-        "processor/deciding/publishing.py",
+        "processor/checkpoint/publishing.py",
         "            columns=dict(output_types(plan, output)),\n",
         "",
     ),
@@ -85,7 +85,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:codecs a column that only has an encoding is not checked": (
         "tests/unit/test_column_encodings.py::test_a_text_that_is_no_json",
-        "processor/reading/column_types.py",
+        "processor/topics/column_types.py",
         "(*_kinds(source), *encodings_of(source))",
         "(*_kinds(source),)",
     ),
@@ -134,43 +134,43 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     # new: what is proposed for a topic.
     "edge:new the schema beside the payload is not looked at": (
         "tests/unit/test_new_types.py::test_types_are_those_of_the_schema",
-        "processor/proposing/formats.py",
+        "processor/authoring/proposing/formats.py",
         "return event(payload(value), kinds or None)",
         "return event(payload(value), None)",
     ),
     "edge:new what is proposed is not tried": (
         "tests/unit/test_new_types.py::test_a_type_that_does_not_take",
-        "processor/proposing/trial.py",
+        "processor/authoring/proposing/trial.py",
         "if source.columns and ColumnTypes(source).wrong(rows):",
         "if False:",
     ),
     "edge:new rows of Connect are plain JSON": (
         "tests/unit/test_new_types.py::test_rows_of_connect_with_their_schema",
-        "processor/proposing/formats.py",
+        "processor/authoring/proposing/formats.py",
         "return row is not value and len(value) == 2 and told",
         "return False",
     ),
     "edge:new messages without a schema have no encoding": (
         "tests/unit/test_new_types.py::test_messages_without_the_schema",
-        "processor/proposing/proposal.py",
+        "processor/authoring/proposing/proposal.py",
         "kind.encoding if bare else None",
         "None",
     ),
     "edge:new old images that lack are trusted": (
         "tests/unit/test_new_types.py::test_tables_without_a_key",
-        "processor/proposing/proposal.py",
+        "processor/authoring/proposing/proposal.py",
         "if traits.old_images and not found.imageless and",
         "if traits.old_images and",
     ),
     "edge:new a fraction is a double": (
         "tests/unit/test_new_types.py::test_numbers_have_all",
-        "processor/proposing/kinds.py",
+        "processor/authoring/proposing/kinds.py",
         "elif all(map(_fits_a_double, values)):",
         "else:",
     ),
     "edge:new rows in Avro need a key": (
         "tests/unit/test_append.py::test_rows_in_avro",
-        "processor/reading/messages.py",
+        "processor/topics/messages.py",
         "if key is not None:\n            return self._codec.changes(key",
         "if self.plain is None:\n            return self._codec.changes(key",
     ),
@@ -195,7 +195,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:values decimals within structs have any scale": (
         "tests/unit/test_nested_values.py::test_decimals_within_structs",
-        "processor/reading/usual_forms.py",
+        "processor/topics/usual_forms.py",
         "                for numbers, decimal in _numbers_in(of):\n"
         '                    yield partial(_of_structs, attrgetter(f"f{at}"), numbers), decimal\n',
         "                pass\n",
@@ -220,7 +220,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:values a null key without a value is an error": (
         "tests/unit/test_null_keys.py::test_records_without_a_key",
-        "processor/reading/upserts.py",
+        "processor/topics/upserts.py",
         "    if message.value is not None:\n        decoded.bad",
         "    if True:\n        decoded.bad",
     ),
@@ -239,25 +239,25 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     # loud: what is said of inputs.
     "edge:loud a column that no message has is passed over": (
         "tests/unit/test_notices.py::test_a_declared_column",
-        "processor/proposing/columns_seen.py",
+        "processor/authoring/proposing/columns_seen.py",
         "absent = sorted(declared - counts.keys() - {*source.key})",
         "absent: list[str] = []",
     ),
     "edge:loud fields are looked for in no list": (
         "tests/unit/test_notices.py::test_fields_are_looked_for",
-        "processor/proposing/notices.py",
+        "processor/authoring/proposing/notices.py",
         "        case List(of) | Array(of):",
         "        case Array(of):",
     ),
     "edge:loud some errors are all errors": (
         "tests/unit/test_notices.py::test_an_input_whose_messages_are_all",
-        "processor/proposing/notices.py",
+        "processor/authoring/proposing/notices.py",
         "if not seen.read or seen.reasons.total() < seen.read:",
         "if not seen.reasons:",
     ),
     "edge:loud a declared column that is absent counts as null": (
         "tests/unit/test_notices.py::test_every_format",
-        "processor/proposing/look.py",
+        "processor/authoring/proposing/look.py",
         "declared=_AsTheyAre(wanted.declared)",
         "declared=wanted.declared",
     ),
@@ -269,7 +269,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:loud a notice that is gone keeps its series": (
         "tests/unit/test_metrics.py::test_a_notice_is_shown",
-        "processor/ground/notice.py",
+        "processor/base/notice.py",
         "    found = {(kind, name): 0 for kind in KINDS for name in inputs}\n",
         "    found: dict[tuple[Kind, str], int] = {}\n",
     ),
@@ -287,7 +287,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:loud magnitude counts more than what is told": (
         "tests/unit/test_times_together.py::test_what_is_told",
-        "processor/timing/kinds_of_time.py",
+        "processor/topics/kinds_of_time.py",
         "    if recorded is not None:\n        return recorded\n",
         "",
     ),
@@ -312,7 +312,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:names a join by a column named key is by the key": (
         "tests/unit/test_names_of_columns.py::test_a_join_by_a_column",
-        "processor/joins/qualified.py",
+        "processor/planning/joins/qualified.py",
         "return [scope.column(names[1]), *names[2:]]",
         "return [{'key': 'ikebana_key'}.get(names[1], names[1]), *names[2:]]",
     ),
@@ -397,13 +397,13 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:kernels: the difference of a recovery comes when the state is made": (
         "tests/property/test_recovery.py::test_outputs_are",
-        "processor/batch/rebuilt.py",
+        "processor/engine/rebuilt.py",
         "update._replace(time=min(update.time, of.begin))",
         "update._replace(time=update.time if update.time < of.begin else passed - 1)",
     ),
     "edge:kernels: a time at which outputs may contradict each other is not named": (
         "tests/unit/test_recovering.py::test_the_times_that_outputs_give_up",
-        "processor/deciding/recovering.py",
+        "processor/checkpoint/recovering.py",
         "range(self.stand(output), self.begin) if has_begun",
         "range(self.stand(output), self.stand(output)) if has_begun",
     ),
@@ -446,7 +446,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:keys all inputs that are left are looked at for what remains": (
         "tests/unit/test_join_paths.py",
-        "processor/joins/paths.py",
+        "processor/planning/joins/paths.py",
         "if preferences[each][:2] == best]",
         "if best]",
     ),
@@ -458,13 +458,13 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:acts: a second start is refused in its own thread": (
         "tests/unit/test_attempts.py::test_spark_is_started_once",
-        "processor/running/handle.py",
+        "processor/building/handle.py",
         "        if spark is None:\n            self._claim",
         "        if False:\n            self._claim",
     ),
     "edge:acts: a run that has failed keeps Spark to itself": (
         "tests/unit/test_attempts.py::test_a_run_that_shows_its_end",
-        "processor/running/handle.py",
+        "processor/building/handle.py",
         "            with self._claim:\n",
         "            with ExitStack():\n",
     ),
@@ -572,7 +572,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:joins read fields that a transform adds": (
         "tests/unit/test_names_of_columns.py::test_a_field_that_a_transform_adds",
-        "processor/joins/qualified.py",
+        "processor/planning/joins/qualified.py",
         "                hidden[own] = scopes[alias].hidden[column]\n",
         "                pass\n",
     ),
@@ -584,13 +584,13 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:what a batch has committed is hidden by an open transaction": (
         "tests/unit/test_recovering.py::test_records_behind_an_open",
-        "processor/deciding/recovering.py",
+        "processor/checkpoint/recovering.py",
         "    if count <= read.count:\n",
         "    if True:\n",
     ),
     "edge:no times are given up": (
         "tests/unit/test_of_a_batch.py::test_the_last_batch_of_a_recovery",
-        "processor/deciding/publishing.py",
+        "processor/checkpoint/publishing.py",
         "given_up=first.given_up if 0 < lower < first.given_up else 0,",
         "given_up=0,",
     ),
@@ -700,7 +700,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:catalog an unsure condition connects nothing": (
         "tests/unit/test_join_mistakes.py",
-        "processor/joins/binding.py",
+        "processor/planning/joins/binding.py",
         "            if not self._told(place, self._add_all, place, text):\n",
         "            if not self._told(place, self._add_all, place, text) and place == text:\n",
     ),
@@ -749,7 +749,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:cluster executors are asked for after one long batch": (
         "tests/unit/test_scaling.py",
-        "processor/timing/scaling.py",
+        "processor/topics/scaling.py",
         "if now - self._busy_since >= MORE_AFTER_S:",
         "if now - self._busy_since >= 0:",
     ),

@@ -11,16 +11,16 @@ LOGGED = "tests/unit/test_reading_log.py"
 OWN = "tests/unit/test_own_topics.py"
 SOURCE = "tests/unit/test_source_reading.py"
 
-_EDITING = "processor/batch/editing.py"
-_UNDO = "processor/batch/edit_undo.py"
-_MOVING = "processor/batch/moving.py"
-_FLOW = "processor/batch/flow.py"
-_RECLOCK = "processor/timing/reclock.py"
-_AGAIN = "processor/timing/again.py"
-_LOG = "processor/timing/reading_log.py"
+_EDITING = "processor/engine/editing.py"
+_UNDO = "processor/engine/edit_undo.py"
+_MOVING = "processor/engine/moving.py"
+_FLOW = "processor/engine/flow.py"
+_RECLOCK = "processor/topics/reclock.py"
+_AGAIN = "processor/topics/again.py"
+_LOG = "processor/topics/reading_log.py"
 _EDITS = "processor/planning/edits.py"
-_STEPS = "processor/timing/edit_steps.py"
-_OWN = "processor/timing/own_topics.py"
+_STEPS = "processor/topics/edit_steps.py"
+_OWN = "processor/topics/own_topics.py"
 _BACKFILL = "processor/planning/backfill.py"
 
 # By what they are called: the test, the file, a text, and what is put in its place.
@@ -129,25 +129,25 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edit: read again, a record is late twice": (
         AGAIN,
-        "processor/reading/decoding.py",
+        "processor/topics/decoding.py",
         "if self._ignored and not self._place.again:",
         "if self._ignored:",
     ),
     "edit: read again, an error without a key is told twice": (
         AGAIN,
-        "processor/reading/decoding.py",
+        "processor/topics/decoding.py",
         "() if place.told else decoded.errors",
         "decoded.errors",
     ),
     "edit: read again, the frontier waits for it": (
         AGAIN,
-        "processor/timing/reach.py",
+        "processor/topics/reach.py",
         "source.is_dated and source.name not in plan.backfills",
         "source.is_dated",
     ),
     "edit: read again, what waits counts twice": (
         AGAIN,
-        "processor/batch/waiting.py",
+        "processor/engine/waiting.py",
         "if name not in again and part.waiting",
         "if part.waiting",
     ),
@@ -219,13 +219,13 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edit: the source never learns that an edit at time 0 is filled": (
         SOURCE,
-        "processor/timing/source_offset.py",
+        "processor/topics/source_offset.py",
         "bool(self.hydrating or self.editing or self.fills)",
         "bool(self.hydrating or self.editing)",
     ),
     "edit: shards do not know of an edit at time 0": (
         SOURCE,
-        "processor/rows/envelope.py",
+        "processor/base/envelope.py",
         "bool(self.editing or self.fills or self.filled)",
         "bool(self.editing)",
     ),

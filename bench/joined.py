@@ -52,19 +52,19 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.shard import opened
 from ikebana.arrangements.store import Store
-from ikebana.processor.batch import hops
-from ikebana.processor.batch.beside import Beside
-from ikebana.processor.batch.dataflow import Emitted, advance
+from ikebana.processor.base.envelope import Records, pack, unpack
+from ikebana.processor.base.placing import owner_of
+from ikebana.processor.engine import hops
+from ikebana.processor.engine.beside import Beside
+from ikebana.processor.engine.dataflow import Emitted, advance
+from ikebana.processor.engine.testing.restarts import Unfinished
+from ikebana.processor.engine.testing.run import Run
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.reading.messages import Message
-from ikebana.processor.reading.slice_reading import reading_of
-from ikebana.processor.rows.envelope import Records, pack, unpack
-from ikebana.processor.rows.placing import owner_of
 from ikebana.processor.spark.worker import settle
-from ikebana.processor.testing.restarts import Unfinished
-from ikebana.processor.testing.run import Run
-from ikebana.processor.timing import again
-from ikebana.processor.timing.slices import slices
+from ikebana.processor.topics import again
+from ikebana.processor.topics.messages import Message
+from ikebana.processor.topics.slice_reading import reading_of
+from ikebana.processor.topics.slices import slices
 
 _CONSOLE = Console(width=120)
 _RETAINED = 10

@@ -38,10 +38,10 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.shard import opened
 from ikebana.arrangements.store import Store
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import hold, reduce
 from ikebana.processor.kernels.layout import operator_part
 from ikebana.processor.kernels.reduce import Aggregate
-from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.processor.spark.worker import settle
 
 Result = TypeVar("Result")

@@ -72,27 +72,27 @@ MUTANTS = (
         "for name in self._types if False)",
     ),
     Mutant(
-        "processor/reading/codec_of.py",
+        "processor/topics/codec_of.py",
         "declared=declared_by(source)",
         "declared=Declared()",
     ),
     Mutant(
-        "processor/reading/codec_of.py",
+        "processor/topics/codec_of.py",
         "{*(columns_of_rows(source, reading) or ()), *checked_columns(source)}",
         "{*(columns_of_rows(source, reading) or ())}",
     ),
     Mutant(
-        "processor/reading/intake.py",
+        "processor/topics/intake.py",
         "refuse_strange(decoded, self._types, messages, origin)",
         "pass",
     ),
-    Mutant("processor/reading/intake.py", "decoded.wide.append(len(keys))", "pass"),
+    Mutant("processor/topics/intake.py", "decoded.wide.append(len(keys))", "pass"),
     Mutant(
-        "processor/reading/intake.py",
+        "processor/topics/intake.py",
         "before = None if before is None else self._narrowed(before)",
         "pass",
     ),
-    Mutant("processor/reading/vouched.py", '("op", str)', '("op", str, "c")'),
+    Mutant("processor/topics/vouched.py", '("op", str)', '("op", str, "c")'),
 )
 
 

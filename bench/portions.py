@@ -24,12 +24,12 @@ from rich.console import Console
 from ikebana import Column, DeltaJoin, JoinInput
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Overlay
-from ikebana.processor.batch import dataflow, hops
+from ikebana.processor.base.envelope import Records
+from ikebana.processor.base.rows import Upserts
+from ikebana.processor.engine import dataflow, hops
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.plan import Input, Linear, Output, Plan, Upsert
-from ikebana.processor.rows.envelope import Records
-from ikebana.processor.rows.rows import Upserts
 from ikebana.processor.spark.worker import settle
 
 _CONSOLE = Console(width=110)

@@ -17,12 +17,12 @@ from ikebana import Input
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.codecs.change import Column
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import loop
 from ikebana.processor.planning.catalog import Catalog
 from ikebana.processor.planning.plan import Reduce
 from ikebana.processor.relational.known import Known
 from ikebana.processor.relational.sql import sql_operators
-from ikebana.processor.rows.rows import KeyedUpdate
 
 _CHANGES = 50
 _QUERY = (

@@ -36,16 +36,16 @@ EDITED_JOINS = "tests/unit/test_edited_joins.py"
 PLAN = "tests/unit/test_plan.py::test_a_plan_has_one_axis_of_time"
 QUERY = "tests/unit/test_query.py::test_a_batch_that_fails_as_a_whole"
 
-_START = "processor/deciding/starting.py"
-_TAKE = "processor/deciding/takeover.py"
-_CLAIM = "processor/deciding/claiming.py"
-_TASK = "processor/deciding/continuing.py"
+_START = "processor/checkpoint/starting.py"
+_TAKE = "processor/checkpoint/takeover.py"
+_CLAIM = "processor/checkpoint/claiming.py"
+_TASK = "processor/checkpoint/continuing.py"
 _FILES = "arrangements/files.py"
 _ROCKS = "arrangements/rocks.py"
 _SHARD = "arrangements/shard.py"
-_DIFF = "processor/timing/diff_input.py"
-_RECLOCK = "processor/timing/reclock.py"
-_EXTEND = "processor/batch/extending.py"
+_DIFF = "processor/topics/diff_input.py"
+_RECLOCK = "processor/topics/reclock.py"
+_EXTEND = "processor/engine/extending.py"
 
 # By what they are called: the test, the file, a text, and what is put in its place.
 FAULTS: dict[str, tuple[str, str, str, str]] = {
@@ -86,7 +86,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "an error of a locked join is told for each portion": (
         f"{JOINS}::test_an_error_of_a_locked",
-        "processor/batch/joining.py",
+        "processor/engine/joining.py",
         "            errors += [self._error(reason, match) for match, reason in failing]\n",
         "            errors += [self._error(reason, match) for match, reason in failing]\n"
         "            yield Portion(self.next, [], errors)\n",
@@ -111,25 +111,25 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "updates without a key do not hop": (
         f"{JOINS}::test_updates_without",
-        "processor/rows/by_shard.py",
+        "processor/base/by_shard.py",
         "        placed = keyless if key is None else key\n",
         "        if key is None:\n            continue\n        placed = key\n",
     ),
     "updates without a key go anywhere": (
         f"{JOINS}::test_updates_without",
-        "processor/batch/hops.py",
+        "processor/engine/hops.py",
         "by_shard(updates, shards, NO_KEY)",
         'by_shard(updates, shards, b"")',
     ),
     "the store is told another begin": (
         f"{JOINS}::test_a_new_join_gets",
-        "processor/batch/hydrating.py",
+        "processor/engine/hydrating.py",
         "encode(_At(begin, reached))",
         "encode(_At(begin + 1, reached))",
     ),
     "what a new join begins with waits": (
         f"{JOINS}::test_the_first_stage",
-        "processor/batch/joined_batch.py",
+        "processor/engine/joined_batch.py",
         "self._hydrating[stage.join] + 1)",
         "self._hydrating[stage.join])",
     ),
@@ -190,19 +190,19 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "files are kept for no batch": (
         BATCH,
-        "processor/task.py",
+        "processor/engine/task.py",
         "store.clean(tick.batch, job.retained)",
         "store.clean(tick.batch, 0)",
     ),
     "drops are kept for no batch": (
         BATCH,
-        "processor/task.py",
+        "processor/engine/task.py",
         "store.commit(tick.batch, job.retained)",
         "store.commit(tick.batch, 0)",
     ),
     "a shard may get two ticks": (
         BATCH,
-        "processor/task.py",
+        "processor/engine/task.py",
         "assert len(ticks) == 1",
         "assert len(ticks) >= 1",
     ),
@@ -220,19 +220,19 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "a topic whose beginning is gone is read": (
         INPUTS,
-        "processor/deciding/inputs.py",
+        "processor/checkpoint/inputs.py",
         "if begin > 0:",
         "if False:",
     ),
     "a diff topic of another checkpoint is gone on with": (
         INPUTS,
-        "processor/deciding/inputs.py",
+        "processor/checkpoint/inputs.py",
         "if known and record.checkpoint != known:",
         "if False:",
     ),
     "an input that lost its end is let pass": (
         INPUTS,
-        "processor/deciding/inputs.py",
+        "processor/checkpoint/inputs.py",
         "if end < (position := positions.get(topic, {}).get(partition, 0)):",
         "if False and (position := 0):",
     ),
@@ -244,31 +244,31 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "the exchange topic is trimmed one batch early": (
         BATCH,
-        "processor/deciding/trimming.py",
+        "processor/checkpoint/trimming.py",
         "<= self._retained:",
         "< self._retained:",
     ),
     "the exchange topic is trimmed up to the newest batch": (
         BATCH,
-        "processor/deciding/trimming.py",
+        "processor/checkpoint/trimming.py",
         "self._begins.popleft()",
         "self._begins.pop()",
     ),
     "one shard that is done is enough": (
         BATCH,
-        "processor/deciding/commits.py",
+        "processor/checkpoint/commits.py",
         "frozenset.intersection(",
         "frozenset().union(",
     ),
     "one shard that has told is enough": (
         BATCH,
-        "processor/deciding/commits.py",
+        "processor/checkpoint/commits.py",
         "len(found) < shards or any",
         "any",
     ),
     "markers of any batch tell of hydration": (
         BATCH,
-        "processor/deciding/commits.py",
+        "processor/checkpoint/commits.py",
         "if len(found) < shards or any(marker.batch != batch for marker in found):",
         "if len(found) < shards:",
     ),
@@ -292,13 +292,13 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "progress counts the first shard only": (
         BATCH,
-        "processor/deciding/publishing.py",
+        "processor/checkpoint/publishing.py",
         "for marker in batch),",
         "for marker in batch[:1]),",
     ),
     "times are those of the first shard only": (
         BATCH,
-        "processor/deciding/publishing.py",
+        "processor/checkpoint/publishing.py",
         "        for marker in batch:\n",
         "        for marker in batch[:1]:\n",
     ),
@@ -401,7 +401,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "another plan while a join begins": (
         STARTING,
-        "processor/timing/source_offset.py",
+        "processor/topics/source_offset.py",
         "last.hydrating or last.fills or last.writes or under_way",
         "last.fills or last.writes or under_way",
     ),
@@ -487,19 +487,19 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "the greatest time is the last one that is merged": (
         MINTING,
-        "processor/timing/event_time.py",
+        "processor/topics/event_time.py",
         "max(time, known.get(partition, time))",
         "time",
     ),
     "the greatest time is the last one of a batch": (
         MINTING,
-        "processor/timing/event_time.py",
+        "processor/topics/event_time.py",
         "if counts and (greatest is None or time > greatest):",
         "if counts:",
     ),
     "new facts of a batch are not learned": (
         MINTING,
-        "processor/timing/input_times.py",
+        "processor/topics/input_times.py",
         "add_times(new, facts.get(source.name, ()))",
         "pass",
     ),
@@ -517,13 +517,13 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "what a join has begun with counts as shown": (
         EDITED_JOINS,
-        "processor/timing/edit_steps.py",
+        "processor/topics/edit_steps.py",
         "if at >= least}",
         "if at > least}",
     ),
     "results of before stay in the shards of their last lookups": (
         EDITED_JOINS,
-        "processor/batch/editing.py",
+        "processor/engine/editing.py",
         "            if inlet in branch.hops:\n",
         "            if False:\n",
     ),

@@ -63,7 +63,7 @@ def _plain(offset: Any) -> str:
 
 
 def _watch() -> None:
-    from ikebana.processor.testing.batches import Batches
+    from ikebana.processor.engine.testing.batches import Batches
 
     publish, edit, lose = Batches._publish, Batches._edit, Batches._lose
 

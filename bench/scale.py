@@ -44,13 +44,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from ikebana import Column, JoinInput
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
-from ikebana.processor.batch import dataflow, hops
-from ikebana.processor.joins.query import DeltaJoin
+from ikebana.processor.base.envelope import Records
+from ikebana.processor.base.rows import Upserts
+from ikebana.processor.engine import dataflow, hops
 from ikebana.processor.kafka import broker
 from ikebana.processor.planning import planner, progress
+from ikebana.processor.planning.joins.query import DeltaJoin
 from ikebana.processor.planning.plan import Input, Output, Plan, Reduce, Upsert
-from ikebana.processor.rows.envelope import Records
-from ikebana.processor.rows.rows import Upserts
 from ikebana.processor.spark.worker import settle
 from support.standalone_spark import cluster
 from support.waiting import wait_until

@@ -25,9 +25,9 @@ import ikebana
 from ikebana.arrangements.shared_rocks import SharedDatabase
 from ikebana.codecs import diff
 from ikebana.codecs.progress import ProgressRecord
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.broker import running
-from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.serving.arrangement import Closed, ServedArrangement
 from ikebana.serving.retention import parsed
 

@@ -14,8 +14,8 @@ import duckdb
 import pyarrow as pa
 import yaml
 
-from ikebana.processor.configuring.pipeline import parse
-from ikebana.processor.evaluate import Evaluation
+from ikebana.processor.authoring.pipeline import parse
+from ikebana.processor.engine.evaluate import Evaluation
 
 _BATCH = 5_000
 _TRIANGLES = (

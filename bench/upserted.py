@@ -42,15 +42,15 @@ from rich.table import Table
 
 import ikebana
 from ikebana.codecs import canonical
-from ikebana.processor.batch.dataflow import Emitted
+from ikebana.processor.engine.dataflow import Emitted
+from ikebana.processor.engine.testing.restarts import Unfinished
 from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.reading.slice_reading import reading_of
 from ikebana.processor.spark.source_rows import messages
 from ikebana.processor.spark.worker import settle
-from ikebana.processor.testing.restarts import Unfinished
-from ikebana.processor.timing.slices import slices
+from ikebana.processor.topics.slice_reading import reading_of
+from ikebana.processor.topics.slices import slices
 
 _CONSOLE = Console(width=120)
 _PARTS = ("take", "read", "unpack", "catch up", "compute", "store", "produce")

@@ -1,6 +1,6 @@
 from collections.abc import Callable, Mapping
 
-from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.processor.base.rows import KeyedUpdate
 
 def grouped(
     of: type[KeyedUpdate],

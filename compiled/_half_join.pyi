@@ -1,7 +1,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.processor.base.rows import KeyedUpdate
 
 class Lookups:
     keys: list[bytes]

@@ -1,8 +1,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from ikebana.processor.base.columns import InColumns
 from ikebana.processor.kernels.upsert_values import UpsertValue
-from ikebana.processor.rows.columns import InColumns
 
 def take_states(
     slots: dict[bytes, Any],

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from ikebana.delivering.sink import Batch, Sink, Table
 from ikebana.delivering.spool import MOST_BYTES, Spooled, SpoolKeeper
 from ikebana.errors import AwayError
-from ikebana.processor.ground.log_lines import note
-from ikebana.processor.ground.restarts import Failed, Restarts, persistently
+from ikebana.processor.base.log_lines import note
+from ikebana.processor.base.restarts import Failed, Restarts, persistently
 from ikebana.processor.kafka import following, reading_rights
 from ikebana.serving.aligned import Aligning, OpenTopic, Span
 

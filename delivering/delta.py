@@ -25,7 +25,7 @@ from ikebana.delivering.lake import (
 )
 from ikebana.delivering.lake_changes import Changes, identity_of, stored_schema
 from ikebana.delivering.sink import VALID_TO, Table
-from ikebana.processor.configuring.deliver_part import DeltaPart
+from ikebana.processor.authoring.deliver_part import DeltaPart
 
 _HOUSEKEEPING = 100
 _OP = "ikebana_op"

@@ -53,7 +53,7 @@ from ikebana.delivering.lake import (
 from ikebana.delivering.lake_changes import Changes, identity_of, stored_schema
 from ikebana.delivering.sink import VALID_TO, Table
 from ikebana.errors import ConfigError
-from ikebana.processor.configuring.deliver_part import IcebergPart
+from ikebana.processor.authoring.deliver_part import IcebergPart
 
 # A snapshot takes the small files along when there are so many of them.
 _SMALL_FILES = 16

@@ -25,7 +25,7 @@ from ikebana.delivering.lake import ConflictError, LakeSink, Mark
 from ikebana.delivering.lake_changes import Changes, stored_schema
 from ikebana.delivering.sink import TIME, Table
 from ikebana.errors import ConfigError
-from ikebana.processor.configuring.deliver_part import ParquetPart
+from ikebana.processor.authoring.deliver_part import ParquetPart
 
 _OPEN, _CLOSED = ".writing", ".parquet"
 _FILE_ROWS = 1_000_000

@@ -21,7 +21,7 @@ from pyarrow import csv
 from ikebana.delivering.postgres_table import PostgresTable
 from ikebana.delivering.sink import Batch, Table, TargetAwayError
 from ikebana.errors import AccessError, ConfigError, FencedError, SourceError
-from ikebana.processor.configuring.deliver_part import PostgresPart
+from ikebana.processor.authoring.deliver_part import PostgresPart
 
 CONTROL = "ikebana_sinks"
 # How long a start waits for the transaction of the instance before.

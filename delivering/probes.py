@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from ikebana.delivering.delivery import Standing
-from ikebana.processor.ground.moments import EPOCH_MS
+from ikebana.processor.base.moments import EPOCH_MS
 from ikebana.processor.watching.monitor import exposed
 
 # name, whether it is a counter, what it says; all with the label `sink`.

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from ikebana.codecs.encodings import INTEGERS
 from ikebana.errors import SourceError
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kafka.following import ClosedTimes, Piece
-from ikebana.processor.rows.rows import KeyedUpdate
 
 CHUNK_ROWS = 16_384
 MOST_BYTES = 64 << 20

@@ -9,9 +9,9 @@ from ikebana.codecs.formats import OUTPUT_FORMATS
 from ikebana.delivering.columns import Column
 from ikebana.delivering.sink import Sink, Table
 from ikebana.errors import ConfigError, SourceError
-from ikebana.processor.configuring.deliver_part import TARGETS, DeliverPart, TablePart
-from ikebana.processor.configuring.part import Part
-from ikebana.processor.ground.spelling import instead
+from ikebana.processor.authoring.deliver_part import TARGETS, DeliverPart, TablePart
+from ikebana.processor.authoring.part import Part
+from ikebana.processor.base.spelling import instead
 from ikebana.processor.kafka import following
 from ikebana.processor.planning.catalog import output_types
 from ikebana.processor.planning.plan import Plan

@@ -19,13 +19,13 @@ import msgspec
 from ikebana.codecs.formats import READABLE_FORMATS
 from ikebana.codecs.progress import Times
 from ikebana.errors import ConfigError
-from ikebana.processor.ground.garbage import uncollected
-from ikebana.processor.ground.spelling import instead
+from ikebana.processor.base.garbage import uncollected
+from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.base.spelling import instead
 from ikebana.processor.kafka import following, reading_rights
 from ikebana.processor.kafka.following import ClosedTimes, Following, Piece, Resume, Since
 from ikebana.processor.linear.settled import Texts, texts
-from ikebana.processor.rows.rows import KeyedUpdate
-from ikebana.processor.timing.kinds_of_time import kind_of, refuse_mixed
+from ikebana.processor.topics.kinds_of_time import kind_of, refuse_mixed
 
 OpenTopic = Callable[[str, str, Resume | None], Following]
 _ASK_EVERY_S = 0.1

@@ -24,7 +24,7 @@ from ikebana.arrangements.rocks import LocalDamageError
 from ikebana.arrangements.shared_rocks import SharedDatabase
 from ikebana.arrangements.update import pieces
 from ikebana.codecs.progress import Times
-from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.serving import layout
 from ikebana.serving.layout import Meta, State, StoredTotals, TimePart, Totals, Update
 from ikebana.serving.retention import Retention

@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from ikebana.errors import AccessError, AwayError, ConfigError
-from ikebana.processor.ground.listening import Problem
+from ikebana.processor.base.listening import Problem
 from ikebana.serving.http.parameters import (
     READS,
     V1,

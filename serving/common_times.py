@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ikebana.codecs.progress import Times
-from ikebana.processor.timing.kinds_of_time import kind_of, refuse_mixed
+from ikebana.processor.topics.kinds_of_time import kind_of, refuse_mixed
 from ikebana.serving.view import CollectionView, UnknownCollectionError
 
 

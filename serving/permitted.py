@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import msgspec
 
 from ikebana.errors import ConfigError
-from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.watching.access import Grant
 from ikebana.serving import layout
 from ikebana.serving.layout import Meta, State, StoredTotals, Totals

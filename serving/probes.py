@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from ikebana.processor.ground.moments import EPOCH_MS
+from ikebana.processor.base.moments import EPOCH_MS
 from ikebana.processor.watching.monitor import exposed
 from ikebana.serving.permitted import Permitted
 from ikebana.serving.service import Service

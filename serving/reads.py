@@ -15,8 +15,8 @@ import msgspec
 
 from ikebana.codecs.progress import Times
 from ikebana.errors import IkebanaError
-from ikebana.processor.ground.spelling import hint
-from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.base.spelling import hint
 from ikebana.serving import common_times, page_tokens
 from ikebana.serving.layout import State, Totals
 from ikebana.serving.view import (

@@ -10,8 +10,9 @@ import msgspec
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part, Store
-from ikebana.processor.joins.relation import Relation
+from ikebana.processor.base.rows import KeyedUpdate, Truncate, Upserts, times_of
 from ikebana.processor.kernels.layout import KEY_IS_REST, Contents, Layout, OfKey, PartKind
+from ikebana.processor.planning.joins.relation import Relation
 from ikebana.processor.planning.operators.kind import (
     Around,
     Batch,
@@ -19,7 +20,6 @@ from ikebana.processor.planning.operators.kind import (
     Problem,
     Relations,
 )
-from ikebana.processor.rows.rows import KeyedUpdate, Truncate, Upserts, times_of
 
 
 class First(msgspec.Struct, frozen=True, tag="first"):

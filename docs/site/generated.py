@@ -12,8 +12,8 @@ import click
 import ikebana
 import ikebana.sinks
 import ikebana.testing
+from ikebana.processor.authoring.schema import published
 from ikebana.processor.cli.main import cli
-from ikebana.processor.configuring.schema import published
 from ikebana.serving.http import openapi
 
 Schema = Mapping[str, Any]

@@ -11,10 +11,10 @@ from ikebana.errors import ConfigError
 from ikebana.processor.building.identifiers import identifier
 from ikebana.processor.building.parts import Parts
 from ikebana.processor.building.places import CodePlace, here
-from ikebana.processor.joins.query import AsOfJoin, At, DeltaJoin, JoinInput, Retract
 from ikebana.processor.linear import steps
 from ikebana.processor.linear.settled import Texts, pairs, texts, two
 from ikebana.processor.linear.steps import Sql, Step
+from ikebana.processor.planning.joins.query import AsOfJoin, At, DeltaJoin, JoinInput, Retract
 from ikebana.processor.planning.plan import (
     Concat,
     Linear,

@@ -10,6 +10,7 @@ from ikebana.arrangements.update import Update
 from ikebana.codecs.change import Column
 from ikebana.codecs.formats import Format, KeyFormat
 from ikebana.errors import ConfigError, PlanError
+from ikebana.processor.base.spelling import instead
 from ikebana.processor.building.collection import Collection, concat, made_outer
 from ikebana.processor.building.explained import Explained
 from ikebana.processor.building.functions import declared
@@ -17,12 +18,11 @@ from ikebana.processor.building.parts import Parts
 from ikebana.processor.building.places import here, placed
 from ikebana.processor.building.rows import columns_of
 from ikebana.processor.building.topic import Topic
-from ikebana.processor.ground.spelling import instead
-from ikebana.processor.joins.query import DeltaJoin, JoinInput, Strategy
 from ikebana.processor.linear.modules import look_beside_program
 from ikebana.processor.linear.settled import Texts, keys, pairs, texts
 from ikebana.processor.planning import starts
 from ikebana.processor.planning.checking import checked
+from ikebana.processor.planning.joins.query import DeltaJoin, JoinInput, Strategy
 from ikebana.processor.planning.plan import (
     EventTime,
     Input,
@@ -34,9 +34,9 @@ from ikebana.processor.planning.plan import (
 
 if TYPE_CHECKING:
     from ikebana.codecs.avro_schema import Schemas
-    from ikebana.processor.configuring.settings import Settings
-    from ikebana.processor.literals import Record
-    from ikebana.processor.running.handle import PipelineRun
+    from ikebana.processor.authoring.settings import Settings
+    from ikebana.processor.building.handle import PipelineRun
+    from ikebana.processor.topics.literals import Record
 
 Row = TypeVar("Row")
 
@@ -313,7 +313,7 @@ class Pipeline:
             ConfigError: an input does not exist, or a record has the wrong form.
             PlanError: parts do not fit.
         """
-        from ikebana.processor.evaluate import evaluate
+        from ikebana.processor.engine.evaluate import evaluate
 
         given = {**(records or {}), **named}
         return evaluate(self.plan(), given, upper, shards=shards, schemas=schemas)
@@ -352,7 +352,7 @@ class Pipeline:
             ConfigError: the plan or a setting is refused; it lists every problem.
             IkebanaError: the run has failed; the message says why and what to do.
         """
-        from ikebana.processor.running.foreground import run_in_foreground
+        from ikebana.processor.building.foreground import run_in_foreground
 
         plan, found = self._ready(bootstrap_servers, checkpoint, settings)
         return run_in_foreground(plan, found, once=once, spark=spark, wait=wait)
@@ -372,7 +372,7 @@ class Pipeline:
         Raises:
             ConfigError: the plan or a setting is refused; it lists every problem.
         """
-        from ikebana.processor.running.handle import PipelineRun
+        from ikebana.processor.building.handle import PipelineRun
 
         plan, found = self._ready(bootstrap_servers, checkpoint, settings)
         return PipelineRun(plan, found, once=once, spark=spark, wait=wait)
@@ -383,8 +383,8 @@ class Pipeline:
         checkpoint: str | None,
         settings: Mapping[str, Any] | None,
     ) -> "tuple[Plan, Settings]":
-        from ikebana.processor.configuring.given_settings import given_settings
-        from ikebana.processor.configuring.pipeline import read
+        from ikebana.processor.authoring.given_settings import given_settings
+        from ikebana.processor.authoring.pipeline import read
 
         plan = self.plan()
         look_beside_program()

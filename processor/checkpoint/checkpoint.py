@@ -22,7 +22,7 @@ from ikebana.arrangements.manifest import Manifest
 from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint.layout import Layout, reached
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.timing.source_offset import Positions, SourceOffset
+from ikebana.processor.topics.source_offset import Positions, SourceOffset
 
 FORMAT = 1
 """The format of the metadata, which counts for all that they do not name a format of."""

@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from ikebana.processor.base.generations import shown
 from ikebana.processor.checkpoint.edit_plan import (
     EditPlan,
     Kind,
@@ -21,15 +22,14 @@ from ikebana.processor.checkpoint.edit_plan import (
 )
 from ikebana.processor.checkpoint.part_sizes import PartSizes
 from ikebana.processor.checkpoint.state_figures import StateFigures
-from ikebana.processor.ground.generations import shown
-from ikebana.processor.joins.arrangements import Shared
-from ikebana.processor.joins.query import AsOfJoin
 from ikebana.processor.linear.scope import plain
 from ikebana.processor.planning import planner, progress, starts
 from ikebana.processor.planning.backfill import core, read_again
 from ikebana.processor.planning.edits import Edit, can_be_recomputed
 from ikebana.processor.planning.edits_resolved import over
 from ikebana.processor.planning.joined import joined
+from ikebana.processor.planning.joins.arrangements import Shared
+from ikebana.processor.planning.joins.query import AsOfJoin
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import ERRORS, Input, Operator, Output, Plan
 from ikebana.processor.planning.planner import Reading

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from ikebana.processor.ground.counting import counted
-from ikebana.processor.ground.moments import moment
+from ikebana.processor.base.counting import counted
+from ikebana.processor.base.moments import moment
 
 # An arrangement is the index that joins look up; operators are all others but inputs and outputs.
 Kind = Literal["input", "operator", "arrangement", "output"]

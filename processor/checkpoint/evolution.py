@@ -2,7 +2,7 @@
 
 Parts with the same definition go on, even if it is written otherwise (`planning.identity`).
 Everything else is an edit (`planning.edits`): fresh operators are filled from the state, outputs
-get the difference (`batch.editing`), and the state of removed operators is released.
+get the difference (`engine.editing`), and the state of removed operators is released.
 """
 
 import functools
@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ikebana.errors import CheckpointError, PlanError
+from ikebana.processor.base.generations import shown
 from ikebana.processor.checkpoint.checkpoint import (
     Birth,
     described,
     differences,
 )
 from ikebana.processor.checkpoint.parts import parts_of
-from ikebana.processor.ground.generations import shown
 from ikebana.processor.planning import identity, planner
 from ikebana.processor.planning.backfill import (
     beside,
@@ -36,8 +36,8 @@ from ikebana.processor.planning.edits_problems import START_ANEW, Problem
 from ikebana.processor.planning.edits_problems import problems as problems_of
 from ikebana.processor.planning.edits_resolved import as_written, generations, resolved
 from ikebana.processor.planning.plan import Input, Output, Plan
-from ikebana.processor.timing.again import why_not_placed
-from ikebana.processor.timing.source_offset import SourceOffset
+from ikebana.processor.topics.again import why_not_placed
+from ikebana.processor.topics.source_offset import SourceOffset
 
 
 class UnreadableError(CheckpointError):

@@ -16,7 +16,7 @@ from ikebana.processor.checkpoint.checkpoint import Birth
 from ikebana.processor.checkpoint.edit_plan import Finishing
 from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.timing.source_offset import is_settled
+from ikebana.processor.topics.source_offset import is_settled
 
 
 def finishing(

@@ -13,7 +13,7 @@ from pyarrow import fs
 from ikebana.arrangements.files import Folder, file_system, small_file
 from ikebana.arrangements.outages import passing
 from ikebana.errors import CheckpointError
-from ikebana.processor.timing.source_offset import SourceOffset
+from ikebana.processor.topics.source_offset import SourceOffset
 
 # What Spark and the shards make in the folder of a layout.
 _CONTENTS = ("offsets", "commits", "sources", "state", "metadata", ".metadata.crc", "shards")

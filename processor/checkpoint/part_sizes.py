@@ -3,10 +3,10 @@
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.checkpoint.edit_plan import StateSize
 from ikebana.processor.checkpoint.state_figures import Figures, StateFigures
-from ikebana.processor.joins.arrangements import Shared
 from ikebana.processor.kernels import arrange, hold, single_value
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.joined import joined
+from ikebana.processor.planning.joins.arrangements import Shared
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import Plan
 

@@ -18,9 +18,9 @@ from ikebana.processor.planning.operators.table import KINDS, kind_of
 from ikebana.processor.planning.plan import Plan
 
 HYDRATE = PartKind("hydrate ", Layout({b"a": OF_SHARD}))
-"""The progress of a shard with a new join (`batch.hydrating`)."""
+"""The progress of a shard with a new join (`engine.hydrating`)."""
 EDIT = PartKind("edit ", Layout({b"a": OF_SHARD, b"u": OF_SHARD, b"w": OF_SHARD}))
-"""The progress of a shard with an edit of the plan (`batch.editing`), which is of no operator.
+"""The progress of a shard with an edit of the plan (`engine.editing`), which is of no operator.
 
 No edit and no new join is under way when a checkpoint is rescaled.
 """

@@ -18,7 +18,7 @@ from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.checkpoint.state_figures import StateFigures
 from ikebana.processor.planning.edits_problems import Problem
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.timing.source_offset import SourceOffset
+from ikebana.processor.topics.source_offset import SourceOffset
 
 
 def planned(

@@ -11,13 +11,13 @@ This module has the checks without brokers; `kafka.preflight` has the others.
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.base.check import Check, checked
+from ikebana.processor.base.java import java_of
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
 from ikebana.processor.checkpoint.evolution import begun, evolved, hints_kept
 from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.checkpoint.planned_edit import planned
-from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.ground.check import Check, checked
-from ikebana.processor.ground.java import java_of
 from ikebana.processor.planning.plan import Plan
 
 

@@ -23,11 +23,11 @@ from ikebana.arrangements.run import Head
 from ikebana.arrangements.shard import entries, verify
 from ikebana.arrangements.transposed import Change
 from ikebana.errors import CheckpointError
+from ikebana.processor.base.placing import shard_of
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
 from ikebana.processor.checkpoint.layout import Layout, Logged
 from ikebana.processor.checkpoint.parts import moved
-from ikebana.processor.rows.placing import shard_of
-from ikebana.processor.timing.source_offset import is_settled
+from ikebana.processor.topics.source_offset import is_settled
 
 _HELD = 5_000
 _LENGTH = 4

@@ -11,7 +11,7 @@ import click
 
 from ikebana.codecs.formats import READABLE_FORMATS
 from ikebana.errors import ConfigError
-from ikebana.processor.ground.spelling import instead
+from ikebana.processor.base.spelling import instead
 from ikebana.processor.kafka import reading_rights
 
 if TYPE_CHECKING:

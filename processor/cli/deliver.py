@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 import click
 
 from ikebana.errors import ConfigError
+from ikebana.processor.base.log_lines import note
+from ikebana.processor.base.private_files import private_files
+from ikebana.processor.base.spelling import instead
+from ikebana.processor.base.stopping import on_signals
 from ikebana.processor.cli.connection import BROKERS, CONFIG, read_config
 from ikebana.processor.cli.listening import address
 from ikebana.processor.cli.values import Number
-from ikebana.processor.ground.log_lines import note
-from ikebana.processor.ground.private_files import private_files
-from ikebana.processor.ground.spelling import instead
-from ikebana.processor.ground.stopping import on_signals
 
 if TYPE_CHECKING:
     from ikebana.delivering.delivery import Delivery
-    from ikebana.processor.configuring.deliver_part import DeliverPart
+    from ikebana.processor.authoring.deliver_part import DeliverPart
     from ikebana.processor.planning.plan import Plan
 
 
@@ -96,8 +96,8 @@ def _sinks(
     file: Path, bootstrap_servers: str | None
 ) -> tuple[dict[str, str], "dict[str, DeliverPart]", "Plan | None"]:
     """The settings of the Kafka client, the sinks by name, and the plan of a pipeline."""
+    from ikebana.processor.authoring import sink_file
     from ikebana.processor.cli import finding
-    from ikebana.processor.configuring import sink_file
 
     told, of_pipeline = sink_file.read(file, os.environ)
     if not of_pipeline:
@@ -131,7 +131,7 @@ def _answering(
         yield
         return
     from ikebana.delivering.probes import Probes
-    from ikebana.processor.ground.listening import Address, Listening
+    from ikebana.processor.base.listening import Address, Listening
     from ikebana.processor.watching.front import Front, beside, probes_alone
 
     front = Front(Listening(Address(*http)))

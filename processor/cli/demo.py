@@ -23,9 +23,9 @@ from rich.progress import track
 from ikebana.arrangements.update import Update, accumulate
 from ikebana.codecs import canonical
 from ikebana.errors import ConfigError, IkebanaError
+from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.base.stopping import Stopped, Stopping, on_signals
 from ikebana.processor.cli.nyc_flights import table
-from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.ground.stopping import Stopped, Stopping, on_signals
 from ikebana.processor.kafka import broker, demo_topics
 from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert

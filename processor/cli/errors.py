@@ -12,16 +12,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ikebana.processor.base.counting import counted
+from ikebana.processor.base.current_errors import CurrentError, standing
+from ikebana.processor.base.moments import iso, moment
 from ikebana.processor.cli import finding
 from ikebana.processor.cli.follow import text
 from ikebana.processor.cli.values import shown
-from ikebana.processor.ground.counting import counted
-from ikebana.processor.ground.moments import iso, moment
 from ikebana.processor.kafka import reading_rights
 from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.records import Record, record_at
-from ikebana.processor.verifying.current_errors import CurrentError, standing
 
 
 @click.command("errors")

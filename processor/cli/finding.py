@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ikebana.errors import CheckpointError, ConfigError
+from ikebana.processor.authoring import pipeline
+from ikebana.processor.authoring.given_settings import given_settings
+from ikebana.processor.authoring.pipeline_yaml import read_yaml
+from ikebana.processor.authoring.settings_file import SETTINGS_VARIABLE
 from ikebana.processor.building.loading import is_reference, pipeline_named
-from ikebana.processor.configuring import pipeline
-from ikebana.processor.configuring.given_settings import given_settings
-from ikebana.processor.configuring.pipeline_yaml import read_yaml
-from ikebana.processor.configuring.settings_file import SETTINGS_VARIABLE
 
 
 def read(

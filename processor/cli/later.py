@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ikebana.errors import IkebanaError
+from ikebana.processor.authoring import pipeline
+from ikebana.processor.authoring.proposing.later_columns import Declarations, later_columns
+from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.base.notice import Notice
 from ikebana.processor.checkpoint.checkpoint import Checkpoint
 from ikebana.processor.checkpoint.evolution import recorded_if_known
 from ikebana.processor.cli import finding
-from ikebana.processor.configuring import pipeline
-from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.ground.notice import Notice
 from ikebana.processor.planning.plan import Input, Plan
-from ikebana.processor.proposing.later_columns import Declarations, later_columns
-from ikebana.processor.reading.codec_of import needs_registry
+from ikebana.processor.topics.codec_of import needs_registry
 
 if TYPE_CHECKING:
     from ikebana.processor.checkpoint.edit_plan import EditPlan

@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 
 from ikebana.errors import ConfigError
-from ikebana.processor.ground.listening import Address, Listening, Tls, is_local
-from ikebana.processor.ground.log_lines import note
+from ikebana.processor.base.listening import Address, Listening, Tls, is_local
+from ikebana.processor.base.log_lines import note
 
 _FILE = click.Path(path_type=Path)
 

@@ -11,9 +11,9 @@ import click
 
 from ikebana import __version__
 from ikebana.errors import FencedError, IkebanaError, OutputError
-from ikebana.processor.ground import log_lines
-from ikebana.processor.ground.garbage import seldom_collect
-from ikebana.processor.ground.spelling import instead
+from ikebana.processor.base import log_lines
+from ikebana.processor.base.garbage import seldom_collect
+from ikebana.processor.base.spelling import instead
 
 # Name: module, and what the list of commands says of it.
 _COMMANDS = {
@@ -92,7 +92,7 @@ def _tell_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None: 
     """Print the version, and whether the compiled code is there."""
     if not asked:
         return
-    from ikebana.processor.ground.compiled_parts import absent
+    from ikebana.processor.base.compiled_parts import absent
 
     lacks = absent()
     how = f"without compiled code: {', '.join(lacks)}" if lacks else "with compiled code"

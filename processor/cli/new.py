@@ -73,7 +73,7 @@ def new_command(
 def _writer(file: Path) -> Any:
     """Return the module that writes files with this name's ending."""
     # Imported here, so that `--help` does not wait for DuckDB.
-    from ikebana.processor.proposing import writing, writing_python, writing_sql
+    from ikebana.processor.authoring.proposing import writing, writing_python, writing_sql
 
     match file.suffix.lower():
         case ".yaml" | ".yml":
@@ -102,13 +102,13 @@ def _proposed(
     table: str | None,
 ) -> str:
     """Return the text of a pipeline file for a topic; say what its messages leave open."""
+    from ikebana.processor.authoring.proposing import writing
+    from ikebana.processor.authoring.proposing.proposal import propose
+    from ikebana.processor.authoring.proposing.trial import tried
     from ikebana.processor.cli.connection import read_config
     from ikebana.processor.kafka import client
     from ikebana.processor.kafka.registry import Registry
     from ikebana.processor.kafka.sampling import sampled
-    from ikebana.processor.proposing import writing
-    from ikebana.processor.proposing.proposal import propose
-    from ikebana.processor.proposing.trial import tried
 
     settings = {**(read_config(config) if config else {}), "bootstrap.servers": brokers}
     client.reach(settings)

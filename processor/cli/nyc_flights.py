@@ -6,7 +6,7 @@ Importing it would read them by `pkg_resources`, which Python 3.12 and newer com
 from typing import Any
 
 from ikebana.errors import ConfigError
-from ikebana.processor.ground.packages import folder_of
+from ikebana.processor.base.packages import folder_of
 
 
 def table(name: str) -> Any:

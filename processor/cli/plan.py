@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from ikebana.processor.authoring.proposing.later_columns import Declarations
+    from ikebana.processor.authoring.settings import Settings
     from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
     from ikebana.processor.checkpoint.edit_plan import EditPlan
     from ikebana.processor.checkpoint.layout import Layout
     from ikebana.processor.checkpoint.state_figures import StateFigures
-    from ikebana.processor.configuring.settings import Settings
     from ikebana.processor.planning.plan import Plan
-    from ikebana.processor.proposing.later_columns import Declarations
 
 # State files of more bytes are counted only if that is asked for: it reads all of them.
 _COUNTED_BYTES = 256 << 20

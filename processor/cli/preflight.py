@@ -13,7 +13,7 @@ import msgspec
 from ikebana.errors import IkebanaError
 
 if TYPE_CHECKING:
-    from ikebana.processor.ground.check import Check
+    from ikebana.processor.base.check import Check
 
 EXIT_FAILED = 1
 
@@ -51,10 +51,10 @@ def preflight_command(
 def checks(file: Path, bootstrap_servers: str | None, checkpoint: str | None) -> Iterator["Check"]:
     """Make the checks one after the other, as far as the earlier ones allow."""
     # Imported here, so that `--help` does not wait for DuckDB.
+    from ikebana.processor.base.check import Check, refused
     from ikebana.processor.checkpoint import preflight
     from ikebana.processor.checkpoint.checkpoint import Checkpoint
     from ikebana.processor.cli import later
-    from ikebana.processor.ground.check import Check, refused
 
     what = f"pipeline file {file}"
     try:

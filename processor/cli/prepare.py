@@ -19,7 +19,7 @@ def prepare_command(*, shared: bool) -> None:
     This takes half a minute of CPU time and 180 MB in the cache folder.  Another version of
     Java, Spark or ikebana needs another archive.
     """
-    from ikebana.processor.ground.java import find_java
+    from ikebana.processor.base.java import find_java
     from ikebana.processor.spark import class_archive
     from ikebana.processor.spark.child_processes import kill_session
 

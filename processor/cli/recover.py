@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from ikebana.errors import CheckpointError
-from ikebana.processor.ground.private_files import private_files
+from ikebana.processor.base.private_files import private_files
 
 if TYPE_CHECKING:
-    from ikebana.processor.deciding.recovering import Left
+    from ikebana.processor.checkpoint.recovering import Left
     from ikebana.processor.planning.edits_problems import Problem
     from ikebana.processor.planning.plan import Plan
 
@@ -46,9 +46,9 @@ def recover_command(
     Exit status 0: recovered, or with --plan that it can be. 1: it cannot be, for the reasons that
     are printed.
     """
+    from ikebana.processor.checkpoint import recovering
     from ikebana.processor.checkpoint.checkpoint import Checkpoint
     from ikebana.processor.cli import finding
-    from ikebana.processor.deciding import recovering
 
     plan, settings = finding.read(
         file, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint, environ=os.environ

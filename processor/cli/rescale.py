@@ -6,10 +6,10 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
+from ikebana.processor.base.private_files import private_files
 from ikebana.processor.checkpoint.checkpoint import Checkpoint
 from ikebana.processor.checkpoint.rescale import rescale
 from ikebana.processor.cli.checkpoints import existing
-from ikebana.processor.ground.private_files import private_files
 
 
 @click.command("rescale")

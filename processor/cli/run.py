@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ikebana.processor.base.private_files import private_files
+from ikebana.processor.base.stopping import Stopped, on_signals
 from ikebana.processor.cli.watching import Watching, watchable, watched
-from ikebana.processor.ground.private_files import private_files
-from ikebana.processor.ground.stopping import Stopped, on_signals
 from ikebana.processor.spark.alone import alone
 
 if TYPE_CHECKING:
-    from ikebana.processor.configuring.settings import Settings
+    from ikebana.processor.authoring.settings import Settings
     from ikebana.processor.planning.plan import Plan
     from ikebana.processor.spark.query import Running
     from ikebana.processor.watching.display import BatchDisplay

@@ -10,6 +10,6 @@ def schema_command() -> None:
     Editors with YAML's language server complete and check a file that begins with the line
     "# yaml-language-server: $schema=pipeline.schema.json", once the schema lies beside it.
     """
-    from ikebana.processor.configuring.schema import published
+    from ikebana.processor.authoring.schema import published
 
     click.echo(published(), nl=False)

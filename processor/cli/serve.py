@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from ikebana.processor.base.log_lines import note
+from ikebana.processor.base.private_files import private_files
 from ikebana.processor.cli.connection import BROKERS, CONFIG, outputs_told
 from ikebana.processor.cli.listening import access_options, address, listening
 from ikebana.processor.cli.values import Number
-from ikebana.processor.ground.log_lines import note
-from ikebana.processor.ground.private_files import private_files
 from ikebana.processor.kafka import reading_rights
 
 if TYPE_CHECKING:

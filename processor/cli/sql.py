@@ -117,7 +117,7 @@ def sql_command(
 def _named(query: str) -> tuple[str, ...]:
     """Return the topics that a query names in FROM, and say that they are read."""
     # Imported here, so that `--help` does not wait for it.
-    from ikebana.processor.ground.log_lines import note
+    from ikebana.processor.base.log_lines import note
     from ikebana.processor.relational.sql import tables_of
 
     topics = tuple(dict.fromkeys(tables_of(query)))
@@ -150,8 +150,8 @@ def _say_how_far(reads: "Reads", query: str) -> None:
 
     What began after the time that all have is empty as of it.
     """
-    from ikebana.processor.ground.log_lines import note
-    from ikebana.processor.ground.moments import moment
+    from ikebana.processor.base.log_lines import note
+    from ikebana.processor.base.moments import moment
     from ikebana.processor.relational.sql import tables_of
 
     named = set(tables_of(query))
@@ -168,7 +168,7 @@ def _say_how_far(reads: "Reads", query: str) -> None:
 
 def _first_closed(answer: "Callable[[], pa.Table | str]") -> "pa.Table | str":
     """Answer when something is closed, which a server that has just been started lacks; say so."""
-    from ikebana.processor.ground.log_lines import note
+    from ikebana.processor.base.log_lines import note
     from ikebana.serving.view import UnreadableTimeError
 
     deadline, said = time.monotonic() + _FIRST_S, False
@@ -223,7 +223,7 @@ def _of_topics(
         CopyError: the new ones are damaged, too.
     """
     from ikebana.arrangements.rocks import LocalDamageError
-    from ikebana.processor.ground.log_lines import note
+    from ikebana.processor.base.log_lines import note
     from ikebana.serving.service import CopyError
 
     reading_rights.reach(settings, dict.fromkeys(topics, form))
@@ -251,7 +251,7 @@ def _copied(
     topics: Sequence[str], form: str, settings: dict[str, str], as_of: int | None
 ) -> Iterator["Reads"]:
     """Read topics up to their present frontiers, into a folder that goes afterwards."""
-    from ikebana.processor.ground.log_lines import note
+    from ikebana.processor.base.log_lines import note
     from ikebana.serving.reads import LocalReads
     from ikebana.serving.retention import EVERYTHING
     from ikebana.serving.service import Service, Wanted

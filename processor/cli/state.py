@@ -14,19 +14,19 @@ from rich.table import Table
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.shard import entries, verify
 from ikebana.errors import ConfigError, IkebanaError, StateFileError
+from ikebana.processor.base.counting import counted
+from ikebana.processor.base.moments import moment
+from ikebana.processor.base.printable import printable
+from ikebana.processor.base.private_files import private_files
+from ikebana.processor.base.rows import NULL_KEY
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
 from ikebana.processor.checkpoint.parts import operator_of
 from ikebana.processor.cli.checkpoints import existing
 from ikebana.processor.cli.values import shown
-from ikebana.processor.ground.counting import counted
-from ikebana.processor.ground.moments import moment
-from ikebana.processor.ground.printable import printable
-from ikebana.processor.ground.private_files import private_files
 from ikebana.processor.kernels import arrange, upsert
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.rows.rows import NULL_KEY
 
 
 @click.command("state")

@@ -17,10 +17,10 @@ from rich.table import Table
 from rich.text import Text
 
 from ikebana.errors import AccessError, AwayError, ConfigError
+from ikebana.processor.base.counting import counted
+from ikebana.processor.base.moments import moment
 from ikebana.processor.cli.credentials import Credentials, with_credentials
 from ikebana.processor.cli.values import Number
-from ikebana.processor.ground.counting import counted
-from ikebana.processor.ground.moments import moment
 
 _PATIENCE_S = 10.0
 # Between the two looks of --once, for rates.

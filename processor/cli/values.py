@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ikebana.processor.ground import moments
+from ikebana.processor.base import moments
 
 
 def shown(raw: bytes) -> Any:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.cli.listening import access_options, address, listening
 from ikebana.processor.cli.values import Number
-from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.planning.plan import LOG_CLOCKS, Plan
 
 if TYPE_CHECKING:
-    from ikebana.processor.ground.listening import Listening
+    from ikebana.processor.base.listening import Listening
     from ikebana.processor.watching.answering import Looking
     from ikebana.processor.watching.monitor import Monitor
 
@@ -161,10 +161,10 @@ def watched(
 @contextmanager
 def _looking(plan: Plan, settings: Settings) -> Iterator["Looking"]:
     """Read the records of inputs within a `with` block."""
+    from ikebana.processor.authoring.proposing.columns_seen import ColumnsSeen, columns_seen
     from ikebana.processor.kafka import sampling
     from ikebana.processor.kafka.first_messages import looked_at
     from ikebana.processor.kafka.records import Records
-    from ikebana.processor.proposing.columns_seen import ColumnsSeen, columns_seen
     from ikebana.processor.watching.answering import Looking
 
     def columns(name: str) -> ColumnsSeen | None:

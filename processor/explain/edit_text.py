@@ -7,11 +7,11 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
+from ikebana.processor.base.counting import counted
+from ikebana.processor.base.moments import moment
+from ikebana.processor.base.printable import printable
 from ikebana.processor.checkpoint.edit_plan import Does, EditPlan, Kind, Origin, PartPlan
 from ikebana.processor.explain.words import listed
-from ikebana.processor.ground.counting import counted
-from ikebana.processor.ground.moments import moment
-from ikebana.processor.ground.printable import printable
 
 Tone = Literal["plain", "heading", "new", "replaced", "dropped", "stays", "refused"]
 _SIGNS: dict[Does, tuple[str, Tone]] = {

@@ -15,17 +15,17 @@ from collections.abc import Iterable, Iterator
 from graphlib import TopologicalSorter
 from typing import NamedTuple
 
-from ikebana.processor.batch.joining import path_of
+from ikebana.processor.engine.joining import path_of
 from ikebana.processor.explain import windowing
-from ikebana.processor.joins.query import AsOfJoin
-from ikebana.processor.joins.stages import Stage
-from ikebana.processor.joins.steps import Lookup
 from ikebana.processor.linear.chain import Named
 from ikebana.processor.linear.steps import Call, Sql
 from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.joined import joined
+from ikebana.processor.planning.joins.query import AsOfJoin
+from ikebana.processor.planning.joins.stages import Stage
+from ikebana.processor.planning.joins.steps import Lookup
 from ikebana.processor.planning.plan import Input, Plan, Reduce, WindowFunctions
 from ikebana.processor.planning.planner import Physical
 

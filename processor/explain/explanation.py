@@ -5,13 +5,13 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from ikebana.errors import PlanError
-from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.base.printable import printable
 from ikebana.processor.explain import joining, reading, sharing
 from ikebana.processor.explain.costs import Cost, costs
 from ikebana.processor.explain.estimates import Work, estimates
 from ikebana.processor.explain.graph import Graph, as_run, as_written
 from ikebana.processor.explain.setting_lines import setting_lines
-from ikebana.processor.ground.printable import printable
 from ikebana.processor.linear import sql_functions
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.checking import checked

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal, NamedTuple
 
-from ikebana.processor.batch.held import held_outputs
+from ikebana.processor.base.counting import counted
+from ikebana.processor.base.printable import printable
+from ikebana.processor.engine.held import held_outputs
 from ikebana.processor.explain import joining, reading
 from ikebana.processor.explain.words import listed, named_lines, steps_lines
 from ikebana.processor.explain.written import kept, written
-from ikebana.processor.ground.counting import counted
-from ikebana.processor.ground.printable import printable
 from ikebana.processor.linear.chain import Named
 from ikebana.processor.linear.steps import Call
 from ikebana.processor.planning import planner, progress, promises

@@ -8,15 +8,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
+from ikebana.processor.base.counting import counted
+from ikebana.processor.base.printable import printable
 from ikebana.processor.explain.words import lines_of, listed, one_line, step_lines
-from ikebana.processor.ground.counting import counted
-from ikebana.processor.ground.printable import printable
-from ikebana.processor.joins import arrangements
-from ikebana.processor.joins.arrangements import Shared
-from ikebana.processor.joins.paths import Planned
-from ikebana.processor.joins.qualified import Flat, alias_of
-from ikebana.processor.joins.query import AsOfJoin, Join
-from ikebana.processor.joins.steps import ArrangedBy, Extend, Lookup, Path, PathStep
 from ikebana.processor.linear.expressions import parse
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import KEY, VALUE, plain
@@ -26,6 +20,12 @@ from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.joined import arrangements as arrangements_of
 from ikebana.processor.planning.joined import joined
+from ikebana.processor.planning.joins import arrangements
+from ikebana.processor.planning.joins.arrangements import Shared
+from ikebana.processor.planning.joins.paths import Planned
+from ikebana.processor.planning.joins.qualified import Flat, alias_of
+from ikebana.processor.planning.joins.query import AsOfJoin, Join
+from ikebana.processor.planning.joins.steps import ArrangedBy, Extend, Lookup, Path, PathStep
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.planning.planner import Branch
 

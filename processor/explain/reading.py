@@ -9,10 +9,10 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import NamedTuple
 
+from ikebana.processor.base.counting import counted
+from ikebana.processor.base.printable import printable
 from ikebana.processor.explain import joining
 from ikebana.processor.explain.words import listed, named_lines, one_line
-from ikebana.processor.ground.counting import counted
-from ikebana.processor.ground.printable import printable
 from ikebana.processor.linear.chain import Named
 from ikebana.processor.linear.expressions import parse
 from ikebana.processor.linear.functions import name_of
@@ -25,7 +25,7 @@ from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.input_rows import scope_of_input
 from ikebana.processor.planning.plan import EventTime, Input, Plan
 from ikebana.processor.planning.planner import Branch, Physical, Reading
-from ikebana.processor.reading.codec_of import wanted_of
+from ikebana.processor.topics.codec_of import wanted_of
 
 _UPDATES = {
     True: "updates with their own times, as far as progress has closed them",

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from ikebana.processor.configuring.settings import Settings, redacted
-from ikebana.processor.ground.printable import printable
+from ikebana.processor.authoring.settings import Settings, redacted
+from ikebana.processor.base.printable import printable
 from ikebana.processor.planning.plan import Plan
 
 _USER_OF_URI = re.compile(r"(?<=://)[^/@]*(?=@)")

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from ikebana.processor.base.printable import printable
 from ikebana.processor.explain import joining
-from ikebana.processor.ground.printable import printable
 from ikebana.processor.planning.joined import arrangements
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import (

@@ -3,13 +3,13 @@
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
+from ikebana.processor.base.counting import counted
 from ikebana.processor.explain import costs, estimates
 from ikebana.processor.explain.costs import Cost
 from ikebana.processor.explain.estimates import Work
 from ikebana.processor.explain.explanation import Explanation
 from ikebana.processor.explain.graph import Box, Graph
 from ikebana.processor.explain.words import figure
-from ikebana.processor.ground.counting import counted
 
 _WIDTH = 96
 _WARNINGS = "what could cost less"

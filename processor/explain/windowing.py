@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from ikebana.processor.base.printable import printable
 from ikebana.processor.explain.words import listed, one_line
-from ikebana.processor.ground.printable import printable
 from ikebana.processor.kernels.frames import Bound, Frame
 from ikebana.processor.kernels.window_values import OFFSETS, RANKS, SIZED, WindowFunction
 from ikebana.processor.planning.plan import TOTAL_KEY, WindowFunctions

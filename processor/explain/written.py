@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ikebana.processor.base.counting import counted
+from ikebana.processor.base.printable import printable
 from ikebana.processor.explain import joining, windowing
 from ikebana.processor.explain.words import one_line, steps_lines
-from ikebana.processor.ground.counting import counted
-from ikebana.processor.ground.printable import printable
-from ikebana.processor.joins.query import AsOfJoin, DeltaJoin
 from ikebana.processor.linear.functions import name_of
+from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin
 from ikebana.processor.planning.plan import (
     TOTAL_KEY,
     Concat,

@@ -27,7 +27,7 @@ from confluent_kafka.admin import AdminClient
 
 from ikebana.arrangements.folders import private_folder
 from ikebana.errors import BrokerError, ConfigError
-from ikebana.processor.ground.java import find_java
+from ikebana.processor.base.java import find_java
 from ikebana.processor.kafka.broker_files import (
     LOGS,
     NODE,

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from ikebana.processor.ground.whole_files import write_whole
+from ikebana.processor.base.whole_files import write_whole
 
 # Kafka takes a folder with this file for formatted, so it is written last.
 META = "meta.properties"

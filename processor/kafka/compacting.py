@@ -21,16 +21,16 @@ from ikebana.codecs import diff
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.codecs.snapshot_record import SnapshotRecord, topic_of
 from ikebana.errors import SourceError
-from ikebana.processor.deciding.snapshots import kept_snapshots
-from ikebana.processor.ground.moments import moment
+from ikebana.processor.base.collection_digest import CollectionDigest
+from ikebana.processor.base.diff_reader import History, PlacedUpdate
+from ikebana.processor.base.moments import moment
+from ikebana.processor.base.verify import batch_offence
+from ikebana.processor.checkpoint.snapshots import kept_snapshots
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.client import enqueue, patiently
 from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.kafka.snapshots import KEPT_OFFSETS, RECORDS
 from ikebana.processor.kafka.transactions import TransactionalProducer
-from ikebana.processor.verifying.collection_digest import CollectionDigest
-from ikebana.processor.verifying.diff_reader import History, PlacedUpdate
-from ikebana.processor.verifying.verify import batch_offence
 
 _TRANSACTION_S = 300.0
 _PORTION = 50_000

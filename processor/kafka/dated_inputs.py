@@ -11,20 +11,20 @@ import msgspec
 from confluent_kafka.admin import AdminClient
 
 from ikebana.errors import SourceError
-from ikebana.processor.deciding.commits import Marker
-from ikebana.processor.deciding.inputs import beginnings_refusal, read_whole, writer_of
-from ikebana.processor.deciding.refusal import Refusal
+from ikebana.processor.checkpoint.commits import Marker
+from ikebana.processor.checkpoint.inputs import beginnings_refusal, read_whole, writer_of
+from ikebana.processor.checkpoint.refusal import Refusal
 from ikebana.processor.kafka import markers, topics
 from ikebana.processor.kafka.progress_record import progress_record
 from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.kafka.topics import Positions
 from ikebana.processor.planning.plan import Input, Plan
-from ikebana.processor.timing import input_times
-from ikebana.processor.timing.diff_input import Closed
-from ikebana.processor.timing.event_time import Where
-from ikebana.processor.timing.input_times import InputTimes, Learned
-from ikebana.processor.timing.silence import Silence
-from ikebana.processor.timing.source_offset import SourceOffset
+from ikebana.processor.topics import input_times
+from ikebana.processor.topics.diff_input import Closed
+from ikebana.processor.topics.event_time import Where
+from ikebana.processor.topics.input_times import InputTimes, Learned
+from ikebana.processor.topics.silence import Silence
+from ikebana.processor.topics.source_offset import SourceOffset
 
 
 class DatedInputs:

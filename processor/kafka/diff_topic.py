@@ -16,23 +16,23 @@ from ikebana.codecs.formats import SINGLE_VALUE_FORMATS
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.codecs.snapshot_record import SnapshotRecord
 from ikebana.errors import SourceError
-from ikebana.processor.deciding.refusal import Refusal
-from ikebana.processor.deciding.snapshots import passed
-from ikebana.processor.ground.named_tuples import maker
-from ikebana.processor.kafka import client, topics
-from ikebana.processor.kafka.progress_record import progress_record
-from ikebana.processor.kafka.read_topics import ReadTopics
-from ikebana.processor.kafka.reader import DeletedError, Range, Reader
-from ikebana.processor.kafka.snapshots import Snapshots
-from ikebana.processor.verifying import diff_reader
-from ikebana.processor.verifying.diff_reader import (
+from ikebana.processor.base import diff_reader
+from ikebana.processor.base.diff_reader import (
     ClosedBatch,
     History,
     Part,
     PlacedUpdate,
     Portion,
 )
-from ikebana.processor.verifying.output_reader import OutputReader
+from ikebana.processor.base.named_tuples import maker
+from ikebana.processor.base.output_reader import OutputReader
+from ikebana.processor.checkpoint.refusal import Refusal
+from ikebana.processor.checkpoint.snapshots import passed
+from ikebana.processor.kafka import client, topics
+from ikebana.processor.kafka.progress_record import progress_record
+from ikebana.processor.kafka.read_topics import ReadTopics
+from ikebana.processor.kafka.reader import DeletedError, Range, Reader
+from ikebana.processor.kafka.snapshots import Snapshots
 
 
 class PassedError(SourceError):

@@ -12,16 +12,16 @@ from contextlib import closing
 from confluent_kafka import KafkaException
 
 from ikebana.errors import IkebanaError
-from ikebana.processor.ground.notice import Notice
+from ikebana.processor.authoring.proposing.look import Look, look
+from ikebana.processor.authoring.proposing.notices import new_columns, notices
+from ikebana.processor.base.notice import Notice
 from ikebana.processor.kafka import sampling
 from ikebana.processor.kafka.progress_topic import last_progress
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.planning.plan import Input, Plan
-from ikebana.processor.proposing.look import Look, look
-from ikebana.processor.proposing.notices import new_columns, notices
-from ikebana.processor.reading.codec_of import needs_registry
-from ikebana.processor.reading.messages import Message
-from ikebana.processor.timing.kinds_of_time import kind_of, mixed, of_input
+from ikebana.processor.topics.codec_of import needs_registry
+from ikebana.processor.topics.kinds_of_time import kind_of, mixed, of_input
+from ikebana.processor.topics.messages import Message
 
 # An input without anything to be said of so many messages is not looked at again.
 _ENOUGH = 10

@@ -18,12 +18,12 @@ import msgspec
 from ikebana.codecs.formats import FACT_FORMATS, OUTPUT_FORMATS
 from ikebana.codecs.progress import ProgressRecord, Times
 from ikebana.errors import SourceError
-from ikebana.processor.ground.named_tuples import maker
+from ikebana.processor.base.diff_reader import History
+from ikebana.processor.base.named_tuples import maker
+from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.base.verify import batch_offence
 from ikebana.processor.kafka.cdcv2_topic import Cdcv2Topic, FactPlace
 from ikebana.processor.kafka.diff_topic import DiffTopic, PassedError
-from ikebana.processor.rows.rows import KeyedUpdate
-from ikebana.processor.verifying.diff_reader import History
-from ikebana.processor.verifying.verify import batch_offence
 
 # A reader that has given nothing yet begins again at a newer snapshot, so often at most, if the
 # topic is compacted under it.

@@ -12,14 +12,14 @@ from typing import NamedTuple
 from confluent_kafka import KafkaException
 
 from ikebana.codecs.snapshot_record import SnapshotRecord
-from ikebana.processor.deciding.inputs import (
+from ikebana.processor.checkpoint.inputs import (
     again_refusal,
     first_offsets,
     lost_end,
     topics_refusal,
 )
-from ikebana.processor.deciding.refusal import Refusal
-from ikebana.processor.deciding.topic import Topic
+from ikebana.processor.checkpoint.refusal import Refusal
+from ikebana.processor.checkpoint.topic import Topic
 from ikebana.processor.kafka import client, loopback, missing_topics, topics
 from ikebana.processor.kafka.client import patiently
 from ikebana.processor.kafka.dated_inputs import DatedInputs, check_beginnings
@@ -28,8 +28,8 @@ from ikebana.processor.kafka.snapshots import Snapshots
 from ikebana.processor.kafka.topics import Positions
 from ikebana.processor.planning import starts
 from ikebana.processor.planning.plan import Input, Plan
-from ikebana.processor.timing.source_offset import SourceOffset
-from ikebana.processor.timing.starting import started
+from ikebana.processor.topics.source_offset import SourceOffset
+from ikebana.processor.topics.starting import started
 
 # While no records come in, new partitions are looked for this often.
 _DESCRIBE_EVERY_S = 5.0

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from ikebana.processor.deciding.commits import Marker
-from ikebana.processor.deciding.trimming import Unread
+from ikebana.processor.checkpoint.commits import Marker
+from ikebana.processor.checkpoint.trimming import Unread
 from ikebana.processor.kafka import topics
 from ikebana.processor.kafka.client import enqueue
 

@@ -14,7 +14,7 @@ import msgspec
 from confluent_kafka import Message, Producer
 
 from ikebana.errors import CheckpointError
-from ikebana.processor.deciding.commits import Lease, Marker
+from ikebana.processor.checkpoint.commits import Lease, Marker
 from ikebana.processor.kafka.client import TRANSACTIONS, enqueue
 from ikebana.processor.kafka.reader import Range, Reader
 

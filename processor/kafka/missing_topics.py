@@ -10,9 +10,9 @@ from typing import NamedTuple
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from ikebana.processor.deciding.inputs import read_whole
-from ikebana.processor.ground import spelling
-from ikebana.processor.ground.notice import Notice
+from ikebana.processor.base import spelling
+from ikebana.processor.base.notice import Notice
+from ikebana.processor.checkpoint.inputs import read_whole
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.client import patiently
 from ikebana.processor.planning.plan import Plan

@@ -4,14 +4,14 @@ from collections.abc import Collection, Mapping
 from functools import partial
 
 from ikebana.errors import SourceError
-from ikebana.processor.ground.check import Check, checked
-from ikebana.processor.ground.counting import counted
+from ikebana.processor.base.check import Check, checked
+from ikebana.processor.base.counting import counted
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.snapshots import Snapshots
-from ikebana.processor.timing import own_topics
-from ikebana.processor.timing.own_topics import Ends
-from ikebana.processor.timing.source_offset import Own
+from ikebana.processor.topics import own_topics
+from ikebana.processor.topics.own_topics import Ends
+from ikebana.processor.topics.source_offset import Own
 
 _INSTEAD = (
     "The edit needs all that the output has had, and nothing else has it. Show the new collection "

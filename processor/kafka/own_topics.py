@@ -8,8 +8,8 @@ from collections.abc import Container, Iterator, Mapping
 
 from confluent_kafka.admin import AdminClient
 
-from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.deciding.topic import Topic
+from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.checkpoint.topic import Topic
 from ikebana.processor.kafka import client, markers, topics
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.graph import graph_of

@@ -14,17 +14,17 @@ from confluent_kafka.admin import AdminClient
 from msgspec.structs import replace
 
 from ikebana.errors import IkebanaError
+from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.base.check import Check, checked, refused
+from ikebana.processor.base.counting import counted
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, newborn
+from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.checkpoint.evolution import edit_to, resumed
 from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.checkpoint.preflight import Kept, kept
-from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.deciding.commits import Marker
-from ikebana.processor.deciding.refusal import Refusal
-from ikebana.processor.deciding.starting import History, judge, lease_refusal
-from ikebana.processor.deciding.topic import Topic
-from ikebana.processor.ground.check import Check, checked, refused
-from ikebana.processor.ground.counting import counted
+from ikebana.processor.checkpoint.refusal import Refusal
+from ikebana.processor.checkpoint.starting import History, judge, lease_refusal
+from ikebana.processor.checkpoint.topic import Topic
 from ikebana.processor.kafka import (
     client,
     markers,
@@ -43,8 +43,8 @@ from ikebana.processor.kafka.rights import (
 from ikebana.processor.kafka.takeover import shown
 from ikebana.processor.kafka.told_rights import Found
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.reading.codec_of import needs_registry
-from ikebana.processor.timing.source_offset import SourceOffset
+from ikebana.processor.topics.codec_of import needs_registry
+from ikebana.processor.topics.source_offset import SourceOffset
 
 P = ParamSpec("P")
 

@@ -8,8 +8,8 @@ the brokers check no rights, the check tries nothing.
 from collections.abc import Iterator
 
 from ikebana.errors import AccessError, ConfigError
-from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.ground.check import Check, refused
+from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.base.check import Check, refused
 from ikebana.processor.kafka import client, markers
 from ikebana.processor.kafka.client import transactional_producer
 from ikebana.processor.kafka.preflight import told_whole

@@ -9,9 +9,8 @@ from confluent_kafka.admin import AdminClient
 
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.errors import CheckpointError
-from ikebana.processor.batch.formatting import progress_messages
-from ikebana.processor.deciding.commits import Marker
-from ikebana.processor.deciding.publishing import closings
+from ikebana.processor.checkpoint.commits import Marker
+from ikebana.processor.checkpoint.publishing import closings
 from ikebana.processor.kafka import topics
 from ikebana.processor.kafka.client import enqueue, patiently
 from ikebana.processor.kafka.markers import last_message
@@ -19,6 +18,7 @@ from ikebana.processor.kafka.progress_record import progress_record
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.planning.plan import Plan
+from ikebana.processor.topics.formatting import progress_messages
 
 
 def last_progress(reader: Reader, topic: str) -> ProgressRecord | None:

@@ -7,7 +7,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from ikebana.errors import SourceError
-from ikebana.processor.deciding.topic import Topic
+from ikebana.processor.checkpoint.topic import Topic
 from ikebana.processor.kafka import topics
 
 Ask = Callable[[AdminClient, Mapping[str, int]], topics.Positions]

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ikebana.errors import SourceError
+from ikebana.processor.base.noted import Place
 from ikebana.processor.kafka.reader import Range, Reader
-from ikebana.processor.rows.noted import Place
 
 # A record may have been deleted, so the wait for it is short.
 _PATIENCE_S = 10.0

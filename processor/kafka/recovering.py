@@ -1,6 +1,6 @@
 """Recover a pipeline whose checkpoint is lost, on its brokers.
 
-`deciding.recovering` decides.  The steps and their order:
+`checkpoint.recovering` decides.  The steps and their order:
 
 1. look at all that is left, and refuse what cannot be recovered;
 2. fence the lost checkpoint's driver and tasks, and look again: from then on nobody adds to it;
@@ -24,29 +24,28 @@ from msgspec.structs import replace
 from ikebana.codecs.cdcv2 import Progress
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import CheckpointError, SourceError
+from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.base import diff_reader, faults
+from ikebana.processor.checkpoint import recovering
 from ikebana.processor.checkpoint.checkpoint import (
     Birth,
     Checkpoint,
     newborn,
 )
-from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.deciding import recovering
-from ikebana.processor.deciding.commits import Lease, first_marker
-from ikebana.processor.deciding.inputs import topics_refusal
-from ikebana.processor.deciding.recovering import Left, Unclosed
-from ikebana.processor.deciding.starting import Shown, lasting_topics
-from ikebana.processor.deciding.topic import Topic
-from ikebana.processor.ground import faults
+from ikebana.processor.checkpoint.commits import Lease, first_marker
+from ikebana.processor.checkpoint.inputs import topics_refusal
+from ikebana.processor.checkpoint.recovering import Left, Unclosed
+from ikebana.processor.checkpoint.starting import Shown, lasting_topics
+from ikebana.processor.checkpoint.topic import Topic
 from ikebana.processor.kafka import client, markers, own_reading, topics
 from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.kafka.takeover import commit_lease, shown
 from ikebana.processor.kafka.transactions import TransactionalProducer, commit_marker
 from ikebana.processor.planning import starts
 from ikebana.processor.planning.plan import Output, Plan
-from ikebana.processor.timing.own_topics import Ends
-from ikebana.processor.timing.recovering import recovered
-from ikebana.processor.timing.source_offset import Positions
-from ikebana.processor.verifying import diff_reader
+from ikebana.processor.topics.own_topics import Ends
+from ikebana.processor.topics.recovering import recovered
+from ikebana.processor.topics.source_offset import Positions
 
 
 def look(plan: Plan, settings: Settings) -> Left:

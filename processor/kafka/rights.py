@@ -20,10 +20,10 @@ from confluent_kafka.admin import (
 )
 
 from ikebana.errors import AccessError
-from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.deciding.topic import Topic
-from ikebana.processor.ground.check import Check
-from ikebana.processor.ground.counting import counted
+from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.base.check import Check
+from ikebana.processor.base.counting import counted
+from ikebana.processor.checkpoint.topic import Topic
 from ikebana.processor.kafka import client, own_topics
 from ikebana.processor.kafka.acl import Operations, grant, missing_right, ordered
 from ikebana.processor.kafka.client import patiently

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from confluent_kafka import Message as KafkaMessage
 
 from ikebana.errors import SourceError
+from ikebana.processor.authoring.proposing.formats import Sample
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.reader import Range, Reader, timestamp_of
-from ikebana.processor.proposing.formats import Sample
-from ikebana.processor.reading.messages import Message
+from ikebana.processor.topics.messages import Message
 
 _PARTITIONS = 8
 _EACH_END = 50

@@ -10,14 +10,14 @@ from ikebana.codecs import snapshot_record
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.snapshot_record import SnapshotRecord, topic_of
 from ikebana.errors import AccessError, SourceError
-from ikebana.processor.deciding.refusal import Refusal
-from ikebana.processor.deciding.snapshots import Kept, chosen, usable
+from ikebana.processor.base import diff_reader
+from ikebana.processor.base.collection_digest import CollectionDigest
+from ikebana.processor.base.diff_reader import PlacedUpdate
+from ikebana.processor.checkpoint.refusal import Refusal
+from ikebana.processor.checkpoint.snapshots import Kept, chosen, usable
 from ikebana.processor.kafka import topics
 from ikebana.processor.kafka.read_topics import ReadTopics
 from ikebana.processor.kafka.reader import Range, Reader
-from ikebana.processor.verifying import diff_reader
-from ikebana.processor.verifying.collection_digest import CollectionDigest
-from ikebana.processor.verifying.diff_reader import PlacedUpdate
 
 # Of the snapshot topic: where the records of snapshots are.
 RECORDS = 0

@@ -1,4 +1,4 @@
-"""Take over a pipeline on its brokers; `deciding.takeover` has the steps and their order."""
+"""Take over a pipeline on its brokers; `checkpoint.takeover` has the steps and their order."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
@@ -6,13 +6,13 @@ from typing import NamedTuple
 from confluent_kafka.admin import AdminClient
 
 from ikebana.arrangements.manifest import Manifest
+from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.checkpoint import takeover
 from ikebana.processor.checkpoint.checkpoint import Birth
+from ikebana.processor.checkpoint.commits import Lease, Marker
 from ikebana.processor.checkpoint.layout import Logged
-from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.deciding import takeover
-from ikebana.processor.deciding.commits import Lease, Marker
-from ikebana.processor.deciding.starting import Shown
-from ikebana.processor.deciding.topic import Topic
+from ikebana.processor.checkpoint.starting import Shown
+from ikebana.processor.checkpoint.topic import Topic
 from ikebana.processor.kafka import client, markers, own_topics, rights, topics
 from ikebana.processor.kafka.progress_topic import last_progress
 from ikebana.processor.kafka.reader import Reader

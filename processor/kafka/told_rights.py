@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient
 
-from ikebana.processor.deciding.topic import Topic
+from ikebana.processor.checkpoint.topic import Topic
 from ikebana.processor.kafka import client
 from ikebana.processor.kafka.client import patiently
 

@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from ikebana.processor.deciding.topic import Topic
+from ikebana.processor.checkpoint.topic import Topic
 from ikebana.processor.kafka.client import patiently, with_leaders
 
 # By topic, by partition.

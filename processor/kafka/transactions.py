@@ -19,7 +19,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from ikebana.codecs import diff
 from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.errors import AwayError, FencedError, LateError, SourceError
-from ikebana.processor.deciding.commits import Marker
+from ikebana.processor.base.columns import in_columns_of
+from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.kafka import client, markers
 from ikebana.processor.kafka.client import (
     PATIENCE_S,
@@ -27,8 +29,6 @@ from ikebana.processor.kafka.client import (
     patiently,
     transactional_producer,
 )
-from ikebana.processor.rows.columns import in_columns_of
-from ikebana.processor.rows.rows import KeyedUpdate
 
 try:
     from ikebana.compiled._kafka_records import produced

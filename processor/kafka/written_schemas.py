@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ikebana.codecs.avro_out import Ids, as_text
 from ikebana.errors import ConfigError
-from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.ground.check import Check, checked
+from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.base.check import Check, checked
 from ikebana.processor.planning.plan import Output, Plan
 from ikebana.processor.planning.written_types import shape_of
 

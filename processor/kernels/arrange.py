@@ -24,6 +24,8 @@ from operator import itemgetter
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
+from ikebana.processor.base.columns import Columned, columns_of, in_columns_of
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import history, recent
 from ikebana.processor.kernels.arranged_cell import (
     Cell,
@@ -42,8 +44,6 @@ from ikebana.processor.kernels.layout import (
     with_length,
 )
 from ikebana.processor.kernels.recent import ByKey, Recent, seen
-from ikebana.processor.rows.columns import Columned, columns_of, in_columns_of
-from ikebana.processor.rows.rows import KeyedUpdate
 
 try:
     from ikebana.compiled._arranged import grouped

@@ -17,10 +17,10 @@ import msgspec
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
+from ikebana.processor.base.datum import datum_of
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import history, upsert
 from ikebana.processor.kernels.history import Counts, Queue
-from ikebana.processor.rows.datum import datum_of
-from ikebana.processor.rows.rows import KeyedUpdate
 
 # Keys are read together, for a store answers many faster than one by one.
 _AT_ONCE = 5_000

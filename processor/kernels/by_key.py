@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
-from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.processor.base.rows import KeyedUpdate
 
 
 def changes_by_key(

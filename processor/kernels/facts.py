@@ -25,9 +25,9 @@ import msgspec
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part, Store
+from ikebana.processor.base.cdcv2_reader import ContradictionError
+from ikebana.processor.base.rows import NO_KEY, KeyedUpdate
 from ikebana.processor.kernels.layout import Layout, OfKey, PartKind
-from ikebana.processor.rows.rows import NO_KEY, KeyedUpdate
-from ikebana.processor.verifying.cdcv2_reader import ContradictionError
 
 _Entry = tuple[bytes | None, bytes, int]
 _TIME_BYTES = 8

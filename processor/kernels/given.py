@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ikebana.codecs import canonical
-from ikebana.processor.ground import calls
-from ikebana.processor.ground.generations import shown
+from ikebana.processor.base import calls
+from ikebana.processor.base.generations import shown
 from ikebana.processor.linear.functions import name_of, raised
 
 

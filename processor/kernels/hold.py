@@ -16,8 +16,8 @@ import msgspec
 
 from ikebana.arrangements.store import Part, Store
 from ikebana.arrangements.update import LARGEST, pieces, sums
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels.layout import OF_SHARD, Layout, OfKeys, PartKind, ShardOf
-from ikebana.processor.rows.rows import KeyedUpdate
 
 _Entry = tuple[bytes | None, bytes, int | str]
 _TIME_BYTES = 8

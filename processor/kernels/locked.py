@@ -26,10 +26,10 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import pieces, sums
 from ikebana.codecs.error_record import error_record
-from ikebana.processor.ground.generations import shown
+from ikebana.processor.base.generations import shown
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels.half_join import Match
 from ikebana.processor.kernels.layout import KEY_WITH_LENGTH, Layout, PartKind, with_length
-from ikebana.processor.rows.rows import KeyedUpdate
 
 # What an insertion has met: data, or None where an outer join met nothing, with diffs.
 Results = list[tuple[bytes | None, int]]

@@ -37,7 +37,8 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import pieces
 from ikebana.errors import ConvergenceError
-from ikebana.processor.ground.generations import shown
+from ikebana.processor.base.generations import shown
+from ikebana.processor.base.rows import NO_KEY, KeyedUpdate
 from ikebana.processor.kernels import by_key
 from ikebana.processor.kernels.layout import (
     KEY_IS_REST,
@@ -49,7 +50,6 @@ from ikebana.processor.kernels.layout import (
 )
 from ikebana.processor.kernels.loop_traces import Trace, counted
 from ikebana.processor.kernels.reduce import Reduced
-from ikebana.processor.rows.rows import NO_KEY, KeyedUpdate
 
 Updates = Sequence[KeyedUpdate]
 """Updates within a loop: their times are rounds."""

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from ikebana.codecs import canonical
-from ikebana.processor.ground import typed_order
-from ikebana.processor.ground.typed_order import Order
+from ikebana.processor.base import typed_order
+from ikebana.processor.base.typed_order import Order
 
 # Beyond it canonical JSON has integers only.
 _LARGEST_EXPONENT = 308

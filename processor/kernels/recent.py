@@ -17,9 +17,9 @@ import msgspec
 
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import pieces, sums
+from ikebana.processor.base.rows import KeyedUpdate, updates_from
 from ikebana.processor.kernels.history import Changes, Counts, add
 from ikebana.processor.kernels.layout import OfKeys, ShardOf
-from ikebana.processor.rows.rows import KeyedUpdate, updates_from
 
 try:
     from ikebana.compiled import _arranged as compiled

@@ -34,8 +34,10 @@ from ikebana.arrangements.update import pieces
 from ikebana.codecs import canonical
 from ikebana.codecs.error_record import error_record
 from ikebana.errors import TooMuchError
-from ikebana.processor.ground.generations import shown
-from ikebana.processor.ground.typed_order import Order
+from ikebana.processor.base.generations import shown
+from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.base.skew import hash_of
+from ikebana.processor.base.typed_order import Order
 from ikebana.processor.kernels.aggregate_kinds import (
     KINDS,
     NOT_FINITE,
@@ -53,8 +55,6 @@ from ikebana.processor.kernels.layout import (
 )
 from ikebana.processor.kernels.order import ordered
 from ikebana.processor.kernels.reduce_values import TooLongError, Values
-from ikebana.processor.rows.rows import KeyedUpdate
-from ikebana.processor.rows.skew import hash_of
 
 
 class Aggregate(msgspec.Struct, frozen=True, array_like=True):

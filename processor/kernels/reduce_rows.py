@@ -30,6 +30,7 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
 from ikebana.codecs import canonical
 from ikebana.codecs.error_record import error_record
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import by_key
 from ikebana.processor.kernels.given import FailureError, given
 from ikebana.processor.kernels.layout import (
@@ -41,7 +42,6 @@ from ikebana.processor.kernels.layout import (
     with_length,
 )
 from ikebana.processor.kernels.reduce import Reduced
-from ikebana.processor.rows.rows import KeyedUpdate
 
 # Of the key and its rows with their counts, over JSON data as Python has it.
 Function = Callable[[Any, list[tuple[Any, int]]], Iterable[Any]]

@@ -18,6 +18,7 @@ import msgspec
 from ikebana.arrangements.store import Part, Store
 from ikebana.codecs.error_record import error_record
 from ikebana.codecs.upsert_out import changed
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels.layout import (
     KEY_IS_REST,
     KEY_WITH_LENGTH,
@@ -25,7 +26,6 @@ from ikebana.processor.kernels.layout import (
     PartKind,
     with_length,
 )
-from ikebana.processor.rows.rows import KeyedUpdate
 
 NO_KEY_REASON = "there is no key"
 MANY_REASON = "the key has more than one value"

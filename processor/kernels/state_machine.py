@@ -34,12 +34,12 @@ from ikebana.arrangements.store import Part, Store
 from ikebana.codecs import canonical
 from ikebana.codecs.error_record import error_record
 from ikebana.errors import IkebanaError
+from ikebana.processor.base.rows import NULL_KEY, KeyedUpdate
 from ikebana.processor.kernels.given import FailureError, given
 
 # What a machine's function raises is found beside what it is given.
 from ikebana.processor.kernels.given import Refused as Refused
 from ikebana.processor.kernels.layout import KEY_IS_REST, Contents, Layout, OfKey, PartKind
-from ikebana.processor.rows.rows import NULL_KEY, KeyedUpdate
 
 
 @final

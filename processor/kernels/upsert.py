@@ -27,6 +27,9 @@ import msgspec
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part, Store
+from ikebana.processor.base.columns import Columns, columns_of
+from ikebana.processor.base.noted import MOST
+from ikebana.processor.base.rows import KeyedUpdate, Partial, Truncate, Upserts
 from ikebana.processor.kernels import history, upsert_waiting
 from ikebana.processor.kernels.layout import KEY_IS_REST, Contents, Layout, PartKind
 from ikebana.processor.kernels.upsert_moments import Moment, Source, by_time, in_sequence
@@ -37,9 +40,6 @@ from ikebana.processor.kernels.upsert_values import (
     value_after,
     values_of,
 )
-from ikebana.processor.rows.columns import Columns, columns_of
-from ikebana.processor.rows.noted import MOST
-from ikebana.processor.rows.rows import KeyedUpdate, Partial, Truncate, Upserts
 
 try:
     from ikebana.compiled._upserts import changed, move, move_each, take_states

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part
+from ikebana.processor.base.rows import Truncate, Upserts
 from ikebana.processor.kernels.upsert_values import (
     NOTHING_SAID,
     SPECIAL,
@@ -31,7 +32,6 @@ from ikebana.processor.kernels.upsert_waiting import (
     plain_rank,
     take_due,
 )
-from ikebana.processor.rows.rows import Truncate, Upserts
 
 # Where an upsert comes from: the rank of its topic among all, its partition and its offset.
 Source = tuple[int, int, int]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ikebana.codecs import canonical
-from ikebana.processor.rows.rows import Partial, Truncate, Upserts, times_of
+from ikebana.processor.base.rows import Partial, Truncate, Upserts, times_of
 
 
 class Bad(NamedTuple):

@@ -15,9 +15,9 @@ import msgspec
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part
+from ikebana.processor.base.rows import Partial
 from ikebana.processor.kernels.layout import OfKeys, ShardOf
 from ikebana.processor.kernels.upsert_values import Bad, Row, UpsertValue, rank_of
-from ikebana.processor.rows.rows import Partial
 
 
 class Waiting(msgspec.Struct, array_like=True):

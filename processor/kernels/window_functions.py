@@ -25,7 +25,8 @@ import msgspec
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
 from ikebana.codecs import canonical
-from ikebana.processor.ground.typed_order import Order
+from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.base.typed_order import Order
 from ikebana.processor.kernels import by_key
 from ikebana.processor.kernels.layout import (
     KEY_IS_REST,
@@ -53,7 +54,6 @@ from ikebana.processor.kernels.window_values import (
     WindowFunction,
     summed_of,
 )
-from ikebana.processor.rows.rows import KeyedUpdate
 
 ORDER, SHOWN = "o", "r"
 """The fields of a row by which rows are ordered, and that shows."""

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ikebana.codecs import canonical
-from ikebana.processor.ground.typed_order import Order
+from ikebana.processor.base.typed_order import Order
 from ikebana.processor.kernels.aggregate_kinds import (
     KINDS,
     NOT_FINITE,

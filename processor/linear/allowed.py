@@ -8,7 +8,7 @@ aggregate as text, unless that is a constant: a computed one might draw a sample
 import functools
 from typing import Any
 
-from ikebana.processor.ground.spelling import hint
+from ikebana.processor.base.spelling import hint
 from ikebana.processor.linear.database import asked
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.sql_functions import is_long_name, short_name

@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 
 from ikebana.arrangements.update import LARGEST, TOO_LARGE, pieces, sums, within
 from ikebana.codecs.error_record import error_record
-from ikebana.processor.ground.generations import shown
+from ikebana.processor.base.columns import Columns, columns_of, rows_of, taken
+from ikebana.processor.base.datum import data_of
+from ikebana.processor.base.generations import shown
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.linear import functions, logic
 from ikebana.processor.linear.json_text import BLOB, JSON
 from ikebana.processor.linear.keys import any_null, is_null, key_sql
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope, Scope, StepError, frozen
 from ikebana.processor.linear.steps import AnyStep, Arrange, Call, Negate, Sql
-from ikebana.processor.rows.columns import Columns, columns_of, rows_of, taken
-from ikebana.processor.rows.datum import data_of
-from ikebana.processor.rows.rows import KeyedUpdate
 
 try:
     from ikebana.compiled._joins import summed

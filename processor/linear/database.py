@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from ikebana.processor.ground import calls
+from ikebana.processor.base import calls
 from ikebana.processor.linear import sql_functions
 
 _MOST_PLANNED = 256

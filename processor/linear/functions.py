@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ikebana.arrangements.update import LARGEST
 from ikebana.codecs import canonical
-from ikebana.processor.ground import calls
+from ikebana.processor.base import calls
 from ikebana.processor.linear import logic
 from ikebana.processor.linear.logic import Logic, Triple
 from ikebana.processor.linear.modules import ModuleError, main_module, module_named

@@ -27,7 +27,7 @@ from ikebana.codecs.sql_type import (
     type_of,
     within,
 )
-from ikebana.processor.ground.printable import is_seen
+from ikebana.processor.base.printable import is_seen
 
 JSON = str(sql_type.JSON)
 BLOB = "BLOB"

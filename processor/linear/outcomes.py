@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ikebana.errors import StuckError
-from ikebana.processor.ground import calls
+from ikebana.processor.base import calls
 from ikebana.processor.linear.steps import Negate, Sql
 
 _LONGEST_WRITTEN = 300

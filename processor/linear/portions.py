@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from typing import TypeVar
 
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.linear.chain import Chain, Passed, consolidated
-from ikebana.processor.rows.rows import KeyedUpdate
 
 Item = TypeVar("Item")
 AT_ONCE = 50_000

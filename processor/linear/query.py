@@ -22,6 +22,7 @@ import pyarrow as pa
 from ikebana.codecs import canonical
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import StuckError
+from ikebana.processor.base.datum import values_of
 from ikebana.processor.linear.database import (
     MOST_MEMORY,
     MemoryLimitError,
@@ -37,7 +38,6 @@ from ikebana.processor.linear.picking import picking
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope, Scope, StepError
 from ikebana.processor.linear.steps import Negate, Sql
 from ikebana.processor.linear.typed_columns import Column, column_of
-from ikebana.processor.rows.datum import values_of
 
 try:
     from ikebana.compiled._joins import fields_of

@@ -22,7 +22,7 @@ import msgspec
 
 from ikebana.codecs import sql_type
 from ikebana.codecs.sql_type import TypeTextError, parsed
-from ikebana.processor.ground import calls
+from ikebana.processor.base import calls
 from ikebana.processor.linear.functions import FunctionError, found, name_of, raised
 
 

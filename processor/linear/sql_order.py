@@ -1,7 +1,7 @@
 """How SQL orders the values of a type, as `kernels.typed_order` makes bytes of it."""
 
 from ikebana.codecs.sql_type import Array, Enum, List, Map, SqlType, Struct, type_of
-from ikebana.processor.ground.typed_order import Order
+from ikebana.processor.base.typed_order import Order
 from ikebana.processor.linear.json_text import BLOB, INSTANTS
 
 

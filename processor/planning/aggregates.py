@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from ikebana.codecs.sql_type import Decimal, type_of
-from ikebana.processor.ground.spelling import hint
+from ikebana.processor.base.spelling import hint
 from ikebana.processor.kernels.aggregate_kinds import KINDS
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.linear.json_text import JSON, WHOLE, compares_as_data

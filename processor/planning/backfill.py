@@ -8,7 +8,7 @@ has positions of its own and catches up with those of the old plan.  When they a
 plan takes over: for it the operators are as they were.
 
 Rows with event times count at the times at which they counted when they were first read, which
-`timing.again` finds; so they have to be dated as they were.
+`topics.again` finds; so they have to be dated as they were.
 """
 
 from collections.abc import Mapping

@@ -11,10 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from ikebana.codecs.sql_type import JSON, NULL, Scalar, SqlType, type_of, within
-from ikebana.processor.joins.binding import Examined, examined
-from ikebana.processor.joins.paths import Planned, planned
-from ikebana.processor.joins.query import Join
-from ikebana.processor.joins.relation import Relation
 from ikebana.processor.kernels.loop import Program
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.kernels.window_functions import Window
@@ -22,6 +18,10 @@ from ikebana.processor.linear.results import StepProblem
 from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, ExpressionError, Scope, unknown
 from ikebana.processor.linear.typed_json import from_json
 from ikebana.processor.planning.input_rows import rows_of
+from ikebana.processor.planning.joins.binding import Examined, examined
+from ikebana.processor.planning.joins.paths import Planned, planned
+from ikebana.processor.planning.joins.query import Join
+from ikebana.processor.planning.joins.relation import Relation
 from ikebana.processor.planning.loops import collections, program
 from ikebana.processor.planning.operators import reduce
 from ikebana.processor.planning.operators.table import kind_of

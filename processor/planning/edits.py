@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 
-from ikebana.processor.joins.query import DeltaJoin
 from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.backfill import core
 from ikebana.processor.planning.edits_errors import EndedErrors, of_inputs, of_outputs, of_steps
 from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.joined import joined
+from ikebana.processor.planning.joins.query import DeltaJoin
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import ERRORS, Output, Plan
 from ikebana.processor.planning.planner import Branch

@@ -17,8 +17,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ikebana.codecs import canonical
-from ikebana.processor.ground.generations import shown
-from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.processor.base.generations import shown
+from ikebana.processor.base.rows import KeyedUpdate
 
 # What reasons begin with that name who has made an error; names have no space.
 _STEP, _OUTPUT, _INPUT = "operator ", "output ", "input "

@@ -9,7 +9,7 @@ from ikebana.codecs.column_encodings import encoding
 from ikebana.codecs.formats import FORMATS
 from ikebana.codecs.sql_type import TypeTextError
 from ikebana.errors import ConfigError
-from ikebana.processor.ground.spelling import instead
+from ikebana.processor.base.spelling import instead
 from ikebana.processor.linear.expressions import column_type
 from ikebana.processor.linear.json_text import field_of
 from ikebana.processor.linear.results import result_of

@@ -2,12 +2,12 @@
 
 import functools
 
-from ikebana.processor.joins.arrangements import Shared, shared
-from ikebana.processor.joins.qualified import flat_name
-from ikebana.processor.joins.query import AsOfJoin
-from ikebana.processor.joins.stages import Stages, stages
 from ikebana.processor.linear.scope import KEY, VALUE
 from ikebana.processor.planning.catalog import catalog_of
+from ikebana.processor.planning.joins.arrangements import Shared, shared
+from ikebana.processor.planning.joins.qualified import flat_name
+from ikebana.processor.planning.joins.query import AsOfJoin
+from ikebana.processor.planning.joins.stages import Stages, stages
 from ikebana.processor.planning.plan import Plan
 
 

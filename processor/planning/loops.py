@@ -10,9 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.codecs.change import Column
-from ikebana.processor.joins.binding import Bound
-from ikebana.processor.joins.qualified import alias_of
-from ikebana.processor.joins.query import DeltaJoin
 from ikebana.processor.kernels import reduce
 from ikebana.processor.kernels.loop import (
     Grouped,
@@ -31,6 +28,9 @@ from ikebana.processor.linear.json_text import JSON, quoted
 from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
 from ikebana.processor.linear.steps import AnyStep, Call, Sql, moves_time
 from ikebana.processor.planning.aggregates import arranged
+from ikebana.processor.planning.joins.binding import Bound
+from ikebana.processor.planning.joins.qualified import alias_of
+from ikebana.processor.planning.joins.query import DeltaJoin
 from ikebana.processor.planning.operators.kind import Relations
 from ikebana.processor.planning.plan import (
     Concat,

@@ -26,14 +26,14 @@ from ikebana.codecs.formats import (
     OutputTraits,
 )
 from ikebana.errors import ConfigError, PlanError
-from ikebana.processor.ground.spelling import instead
-from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, Join
+from ikebana.processor.base.spelling import instead
 from ikebana.processor.kernels.window_values import WindowFunction
 from ikebana.processor.linear.functions import name_of, why_not_portable
 from ikebana.processor.linear.settled import settle, settle_fields
 from ikebana.processor.linear.steps import AnyStep, Call, Step
 from ikebana.processor.planning import starts
 from ikebana.processor.planning.fingerprints import fingerprint
+from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin, Join
 
 # Where old values come from.  upsert: the state.  diffs: the old images in the messages.
 # append: there are none, since every message is a new row.

@@ -22,7 +22,7 @@ Three kinds of work are pushed into decoding.  The results are the same without 
 Whether an image is partial is decided by all columns of a message and by the declared ones,
 never by the decoded ones.  So outputs and errors do not change with partial images, or when a
 table gets another column.  All declared columns are checked against their types and
-encodings, whether anything reads them or not (`reading.column_types`); in other columns a value
+encodings, whether anything reads them or not (`topics.column_types`); in other columns a value
 that contradicts a schema in its message is no error (`change.Wanted.judges`).  There are two
 exceptions.  A message whose key does not pass is not decoded, so it is no error.  And a key
 has one error at a time: that of a message replaces the one that a pushed step has made of

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from ikebana.codecs.avro_out import Shape, namespace_of
 from ikebana.codecs.avro_types import NAME, carries
 from ikebana.codecs.sql_type import JSON, SqlType, Struct, type_of
-from ikebana.processor.joins.query import AsOfJoin, DeltaJoin
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.results import result_of
 from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, Scope
 from ikebana.processor.linear.steps import Call, Negate, Sql, Step
 from ikebana.processor.planning.catalog import Catalog, catalog_of
+from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin
 from ikebana.processor.planning.operators.kind import Problem
 from ikebana.processor.planning.plan import Concat, Input, Linear, Output, Plan, Reduce, Upsert
 from ikebana.processor.planning.unique_keys import made_of

@@ -8,12 +8,12 @@ since the edges behind it belong to no begin.
 
 from collections.abc import Mapping
 
-from ikebana.processor.joins.binding import reached
-from ikebana.processor.joins.query import DeltaJoin
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.steps import AnyStep, Negate, Sql
 from ikebana.processor.linear.syntax import Node, tree
 from ikebana.processor.linear.trees import conjuncts, equated
+from ikebana.processor.planning.joins.binding import reached
+from ikebana.processor.planning.joins.query import DeltaJoin
 from ikebana.processor.planning.plan import Concat, Linear, Operator
 from ikebana.processor.relational.known import Table
 

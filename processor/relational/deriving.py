@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ikebana.processor.ground import log_lines
+from ikebana.processor.base import log_lines
 from ikebana.processor.linear.bound_query import QueryError
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.planning.operators.table import kind_of

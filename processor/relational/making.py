@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import msgspec
 
-from ikebana.processor.joins.query import DeltaJoin, JoinInput
 from ikebana.processor.kernels.window_values import WindowFunction
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import KEY
@@ -13,6 +12,7 @@ from ikebana.processor.linear.steps import Negate, Sql, Step
 from ikebana.processor.linear.syntax import tree
 from ikebana.processor.linear.trees import columns
 from ikebana.processor.planning.aggregates import AggregateError
+from ikebana.processor.planning.joins.query import DeltaJoin, JoinInput
 from ikebana.processor.planning.loops import variable
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import (

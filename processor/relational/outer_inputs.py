@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ikebana.processor.joins.query import DeltaJoin
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node, text_of, tree
 from ikebana.processor.linear.trees import column, columns, conjuncts, renamed
+from ikebana.processor.planning.joins.query import DeltaJoin
 from ikebana.processor.relational.known import MakingError, Table
 from ikebana.processor.relational.making import Making
 from ikebana.processor.relational.matching import (

@@ -5,12 +5,12 @@ Each is made when the types of what it reads are known, and is given by its name
 
 from collections.abc import Callable, Sequence
 
-from ikebana.processor.ground.spelling import instead
-from ikebana.processor.joins.query import DeltaJoin
+from ikebana.processor.base.spelling import instead
 from ikebana.processor.linear.bound_query import QueryError, query_tree
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.linear.trees import conjuncts
+from ikebana.processor.planning.joins.query import DeltaJoin
 from ikebana.processor.planning.plan import Operator
 from ikebana.processor.relational import rows
 from ikebana.processor.relational.deriving import Derived

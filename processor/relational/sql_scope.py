@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TypeVar
 
-from ikebana.processor.ground.spelling import instead
+from ikebana.processor.base.spelling import instead
 from ikebana.processor.linear.bound_query import QueryError
 from ikebana.processor.linear.scope import KEY, SHORT, is_ours
 from ikebana.processor.linear.syntax import Node

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ikebana.codecs.sql_type import JSON, VARCHAR, SqlType, parts, type_of
-from ikebana.processor.joins.binding import reached
 from ikebana.processor.linear.bound_query import QueryError, bound, common_type
 from ikebana.processor.linear.json_text import field_of, quoted
 from ikebana.processor.linear.scope import KEY, SHORT
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node, shown, text_of, tree
 from ikebana.processor.linear.trees import column, equated, nodes
+from ikebana.processor.planning.joins.binding import reached
 from ikebana.processor.relational import rows
 from ikebana.processor.relational.known import Known, MakingError, Table, UnmadeError
 from ikebana.processor.relational.looping import Limits

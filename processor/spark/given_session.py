@@ -11,8 +11,8 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from ikebana.errors import ConfigError, LostError, SparkStartError
-from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.ground.fast_paths import OWNERS, FastPath, compiled_code
+from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.base.fast_paths import OWNERS, FastPath, compiled_code
 from ikebana.processor.linear.modules import FOLDER_VARIABLE
 from ikebana.processor.spark.connection import is_stopped
 from ikebana.processor.spark.installed import is_this_python

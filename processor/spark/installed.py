@@ -5,7 +5,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from ikebana.processor.ground.packages import folder_of
+from ikebana.processor.base.packages import folder_of
 
 _found = folder_of("pyspark")
 assert _found is not None, "pyspark is installed with ikebana"

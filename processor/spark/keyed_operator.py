@@ -15,14 +15,14 @@ from typing import Any, Self
 import msgspec
 import pandas as pd
 
-from ikebana.processor import task as shard_batch
-from ikebana.processor.ground import calls
+from ikebana.processor.base import calls
+from ikebana.processor.engine import task as shard_batch
+from ikebana.processor.engine.task import Job
 from ikebana.processor.spark import task_state, worker
 from ikebana.processor.spark.workers import daemon, left_rows, owners, placement
 from ikebana.processor.spark.workers.messages import Done, pickled
 from ikebana.processor.spark.workers.owners import Owners
 from ikebana.processor.spark.workers.placement import PLACEMENT
-from ikebana.processor.task import Job
 
 OUTPUT_SCHEMA = "result binary"
 STATE_SCHEMA = "manifest binary"

@@ -13,15 +13,16 @@ import msgspec
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.base.fast_paths import FastPath
+from ikebana.processor.base.garbage import collect_at_times
 from ikebana.processor.checkpoint.checkpoint import Birth
 from ikebana.processor.checkpoint.edit_plan import EditPlan
 from ikebana.processor.checkpoint.evolution import edit_under_way
 from ikebana.processor.checkpoint.layout import Layout
-from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.ground.fast_paths import FastPath
-from ikebana.processor.ground.garbage import collect_at_times
+from ikebana.processor.engine.opening import Opened, opened
+from ikebana.processor.engine.task import Job, encode_state
 from ikebana.processor.kafka.written_schemas import registered
-from ikebana.processor.opening import Opened, opened
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.edits import Edit
@@ -37,9 +38,8 @@ from ikebana.processor.spark.source import IkebanaSource
 from ikebana.processor.spark.source_config import SourceConfig
 from ikebana.processor.spark.source_files import done_at, filled_at, hosts_at, inputs_told
 from ikebana.processor.spark.triggers import Listening, Told, listen
-from ikebana.processor.task import Job, encode_state
-from ikebana.processor.timing import again
-from ikebana.processor.timing.reach import Standing
+from ikebana.processor.topics import again
+from ikebana.processor.topics.reach import Standing
 from ikebana.processor.watching.batch_report import BatchReport
 
 _LOOK_EVERY_S = 0.1

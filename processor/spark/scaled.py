@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 
-from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.spark.placing import executors_of
-from ikebana.processor.timing.scaling import Scaling
+from ikebana.processor.topics.scaling import Scaling
 from ikebana.processor.watching.batch_report import BatchReport
 
 

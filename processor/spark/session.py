@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Self
 
 from ikebana.arrangements.files import is_local
 from ikebana.errors import IkebanaError, LostError, SparkStartError
-from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.ground import log_lines
-from ikebana.processor.ground.fast_paths import OWNERS, FastPath, compiled_code
-from ikebana.processor.ground.java import find_java
-from ikebana.processor.ground.stopping import Stopped
+from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.base import log_lines
+from ikebana.processor.base.fast_paths import OWNERS, FastPath, compiled_code
+from ikebana.processor.base.java import find_java
+from ikebana.processor.base.stopping import Stopped
 from ikebana.processor.spark import class_archive, launching
 from ikebana.processor.spark.child_processes import environment
 from ikebana.processor.spark.installed import is_this_python

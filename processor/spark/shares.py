@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pyspark.sql.datasource import InputPartition
 
 from ikebana.processor.kafka.reader import Range
-from ikebana.processor.timing.own_topics import OwnRange
-from ikebana.processor.timing.slices import Slice
+from ikebana.processor.topics.own_topics import OwnRange
+from ikebana.processor.topics.slices import Slice
 
 # The cost of passing on a packed row, as a number of records that are read and decoded.
 _HOP_SIZE = 500

@@ -8,9 +8,10 @@ import msgspec
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
-from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.deciding.commits import Marker
-from ikebana.processor.ground import faults
+from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.base import faults
+from ikebana.processor.checkpoint.commits import Marker
+from ikebana.processor.engine.task import Job
 from ikebana.processor.kafka import client, progress_topic
 from ikebana.processor.kafka.loopback import Trimming
 from ikebana.processor.kafka.takeover import Takeover
@@ -18,7 +19,6 @@ from ikebana.processor.spark.keyed_operator import Result
 from ikebana.processor.spark.source_config import SourceConfig
 from ikebana.processor.spark.source_files import reading_s
 from ikebana.processor.spark.workers import left_rows
-from ikebana.processor.task import Job
 from ikebana.processor.watching.batch_report import BatchReport, report
 
 

@@ -23,14 +23,14 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from ikebana.processor.deciding.commits import hydrated_in, large_in, replaced
-from ikebana.processor.ground import calls
+from ikebana.processor.base import calls
+from ikebana.processor.base.envelope import Tick, pack
+from ikebana.processor.checkpoint.commits import hydrated_in, large_in, replaced
 from ikebana.processor.kafka import inputs, markers, own_reading
 from ikebana.processor.kafka.arrivals import Arrival, Arrivals
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.planning.backfill import has_caught_up
-from ikebana.processor.rows.envelope import Tick, pack
 from ikebana.processor.spark import worker
 from ikebana.processor.spark.shares import Share, is_small, shares_of, united
 from ikebana.processor.spark.source_config import SourceConfig
@@ -48,15 +48,15 @@ from ikebana.processor.spark.workers.messages import pickled
 from ikebana.processor.spark.workers.network import Address
 from ikebana.processor.spark.workers.owners import Owners
 from ikebana.processor.spark.workers.placement import PLACEMENT
-from ikebana.processor.timing import again, reclock
-from ikebana.processor.timing.allowance import Allowance
-from ikebana.processor.timing.beats import Beats
-from ikebana.processor.timing.own_topics import OwnRange, ranges, read_in
-from ikebana.processor.timing.pace import Pace
-from ikebana.processor.timing.reach import Standing, reach
-from ikebana.processor.timing.slices import Slice, slices
-from ikebana.processor.timing.source_offset import Positions, SourceOffset, is_settled
-from ikebana.processor.timing.taking import Look, capped
+from ikebana.processor.topics import again, reclock
+from ikebana.processor.topics.allowance import Allowance
+from ikebana.processor.topics.beats import Beats
+from ikebana.processor.topics.own_topics import OwnRange, ranges, read_in
+from ikebana.processor.topics.pace import Pace
+from ikebana.processor.topics.reach import Standing, reach
+from ikebana.processor.topics.slices import Slice, slices
+from ikebana.processor.topics.source_offset import Positions, SourceOffset, is_settled
+from ikebana.processor.topics.taking import Look, capped
 
 NAME = "ikebana"
 # Spark hides the values of options whose name has "secret"; these settings have passwords.

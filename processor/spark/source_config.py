@@ -3,7 +3,7 @@
 import msgspec
 
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.timing.source_offset import Positions, SourceOffset
+from ikebana.processor.topics.source_offset import Positions, SourceOffset
 
 
 class SourceConfig(msgspec.Struct, frozen=True):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from ikebana.processor.ground.whole_files import write_whole
-from ikebana.processor.timing.reach import Standing
+from ikebana.processor.base.whole_files import write_whole
+from ikebana.processor.topics.reach import Standing
 
 
 def filled_at(stop: Path) -> Path:

@@ -7,10 +7,10 @@ import pyarrow as pa
 
 from ikebana.processor.kafka.reader import Range, Reader, timestamp_of
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.reading.messages import Message
-from ikebana.processor.reading.own_reading import taken_back
 from ikebana.processor.spark.workers import left_rows
-from ikebana.processor.timing.own_topics import OwnRange
+from ikebana.processor.topics.messages import Message
+from ikebana.processor.topics.own_reading import taken_back
+from ikebana.processor.topics.own_topics import OwnRange
 
 try:
     from ikebana.compiled._kafka_records import taken

@@ -11,15 +11,15 @@ from ikebana.processor.kafka import client
 from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import Input, Plan
-from ikebana.processor.reading.codec_of import needs_headers, needs_timestamps
-from ikebana.processor.reading.decoding import Decoding
-from ikebana.processor.reading.intake import Intake
-from ikebana.processor.reading.slice_reading import reading_of
-from ikebana.processor.reading.source_dating import BoundaryReading
-from ikebana.processor.reading.update_intake import UpdateIntake, intake_of
 from ikebana.processor.spark.shares import Share, range_of
 from ikebana.processor.spark.source_config import SourceConfig
 from ikebana.processor.spark.source_rows import messages, rows_taken_back
+from ikebana.processor.topics.codec_of import needs_headers, needs_timestamps
+from ikebana.processor.topics.decoding import Decoding
+from ikebana.processor.topics.intake import Intake
+from ikebana.processor.topics.slice_reading import reading_of
+from ikebana.processor.topics.source_dating import BoundaryReading
+from ikebana.processor.topics.update_intake import UpdateIntake, intake_of
 
 if TYPE_CHECKING:
     from ikebana.processor.kafka.registry import Registry

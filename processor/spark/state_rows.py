@@ -5,11 +5,11 @@ Spark's state rows are the single source of truth.
 
 from ikebana.arrangements.manifest import Manifest
 from ikebana.errors import CheckpointError
+from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
-from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.engine.task import decode_state
 from ikebana.processor.spark import task_state
 from ikebana.processor.spark.session import Spark
-from ikebana.processor.task import decode_state
 
 
 def manifests(checkpoint: Checkpoint, birth: Birth, batch: int | None = None) -> list[Manifest]:

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ikebana.errors import LateError, LostError
-from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.ground.notice import Board
-from ikebana.processor.ground.restarts import Failed, Restarts, persistently
-from ikebana.processor.ground.stopping import Stopping
+from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.base.notice import Board
+from ikebana.processor.base.restarts import Failed, Restarts, persistently
+from ikebana.processor.base.stopping import Stopping
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark.session import Spark
 from ikebana.processor.watching.watchers import Watcher
@@ -104,8 +104,8 @@ def _topics_are_there(
     plan: Plan, settings: Settings, watcher: Watcher, board: Board, stopping: Stopping
 ) -> bool:
     """Wait for input topics that no checkpoint has begun to read; False if stopped before."""
+    from ikebana.processor.engine.opening import read_before
     from ikebana.processor.kafka.missing_topics import waited_for
-    from ikebana.processor.opening import read_before
 
     return waited_for(
         plan,

@@ -35,8 +35,8 @@ from ikebana.codecs.encodings import INTEGERS
 from ikebana.codecs.sql_type import Decimal, type_of
 from ikebana.codecs.upsert_out import changed, violation
 from ikebana.errors import ConfigError, SourceError
-from ikebana.processor.proposing.notices import absent_words
-from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.processor.authoring.proposing.notices import absent_words
+from ikebana.processor.base.rows import KeyedUpdate
 
 SCHEMA = "key BINARY, value BINARY, time BIGINT, diff BIGINT"
 _ROWS = 10_000

@@ -38,18 +38,17 @@ from pyspark.sql.types import StructType
 
 from ikebana.codecs.formats import SINGLE_VALUE_FORMATS
 from ikebana.errors import ConfigError, SourceError
-from ikebana.processor.ground import moments
-from ikebana.processor.ground.spelling import instead
+from ikebana.processor.base import diff_reader, moments
+from ikebana.processor.base.output_reader import OutputReader
+from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.base.spelling import instead
 from ikebana.processor.kafka import client, sampling
 from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.kafka.partitioner import partition_of
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.topic_ranges import Piece, Place, TopicRanges
-from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.processor.spark.topic_rows import SCHEMA, RowMaker, net_rows, schema_of
 from ikebana.processor.spark.topic_writer import TopicWriter, write_options
-from ikebana.processor.verifying import diff_reader
-from ikebana.processor.verifying.output_reader import OutputReader
 
 NAME = "ikebana"
 _KAFKA = "kafka."

@@ -24,7 +24,7 @@ from pyspark.sql.types import BinaryType, BooleanType, StringType, StructType
 from ikebana.codecs import canonical
 from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.errors import ConfigError, SourceError
-from ikebana.processor.ground.spelling import instead
+from ikebana.processor.base.spelling import instead
 from ikebana.processor.kafka.numbered_batches import write_batch
 
 _KAFKA = "kafka."

@@ -14,8 +14,8 @@ from py4j.protocol import Py4JError
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
-from ikebana.processor.ground.generations import shown
-from ikebana.processor.timing.source_offset import SourceOffset
+from ikebana.processor.base.generations import shown
+from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.processor.watching.health import Progress
 from ikebana.processor.watching.metrics import Trigger
 

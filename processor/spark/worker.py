@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from ikebana.processor.ground.garbage import seldom_collect
+from ikebana.processor.base.garbage import seldom_collect
 
 _calls = itertools.count(1)
 # By then a process has imported and cached what its kind of task needs.

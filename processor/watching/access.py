@@ -14,7 +14,7 @@ import msgspec
 import yaml
 
 from ikebana.errors import ConfigError
-from ikebana.processor.ground.spelling import instead
+from ikebana.processor.base.spelling import instead
 
 _ALL: Literal["all"] = "all"
 

@@ -23,8 +23,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from ikebana.errors import IkebanaError
-from ikebana.processor.ground.listening import Listening
-from ikebana.processor.rows.noted import Place
+from ikebana.processor.base.listening import Listening
+from ikebana.processor.base.noted import Place
 from ikebana.processor.watching import site
 from ikebana.processor.watching.access import EVERYTHING, NOTHING
 from ikebana.processor.watching.front import Front, beside, probing
@@ -42,8 +42,8 @@ from ikebana.processor.watching.monitor import Monitor
 
 if TYPE_CHECKING:
     # What reads Kafka is imported where records are looked at.
+    from ikebana.processor.authoring.proposing.columns_seen import ColumnsSeen
     from ikebana.processor.kafka.records import Record
-    from ikebana.processor.proposing.columns_seen import ColumnsSeen
 
 _RULES = Rules(
     "Start `ikebana run` with --token-file, with --anyone, or ask at --probes.",

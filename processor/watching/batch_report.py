@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ikebana.processor.deciding.commits import Marker
-from ikebana.processor.ground.generations import shown
-from ikebana.processor.rows import skew
-from ikebana.processor.rows.noted import Noted, merged
-from ikebana.processor.rows.skew import Hot
+from ikebana.processor.base import skew
+from ikebana.processor.base.generations import shown
+from ikebana.processor.base.noted import Noted, merged
+from ikebana.processor.base.skew import Hot
+from ikebana.processor.checkpoint.commits import Marker
 
 
 class Filling(NamedTuple):

@@ -12,13 +12,13 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.text import Text
 
 from ikebana.errors import IkebanaError
-from ikebana.processor.ground import log_lines
-from ikebana.processor.ground.counting import counted
-from ikebana.processor.ground.fast_paths import FastPath, in_words, missed_owners
-from ikebana.processor.ground.moments import moment
-from ikebana.processor.ground.notice import Notice
+from ikebana.processor.base import log_lines
+from ikebana.processor.base.counting import counted
+from ikebana.processor.base.fast_paths import FastPath, in_words, missed_owners
+from ikebana.processor.base.moments import moment
+from ikebana.processor.base.notice import Notice
 from ikebana.processor.planning.plan import ERRORS, Plan
-from ikebana.processor.timing.reach import Standing
+from ikebana.processor.topics.reach import Standing
 from ikebana.processor.watching.hot_keys import HotWarnings
 from ikebana.processor.watching.standing import held_words, nowhere, stands_words
 

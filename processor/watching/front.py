@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ikebana.errors import ConfigError
-from ikebana.processor.ground.listening import Address, Listening, tls_context
+from ikebana.processor.base.listening import Address, Listening, tls_context
 
 _GRACE_S = 5
 _MOST_CONNECTIONS = 4_096

@@ -17,8 +17,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ikebana.processor.ground.listening import Problem, names_address
-from ikebana.processor.ground.rates import Rates
+from ikebana.processor.base.listening import Problem, names_address
+from ikebana.processor.base.rates import Rates
 from ikebana.processor.watching import site
 from ikebana.processor.watching.access import EVERYTHING, NOTHING, Access, Grant
 

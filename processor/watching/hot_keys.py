@@ -1,6 +1,6 @@
 """Keys that many records have, or that meet much in joins: as metrics, and as warnings.
 
-A key is told by its hash alone (`rows.skew.hash_of`).  The metrics have the hottest key of each
+A key is told by its hash alone (`base.skew.hash_of`).  The metrics have the hottest key of each
 input, operator and join, and few hashes of each in all, so that the plan bounds their number.
 """
 
@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from ikebana.processor.ground.generations import shown
-from ikebana.processor.rows.skew import Hot
+from ikebana.processor.base.generations import shown
+from ikebana.processor.base.skew import Hot
 from ikebana.processor.watching.metrics import HOT_KEY_SHARE, JOIN_KEY_MATCHES, Sample
 
 SHARE = 0.2

@@ -13,12 +13,12 @@ they were written is unknown.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from ikebana.processor.ground.fast_paths import FastPath
-from ikebana.processor.ground.generations import shown
-from ikebana.processor.ground.notice import Notice, counts
+from ikebana.processor.base.fast_paths import FastPath
+from ikebana.processor.base.generations import shown
+from ikebana.processor.base.notice import Notice, counts
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.timing.reach import Standing
+from ikebana.processor.topics.reach import Standing
 from ikebana.processor.watching.health import Health, Progress
 
 if TYPE_CHECKING:

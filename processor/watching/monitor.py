@@ -28,11 +28,11 @@ from prometheus_client import (
 from prometheus_client.exposition import choose_encoder
 
 from ikebana import __version__
-from ikebana.processor.ground.fast_paths import FastPath, missed_owners
-from ikebana.processor.ground.notice import Notice
+from ikebana.processor.base.fast_paths import FastPath, missed_owners
+from ikebana.processor.base.noted import Place
+from ikebana.processor.base.notice import Notice
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.rows.noted import Place
-from ikebana.processor.timing.reach import Standing
+from ikebana.processor.topics.reach import Standing
 from ikebana.processor.watching import metrics, plan_view
 from ikebana.processor.watching.health import Health, Verdict
 from ikebana.processor.watching.history import History, Past

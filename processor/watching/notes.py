@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from ikebana.processor.ground import notice
-from ikebana.processor.rows.noted import Kind, Noted, NotedRecord, Place
+from ikebana.processor.base import notice
+from ikebana.processor.base.noted import Kind, Noted, NotedRecord, Place
 
 _KEPT = 20
 

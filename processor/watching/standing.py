@@ -1,8 +1,8 @@
 """Describe the records that wait for the frontier, and the inputs that hold it back."""
 
-from ikebana.processor.batch.waiting import MOST
-from ikebana.processor.ground.moments import moment
-from ikebana.processor.timing.reach import Standing
+from ikebana.processor.base.moments import moment
+from ikebana.processor.engine.waiting import MOST
+from ikebana.processor.topics.reach import Standing
 
 
 def nowhere() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from ikebana import __version__
-from ikebana.processor.ground.listening import Problem
+from ikebana.processor.base.listening import Problem
 from ikebana.serving.http import parameters, wire
 from ikebana.serving.http.operations import OPERATIONS
 from ikebana.serving.http.parameters import Operation

@@ -9,9 +9,9 @@ import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ikebana.processor.ground.moments import EPOCH_MS
-from ikebana.processor.rows.rows import KeyedUpdate
-from ikebana.processor.timing.kinds_of_time import MixedTimesError
+from ikebana.processor.base.moments import EPOCH_MS
+from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.topics.kinds_of_time import MixedTimesError
 from ikebana.processor.watching.history import History, Past
 from ikebana.processor.watching.plan_view import PlanView, no_plan
 from ikebana.serving import plain, reads

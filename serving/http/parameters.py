@@ -13,8 +13,8 @@ from msgspec import Meta
 
 from ikebana.codecs.canonical import canonical
 from ikebana.errors import ConfigError
-from ikebana.processor.ground import moments
-from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.processor.base import moments
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.serving import reads
 from ikebana.serving.http.wire import (
     Change,

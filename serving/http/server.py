@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import uvloop
 
-from ikebana.processor.ground.listening import Listening
+from ikebana.processor.base.listening import Listening
 from ikebana.processor.watching.front import Front
 from ikebana.processor.watching.guard import Limits
 from ikebana.processor.watching.history import EVERY_MS

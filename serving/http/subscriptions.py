@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from ikebana.errors import ConfigError, IkebanaError
-from ikebana.processor.ground.listening import Problem
+from ikebana.processor.base.listening import Problem
 from ikebana.serving import page_tokens
 from ikebana.serving.common_times import check_kinds, frontier, newest
 from ikebana.serving.http import parameters, wire

@@ -19,7 +19,7 @@ from ikebana.codecs.canonical import canonical
 from ikebana.codecs.encodings import INTEGERS
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import ConfigError
-from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.serving.view import Row
 
 Encoding = Literal["json", "base64"]

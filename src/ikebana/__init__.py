@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from ikebana.processor.building.pipeline import Pipeline
     from ikebana.processor.building.rows import Sql
     from ikebana.processor.building.topic import Topic
-    from ikebana.processor.evaluate import Evaluation, evaluate
-    from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, JoinInput
+    from ikebana.processor.engine.evaluate import Evaluation, evaluate
     from ikebana.processor.linear import steps
+    from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin, JoinInput
     from ikebana.processor.planning.plan import (
         Concat,
         EventTime,

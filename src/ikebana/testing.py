@@ -5,8 +5,8 @@ step.  `Run` is a pipeline over `Topics` in memory, in micro-batches, with death
 shards.  All run the decoding and the operators that run on Spark.
 """
 
-from ikebana.processor.evaluate import Evaluation, evaluate
-from ikebana.processor.testing.run import Run
-from ikebana.processor.testing.topics import Topics
+from ikebana.processor.engine.evaluate import Evaluation, evaluate
+from ikebana.processor.engine.testing.run import Run
+from ikebana.processor.engine.testing.topics import Topics
 
 __all__ = ["Evaluation", "Run", "Topics", "evaluate"]

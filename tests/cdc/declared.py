@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from confluent_kafka import Message
 
 import ikebana.testing
+from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.cli.main import cli
-from ikebana.processor.configuring.pipeline import parse
 from ikebana.processor.kafka.registry import Registry
 from ikebana.processor.planning.plan import Input
 

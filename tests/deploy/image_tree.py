@@ -15,7 +15,7 @@ import pyspark
 
 from deploy.charts import ROOT
 from deploy.container import Image
-from ikebana.processor.ground.java import find_java
+from ikebana.processor.base.java import find_java
 from support.shipped import variables_of_image, wheel
 
 _HOME = "/opt/ikebana"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from deploy.charts import ROOT
-from ikebana.processor.ground.listening import Tls, tls_context
+from ikebana.processor.base.listening import Tls, tls_context
 from ikebana.processor.spark import class_archive
 from support.certificates import Authority
 

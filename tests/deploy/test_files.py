@@ -13,7 +13,7 @@ import yaml
 
 from deploy import tools
 from deploy.charts import CHART, ROOT, tool
-from ikebana.processor.ground.java import find_java
+from ikebana.processor.base.java import find_java
 
 DEPLOY = ROOT / "deploy"
 

@@ -11,14 +11,14 @@ import psutil
 import pytest
 
 from ikebana.errors import FencedError, LostError
-from ikebana.processor import task
-from ikebana.processor.deciding.commits import Marker
+from ikebana.processor.checkpoint.commits import Marker
+from ikebana.processor.engine import task
+from ikebana.processor.engine.open_shards import OpenShards
+from ikebana.processor.engine.task import Job
 from ikebana.processor.kafka.broker import Broker
-from ikebana.processor.open_shards import OpenShards
 from ikebana.processor.spark.workers import messages, owners
 from ikebana.processor.spark.workers.owner import PROCESS_NAME
 from ikebana.processor.spark.workers.starting import Workers
-from ikebana.processor.task import Job
 from support.instances import KEYS, SHARDS, Instances, Way, made
 from support.process_trees import name_of
 from support.waiting import wait_until

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ikebana.arrangements.manifest import Manifest
-from ikebana.processor.deciding.commits import Marker
+from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.kafka import markers
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.reader import Reader

@@ -21,6 +21,8 @@ import pytest
 import ikebana
 from ikebana.codecs.snapshot_record import topic_of
 from ikebana.errors import FencedError, SourceError
+from ikebana.processor.base.envelope import unpack
+from ikebana.processor.base.rows import Updates, updates_of
 from ikebana.processor.cli.main import main
 from ikebana.processor.kafka import compacting, own_reading, topics
 from ikebana.processor.kafka.broker import Broker
@@ -31,12 +33,10 @@ from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.kafka.snapshots import Snapshots
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.planning.plan import Output, Plan
-from ikebana.processor.reading.messages import Message
-from ikebana.processor.reading.own_reading import taken_back
-from ikebana.processor.rows.envelope import unpack
-from ikebana.processor.rows.rows import Updates, updates_of
-from ikebana.processor.timing.own_topics import advanced, left, ranges
-from ikebana.processor.timing.source_offset import SourceOffset
+from ikebana.processor.topics.messages import Message
+from ikebana.processor.topics.own_reading import taken_back
+from ikebana.processor.topics.own_topics import advanced, left, ranges
+from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.serving.aligned import AlignedBatch
 from support.written_topics import Row, Written
 

@@ -10,10 +10,11 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from ikebana.errors import SourceError
-from ikebana.processor import task as shard_batch
+from ikebana.processor.authoring import pipeline
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, newborn
-from ikebana.processor.configuring import pipeline
-from ikebana.processor.deciding.commits import Marker
+from ikebana.processor.checkpoint.commits import Marker
+from ikebana.processor.engine import task as shard_batch
+from ikebana.processor.engine.task import Job
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.takeover import take_over
@@ -21,7 +22,6 @@ from ikebana.processor.planning import progress
 from ikebana.processor.spark.source import StreamReader
 from ikebana.processor.spark.source_config import SourceConfig
 from ikebana.processor.spark.source_files import inputs_told
-from ikebana.processor.task import Job
 from support.pipeline_processes import create, produce
 
 pytestmark = pytest.mark.kafka

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from ikebana import Column, Input, Output, Plan, Upsert
 from ikebana.codecs.progress import ProgressRecord, Times
+from ikebana.processor.base.notice import Notice
 from ikebana.processor.cli.main import cli
-from ikebana.processor.ground.notice import Notice
 from ikebana.processor.kafka import first_messages
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.first_messages import FirstMessages

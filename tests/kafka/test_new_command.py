@@ -8,8 +8,8 @@ from click.testing import CliRunner
 from confluent_kafka import Producer
 
 from ikebana.errors import SourceError
+from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.cli.main import cli
-from ikebana.processor.configuring.pipeline import parse
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.sampling import sampled

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ikebana.processor.authoring import pipeline
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, newborn
 from ikebana.processor.cli.preflight import checks
-from ikebana.processor.configuring import pipeline
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.takeover import Takeover, take_over

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from ikebana import Input, Linear, Output, Plan, Upsert, steps
+from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.checkpoint.checkpoint import Checkpoint
 from ikebana.processor.checkpoint.edit_plan import EditPlan
 from ikebana.processor.checkpoint.last_edit import last_edit
-from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.engine.opening import opened
 from ikebana.processor.kafka.broker import Broker
-from ikebana.processor.opening import opened
 from support.pipeline_processes import create
 
 pytestmark = pytest.mark.kafka

@@ -29,7 +29,7 @@ from ikebana.codecs.avro_upserts import AvroUpserts
 from ikebana.codecs.change import Change, Wanted
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import ConfigError, SourceError
-from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.kafka.registry import Registry
 from ikebana.processor.kafka.written_schemas import checks, registered
 from ikebana.processor.planning.written_types import shape_of

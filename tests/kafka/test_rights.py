@@ -9,10 +9,10 @@ from click.testing import CliRunner
 from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
 
 from ikebana.errors import AccessError
+from ikebana.processor.authoring import pipeline
+from ikebana.processor.base.check import Check
 from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.preflight import checks
-from ikebana.processor.configuring import pipeline
-from ikebana.processor.ground.check import Check
 from support.guarded_pipelines import Guarded
 from support.pipeline_processes import Pipeline
 from support.secured_broker import Rule, Secured

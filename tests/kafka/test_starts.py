@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 
 from ikebana import Input, Output, Plan, Upsert
 from ikebana.errors import SourceError
-from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.recovering import _Looking

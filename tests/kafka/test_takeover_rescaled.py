@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from ikebana import Input, Output, Plan
 from ikebana.errors import CheckpointError
+from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.checkpoint.checkpoint import Birth, newborn
 from ikebana.processor.checkpoint.layout import Logged
-from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.kafka import client, markers
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.dated_inputs import DatedInputs
@@ -18,7 +18,7 @@ from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.takeover import Takeover, take_over
 from ikebana.processor.kafka.transactions import TransactionalProducer, commit_marker
-from ikebana.processor.timing.source_offset import SourceOffset
+from ikebana.processor.topics.source_offset import SourceOffset
 from support.pipeline_processes import create
 
 pytestmark = pytest.mark.kafka

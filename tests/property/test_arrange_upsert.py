@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
+from ikebana.processor.base.datum import datum_of
+from ikebana.processor.base.placing import shard_of
+from ikebana.processor.base.rows import KeyedUpdate, Upserts
 from ikebana.processor.kernels import upsert
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.arrange_upsert import UpsertArrangement
 from ikebana.processor.kernels.half_join import LookupRow, half_join
-from ikebana.processor.rows.datum import datum_of
-from ikebana.processor.rows.placing import shard_of
-from ikebana.processor.rows.rows import KeyedUpdate, Upserts
 from support.relation_batches import KEYS, accumulated, in_order, keys, lookups, matched
 from support.stores import CountingStore, entries, reopened
 from support.strategies import unhurried

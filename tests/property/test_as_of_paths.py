@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.arrangements.update import Update, accumulate, consolidate
-from ikebana.processor.joins.query import At
+from ikebana.processor.planning.joins.query import At
 from support.delta_path_oracle import Datum, Given, run
 from support.known_joins import MARKET, planned, priced
 

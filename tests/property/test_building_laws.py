@@ -8,7 +8,7 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 import ikebana as ik
-from ikebana.processor.configuring import pipeline
+from ikebana.processor.authoring import pipeline
 
 COLUMNS = {"a": "BIGINT", "b": "VARCHAR"}
 WHOLE = {"a": '"a"', "b": '"b"'}

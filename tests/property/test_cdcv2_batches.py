@@ -14,11 +14,11 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.codecs.cdcv2 import Cdcv2Message, Fact, Progress, Updates
 from ikebana.codecs.progress import add_times, pack_times
+from ikebana.processor.base.cdcv2_reader import Cdcv2Reader, ContradictionError
+from ikebana.processor.base.placing import shard_of
+from ikebana.processor.base.rows import NO_KEY, KeyedUpdate
 from ikebana.processor.kernels import facts
-from ikebana.processor.rows.placing import shard_of
-from ikebana.processor.rows.rows import NO_KEY, KeyedUpdate
-from ikebana.processor.timing.cdcv2_coverage import Coverage, advanced, packed, unpacked
-from ikebana.processor.verifying.cdcv2_reader import Cdcv2Reader, ContradictionError
+from ikebana.processor.topics.cdcv2_coverage import Coverage, advanced, packed, unpacked
 from support.cdcv2_facts import contradictory, facts_of, histories, statements_of, tellings
 from support.strategies import cuts, unhurried
 

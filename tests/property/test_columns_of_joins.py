@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ikebana import AsOfJoin, Column, DeltaJoin, Input, JoinInput, Linear, Output, Plan, Upsert
 from ikebana.arrangements.update import Update, consolidate
-from ikebana.processor.evaluate import Evaluation
+from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.linear.steps import where
 from ikebana.processor.planning import planner
 

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
+from ikebana.processor.base.columns import Columns, rows_of
+from ikebana.processor.base.datum import datum_of
+from ikebana.processor.base.rows import KeyedUpdate, in_columns
 from ikebana.processor.kernels import arrange, half_join, recent
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import Lookups, Match, half_join_in_columns
 from ikebana.processor.linear import chain, picking, query
-from ikebana.processor.rows.columns import Columns, rows_of
-from ikebana.processor.rows.datum import datum_of
-from ikebana.processor.rows.rows import KeyedUpdate, in_columns
 
 _WHY = "the compiled code is not built, or switched off"
 joins = pytest.importorskip("ikebana.compiled._joins", reason=_WHY, exc_type=ImportError)

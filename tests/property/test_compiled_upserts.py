@@ -15,18 +15,18 @@ from ikebana import Input, Output, Plan, Upsert
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.codecs import diff
+from ikebana.processor.base.placing import Place
+from ikebana.processor.base.rows import KeyedUpdate, Partial, Truncate, Upserts
 from ikebana.processor.kafka import reader, transactions
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.kernels import upsert
 from ikebana.processor.planning import planner
-from ikebana.processor.reading import decoding
-from ikebana.processor.reading.codec_of import codec_of
-from ikebana.processor.reading.decoding import Decoding
-from ikebana.processor.reading.intake import Intake
-from ikebana.processor.reading.messages import Message
-from ikebana.processor.rows.placing import Place
-from ikebana.processor.rows.rows import KeyedUpdate, Partial, Truncate, Upserts
 from ikebana.processor.spark import source_rows
+from ikebana.processor.topics import decoding
+from ikebana.processor.topics.codec_of import codec_of
+from ikebana.processor.topics.decoding import Decoding
+from ikebana.processor.topics.intake import Intake
+from ikebana.processor.topics.messages import Message
 from support.stores import entries
 from support.strategies import unhurried
 

@@ -11,7 +11,7 @@ from ikebana import Column, Input, Linear, Output, Plan, Upsert
 from ikebana.codecs import avro_program
 from ikebana.codecs.avro_schema import self_contained
 from ikebana.codecs.formats import Format, KeyFormat
-from ikebana.processor.evaluate import Evaluation
+from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.linear.steps import project
 from support.avro_messages import message
 from support.connect_avro import schema_of

@@ -15,7 +15,7 @@ from ikebana.arrangements.update import Update, consolidate
 from ikebana.codecs import debezium as debezium_json
 from ikebana.codecs import fields, plain, unread
 from ikebana.codecs.formats import Format
-from ikebana.processor.evaluate import Evaluation
+from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.linear.steps import project
 from ikebana.testing import Run
 from support.strategies import unhurried

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from ikebana import Column, Concat, EventTime, Input, Output, Plan, Reduce, Upsert, evaluate
 from ikebana.codecs import canonical, cdcv2, diff
 from ikebana.codecs.progress import ProgressRecord
-from ikebana.processor.rows.rows import KeyedUpdate
-from ikebana.processor.timing.diff_input import Closed
+from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.topics.diff_input import Closed
 from ikebana.testing import Run, Topics
 from support.strategies import unhurried
 

@@ -19,12 +19,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.errors import CheckpointError
-from ikebana.processor.batch import editing, hydrating, written_ahead
 from ikebana.processor.checkpoint import parts as kept
 from ikebana.processor.checkpoint.evolution import edit_of
+from ikebana.processor.engine import editing, hydrating, written_ahead
 from ikebana.processor.planning.plan import ERRORS
-from ikebana.processor.reading.messages import Message
-from ikebana.processor.timing.source_offset import SourceOffset, is_settled
+from ikebana.processor.topics.messages import Message
+from ikebana.processor.topics.source_offset import SourceOffset, is_settled
 from ikebana.testing import Run, Topics
 from support.edited_plans import (
     TOPICS,

@@ -30,7 +30,7 @@ from ikebana import (
 from ikebana.arrangements.update import LARGEST
 from ikebana.codecs import canonical
 from ikebana.codecs.formats import OutputFormat
-from ikebana.processor.evaluate import Evaluation
+from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Operator
 from support.strategies import unhurried

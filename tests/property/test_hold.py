@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import Update, accumulate, consolidate
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import hold
-from ikebana.processor.rows.rows import KeyedUpdate
 from support.stores import CountingStore
 from support.strategies import cuts, unhurried
 

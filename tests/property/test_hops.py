@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from ikebana import Concat, Input, Linear, Output, Plan, Reduce, Upsert, steps
 from ikebana.codecs import canonical
-from ikebana.processor.batch import hops
+from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.engine import hops
 from ikebana.processor.planning import progress
-from ikebana.processor.rows.rows import KeyedUpdate
-from ikebana.processor.timing.source_offset import SourceOffset
+from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.testing import Run, Topics
 from support.strategies import unhurried
 

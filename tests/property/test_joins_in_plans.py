@@ -13,13 +13,20 @@ from ikebana import Column, Input, Output, Plan
 from ikebana.arrangements.update import Update
 from ikebana.codecs import diff
 from ikebana.codecs.progress import ProgressRecord
-from ikebana.processor.batch import hydrating
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.checkpoint import parts
-from ikebana.processor.evaluate import Evaluation
-from ikebana.processor.joins.query import AsOfJoin, At, DeltaJoin, JoinInput, Retract, Strategy
+from ikebana.processor.engine import hydrating
+from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.planning.joined import joined
-from ikebana.processor.rows.rows import KeyedUpdate
-from ikebana.processor.timing.diff_input import Closed
+from ikebana.processor.planning.joins.query import (
+    AsOfJoin,
+    At,
+    DeltaJoin,
+    JoinInput,
+    Retract,
+    Strategy,
+)
+from ikebana.processor.topics.diff_input import Closed
 from ikebana.testing import Run, Topics
 from support.delta_path_oracle import Datum
 from support.random_joins import COLUMNS, RELATIONS, Drawn, histories, nested_loops, queries

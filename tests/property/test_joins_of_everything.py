@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from ikebana import Column, Concat, EventTime, Input, Linear, Output, Plan, Reduce, Upsert, steps
 from ikebana.codecs import canonical, diff
 from ikebana.codecs.progress import ProgressRecord
-from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, JoinInput
+from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin, JoinInput
 from ikebana.processor.planning.plan import Operator
-from ikebana.processor.timing.diff_input import Closed
+from ikebana.processor.topics.diff_input import Closed
 from ikebana.testing import Run, Topics
 from support.strategies import few
 

@@ -15,7 +15,8 @@ import user_functions
 from ikebana import Input, Linear, Output, Plan, Upsert
 from ikebana.arrangements.update import Update, consolidate
 from ikebana.codecs import canonical
-from ikebana.processor.evaluate import Evaluation
+from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.linear.chain import Chain, Named, chain, consolidated
 from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
 from ikebana.processor.linear.steps import (
@@ -33,7 +34,6 @@ from ikebana.processor.linear.steps import (
     valid_between,
     where,
 )
-from ikebana.processor.rows.rows import KeyedUpdate
 from support.strategies import cuts, unhurried
 
 OPEN = Scope({KEY: "JSON", VALUE: "JSON"}, open=True)

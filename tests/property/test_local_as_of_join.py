@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.serving.aligned import AlignedBatch, Follower, TopicUpdate
 from ikebana.serving.as_of_join import JoinedUpdate, as_of_join
 from ikebana.serving.reads import LocalReads

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana import AsOfJoin, Column, Input, JoinInput, Output, Plan, Upsert
-from ikebana.processor.evaluate import Evaluation
-from ikebana.processor.joins.query import At
+from ikebana.processor.engine.evaluate import Evaluation
+from ikebana.processor.planning.joins.query import At
 from support.strategies import unhurried
 
 TIMES = 8

@@ -11,9 +11,9 @@ from ikebana import accumulate, consolidate
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.errors import ConvergenceError
+from ikebana.processor.base.placing import shard_of
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import loop
-from ikebana.processor.rows.placing import shard_of
-from ikebana.processor.rows.rows import KeyedUpdate
 from support.loop_programs import (
     NoEndError,
     Recursion,

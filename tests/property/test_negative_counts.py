@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from ikebana import Column, Concat, Input, Linear, Output, Plan, steps
 from ikebana.codecs import canonical, diff
 from ikebana.codecs.progress import ProgressRecord
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Operator
 from ikebana.processor.relational.known import Known
 from ikebana.processor.relational.sql import sql_operators
-from ikebana.processor.rows.rows import KeyedUpdate
-from ikebana.processor.timing.diff_input import Closed
+from ikebana.processor.topics.diff_input import Closed
 from ikebana.testing import Run, Topics
 from support.strategies import few
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from ikebana import Column, Input, Output, Plan, Reduce, Upsert
 from ikebana.codecs import canonical
-from ikebana.processor.batch import hydrating
-from ikebana.processor.joins.query import DeltaJoin, JoinInput
+from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.engine import hydrating
+from ikebana.processor.planning.joins.query import DeltaJoin, JoinInput
 from ikebana.processor.planning.plan import TimeDomain
-from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.testing import Run, Topics
 from support.strategies import few
 

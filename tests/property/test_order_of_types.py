@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ikebana import Column, Input, Output, Plan, Reduce, Upsert
 from ikebana.arrangements.update import Update
 from ikebana.codecs import canonical
-from ikebana.processor.evaluate import evaluate
+from ikebana.processor.engine.evaluate import evaluate
 from ikebana.processor.linear.database import asked
 from ikebana.processor.linear.typed_json import from_json
 from support.sql_oracle import plan_of as view_of

@@ -12,14 +12,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ikebana.errors import ConfigError
-from ikebana.processor.configuring.pipeline import Pipeline, parse
-from ikebana.processor.joins import qualified
+from ikebana.processor.authoring.pipeline import Pipeline, parse
 from ikebana.processor.linear import trees
 from ikebana.processor.linear.expressions import parse as checked
 from ikebana.processor.linear.expressions import type_named
 from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, Scope
 from ikebana.processor.linear.syntax import called, select_of, tree
 from ikebana.processor.planning.aggregates import AggregateError, arranged
+from ikebana.processor.planning.joins import qualified
 from ikebana.processor.planning.plan import Reduce
 from support.sql_texts import sql_texts
 from support.strategies import unhurried

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.codecs.avro_schema import SchemaUnknown, self_contained
-from ikebana.processor.proposing.formats import Sample
+from ikebana.processor.authoring.proposing.formats import Sample
 from support.proposed import run_of
 
 CONNECT = "org.apache.kafka.connect.data"

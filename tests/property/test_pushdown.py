@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ikebana import Input, Linear, Output, Plan, Upsert
 from ikebana.arrangements.update import Update, consolidate
-from ikebana.processor.evaluate import Evaluation
+from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.linear.steps import Step, project, rekey, select, where
 from ikebana.processor.planning.plan import Mode
 from support.connector_histories import FORMS, Happening, Known, happenings, in_avro, messages

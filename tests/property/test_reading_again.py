@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana import Plan
-from ikebana.processor.configuring.pipeline import parse
-from ikebana.processor.timing.source_offset import SourceOffset
+from ikebana.processor.authoring.pipeline import parse
+from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.testing import Run
 from support.strategies import unhurried
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from ikebana import Input, Output, Plan, Upsert
 from ikebana.processor.planning.plan import TimeDomain
-from ikebana.processor.timing.reclock import Trigger, mint
-from ikebana.processor.timing.slices import slices
-from ikebana.processor.timing.source_offset import Positions, SourceOffset
-from ikebana.processor.timing.taking import Look
+from ikebana.processor.topics.reclock import Trigger, mint
+from ikebana.processor.topics.slices import slices
+from ikebana.processor.topics.source_offset import Positions, SourceOffset
+from ikebana.processor.topics.taking import Look
 from support.strategies import unhurried
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.codecs import diff
-from ikebana.processor.rows.rebuilding import under_way
+from ikebana.processor.base.rebuilding import under_way
 from ikebana.testing import Run, Topics
 from support.edited_plans import (
     Domain,

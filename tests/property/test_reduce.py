@@ -14,11 +14,11 @@ from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import accumulate, consolidate
 from ikebana.codecs import canonical
 from ikebana.codecs.errors import DecodeError
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import reduce
 from ikebana.processor.kernels.aggregate_kinds import KINDS
 from ikebana.processor.kernels.order import ordered, value_of
 from ikebana.processor.kernels.reduce import Aggregate
-from ikebana.processor.rows.rows import KeyedUpdate
 from support.relation_batches import pairs
 from support.stores import entries
 from support.strategies import cuts, json_data, unhurried, written

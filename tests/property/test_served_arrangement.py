@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ikebana.arrangements.rocks import LocalDamageError
 from ikebana.arrangements.shared_rocks import DatabaseReader
-from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.serving.arrangement import ServedArrangement
 from ikebana.serving.view import ArrangementView, Bounds, UnreadableTimeError, read_meta
 from support.served_collections import KEYS, Batch, Oracle, arrangement, batches, closed

@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import event, example, given
 from hypothesis import strategies as st
 
-from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.serving.shape import Seen, Side
 from ikebana.serving.sql import query, tables
 from ikebana.serving.sql.parsed import SqlError

@@ -21,10 +21,10 @@ from ikebana import (
 )
 from ikebana.codecs import canonical, cdcv2, diff
 from ikebana.codecs.progress import ProgressRecord
-from ikebana.processor.rows.rows import KeyedUpdate
-from ikebana.processor.timing.diff_input import Closed
-from ikebana.processor.timing.event_time import Where
-from ikebana.processor.timing.reach import LAST_TIME
+from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.topics.diff_input import Closed
+from ikebana.processor.topics.event_time import Where
+from ikebana.processor.topics.reach import LAST_TIME
 from ikebana.testing import Run, Topics
 from support.dated_upserts import Play, dated
 from support.strategies import unhurried

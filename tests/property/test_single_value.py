@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import sums
 from ikebana.codecs import canonical
+from ikebana.processor.base.placing import shard_of
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import single_value
 from ikebana.processor.kernels.single_value import COUNT_REASON, MANY_REASON, NO_KEY_REASON
-from ikebana.processor.rows.placing import shard_of
-from ikebana.processor.rows.rows import KeyedUpdate
 
 K1, K2, A, B, C = b"1", b"2", b'"a"', b'"b"', b'"c"'
 UPDATES = st.lists(

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.codecs.snapshot_record import SnapshotRecord
-from ikebana.processor.deciding.refusal import Reason, Refusal
-from ikebana.processor.deciding.snapshots import Kept, chosen, kept_snapshots, usable
+from ikebana.processor.checkpoint.refusal import Reason, Refusal
+from ikebana.processor.checkpoint.snapshots import Kept, chosen, kept_snapshots, usable
 
 TOPIC = "t"
 PARTITIONS = (0, 1)

@@ -16,10 +16,10 @@ from ikebana import Update, accumulate, consolidate
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.codecs.error_record import error_record
+from ikebana.processor.base.placing import shard_of
+from ikebana.processor.base.rows import KeyedUpdate, Upserts
 from ikebana.processor.kernels import state_machine, upsert
 from ikebana.processor.kernels.state_machine import TOMBSTONE, Changes, Event, Machine, Refused
-from ikebana.processor.rows.placing import shard_of
-from ikebana.processor.rows.rows import KeyedUpdate, Upserts
 from support.stores import entries
 from support.strategies import unhurried
 

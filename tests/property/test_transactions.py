@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.codecs.debezium_position import Boundary, Position
-from ikebana.processor.rows.transactions_seen import TransactionsSeen
-from ikebana.processor.timing.transactions import Transactions, Watch, advanced
+from ikebana.processor.base.transactions_seen import TransactionsSeen
+from ikebana.processor.topics.transactions import Transactions, Watch, advanced
 from support.strategies import unhurried
 
 READ = frozenset({"public.a", "public.b"})

@@ -17,12 +17,12 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Column
-from ikebana.processor.evaluate import Evaluation
+from ikebana.processor.base.placing import shard_of
+from ikebana.processor.base.rows import KeyedUpdate, Partial, Truncate, Upserts
+from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.kernels import upsert as kernel
 from ikebana.processor.linear.steps import valid_between
 from ikebana.processor.planning.plan import Linear
-from ikebana.processor.rows.placing import shard_of
-from ikebana.processor.rows.rows import KeyedUpdate, Partial, Truncate, Upserts
 from support import upsert_oracle
 from support.stores import entries
 from support.strategies import (

@@ -12,14 +12,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ikebana.codecs.progress import ProgressRecord, Promise
-from ikebana.processor.verifying.diff_reader import (
+from ikebana.processor.base.diff_reader import (
     PlacedUpdate,
     portions,
     split,
     split_history,
     without_repeats,
 )
-from ikebana.processor.verifying.verify import Summary, Verifier
+from ikebana.processor.base.verify import Summary, Verifier
 from support.strategies import few
 
 PARTITIONS = 3

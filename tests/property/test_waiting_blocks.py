@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
+from ikebana.processor.base.placing import shard_of
+from ikebana.processor.base.rows import KeyedUpdate, Partial, Upserts
 from ikebana.processor.checkpoint.parts import moved
+from ikebana.processor.engine.testing.restarts import rescaled
 from ikebana.processor.kernels import upsert, upsert_moments, upsert_waiting
 from ikebana.processor.kernels.layout import operator_part
-from ikebana.processor.rows.placing import shard_of
-from ikebana.processor.rows.rows import KeyedUpdate, Partial, Upserts
-from ikebana.processor.testing.restarts import rescaled
 from support.stores import entries
 from support.strategies import unhurried
 

@@ -12,11 +12,11 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import accumulate, consolidate
 from ikebana.codecs import canonical
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import stretches, window_functions
 from ikebana.processor.kernels.frames import Bound, Frame
 from ikebana.processor.kernels.window_functions import Window
 from ikebana.processor.kernels.window_values import ENDS, OFFSETS, RANKS, WindowFunction
-from ikebana.processor.rows.rows import KeyedUpdate
 from support.relation_batches import pairs
 from support.stores import entries, reopened
 from support.strategies import unhurried

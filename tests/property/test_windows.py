@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import ikebana as ik
 from ikebana import evaluate
 from ikebana.errors import ConfigError
-from ikebana.processor.configuring import pipeline
+from ikebana.processor.authoring import pipeline
 from support.sql_oracle import Change, answer, plan_of, records_of, shown_at, tables_at
 
 TABLES = {"t": {"a": "BIGINT", "ts": "TIMESTAMP", "n": "BIGINT"}}

@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import Producer
 
 from ikebana.codecs import canonical
-from ikebana.processor.configuring.pipeline import parse
-from ikebana.processor.evaluate import Evaluation
+from ikebana.processor.authoring.pipeline import parse
+from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.compacting import Compaction
 from support.output_judge import committed, progress_of

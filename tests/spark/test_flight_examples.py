@@ -12,9 +12,9 @@ import yaml
 import flights
 from ikebana.arrangements.update import Update
 from ikebana.codecs import canonical
+from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.cli import nyc_flights
-from ikebana.processor.configuring.pipeline import parse
-from ikebana.processor.evaluate import evaluate
+from ikebana.processor.engine.evaluate import evaluate
 from ikebana.processor.kafka.broker import Broker
 from support.flight_examples import EXAMPLES, Updates, at_each, counts_at, in_order, refused_at
 from support.flight_oracle import HOUR, STATES, Plain, hours

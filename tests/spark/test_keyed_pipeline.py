@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ikebana.codecs import canonical
-from ikebana.processor.configuring.pipeline import parse
-from ikebana.processor.evaluate import Evaluation
+from ikebana.processor.authoring.pipeline import parse
+from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.kafka.broker import Broker
 from support.output_judge import committed
 from support.pipeline_processes import Pipeline, create, produce

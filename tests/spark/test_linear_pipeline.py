@@ -12,10 +12,10 @@ import pytest
 from ikebana.codecs import canonical, cdcv2, cdcv2_avro
 from ikebana.codecs.change import Ignored, Wanted
 from ikebana.codecs.debezium import Debezium
-from ikebana.processor.configuring.pipeline import parse
-from ikebana.processor.evaluate import Evaluation
+from ikebana.processor.authoring.pipeline import parse
+from ikebana.processor.base.cdcv2_reader import Cdcv2Reader
+from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.kafka.broker import Broker
-from ikebana.processor.verifying.cdcv2_reader import Cdcv2Reader
 from support.output_judge import committed
 from support.pipeline_processes import Pipeline, Run, create, produce
 from support.waiting import patient, wait_until

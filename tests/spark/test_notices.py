@@ -11,8 +11,8 @@ import pytest
 
 import ikebana as ik
 from ikebana.errors import SourceError
+from ikebana.processor.building.handle import PipelineRun
 from ikebana.processor.kafka.broker import Broker
-from ikebana.processor.running.handle import PipelineRun
 from support.pipeline_processes import Pipeline, create, produce
 from support.waiting import patient, wait_until
 

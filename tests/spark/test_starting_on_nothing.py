@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from ikebana.errors import SourceError
+from ikebana.processor.authoring import pipeline
 from ikebana.processor.checkpoint.checkpoint import Checkpoint
-from ikebana.processor.configuring import pipeline
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.spark import query
 from ikebana.processor.spark.session import Spark

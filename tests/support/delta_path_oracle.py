@@ -15,15 +15,15 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from ikebana.arrangements.update import Update, accumulate, consolidate
-from ikebana.processor.joins.paths import Planned
-from ikebana.processor.joins.qualified import Flat, flat_name
-from ikebana.processor.joins.query import AsOfJoin
-from ikebana.processor.joins.relation import Relation
-from ikebana.processor.joins.steps import ArrangedBy, Extend, Lookup, Path, PathStep
 from ikebana.processor.linear.database import asked
 from ikebana.processor.linear.expressions import parse
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import Scope
+from ikebana.processor.planning.joins.paths import Planned
+from ikebana.processor.planning.joins.qualified import Flat, flat_name
+from ikebana.processor.planning.joins.query import AsOfJoin
+from ikebana.processor.planning.joins.relation import Relation
+from ikebana.processor.planning.joins.steps import ArrangedBy, Extend, Lookup, Path, PathStep
 
 Datum = tuple[Any, ...]
 Row = dict[str, Any]

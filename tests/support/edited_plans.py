@@ -11,7 +11,7 @@ from typing import Any, Literal
 from hypothesis import strategies as st
 
 from ikebana import Plan
-from ikebana.processor.configuring.pipeline import parse
+from ikebana.processor.authoring.pipeline import parse
 from ikebana.testing import Topics
 
 # How times come about: two that we make, and records' own.

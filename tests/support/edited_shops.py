@@ -1,7 +1,7 @@
 """A pipeline of a shop, and an edit of it, for tests of edits."""
 
 from ikebana import Plan
-from ikebana.processor.configuring.pipeline import parse
+from ikebana.processor.authoring.pipeline import parse
 
 FIRST = """
 inputs:

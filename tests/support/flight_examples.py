@@ -9,8 +9,8 @@ from typing import Any
 
 from flights import Message
 from ikebana.arrangements.update import Update
-from ikebana.processor.configuring.pipeline import read
-from ikebana.processor.evaluate import Evaluation
+from ikebana.processor.authoring.pipeline import read
+from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.planning.plan import Plan
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

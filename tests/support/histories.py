@@ -8,12 +8,12 @@ import msgspec
 from ikebana import DeltaJoin, Input, JoinInput, Output, Plan, Upsert
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.checkpoint.checkpoint import Birth, newborn
+from ikebana.processor.checkpoint.commits import Lease, Marker, first_marker
 from ikebana.processor.checkpoint.layout import Logged
-from ikebana.processor.deciding.commits import Lease, Marker, first_marker
-from ikebana.processor.deciding.starting import History, Shown, lasting_topics
-from ikebana.processor.deciding.topic import Topic
+from ikebana.processor.checkpoint.starting import History, Shown, lasting_topics
+from ikebana.processor.checkpoint.topic import Topic
 from ikebana.processor.planning import progress
-from ikebana.processor.timing.source_offset import SourceOffset
+from ikebana.processor.topics.source_offset import SourceOffset
 
 PLAN = Plan(
     "shop",

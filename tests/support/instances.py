@@ -4,20 +4,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ikebana.processor import task as shard_batch
+from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.base.envelope import Tick, pack
+from ikebana.processor.base.placing import shard_of
+from ikebana.processor.base.rows import Upserts
 from ikebana.processor.checkpoint.checkpoint import Birth, newborn
+from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.checkpoint.layout import Logged
-from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.deciding.commits import Marker
+from ikebana.processor.engine import task as shard_batch
+from ikebana.processor.engine.task import Job, encode_state
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.takeover import Takeover, take_over
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
-from ikebana.processor.rows.envelope import Tick, pack
-from ikebana.processor.rows.placing import shard_of
-from ikebana.processor.rows.rows import Upserts
-from ikebana.processor.task import Job, encode_state
-from ikebana.processor.timing.source_offset import SourceOffset
+from ikebana.processor.topics.source_offset import SourceOffset
 from support.output_judge import settled
 from support.pipeline_processes import create
 

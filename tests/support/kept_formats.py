@@ -21,17 +21,17 @@ from ikebana.codecs import cdcv2, cdcv2_avro, diff, progress, snapshot_record
 from ikebana.codecs.error_record import error_record
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.codecs.snapshot_record import SnapshotRecord
+from ikebana.processor.base import envelope
+from ikebana.processor.base.judged import Judged
+from ikebana.processor.base.noted import Noted, NotedRecord
+from ikebana.processor.base.rebuilding import Rebuilding
+from ikebana.processor.base.rows import Seen, Updates
+from ikebana.processor.base.skew import Hot
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
-from ikebana.processor.deciding.commits import FillProgress, Lease, Marker
-from ikebana.processor.rows import envelope
-from ikebana.processor.rows.judged import Judged
-from ikebana.processor.rows.noted import Noted, NotedRecord
-from ikebana.processor.rows.rebuilding import Rebuilding
-from ikebana.processor.rows.rows import Seen, Updates
-from ikebana.processor.rows.skew import Hot
-from ikebana.processor.timing.input_times import Base, InputTimes
-from ikebana.processor.timing.reading_log import Reached, ReadingLog
-from ikebana.processor.timing.source_offset import SourceOffset, Span
+from ikebana.processor.checkpoint.commits import FillProgress, Lease, Marker
+from ikebana.processor.topics.input_times import Base, InputTimes
+from ikebana.processor.topics.reading_log import Reached, ReadingLog
+from ikebana.processor.topics.source_offset import SourceOffset, Span
 from ikebana.serving import layout
 from ikebana.serving.layout import Meta, StoredTotals, TimePart
 from ikebana.serving.shape import Shape, Side

@@ -3,11 +3,18 @@
 from collections.abc import Mapping
 
 from ikebana.codecs.change import Column
-from ikebana.processor.joins import paths
-from ikebana.processor.joins.binding import Bound, examined
-from ikebana.processor.joins.query import AsOfJoin, At, DeltaJoin, Join, JoinInput, Retract
-from ikebana.processor.joins.relation import Relation
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
+from ikebana.processor.planning.joins import paths
+from ikebana.processor.planning.joins.binding import Bound, examined
+from ikebana.processor.planning.joins.query import (
+    AsOfJoin,
+    At,
+    DeltaJoin,
+    Join,
+    JoinInput,
+    Retract,
+)
+from ikebana.processor.planning.joins.relation import Relation
 
 
 def relation(*unique: tuple[str, ...], size: int | None = None, **columns: str) -> Relation:

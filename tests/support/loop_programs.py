@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels.loop import (
     Grouped,
     Joined,
@@ -17,7 +18,6 @@ from ikebana.processor.kernels.loop import (
     Summed,
     Updates,
 )
-from ikebana.processor.rows.rows import KeyedUpdate
 
 Row = tuple[Any, ...]
 Rows = Counter[Row]

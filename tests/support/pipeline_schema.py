@@ -3,7 +3,7 @@
 import json
 import re
 
-from ikebana.processor.configuring.schema import FILE, pipeline_schema
+from ikebana.processor.authoring.schema import FILE, pipeline_schema
 from support.doc_blocks import ROOT
 
 PUBLISHED = ROOT / "docs" / FILE

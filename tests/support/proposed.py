@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 import ikebana.testing
 from ikebana.codecs.avro_schema import Schemas
-from ikebana.processor.configuring.pipeline import Pipeline, parse
+from ikebana.processor.authoring.pipeline import Pipeline, parse
+from ikebana.processor.authoring.proposing import writing_python, writing_sql
+from ikebana.processor.authoring.proposing.formats import Sample
+from ikebana.processor.authoring.proposing.proposal import Proposal, propose
+from ikebana.processor.authoring.proposing.trial import tried
+from ikebana.processor.authoring.proposing.writing import written
 from ikebana.processor.planning.plan import Input, Plan
-from ikebana.processor.proposing import writing_python, writing_sql
-from ikebana.processor.proposing.formats import Sample
-from ikebana.processor.proposing.proposal import Proposal, propose
-from ikebana.processor.proposing.trial import tried
-from ikebana.processor.proposing.writing import written
 
 
 class Run(NamedTuple):

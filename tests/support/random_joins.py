@@ -9,9 +9,9 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 
 from ikebana.arrangements.update import Update, accumulate
-from ikebana.processor.joins.query import DeltaJoin, JoinInput, Strategy
-from ikebana.processor.joins.relation import Relation
 from ikebana.processor.linear.scope import Scope
+from ikebana.processor.planning.joins.query import DeltaJoin, JoinInput, Strategy
+from ikebana.processor.planning.joins.relation import Relation
 from support.delta_path_oracle import Datum
 
 COLUMNS = ("x", "y", "z")

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.update import Update
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels.half_join import LookupRow, Match
-from ikebana.processor.rows.rows import KeyedUpdate
 
 # One begins another, and one is empty.
 KEYS = [b"", b"k", b"kk", b"q"]

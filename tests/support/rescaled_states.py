@@ -12,12 +12,12 @@ from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.run import Head
 from ikebana.arrangements.store import MemoryStore
 from ikebana.codecs.error_record import error_record
-from ikebana.processor.batch.dataflow import advance
+from ikebana.processor.base.placing import shard_of
+from ikebana.processor.base.rows import Upserts
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, newborn
 from ikebana.processor.checkpoint.rescale import rescale
-from ikebana.processor.rows.placing import shard_of
-from ikebana.processor.rows.rows import Upserts
-from ikebana.processor.timing.source_offset import SourceOffset
+from ikebana.processor.engine.dataflow import advance
+from ikebana.processor.topics.source_offset import SourceOffset
 
 PLAN = Plan(
     "names",

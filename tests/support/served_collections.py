@@ -8,7 +8,7 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 
 from ikebana.arrangements.shared_rocks import SharedDatabase
-from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.serving.arrangement import Closed, ServedArrangement
 from ikebana.serving.retention import Retention
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 
 from ikebana.codecs.progress import Times
-from ikebana.processor.ground.listening import Address, Listening, Tls
+from ikebana.processor.base.listening import Address, Listening, Tls
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kafka.following import AnotherTopicError, ClosedTimes, Piece, Resume
-from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.processor.watching.guard import Limits
 from ikebana.processor.watching.plan_view import PlanView, no_plan
 from ikebana.serving.http.server import HttpServer

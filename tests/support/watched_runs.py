@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ikebana.processor.ground.listening import Address, Listening, Tls
+from ikebana.processor.base.listening import Address, Listening, Tls
 from ikebana.processor.watching.answering import Looking, serving
 from ikebana.processor.watching.guard import Limits
 from ikebana.processor.watching.monitor import Monitor

@@ -3,7 +3,7 @@
 import pytest
 
 from ikebana.errors import ConfigError
-from ikebana.processor.configuring.pipeline import parse
+from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.planning.identity import is_same
 from ikebana.processor.planning.plan import Operator
 from support.mistakes import MISTAKES, WELL

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from ikebana import DeltaJoin, JoinInput
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
-from ikebana.processor.timing.allowance import FIRST, FIRST_JOINED, MOST_BYTES, Allowance
-from ikebana.processor.timing.source_offset import SourceOffset
+from ikebana.processor.topics.allowance import FIRST, FIRST_JOINED, MOST_BYTES, Allowance
+from ikebana.processor.topics.source_offset import SourceOffset
 
 PLAIN = Plan(
     "shop",

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from ikebana.arrangements.store import MemoryStore
-from ikebana.processor.evaluate import Evaluation
+from ikebana.processor.engine.evaluate import Evaluation
 from support.sql_oracle import plan_of
 
 TABLES = {"t": {"k": "BIGINT", "at_": "BIGINT"}, "p": {"k": "BIGINT", "since": "BIGINT"}}

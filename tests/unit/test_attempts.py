@@ -18,11 +18,11 @@ from ikebana.errors import (
     LostError,
     SparkStartError,
 )
-from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.ground.restarts import Failed
-from ikebana.processor.ground.stopping import Stopping
+from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.base.restarts import Failed
+from ikebana.processor.base.stopping import Stopping
+from ikebana.processor.building.handle import PipelineRun
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
-from ikebana.processor.running.handle import PipelineRun
 from ikebana.processor.spark import alone, supervised
 from ikebana.processor.spark.supervised import _Attempts
 from support.waiting import patient, wait_until

@@ -7,10 +7,10 @@ from rich.console import Console
 
 from ikebana import Input, Output, Plan, Upsert
 from ikebana.errors import LostError
+from ikebana.processor.base.fast_paths import FastPath
+from ikebana.processor.base.notice import Notice
 from ikebana.processor.checkpoint.edit_plan import EditPlan, Origin, PartPlan
-from ikebana.processor.ground.fast_paths import FastPath
-from ikebana.processor.ground.notice import Notice
-from ikebana.processor.timing.reach import Standing
+from ikebana.processor.topics.reach import Standing
 from ikebana.processor.watching.batch_report import BatchReport, Filling
 from ikebana.processor.watching.display import BatchDisplay, _Bar
 

@@ -9,19 +9,19 @@ from ikebana import AsOfJoin, DeltaJoin, Input, JoinInput, Linear, Output, Plan,
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Overlay
 from ikebana.errors import TooMuchError
-from ikebana.processor.batch import budget, dataflow, hops, hydrating, joining
-from ikebana.processor.batch.budget import Budget
-from ikebana.processor.batch.joined_batch import JoinedBatch
+from ikebana.processor.base.placing import shard_of
+from ikebana.processor.base.rows import NO_KEY, KeyedUpdate, Upserts
 from ikebana.processor.checkpoint import parts
-from ikebana.processor.joins.query import Strategy
+from ikebana.processor.engine import budget, dataflow, hops, hydrating, joining
+from ikebana.processor.engine.budget import Budget
+from ikebana.processor.engine.joined_batch import JoinedBatch
 from ikebana.processor.kernels import upsert
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.arrange_upsert import UpsertArrangement
 from ikebana.processor.kernels.layout import operator_part
 from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.joined import joined
-from ikebana.processor.rows.placing import shard_of
-from ikebana.processor.rows.rows import NO_KEY, KeyedUpdate, Upserts
+from ikebana.processor.planning.joins.query import Strategy
 from support.dated_upserts import Play, dated
 from support.histories import WITH_PAIRS
 

@@ -6,14 +6,14 @@ from ikebana import Column, DeltaJoin, Input, JoinInput, Linear, Output, Plan, U
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Part
 from ikebana.errors import TooMuchError
-from ikebana.processor.batch import dataflow
-from ikebana.processor.batch.beside import NOTHING_BESIDE, Beside
-from ikebana.processor.batch.budget import Budget
+from ikebana.processor.base.rows import KeyedUpdate, Upserts
+from ikebana.processor.base.skew import LEAST, Hot, hash_of
+from ikebana.processor.engine import dataflow
+from ikebana.processor.engine.beside import NOTHING_BESIDE, Beside
+from ikebana.processor.engine.budget import Budget
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import LookupRow, half_join
 from ikebana.processor.planning import progress
-from ikebana.processor.rows.rows import KeyedUpdate, Upserts
-from ikebana.processor.rows.skew import LEAST, Hot, hash_of
 from ikebana.processor.spark.failures import from_text, is_transient
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import user_functions
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.linear.chain import Chain, ChainError, Named, consolidated
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.linear.steps import (
@@ -24,7 +25,6 @@ from ikebana.processor.linear.steps import (
     valid_between,
     where,
 )
-from ikebana.processor.rows.rows import KeyedUpdate
 
 OPEN = Scope({KEY: "JSON", VALUE: "JSON"}, open=True)
 BYTES = Scope({KEY: "BLOB", VALUE: "BLOB"})

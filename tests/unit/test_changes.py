@@ -10,9 +10,9 @@ from ikebana.codecs.change import Change, Declared, Ignored, Wanted
 from ikebana.codecs.changes import WORDS, in_json
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import ConfigError
+from ikebana.processor.authoring.proposing.formats import Sample
+from ikebana.processor.authoring.proposing.proposal import propose
 from ikebana.processor.planning.checking import checked
-from ikebana.processor.proposing.formats import Sample
-from ikebana.processor.proposing.proposal import propose
 
 KEY, ANN, ANNA = b'{"id":7}', b'{"id":7,"n":"ann"}', b'{"id":7,"n":"anna"}'
 ROW, NEW = {"id": 7, "n": "ann"}, {"id": 7, "n": "anna"}

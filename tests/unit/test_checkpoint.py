@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from ikebana.errors import CheckpointError
+from ikebana.processor.base import stopping
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, _sealed
 from ikebana.processor.checkpoint.layout import Layout, Logged
-from ikebana.processor.ground import stopping
-from ikebana.processor.timing.source_offset import SourceOffset
+from ikebana.processor.topics.source_offset import SourceOffset
 from support.signals import handled_by
 
 START = SourceOffset(-1, 0, 0, {}, "")

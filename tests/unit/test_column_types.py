@@ -6,7 +6,7 @@ import pytest
 
 from ikebana import Column, Input, Linear, Output, Plan, Upsert, evaluate
 from ikebana.codecs.formats import Format
-from ikebana.processor.evaluate import Evaluation
+from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.linear.steps import Step, project
 from ikebana.processor.planning.plan import Mode
 

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from ikebana import Column, Input
-from ikebana.processor.proposing.columns_seen import (
+from ikebana.processor.authoring.proposing.columns_seen import (
     ColumnsSeen,
     UndeclaredColumn,
     columns_seen,
 )
-from ikebana.processor.proposing.look import Look, look
-from ikebana.processor.reading.messages import Message
+from ikebana.processor.authoring.proposing.look import Look, look
+from ikebana.processor.topics.messages import Message
 
 COLUMNS = (Column("id", "BIGINT"), Column("name", "VARCHAR"))
 

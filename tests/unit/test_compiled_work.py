@@ -21,10 +21,10 @@ from ikebana.codecs.avro_compiler import ALL, Fields
 from ikebana.codecs.avro_program import Take
 from ikebana.codecs.change import Wanted
 from ikebana.codecs.debezium import Debezium
-from ikebana.processor.ground.compiled_parts import absent
+from ikebana.processor.base.compiled_parts import absent
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import half_join
 from ikebana.processor.kernels.arrange import Arrangement
-from ikebana.processor.rows.rows import KeyedUpdate
 from support.measured_rows import EVENT, Known, event, in_avro, row
 
 pytestmark = pytest.mark.skipif(bool(absent()), reason="the compiled code is not there")

@@ -9,7 +9,7 @@ from ikebana.codecs import avro_program, debezium, debezium_rows, fields
 from ikebana.codecs.avro_schema import self_contained
 from ikebana.codecs.change import Column
 from ikebana.codecs.formats import Format, KeyFormat
-from ikebana.processor.evaluate import Evaluation
+from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.linear.steps import select
 from support.avro_messages import message
 from support.connect_avro import schema_of, value_of

@@ -11,11 +11,11 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from ikebana.codecs.error_record import error_record
+from ikebana.processor.authoring.proposing.columns_seen import ColumnsSeen
+from ikebana.processor.base.noted import Noted, NotedRecord, errors_noted
 from ikebana.processor.checkpoint.edit_plan import EditPlan, Origin, PartPlan
 from ikebana.processor.kafka.records import Record
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
-from ikebana.processor.proposing.columns_seen import ColumnsSeen
-from ikebana.processor.rows.noted import Noted, NotedRecord, errors_noted
 from ikebana.processor.watching import plan_view
 from ikebana.processor.watching.answering import Looking
 from ikebana.processor.watching.batch_report import BatchReport

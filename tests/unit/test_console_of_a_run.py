@@ -16,13 +16,13 @@ from playwright.sync_api import Browser, expect
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.run import Run
 from ikebana.errors import AwayError
+from ikebana.processor.authoring.proposing.columns_seen import ColumnsSeen, UndeclaredColumn
+from ikebana.processor.base.noted import Noted, NotedRecord, Place, errors_noted
+from ikebana.processor.base.notice import Notice
+from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.checkpoint.edit_plan import EditPlan, Origin, PartPlan
-from ikebana.processor.deciding.commits import Marker
-from ikebana.processor.ground.notice import Notice
 from ikebana.processor.kafka.records import Record
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
-from ikebana.processor.proposing.columns_seen import ColumnsSeen, UndeclaredColumn
-from ikebana.processor.rows.noted import Noted, NotedRecord, Place, errors_noted
 from ikebana.processor.watching import guard
 from ikebana.processor.watching import monitor as module
 from ikebana.processor.watching.access import Access

@@ -8,7 +8,7 @@ import pytest
 
 from ikebana import Column, Input, Linear, Output, Plan, Upsert
 from ikebana.errors import PlanError
-from ikebana.processor.evaluate import Evaluation
+from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.linear.steps import Step, project, select
 from ikebana.processor.planning.plan import Mode
 

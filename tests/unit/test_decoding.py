@@ -10,14 +10,9 @@ from zlib import crc32
 import pytest
 
 from ikebana import Column, Input, Linear, Output, Plan, Upsert, steps
-from ikebana.processor.planning import planner
-from ikebana.processor.reading.codec_of import codec_of
-from ikebana.processor.reading.decoding import Decoding
-from ikebana.processor.reading.intake import Intake
-from ikebana.processor.reading.messages import Message
-from ikebana.processor.rows.envelope import Chunk, Records, Tick, pack, unpack
-from ikebana.processor.rows.placing import Place, shard_of
-from ikebana.processor.rows.rows import (
+from ikebana.processor.base.envelope import Chunk, Records, Tick, pack, unpack
+from ikebana.processor.base.placing import Place, shard_of
+from ikebana.processor.base.rows import (
     NULL_KEY,
     Errors,
     Ignored,
@@ -26,6 +21,11 @@ from ikebana.processor.rows.rows import (
     Updates,
     Upserts,
 )
+from ikebana.processor.planning import planner
+from ikebana.processor.topics.codec_of import codec_of
+from ikebana.processor.topics.decoding import Decoding
+from ikebana.processor.topics.intake import Intake
+from ikebana.processor.topics.messages import Message
 
 JSON = Input("in", ("t",))
 BYTES = Input("in", ("t",), "bytes", "bytes")

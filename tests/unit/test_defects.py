@@ -35,7 +35,7 @@ from ikebana import (
 from ikebana.codecs import diff
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.formats import OutputFormat
-from ikebana.processor.configuring.pipeline import parse
+from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.planning.checking import checked
 from ikebana.testing import Run, Topics
 

@@ -13,10 +13,10 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPar
 
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.errors import SourceError
+from ikebana.processor.base.diff_reader import ClosedBatch
 from ikebana.processor.kafka import client, following, read_topics
 from ikebana.processor.kafka.cdcv2_topic import Cdcv2Topic
 from ikebana.processor.kafka.diff_topic import DiffTopic
-from ikebana.processor.verifying.diff_reader import ClosedBatch
 from ikebana.serving.service import Service, Wanted
 from support.admin_answers import Answer
 from support.served_topics import KEEP_ALL

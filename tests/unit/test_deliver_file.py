@@ -10,8 +10,8 @@ from ikebana.delivering.delivery import Standing
 from ikebana.delivering.probes import Probes
 from ikebana.delivering.wanted import Wanted, wanted
 from ikebana.errors import ConfigError
+from ikebana.processor.authoring import pipeline, sink_file
 from ikebana.processor.cli.main import cli
-from ikebana.processor.configuring import pipeline, sink_file
 
 ALONE = """\
 kafka: {bootstrap.servers: "b:1"}

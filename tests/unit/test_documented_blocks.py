@@ -14,9 +14,9 @@ import yaml
 import flights
 import shop
 from ikebana import evaluate, load
+from ikebana.processor.authoring import pipeline
 from ikebana.processor.cli import nyc_flights
 from ikebana.processor.cli.main import cli
-from ikebana.processor.configuring import pipeline
 from ikebana.processor.explain.explanation import explained
 from ikebana.processor.planning.plan import Plan
 from support.doc_blocks import EXAMPLES, ROOT, Block, blocks, command_lines, named

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from ikebana import Plan
+from ikebana.processor.base.envelope import Records
 from ikebana.processor.checkpoint.finishing import is_void
 from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.kafka.reader import DeletedError
-from ikebana.processor.rows.envelope import Records
-from ikebana.processor.timing.source_offset import SourceOffset, is_settled
+from ikebana.processor.topics.source_offset import SourceOffset, is_settled
 from ikebana.testing import Run, Topics
 from support import edited_shops
 

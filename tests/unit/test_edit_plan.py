@@ -8,7 +8,7 @@ from ikebana.processor.checkpoint.edit_plan import EditPlan, PartPlan, Rescaled
 from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.explain.edit_text import edit_lines
-from ikebana.processor.timing.source_offset import SourceOffset
+from ikebana.processor.topics.source_offset import SourceOffset
 from support.edited_shops import FIRST, JOINED, plan_of
 
 

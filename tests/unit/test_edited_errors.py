@@ -8,7 +8,7 @@ import pytest
 
 from ikebana import Plan
 from ikebana.errors import CheckpointError, RecordError
-from ikebana.processor.configuring.pipeline import parse
+from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.planning.edits import edit_of
 from ikebana.processor.planning.plan import ERRORS
 from ikebana.testing import Run, Topics

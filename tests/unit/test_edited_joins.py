@@ -6,11 +6,11 @@ import pytest
 
 from ikebana import Plan
 from ikebana.errors import CheckpointError
-from ikebana.processor.batch import editing
-from ikebana.processor.configuring.pipeline import parse
+from ikebana.processor.authoring.pipeline import parse
+from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.engine import editing
 from ikebana.processor.planning import edits
 from ikebana.processor.planning.edits import Edit
-from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.testing import Run, Topics
 
 INPUTS = """

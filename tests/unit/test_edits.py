@@ -10,12 +10,12 @@ from msgspec import structs
 from ikebana import Plan
 from ikebana.codecs import cdcv2
 from ikebana.errors import CheckpointError
-from ikebana.processor.batch import editing
-from ikebana.processor.configuring.pipeline import parse
-from ikebana.processor.ground.generations import shown
+from ikebana.processor.authoring.pipeline import parse
+from ikebana.processor.base.generations import shown
+from ikebana.processor.engine import editing
 from ikebana.processor.planning import edits, edits_resolved
 from ikebana.processor.planning.edits import Edit
-from ikebana.processor.timing.source_offset import is_settled
+from ikebana.processor.topics.source_offset import is_settled
 from ikebana.testing import Run, Topics
 
 

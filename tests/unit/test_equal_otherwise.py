@@ -3,14 +3,14 @@
 import pytest
 
 from ikebana import Column, Concat, Input, Output, Plan, PlanError, Reduce, Upsert
-from ikebana.processor.joins.binding import JoinError
-from ikebana.processor.joins.query import DeltaJoin, JoinInput
-from ikebana.processor.joins.relation import Relation
 from ikebana.processor.linear.chain import Chain, ChainError
 from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning.checking import checked
+from ikebana.processor.planning.joins.binding import JoinError
+from ikebana.processor.planning.joins.query import DeltaJoin, JoinInput
+from ikebana.processor.planning.joins.relation import Relation
 from ikebana.processor.planning.plan import Operator
 from support.known_joins import bound
 

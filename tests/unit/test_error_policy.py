@@ -11,13 +11,13 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.codecs.error_record import error_record
 from ikebana.errors import RecordError
-from ikebana.processor.batch import dataflow
-from ikebana.processor.batch.gathered import Gathered
-from ikebana.processor.evaluate import Evaluation, Record
+from ikebana.processor.base.noted import NotedRecord
+from ikebana.processor.base.rows import KeyedUpdate, Upserts
+from ikebana.processor.engine import dataflow
+from ikebana.processor.engine.evaluate import Evaluation, Record
+from ikebana.processor.engine.gathered import Gathered
 from ikebana.processor.kernels import upsert
 from ikebana.processor.planning.plan import ERRORS, OnError
-from ikebana.processor.rows.noted import NotedRecord
-from ikebana.processor.rows.rows import KeyedUpdate, Upserts
 
 PLAN = Plan(
     "p",

@@ -3,7 +3,7 @@
 from ikebana.codecs.change import Column
 from ikebana.processor.planning.input_rows import dating_query
 from ikebana.processor.planning.plan import EventTime, Input
-from ikebana.processor.timing.event_time import Bounds, EventTimes
+from ikebana.processor.topics.event_time import Bounds, EventTimes
 
 INPUT = Input(
     "orders",

@@ -10,7 +10,6 @@ from ikebana import Column, EventTime, Input, Linear, Output, Plan, Reduce, Upse
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.errors import CheckpointError
-from ikebana.processor.batch import hydrating
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.checkpoint.checkpoint import Birth, newborn
 from ikebana.processor.checkpoint.evolution import (
@@ -21,11 +20,12 @@ from ikebana.processor.checkpoint.evolution import (
     resumed,
     step_to,
 )
-from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, JoinInput
+from ikebana.processor.engine import hydrating
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.planning.backfill import read_again
+from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin, JoinInput
 from ikebana.processor.planning.plan import Operator
-from ikebana.processor.timing.source_offset import SourceOffset
+from ikebana.processor.topics.source_offset import SourceOffset
 
 INPUTS = (
     Input("orders_in", ("o",), columns=(Column("ck", "BIGINT"), Column("n", "BIGINT"))),

@@ -21,9 +21,10 @@ from hypothesis import strategies as st
 from ikebana import DeltaJoin, JoinInput
 from ikebana.codecs.change import Column
 from ikebana.errors import ConfigError
+from ikebana.processor.authoring import pipeline
+from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.base.printable import printable
 from ikebana.processor.cli.explain import explain_command
-from ikebana.processor.configuring import pipeline
-from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.explain import reading
 from ikebana.processor.explain.costs import Cost
 from ikebana.processor.explain.explanation import Explanation, explained
@@ -35,7 +36,6 @@ from ikebana.processor.explain.page import html
 from ikebana.processor.explain.svg import LINES, PADDING, lines_in, svg
 from ikebana.processor.explain.text import brief, text
 from ikebana.processor.explain.words import step_lines
-from ikebana.processor.ground.printable import printable
 from ikebana.processor.linear.steps import (
     Call,
     Sql,

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from ikebana import AsOfJoin, Column, DeltaJoin, Input, JoinInput, Linear, Output, Plan, Upsert
-from ikebana.processor.configuring import pipeline
-from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.evaluate import Evaluation
+from ikebana.processor.authoring import pipeline
+from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.explain.explanation import Explanation, explained
 from ikebana.processor.explain.text import text
-from ikebana.processor.joins.query import Join
 from ikebana.processor.linear.steps import Step, project, where
+from ikebana.processor.planning.joins.query import Join
 from ikebana.processor.planning.plan import Operator
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "explain"

@@ -30,6 +30,9 @@ from ikebana.codecs import canonical, diff
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.errors import ConfigError, SourceError
+from ikebana.processor.base.diff_reader import ClosedBatch, PlacedUpdate
+from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.base.verify import Verifier
 from ikebana.processor.kafka import client, compacting, topics
 from ikebana.processor.kafka.reader import Range
 from ikebana.processor.kafka.snapshots import RECORDS, Snapshots
@@ -38,10 +41,7 @@ from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.linear.chain import Chain, consolidated
 from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
-from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.processor.spark.topic_rows import RowMaker
-from ikebana.processor.verifying.diff_reader import ClosedBatch, PlacedUpdate
-from ikebana.processor.verifying.verify import Verifier
 from ikebana.serving import layout
 from ikebana.serving.http import wire
 from ikebana.serving.layout import Meta, StoredTotals, TimePart, Totals

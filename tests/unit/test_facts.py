@@ -8,10 +8,10 @@ import pytest
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.codecs.cdcv2 import END
+from ikebana.processor.base.cdcv2_reader import ContradictionError
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import facts
 from ikebana.processor.kernels.facts import Found
-from ikebana.processor.rows.rows import KeyedUpdate
-from ikebana.processor.verifying.cdcv2_reader import ContradictionError
 from support.stores import CountingStore, entries
 
 ONE = KeyedUpdate(b"1", b"v", 3, 1)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ikebana.processor.ground.fast_paths import FastPath, in_words
+from ikebana.processor.base.fast_paths import FastPath, in_words
 from ikebana.processor.spark.installed import is_this_python
 
 PATHS = (FastPath("owners", "executors open their shards"), FastPath("compiled code"))

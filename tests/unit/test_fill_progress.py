@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from ikebana.processor.batch import editing
-from ikebana.processor.batch.dataflow import Emitted
-from ikebana.processor.batch.editing import Editing, portion
-from ikebana.processor.batch.fill_progress import fill_progress
-from ikebana.processor.deciding.commits import FillProgress
+from ikebana.processor.checkpoint.commits import FillProgress
+from ikebana.processor.engine import editing
+from ikebana.processor.engine.dataflow import Emitted
+from ikebana.processor.engine.editing import Editing, portion
+from ikebana.processor.engine.fill_progress import fill_progress
 from ikebana.processor.planning.edits import Edit, edit_of
 from ikebana.testing import Run
 from support.edited_shops import FIRST, JOINED, plan_of

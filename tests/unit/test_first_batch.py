@@ -12,10 +12,10 @@ from ikebana import Column, EventTime, Input, Output, Plan, Reduce, Upsert
 from ikebana.codecs import canonical, cdcv2, diff
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.planning.plan import TimeDomain
-from ikebana.processor.timing.diff_input import Closed
-from ikebana.processor.timing.reclock import Trigger, mint
-from ikebana.processor.timing.source_offset import SourceOffset
-from ikebana.processor.timing.taking import Look
+from ikebana.processor.topics.diff_input import Closed
+from ikebana.processor.topics.reclock import Trigger, mint
+from ikebana.processor.topics.source_offset import SourceOffset
+from ikebana.processor.topics.taking import Look
 from ikebana.testing import Run, Topics
 
 NOW = 1_700_000_000_000

@@ -12,7 +12,7 @@ import pandas as pd
 from flights import departures
 from ikebana import Output, Plan, Upsert
 from ikebana.processor.cli import nyc_flights
-from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, JoinInput
+from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin, JoinInput
 from support.dated_upserts import Play, dated
 
 Table = Any

@@ -19,9 +19,9 @@ from ikebana import (
     steps,
 )
 from ikebana.codecs.formats import OutputFormat
+from ikebana.processor.authoring import pipeline
 from ikebana.processor.checkpoint import parts
-from ikebana.processor.configuring import pipeline
-from ikebana.processor.evaluate import Evaluation, Record
+from ikebana.processor.engine.evaluate import Evaluation, Record
 from ikebana.processor.explain.explanation import explained
 from ikebana.processor.explain.text import text
 from ikebana.processor.planning import promises

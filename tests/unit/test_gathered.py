@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from ikebana.processor.batch.gathered import Gathered
-from ikebana.processor.batch.hops import chunks
-from ikebana.processor.rows.rows import KeyedUpdate, updates_of
+from ikebana.processor.base.rows import KeyedUpdate, updates_of
+from ikebana.processor.engine.gathered import Gathered
+from ikebana.processor.engine.hops import chunks
 
 
 def updates(count: int, size: int = 4) -> Iterator[KeyedUpdate]:

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ikebana.errors import ConfigError, LostError
-from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.ground.stopping import Stopping
+from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.base.stopping import Stopping
 from ikebana.processor.spark.given_session import GivenSpark
 from ikebana.processor.spark.supervised import _Attempts
 

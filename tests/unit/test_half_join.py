@@ -7,11 +7,11 @@ import pytest
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Store
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import recent
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import LookupRow, Match, half_join
 from ikebana.processor.kernels.history import Counts
-from ikebana.processor.rows.rows import KeyedUpdate
 from support.relation_batches import accumulated
 from support.stores import CountingStore
 

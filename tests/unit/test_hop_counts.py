@@ -1,8 +1,8 @@
 """What hops is not counted as read again."""
 
-from ikebana.processor.batch import hops
-from ikebana.processor.rows.envelope import Tick, pack, unpack
-from ikebana.processor.rows.rows import KeyedUpdate, size_of
+from ikebana.processor.base.envelope import Tick, pack, unpack
+from ikebana.processor.base.rows import KeyedUpdate, size_of
+from ikebana.processor.engine import hops
 
 
 def test_what_a_hop_brings_is_no_record() -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from ikebana import Input, Linear, Output, Plan, Reduce, StateMachine, Upsert, steps
 from ikebana.errors import StuckError
-from ikebana.processor.evaluate import Evaluation
-from ikebana.processor.ground import calls, stopping
+from ikebana.processor.base import calls, stopping
+from ikebana.processor.engine.evaluate import Evaluation
 from support.signals import handled_by
 
 ROWS = {"n": [(b"1", b'{"a":1}', 1), (b"2", b'{"a":2}', 1)]}
@@ -235,7 +235,7 @@ def in_a_process_of_a_run(
     """What becomes of a process that was armed, and runs this in a call."""
     program = f"""
 import os, time
-from ikebana.processor.ground import calls
+from ikebana.processor.base import calls
 calls.arm()
 calls.begin(("totals", "map shop:price", None))
 try:

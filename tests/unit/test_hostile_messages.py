@@ -12,16 +12,16 @@ from ikebana.codecs import canonical
 from ikebana.codecs.error_record import LONGEST_KEY, LONGEST_VALUE, error_record
 from ikebana.codecs.maxwell import Maxwell
 from ikebana.errors import StuckError
-from ikebana.processor.evaluate import Evaluation
-from ikebana.processor.ground import calls
+from ikebana.processor.base import calls
+from ikebana.processor.base.envelope import unpack
+from ikebana.processor.base.placing import Place
+from ikebana.processor.base.rows import Updates, size_of
+from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import EventTime
-from ikebana.processor.reading.decoding import Decoding
-from ikebana.processor.reading.messages import Message
-from ikebana.processor.reading.update_intake import intake_of
-from ikebana.processor.rows.envelope import unpack
-from ikebana.processor.rows.placing import Place
-from ikebana.processor.rows.rows import Updates, size_of
+from ikebana.processor.topics.decoding import Decoding
+from ikebana.processor.topics.messages import Message
+from ikebana.processor.topics.update_intake import intake_of
 from ikebana.testing import Run, Topics
 
 # What a topic takes by default.

@@ -8,10 +8,10 @@ import pytest
 
 from ikebana import Column, Input, Linear, Output, Plan, Upsert, steps
 from ikebana.errors import ConfigError, IkebanaError, StuckError
-from ikebana.processor.configuring import pipeline
-from ikebana.processor.configuring.pipeline_yaml import read_yaml
-from ikebana.processor.evaluate import Evaluation
-from ikebana.processor.ground import calls
+from ikebana.processor.authoring import pipeline
+from ikebana.processor.authoring.pipeline_yaml import read_yaml
+from ikebana.processor.base import calls
+from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.linear.database import MOST_MEMORY, asked
 
 GROWS = [

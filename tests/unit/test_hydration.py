@@ -3,7 +3,7 @@
 import json
 
 from ikebana import Plan
-from ikebana.processor.timing.source_offset import is_settled
+from ikebana.processor.topics.source_offset import is_settled
 from ikebana.testing import Run, Topics
 from support import edited_shops
 

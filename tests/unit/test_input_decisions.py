@@ -6,16 +6,16 @@ import pytest
 
 from ikebana import EventTime, Input, Output, Plan, Upsert
 from ikebana.errors import SourceError
-from ikebana.processor.deciding.inputs import (
+from ikebana.processor.checkpoint.inputs import (
     beginnings_refusal,
     lost_end,
     read_whole,
     topics_refusal,
     writer_of,
 )
-from ikebana.processor.deciding.refusal import Reason, Refusal
-from ikebana.processor.deciding.topic import Topic
-from ikebana.processor.timing.diff_input import Closed
+from ikebana.processor.checkpoint.refusal import Reason, Refusal
+from ikebana.processor.checkpoint.topic import Topic
+from ikebana.processor.topics.diff_input import Closed
 from support.histories import record
 
 

@@ -10,7 +10,7 @@ import ikebana as ik
 from ikebana.codecs.change import Declared, Wanted
 from ikebana.codecs.formats import FORMATS
 from ikebana.errors import ConfigError, PlanError
-from ikebana.processor.configuring import pipeline
+from ikebana.processor.authoring import pipeline
 
 OPTIONS = [
     pytest.param(name, option, id=f"{name} {option}")

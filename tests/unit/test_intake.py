@@ -11,14 +11,14 @@ import pytest
 from ikebana import Input, Output, Plan, Upsert, evaluate
 from ikebana.codecs.change import Column
 from ikebana.codecs.formats import Format
+from ikebana.processor.base.rows import NULL_KEY, KeyedUpdate, Partial
 from ikebana.processor.linear.steps import Step, map_, project, select, where
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import Linear
-from ikebana.processor.reading.codec_of import codec_of
-from ikebana.processor.reading.intake import Intake
-from ikebana.processor.reading.messages import Message
-from ikebana.processor.reading.upserts import DecodedUpserts
-from ikebana.processor.rows.rows import NULL_KEY, KeyedUpdate, Partial
+from ikebana.processor.topics.codec_of import codec_of
+from ikebana.processor.topics.intake import Intake
+from ikebana.processor.topics.messages import Message
+from ikebana.processor.topics.upserts import DecodedUpserts
 
 HERE = ("t", 0)
 PLAIN = Input("in", ("t",))

@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from ikebana.processor.joins.binding import JoinError
-from ikebana.processor.joins.query import DeltaJoin, JoinInput
-from ikebana.processor.joins.relation import Relation
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
+from ikebana.processor.planning.joins.binding import JoinError
+from ikebana.processor.planning.joins.query import DeltaJoin, JoinInput
+from ikebana.processor.planning.joins.relation import Relation
 from support.known_joins import MARKET, Q3, SHOP, bound, priced
 
 INPUTS = Q3.inputs

@@ -5,7 +5,7 @@ from itertools import permutations, product
 import pytest
 
 from ikebana import Output, Plan, Upsert
-from ikebana.processor.joins.query import DeltaJoin, JoinInput, Strategy
+from ikebana.processor.planning.joins.query import DeltaJoin, JoinInput, Strategy
 from support.dated_upserts import Play, dated
 
 NAMES = ("a", "b", "c")

@@ -5,7 +5,7 @@ from typing import Any
 
 from ikebana import evaluate
 from ikebana.arrangements.update import Update, accumulate
-from ikebana.processor.configuring import pipeline
+from ikebana.processor.authoring import pipeline
 from ikebana.processor.planning.plan import Plan
 
 FILE = Path(__file__).resolve().parents[2] / "examples" / "orders-priced.yaml"

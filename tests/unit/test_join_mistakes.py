@@ -3,7 +3,7 @@
 import pytest
 
 from ikebana.errors import ConfigError
-from ikebana.processor.configuring.pipeline import parse
+from ikebana.processor.authoring.pipeline import parse
 
 FILE = """\
 pipeline: p

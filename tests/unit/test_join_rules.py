@@ -7,9 +7,9 @@ import pytest
 
 from ikebana import Concat, Input, Linear, Output, Plan, Reduce, Upsert, steps
 from ikebana.codecs import cdcv2
-from ikebana.processor.joins.query import AsOfJoin, At, DeltaJoin, JoinInput
+from ikebana.processor.base.cdcv2_reader import Cdcv2Reader
 from ikebana.processor.planning import progress
-from ikebana.processor.verifying.cdcv2_reader import Cdcv2Reader
+from ikebana.processor.planning.joins.query import AsOfJoin, At, DeltaJoin, JoinInput
 from support.dated_upserts import Play, dated
 
 ORDERS = dated("orders", "product VARCHAR")

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from ikebana.arrangements.update import Update, accumulate
-from ikebana.processor.joins.query import AsOfJoin
+from ikebana.processor.planning.joins.query import AsOfJoin
 from support.delta_path_oracle import Given, run
 from support.known_joins import GRAPH, MARKET, TRIANGLES, planned, priced
 

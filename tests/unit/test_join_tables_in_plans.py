@@ -7,7 +7,14 @@ import pytest
 
 from ikebana import Output, Plan, Update, Upsert, differentiate, integrate
 from ikebana.arrangements.alt_neu import AltNeu, Instant, alt, neu
-from ikebana.processor.joins.query import AsOfJoin, At, DeltaJoin, JoinInput, Retract, Strategy
+from ikebana.processor.planning.joins.query import (
+    AsOfJoin,
+    At,
+    DeltaJoin,
+    JoinInput,
+    Retract,
+    Strategy,
+)
 from support.dated_upserts import Play, dated
 from support.known_joins import Q3, SHOP, columns_of
 

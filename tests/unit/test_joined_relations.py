@@ -7,9 +7,9 @@ import pytest
 from ikebana import Column, Input, Linear, Output, Plan, Reduce, StateMachine, Upsert, steps
 from ikebana.codecs import canonical, cdcv2
 from ikebana.codecs.formats import OutputFormat
-from ikebana.processor.joins.query import AsOfJoin, DeltaJoin, JoinInput
+from ikebana.processor.base.cdcv2_reader import Cdcv2Reader
+from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin, JoinInput
 from ikebana.processor.planning.plan import Operator
-from ikebana.processor.verifying.cdcv2_reader import Cdcv2Reader
 from support.dated_upserts import Play, Row, dated
 
 NAMES = dated("names", "name VARCHAR", "town VARCHAR")

@@ -12,7 +12,8 @@ from confluent_kafka.admin import AdminClient
 
 from ikebana.codecs.progress import ProgressRecord, decode
 from ikebana.errors import AwayError, SourceError
-from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kafka import (
     client,
     markers,
@@ -24,7 +25,6 @@ from ikebana.processor.kafka import (
 from ikebana.processor.kafka.loopback import Ends, Trimming
 from ikebana.processor.kafka.reader import Range, Reader
 from ikebana.processor.kafka.transactions import TransactionalProducer
-from ikebana.processor.rows.rows import KeyedUpdate
 from support.admin_answers import Answer
 from support.histories import PLAN, marker
 from support.waiting import wait_until

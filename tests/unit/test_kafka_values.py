@@ -3,9 +3,9 @@
 import pytest
 
 from ikebana.errors import ConfigError
-from ikebana.processor.configuring import kafka_values as setting_values
-from ikebana.processor.configuring.kafka_values import value_problem
-from ikebana.processor.configuring.pipeline import parse
+from ikebana.processor.authoring import kafka_values as setting_values
+from ikebana.processor.authoring.kafka_values import value_problem
+from ikebana.processor.authoring.pipeline import parse
 
 FILE = """\
 pipeline: p

@@ -20,7 +20,7 @@ from ikebana import (
     evaluate,
     steps,
 )
-from ikebana.processor.evaluate import Evaluation
+from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Operator
 

@@ -10,7 +10,7 @@ from ikebana.delivering.iceberg import iceberg_sink
 from ikebana.delivering.sink import MODES, Mode
 from ikebana.delivering.wanted import wanted
 from ikebana.errors import ConfigError
-from ikebana.processor.configuring.deliver_part import DeliverPart
+from ikebana.processor.authoring.deliver_part import DeliverPart
 from support.doc_blocks import blocks
 from support.lake_child import killed
 from support.lake_targets import TARGETS, DeltaTarget, IcebergTarget, ParquetTarget

@@ -11,7 +11,7 @@ from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, newborn
 from ikebana.processor.checkpoint.evolution import begun, evolved
 from ikebana.processor.checkpoint.last_edit import last_edit, recorded
 from ikebana.processor.checkpoint.planned_edit import planned
-from ikebana.processor.timing.source_offset import SourceOffset
+from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.processor.watching.batch_report import Filling
 from ikebana.processor.watching.run_figures import edit_figures, filling_figures
 from support.edited_shops import FIRST, plan_of

@@ -8,17 +8,17 @@ import pytest
 
 from ikebana.codecs.change import Column
 from ikebana.errors import ConfigError
+from ikebana.processor.authoring import pipeline
+from ikebana.processor.authoring.proposing.later_columns import later_columns
+from ikebana.processor.authoring.proposing.look import look
+from ikebana.processor.authoring.proposing.notices import new_columns
+from ikebana.processor.base.notice import Notice
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, newborn
 from ikebana.processor.cli import later
-from ikebana.processor.configuring import pipeline
-from ikebana.processor.ground.notice import Notice
 from ikebana.processor.planning.catalog import output_types
 from ikebana.processor.planning.plan import Input
-from ikebana.processor.proposing.later_columns import later_columns
-from ikebana.processor.proposing.look import look
-from ikebana.processor.proposing.notices import new_columns
-from ikebana.processor.reading.messages import Message
-from ikebana.processor.timing.source_offset import SourceOffset
+from ikebana.processor.topics.messages import Message
+from ikebana.processor.topics.source_offset import SourceOffset
 
 SOURCE = Input("orders", ("orders",), columns=(Column("n", "BIGINT"),))
 DEBEZIUM = Input("orders", ("orders",), "debezium-json", columns=(Column("n", "BIGINT"),))

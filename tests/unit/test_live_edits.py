@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ikebana import Plan
-from ikebana.processor.batch import editing
-from ikebana.processor.configuring.pipeline import parse
+from ikebana.processor.authoring.pipeline import parse
+from ikebana.processor.engine import editing
 from ikebana.testing import Run
 
 ORDERS = """

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ikebana.processor.ground.log_lines import JsonLines
+from ikebana.processor.base.log_lines import JsonLines
 
 
 def test_an_error_is_one_object(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.watching import _looking
-from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.watching import access, guard, health
 from ikebana.processor.watching.health import Health

@@ -6,7 +6,7 @@ import pytest
 
 import ikebana as ik
 from ikebana.errors import PlanError
-from ikebana.processor.configuring import pipeline
+from ikebana.processor.authoring import pipeline
 from ikebana.processor.planning.plan import Metadata
 from ikebana.testing import Run
 

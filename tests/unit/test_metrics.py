@@ -19,15 +19,15 @@ from ikebana import DeltaJoin, EventTime, JoinInput
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.run import Run
 from ikebana.errors import ConfigError
-from ikebana.processor.deciding.commits import FillProgress, Marker
-from ikebana.processor.ground.fast_paths import FastPath
-from ikebana.processor.ground.notice import Notice
+from ikebana.processor.base.fast_paths import FastPath
+from ikebana.processor.base.notice import Notice
+from ikebana.processor.base.rows import Seen
+from ikebana.processor.base.skew import Hot
+from ikebana.processor.checkpoint.commits import FillProgress, Marker
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import Input, Output, Plan, TimeDomain, Upsert
-from ikebana.processor.rows.rows import Seen
-from ikebana.processor.rows.skew import Hot
 from ikebana.processor.spark.triggers import trigger_of
-from ikebana.processor.timing.reach import Standing
+from ikebana.processor.topics.reach import Standing
 from ikebana.processor.watching import metrics
 from ikebana.processor.watching.batch_report import BatchReport, Filling
 from ikebana.processor.watching.batch_report import report as batch_report

@@ -7,14 +7,14 @@ import pytest
 
 from ikebana import EventTime, Input, Output, Plan
 from ikebana.codecs.progress import pack_times
-from ikebana.processor.rows.rows import Seen
-from ikebana.processor.timing import diff_input, event_time
-from ikebana.processor.timing.diff_input import Closed, Span
-from ikebana.processor.timing.event_time import Bounds, EventTimes
-from ikebana.processor.timing.input_times import Learned, learned
-from ikebana.processor.timing.reclock import Edited, Trigger, mint
-from ikebana.processor.timing.source_offset import SourceOffset
-from ikebana.processor.timing.taking import Look
+from ikebana.processor.base.rows import Seen
+from ikebana.processor.topics import diff_input, event_time
+from ikebana.processor.topics.diff_input import Closed, Span
+from ikebana.processor.topics.event_time import Bounds, EventTimes
+from ikebana.processor.topics.input_times import Learned, learned
+from ikebana.processor.topics.reclock import Edited, Trigger, mint
+from ikebana.processor.topics.source_offset import SourceOffset
+from ikebana.processor.topics.taking import Look
 from support.histories import WITH_PAIRS, offset, record
 
 

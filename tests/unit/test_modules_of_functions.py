@@ -10,8 +10,8 @@ import pytest
 
 from ikebana import evaluate
 from ikebana.errors import ConfigError
-from ikebana.processor.configuring import pipeline
-from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.authoring import pipeline
+from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.linear.functions import FunctionError, found
 from ikebana.processor.linear.modules import FOLDER_VARIABLE
 from ikebana.processor.spark import options as spark_options

@@ -3,8 +3,8 @@
 import click
 import pytest
 
+from ikebana.processor.base import moments
 from ikebana.processor.cli.values import Time
-from ikebana.processor.ground import moments
 
 
 @pytest.mark.parametrize(

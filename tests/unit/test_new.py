@@ -8,12 +8,12 @@ import pytest
 from click.testing import CliRunner
 
 from ikebana.errors import ConfigError
+from ikebana.processor.authoring.pipeline import parse
+from ikebana.processor.authoring.proposing.formats import Sample
+from ikebana.processor.authoring.proposing.proposal import Proposal, propose
+from ikebana.processor.authoring.proposing.writing import sample, written
 from ikebana.processor.cli.main import cli
-from ikebana.processor.configuring.pipeline import parse
 from ikebana.processor.explain.explanation import explained
-from ikebana.processor.proposing.formats import Sample
-from ikebana.processor.proposing.proposal import Proposal, propose
-from ikebana.processor.proposing.writing import sample, written
 from support.doc_blocks import ROOT
 from support.recorded_mariadb import FOLDER, Recorded
 

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 import ikebana as ik
 from ikebana.codecs.avro_schema import Schemas
 from ikebana.errors import ConfigError
+from ikebana.processor.authoring.proposing.formats import Sample
+from ikebana.processor.authoring.proposing.proposal import propose
 from ikebana.processor.cli.main import cli
-from ikebana.processor.proposing.formats import Sample
-from ikebana.processor.proposing.proposal import propose
 from support import recorded_mariadb
 from support.doc_blocks import ROOT
 from support.proposed import Run, run_of

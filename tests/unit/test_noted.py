@@ -5,9 +5,9 @@ from typing import Any, Literal
 import pytest
 
 from ikebana import Column, EventTime, Input, Output, Plan, Upsert
-from ikebana.processor.batch.dataflow import Emitted
-from ikebana.processor.rows.noted import MOST, Noted, NotedRecord, errors_noted, merged
-from ikebana.processor.testing.run import Run
+from ikebana.processor.base.noted import MOST, Noted, NotedRecord, errors_noted, merged
+from ikebana.processor.engine.dataflow import Emitted
+from ikebana.processor.engine.testing.run import Run
 from ikebana.processor.watching.notes import Notes
 
 

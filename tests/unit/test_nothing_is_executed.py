@@ -53,7 +53,7 @@ EXCUSED = {
         (f"processor/spark/workers/{name}.py: pickle" for name in ("owners", "messages")),
         "only made, for those sockets",
     ),
-    "processor/ground/calls.py: ctypes": "it stops a thread of ours, and reads nothing",
+    "processor/base/calls.py: ctypes": "it stops a thread of ours, and reads nothing",
     "processor/cli/main.py: import_module": "a command, by a table of ours",
     "codecs/formats.py: import_module": "a codec of ours, by the table of formats",
     "delivering/wanted.py: import_module": "a sink of ours, by the table of targets",

@@ -14,16 +14,16 @@ from ikebana.arrangements.run import Run
 from ikebana.codecs.change import Column
 from ikebana.codecs.progress import pack_times
 from ikebana.errors import CheckpointError, FencedError
-from ikebana.processor import task
-from ikebana.processor.deciding.commits import Marker, first_marker, hydrated_in
-from ikebana.processor.deciding.continuing import Adopt, Compute, Holder, goes_on, verdict
-from ikebana.processor.deciding.publishing import closings
-from ikebana.processor.deciding.refusal import Reason, Refusal
-from ikebana.processor.deciding.trimming import Unread
+from ikebana.processor.base.envelope import Tick, pack
+from ikebana.processor.base.rows import Upserts
+from ikebana.processor.checkpoint.commits import Marker, first_marker, hydrated_in
+from ikebana.processor.checkpoint.continuing import Adopt, Compute, Holder, goes_on, verdict
+from ikebana.processor.checkpoint.publishing import closings
+from ikebana.processor.checkpoint.refusal import Reason, Refusal
+from ikebana.processor.checkpoint.trimming import Unread
+from ikebana.processor.engine import task
+from ikebana.processor.engine.task import Job
 from ikebana.processor.planning import promises
-from ikebana.processor.rows.envelope import Tick, pack
-from ikebana.processor.rows.rows import Upserts
-from ikebana.processor.task import Job
 from support.histories import PLAN, born, marker, offset
 
 STATE = Manifest("ours", 0, 3, [Run("a run", 0, 3, "state", 1, 1, 1, 0)])

@@ -12,9 +12,9 @@ from ikebana.codecs.formats import OUTPUT_FORMATS, SINGLE_VALUE_FORMATS
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.errors import SourceError
-from ikebana.processor.verifying.diff_reader import ClosedBatch, NoDiffError, decode
-from ikebana.processor.verifying.output_reader import OutputReader
-from ikebana.processor.verifying.verify import batch_offence
+from ikebana.processor.base.diff_reader import ClosedBatch, NoDiffError, decode
+from ikebana.processor.base.output_reader import OutputReader
+from ikebana.processor.base.verify import batch_offence
 
 Fact = tuple[bytes | None, bytes, int, int]
 # What each key has at each of some times, or nothing.

@@ -9,13 +9,13 @@ import pytest
 from ikebana import Plan
 from ikebana.codecs.snapshot_record import topic_of
 from ikebana.errors import CheckpointError, SourceError
+from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.checkpoint.edit_description import described
 from ikebana.processor.checkpoint.edit_plan import EditPlan, Origin
 from ikebana.processor.checkpoint.evolution import edit_to
-from ikebana.processor.configuring.pipeline import parse
 from ikebana.processor.explain.edit_text import edit_lines
-from ikebana.processor.timing import own_topics
-from ikebana.processor.timing.source_offset import Span
+from ikebana.processor.topics import own_topics
+from ikebana.processor.topics.source_offset import Span
 from ikebana.testing import Run
 
 PARTS = """

@@ -17,7 +17,7 @@ import pytest
 from ikebana import Input, Output, Plan, Upsert
 from ikebana.arrangements.files import file_system
 from ikebana.errors import CheckpointError, LostError
-from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.spark import options
 from ikebana.processor.spark.failures import from_text
 from ikebana.processor.spark.shares import Share
@@ -27,7 +27,7 @@ from ikebana.processor.spark.workers.messages import Ask, Done, Raised
 from ikebana.processor.spark.workers.network import Address
 from ikebana.processor.spark.workers.owners import Owners, read, run
 from ikebana.processor.spark.workers.starting import Workers
-from ikebana.processor.timing.source_offset import SourceOffset
+from ikebana.processor.topics.source_offset import SourceOffset
 from support.process_trees import name_of
 from support.waiting import wait_until
 

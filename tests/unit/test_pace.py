@@ -2,8 +2,8 @@
 
 import pytest
 
-from ikebana.processor.timing.pace import Pace
-from ikebana.processor.timing.source_offset import SourceOffset
+from ikebana.processor.topics.pace import Pace
+from ikebana.processor.topics.source_offset import SourceOffset
 
 
 class Clock:

@@ -11,12 +11,12 @@ from confluent_kafka import KafkaException, Producer
 
 from ikebana.codecs.formats import FORMATS
 from ikebana.errors import ConfigError
-from ikebana.processor.configuring.kafka_names import KAFKA_NAMES
-from ikebana.processor.configuring.operator_part import OperatorPart
-from ikebana.processor.configuring.part import Part
-from ikebana.processor.configuring.pipeline import Pipeline, parse, read
-from ikebana.processor.configuring.pipeline_file import PipelineFile
-from ikebana.processor.configuring.settings import (
+from ikebana.processor.authoring.kafka_names import KAFKA_NAMES
+from ikebana.processor.authoring.operator_part import OperatorPart
+from ikebana.processor.authoring.part import Part
+from ikebana.processor.authoring.pipeline import Pipeline, parse, read
+from ikebana.processor.authoring.pipeline_file import PipelineFile
+from ikebana.processor.authoring.settings import (
     OWNED_KAFKA,
     OWNED_SPARK,
     Settings,

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ikebana.errors import PlanError
+from ikebana.processor.authoring.operator_kinds import operators
+from ikebana.processor.authoring.pipeline import schema_errors
+from ikebana.processor.authoring.pipeline_file import PipelineFile
+from ikebana.processor.authoring.pipeline_yaml import read_yaml
+from ikebana.processor.authoring.settings import SettingsError
 from ikebana.processor.cli.main import cli
-from ikebana.processor.configuring.operator_kinds import operators
-from ikebana.processor.configuring.pipeline import schema_errors
-from ikebana.processor.configuring.pipeline_file import PipelineFile
-from ikebana.processor.configuring.pipeline_yaml import read_yaml
-from ikebana.processor.configuring.settings import SettingsError
 from support.doc_blocks import EXAMPLES, blocks
 from support.mistakes import MISTAKES, WELL
 from support.pipeline_schema import PUBLISHED, described, generated

@@ -24,15 +24,15 @@ from ikebana import (
 )
 from ikebana.codecs.canonical import encode
 from ikebana.errors import CheckpointError
+from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.building.handle import PipelineRun
 from ikebana.processor.checkpoint.checkpoint import newborn
 from ikebana.processor.checkpoint.evolution import evolved
-from ikebana.processor.configuring.settings import Settings
 from ikebana.processor.explain.explanation import explained
 from ikebana.processor.planning import promises
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import OnError
-from ikebana.processor.running.handle import PipelineRun
-from ikebana.processor.timing.source_offset import SourceOffset
+from ikebana.processor.topics.source_offset import SourceOffset
 
 NAMES = Input("names", ("names",))
 CURRENT = Upsert("current", "names")

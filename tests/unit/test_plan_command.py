@@ -14,13 +14,13 @@ from click.testing import CliRunner, Result
 
 import shop
 from ikebana.errors import CheckpointError
+from ikebana.processor.authoring import pipeline
 from ikebana.processor.checkpoint import state_figures
 from ikebana.processor.checkpoint.layout import Layout
 from ikebana.processor.cli import finding
 from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.plan import demand_unchanged
-from ikebana.processor.configuring import pipeline
-from ikebana.processor.timing.source_offset import SourceOffset
+from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.testing import Run
 from support.checkpoints import left
 from support.doc_blocks import ROOT, named

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ikebana.processor.configuring.pipeline import parse
+from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.watching.plan_view import PlanOfFile
 

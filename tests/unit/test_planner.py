@@ -19,8 +19,8 @@ from ikebana import (
 from ikebana.arrangements.update import Update
 from ikebana.codecs.change import Column
 from ikebana.codecs.progress import Promise
-from ikebana.processor.evaluate import Evaluation, evaluate
-from ikebana.processor.joins.query import Join, Retract
+from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.engine.evaluate import Evaluation, evaluate
 from ikebana.processor.linear.chain import chain, consolidated
 from ikebana.processor.linear.scope import KEY, VALUE, frozen
 from ikebana.processor.linear.steps import (
@@ -42,9 +42,9 @@ from ikebana.processor.linear.steps import (
 from ikebana.processor.planning import promises
 from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.input_rows import scope_of_input
+from ikebana.processor.planning.joins.query import Join, Retract
 from ikebana.processor.planning.plan import Mode
 from ikebana.processor.planning.planner import Branch, Reading, physical
-from ikebana.processor.rows.rows import KeyedUpdate
 
 ROWS = Input("rows", ("rows",))
 CHANGES = Input("rows", ("rows",), value_format="debezium-json", key=("id",))

@@ -9,14 +9,14 @@ import pytest
 from ikebana import Column, Input, Linear, Output, Plan, Upsert
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
-from ikebana.processor.batch import dataflow, flow, gathered
-from ikebana.processor.batch.gathered import Gathered
+from ikebana.processor.base.rows import KeyedUpdate, Upserts
+from ikebana.processor.engine import dataflow, flow, gathered
+from ikebana.processor.engine.gathered import Gathered
 from ikebana.processor.linear.chain import Chain, Passed
 from ikebana.processor.linear.portions import AT_ONCE, Growing, in_portions
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.linear.steps import Call, Sql
 from ikebana.processor.planning import progress
-from ikebana.processor.rows.rows import KeyedUpdate, Upserts
 
 SCOPE = Scope({KEY: "JSON", VALUE: "JSON", "n": "BIGINT"})
 UNNEST = Sql(flat_map=("each", "range(n)"), select=(("e", "each"),))

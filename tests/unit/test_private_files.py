@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
 from ikebana.processor.cli.main import cli
-from ikebana.processor.timing.source_offset import SourceOffset
+from ikebana.processor.topics.source_offset import SourceOffset
 
 
 @pytest.fixture

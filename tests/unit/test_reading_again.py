@@ -8,11 +8,11 @@ import pytest
 
 from ikebana import Plan
 from ikebana.errors import CheckpointError
+from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.checkpoint.planned_edit import planned
-from ikebana.processor.configuring.pipeline import parse
-from ikebana.processor.testing.restarts import born
-from ikebana.processor.timing import reading_log
+from ikebana.processor.engine.testing.restarts import born
+from ikebana.processor.topics import reading_log
 from ikebana.testing import Run
 
 SLIM = """

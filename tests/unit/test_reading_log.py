@@ -2,9 +2,9 @@
 
 import pytest
 
-from ikebana.processor.rows.judged import Judged
-from ikebana.processor.timing import reading_log
-from ikebana.processor.timing.reading_log import ReadingLog
+from ikebana.processor.base.judged import Judged
+from ikebana.processor.topics import reading_log
+from ikebana.processor.topics.reading_log import ReadingLog
 
 
 def test_ranges_of_one_frontier_are_one() -> None:

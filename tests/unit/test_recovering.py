@@ -13,14 +13,13 @@ from ikebana.arrangements.manifest import Manifest
 from ikebana.codecs.cdcv2 import Progress
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.errors import SourceError
-from ikebana.processor.batch.formatting import progress_messages
-from ikebana.processor.batch.rebuilt import standing, standing_outputs
+from ikebana.processor.authoring.pipeline import parse
+from ikebana.processor.base.rebuilding import Rebuilding
 from ikebana.processor.checkpoint.checkpoint import newborn
+from ikebana.processor.checkpoint.commits import Lease, Marker, first_marker
 from ikebana.processor.checkpoint.layout import Logged
-from ikebana.processor.configuring.pipeline import parse
-from ikebana.processor.deciding.commits import Lease, Marker, first_marker
-from ikebana.processor.deciding.publishing import Closing, closings
-from ikebana.processor.deciding.recovering import (
+from ikebana.processor.checkpoint.publishing import Closing, closings
+from ikebana.processor.checkpoint.recovering import (
     Left,
     Unclosed,
     problems,
@@ -28,13 +27,14 @@ from ikebana.processor.deciding.recovering import (
     rebuilding,
     unclosed,
 )
-from ikebana.processor.deciding.starting import GoOn, History, Shown, judge
-from ikebana.processor.deciding.topic import Topic
+from ikebana.processor.checkpoint.starting import GoOn, History, Shown, judge
+from ikebana.processor.checkpoint.topic import Topic
+from ikebana.processor.engine.rebuilt import standing, standing_outputs
 from ikebana.processor.kafka.reader import Range
 from ikebana.processor.kafka.recovering import _times
-from ikebana.processor.rows.rebuilding import Rebuilding
-from ikebana.processor.timing.recovering import recovered
-from ikebana.processor.timing.source_offset import is_settled
+from ikebana.processor.topics.formatting import progress_messages
+from ikebana.processor.topics.recovering import recovered
+from ikebana.processor.topics.source_offset import is_settled
 from unit.test_source_reading import KafkaMessage
 
 SHOP = """

@@ -8,10 +8,10 @@ import pytest
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.errors import TooMuchError
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import reduce
 from ikebana.processor.kernels.aggregate_kinds import KINDS
 from ikebana.processor.kernels.reduce import Aggregate
-from ikebana.processor.rows.rows import KeyedUpdate
 from support.doc_blocks import ROOT
 from support.stores import CountingStore, entries
 

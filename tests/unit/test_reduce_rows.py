@@ -9,10 +9,10 @@ import reductions
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Overlay
 from ikebana.codecs import canonical
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import reduce_rows
 from ikebana.processor.kernels.given import Refused
 from ikebana.processor.kernels.reduce_rows import Function
-from ikebana.processor.rows.rows import KeyedUpdate
 
 KEY = b'"k"'
 

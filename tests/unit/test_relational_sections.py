@@ -8,7 +8,7 @@ import pytest
 import ikebana as ik
 from ikebana import evaluate
 from ikebana.errors import ConfigError, PlanError
-from ikebana.processor.configuring import pipeline
+from ikebana.processor.authoring import pipeline
 from ikebana.processor.planning.plan import Plan
 from support.random_queries import TABLES, history
 from support.sql_oracle import answer, records_of, shown_at, tables_at

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from ikebana import Plan
-from ikebana.processor.configuring.pipeline import parse
+from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.planning.edits import Edit, edit_of
 from ikebana.processor.planning.edits_resolved import as_written
 from ikebana.testing import Run

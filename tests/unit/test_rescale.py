@@ -14,12 +14,12 @@ from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.shard import Shard, entries, verify
 from ikebana.arrangements.store import MemoryStore
 from ikebana.errors import CheckpointError, StateFileError
+from ikebana.processor.base.placing import shard_of
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, newborn
 from ikebana.processor.checkpoint.parts import moved
 from ikebana.processor.kernels import hold
 from ikebana.processor.kernels.layout import operator_part
-from ikebana.processor.rows.placing import shard_of
-from ikebana.processor.rows.rows import KeyedUpdate
 from support.rescaled_states import LAST, PLAN, SHARDS, START, Entry, Written, log, written
 
 

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AclOperation, NewTopic
 
 from ikebana.errors import AccessError
-from ikebana.processor.configuring import pipeline
+from ikebana.processor.authoring import pipeline
 from ikebana.processor.kafka import client, reading_rights, rights
 from ikebana.processor.kafka.rights import Rights
 from ikebana.processor.kafka.snapshots import Snapshots

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ikebana.processor.configuring.settings import Settings, SettingsError
+from ikebana.processor.authoring.settings import Settings, SettingsError
 from ikebana.processor.spark import scaled
-from ikebana.processor.timing.scaling import FEWER_AFTER_S, MORE_AFTER_S, Scaling
+from ikebana.processor.topics.scaling import FEWER_AFTER_S, MORE_AFTER_S, Scaling
 
 
 class Clock:

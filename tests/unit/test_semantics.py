@@ -8,7 +8,7 @@ from ikebana import ConfigError, Input, Output, Plan, Update, Upsert, evaluate
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Column
 from ikebana.codecs.formats import Format, KeyFormat
-from ikebana.processor.evaluate import Evaluation
+from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.linear.steps import Step, valid_between
 from ikebana.processor.planning.plan import Linear, Mode
 

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 import ikebana
 from ikebana.errors import AccessError, AwayError, ConfigError
+from ikebana.processor.base.listening import Tls
+from ikebana.processor.base.rates import Rates
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.serve import serve_command
-from ikebana.processor.ground.listening import Tls
-from ikebana.processor.ground.rates import Rates
-from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.processor.watching import access
 from ikebana.processor.watching.access import EVERYTHING, Access, Grant
 from ikebana.processor.watching.guard import Limits

@@ -8,7 +8,7 @@ import pytest
 import ikebana
 from ikebana.arrangements.update import LARGEST, sums
 from ikebana.errors import AccessError, AwayError, ConfigError, IkebanaError
-from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.watching.access import Access
 from ikebana.processor.watching.guard import Limits
 from ikebana.serving import client, reads

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from ikebana.errors import IkebanaError
-from ikebana.processor.rows.rows import KeyedUpdate
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.serving.sql import query
 from ikebana.serving.sql.parsed import Query, SqlError, parsed
 from ikebana.serving.sql.query import Limits

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ikebana.errors import ConfigError
-from ikebana.processor.configuring import pipeline
+from ikebana.processor.authoring import pipeline
 
 PIPELINE = """\
 pipeline: whereabouts

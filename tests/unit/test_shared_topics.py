@@ -6,19 +6,19 @@ from typing import Any
 import pytest
 
 from ikebana import Column, EventTime, Input, Output, Plan, PlanError, Upsert
+from ikebana.processor.base.envelope import Tick, unpack
+from ikebana.processor.base.rows import size_of
 from ikebana.processor.explain.graph import as_run
 from ikebana.processor.kafka.reader import Range
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.checking import checked
-from ikebana.processor.reading.slice_reading import reading_of
-from ikebana.processor.reading.update_intake import intake_of
-from ikebana.processor.rows.envelope import Tick, unpack
-from ikebana.processor.rows.rows import size_of
 from ikebana.processor.spark.shares import shares_of
-from ikebana.processor.timing import reclock
-from ikebana.processor.timing.slices import slices
-from ikebana.processor.timing.source_offset import SourceOffset
-from ikebana.processor.timing.taking import Look
+from ikebana.processor.topics import reclock
+from ikebana.processor.topics.slice_reading import reading_of
+from ikebana.processor.topics.slices import slices
+from ikebana.processor.topics.source_offset import SourceOffset
+from ikebana.processor.topics.taking import Look
+from ikebana.processor.topics.update_intake import intake_of
 from ikebana.testing import Run
 
 A = Input("a", ("t",))

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from ikebana import EventTime, Input, Output, Plan, Upsert
-from ikebana.processor.rows.rows import Seen
-from ikebana.processor.timing.event_time import Where
-from ikebana.processor.timing.silence import Silence
+from ikebana.processor.base.rows import Seen
+from ikebana.processor.topics.event_time import Where
+from ikebana.processor.topics.silence import Silence
 
 PATIENT = EventTime(clock="kafka", idle_ms=10_000)
 A = Input("a", ("t",), event_time=PATIENT)

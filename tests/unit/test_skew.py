@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from ikebana.processor.ground import log_lines
-from ikebana.processor.rows.rows import Facts, Ignored, Updates, Upserts
-from ikebana.processor.rows.skew import LEAST, Hot, hash_of, merged, taken
+from ikebana.processor.base import log_lines
+from ikebana.processor.base.rows import Facts, Ignored, Updates, Upserts
+from ikebana.processor.base.skew import LEAST, Hot, hash_of, merged, taken
 from ikebana.processor.watching import metrics
 from ikebana.processor.watching.hot_keys import OTHER, HotSeries, HotWarnings
 from ikebana.processor.watching.metrics import Sample

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.spark.session import Spark, sockets
 
 ENABLED = "spark.python.unix.domain.socket.enabled"

@@ -10,19 +10,19 @@ import pytest
 
 from ikebana import Column, EventTime, Input, Output, Plan, Upsert
 from ikebana.errors import LostError
+from ikebana.processor.base.envelope import Tick, unpack
+from ikebana.processor.base.rows import Ignored, Upserts
 from ikebana.processor.kafka.reader import Range
-from ikebana.processor.rows.envelope import Tick, unpack
-from ikebana.processor.rows.rows import Ignored, Upserts
 from ikebana.processor.spark import worker
 from ikebana.processor.spark.shares import Share
 from ikebana.processor.spark.source import StreamReader
 from ikebana.processor.spark.source_config import SourceConfig
 from ikebana.processor.spark.workers.network import Address
 from ikebana.processor.spark.workers.owners import Owners
-from ikebana.processor.timing import reclock
-from ikebana.processor.timing.edit_steps import FILLED
-from ikebana.processor.timing.source_offset import SourceOffset
-from ikebana.processor.timing.taking import Look
+from ikebana.processor.topics import reclock
+from ikebana.processor.topics.edit_steps import FILLED
+from ikebana.processor.topics.source_offset import SourceOffset
+from ikebana.processor.topics.taking import Look
 
 READ = "ikebana.processor.spark.workers.owners.read"
 ROW = '{"database":"shop","table":"%s","type":"insert","primary_key_columns":["id"],"data":%s}'

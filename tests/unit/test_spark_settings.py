@@ -12,7 +12,7 @@ import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JError
 
-from ikebana.processor.configuring.settings import Settings
+from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.spark.options import spark_settings
 from ikebana.processor.spark.run_folder import RunFolder
 from ikebana.processor.spark.session import Spark, is_news

@@ -7,12 +7,12 @@ import pytest
 
 import ikebana as ik
 from ikebana.errors import ConfigError, PlanError
-from ikebana.processor.configuring import pipeline
-from ikebana.processor.joins.query import DeltaJoin, JoinInput
+from ikebana.processor.authoring import pipeline
 from ikebana.processor.linear.bound_query import QueryError
 from ikebana.processor.linear.nest import statement
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.linear.steps import Sql
+from ikebana.processor.planning.joins.query import DeltaJoin, JoinInput
 from ikebana.processor.planning.plan import Linear, Plan, Reduce, Upsert
 from support.sql_oracle import Change, plan_of, records_of
 

@@ -8,8 +8,8 @@ import yaml
 
 from ikebana import load
 from ikebana.errors import ConfigError
-from ikebana.processor.configuring import pipeline
-from ikebana.processor.configuring.pipeline_sql import read_sql
+from ikebana.processor.authoring import pipeline
+from ikebana.processor.authoring.pipeline_sql import read_sql
 from ikebana.processor.linear.tokens import tokens
 from support.doc_blocks import EXAMPLES, IN_SQL, blocks
 from support.files_in_sql import in_sql

@@ -10,8 +10,8 @@ import pytest
 
 import ikebana as ik
 from ikebana.errors import ConfigError, StuckError
-from ikebana.processor.configuring import pipeline
-from ikebana.processor.ground import calls
+from ikebana.processor.authoring import pipeline
+from ikebana.processor.base import calls
 from ikebana.processor.linear.sql_functions import (
     SqlFunction,
     as_written,

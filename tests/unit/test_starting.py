@@ -9,11 +9,11 @@ import pytest
 from ikebana import Output, Plan
 from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint.checkpoint import Birth, described
+from ikebana.processor.checkpoint.commits import Lease
 from ikebana.processor.checkpoint.layout import Logged
-from ikebana.processor.deciding.commits import Lease
-from ikebana.processor.deciding.refusal import Reason, Refusal
-from ikebana.processor.deciding.starting import GoOn, History, judge, lease_refusal
-from ikebana.processor.deciding.topic import Topic
+from ikebana.processor.checkpoint.refusal import Reason, Refusal
+from ikebana.processor.checkpoint.starting import GoOn, History, judge, lease_refusal
+from ikebana.processor.checkpoint.topic import Topic
 from support.histories import (
     PLAN,
     WITH_PAIRS,

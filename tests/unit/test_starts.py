@@ -8,9 +8,9 @@ import pytest
 
 from ikebana import Column, ConfigError, Input, Linear, Output, Pipeline, Plan, Upsert, steps
 from ikebana.errors import SourceError
-from ikebana.processor.configuring import pipeline
-from ikebana.processor.deciding.inputs import first_offsets
-from ikebana.processor.deciding.refusal import Refusal
+from ikebana.processor.authoring import pipeline
+from ikebana.processor.checkpoint.inputs import first_offsets
+from ikebana.processor.checkpoint.refusal import Refusal
 from ikebana.processor.explain.graph import input_lines
 from ikebana.processor.planning.plan_problems import problems_of
 from ikebana.processor.planning.starts import AtOffsets, AtTime, place_of, words, written

@@ -3,13 +3,13 @@
 from ikebana import DeltaJoin, Input, JoinInput, Output, Plan, Upsert
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
+from ikebana.processor.base.rows import Upserts
 from ikebana.processor.checkpoint.checkpoint import newborn
 from ikebana.processor.cli.state import _lines, arrangements_in
-from ikebana.processor.evaluate import Evaluation
+from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.kernels import upsert
 from ikebana.processor.kernels.arrange_upsert import UpsertArrangement
-from ikebana.processor.rows.rows import Upserts
-from ikebana.processor.timing.source_offset import SourceOffset
+from ikebana.processor.topics.source_offset import SourceOffset
 
 JOIN = DeltaJoin(
     "q",

@@ -16,6 +16,7 @@ import pytest
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import state_machine
 from ikebana.processor.kernels.state_machine import (
     TOMBSTONE,
@@ -25,7 +26,6 @@ from ikebana.processor.kernels.state_machine import (
     Refused,
     StateVersionError,
 )
-from ikebana.processor.rows.rows import KeyedUpdate
 from machines import CLOSED_SESSIONS, COUNTER, DEBOUNCE, FRAUD, ORDER, SESSIONS, UPSERT
 from support.stores import entries
 

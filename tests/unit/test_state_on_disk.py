@@ -19,8 +19,8 @@ from ikebana.arrangements.run import Head, Run
 from ikebana.arrangements.shard import Shard, entries, opened
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.transposed import Change
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import hold
-from ikebana.processor.rows.rows import KeyedUpdate
 
 
 @pytest.fixture

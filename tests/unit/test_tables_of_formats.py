@@ -17,7 +17,7 @@ from ikebana.codecs.formats import (
     OutputFormat,
     fact_codec,
 )
-from ikebana.processor.proposing.formats import LOOKS
+from ikebana.processor.authoring.proposing.formats import LOOKS
 from support.connector_histories import FORMS
 from support.doc_blocks import ROOT
 

@@ -13,13 +13,13 @@ from msgspec.structs import replace
 
 from ikebana.errors import CheckpointError, FencedError
 from ikebana.processor.checkpoint.checkpoint import Birth
+from ikebana.processor.checkpoint.claiming import Claim, adopted, claim
+from ikebana.processor.checkpoint.commits import Lease, Marker, first_marker
 from ikebana.processor.checkpoint.layout import Logged
-from ikebana.processor.deciding.claiming import Claim, adopted, claim
-from ikebana.processor.deciding.commits import Lease, Marker, first_marker
-from ikebana.processor.deciding.refusal import Reason, Refusal
-from ikebana.processor.deciding.starting import Shown
-from ikebana.processor.deciding.takeover import Taken, take_over
-from ikebana.processor.deciding.topic import Topic
+from ikebana.processor.checkpoint.refusal import Reason, Refusal
+from ikebana.processor.checkpoint.starting import Shown
+from ikebana.processor.checkpoint.takeover import Taken, take_over
+from ikebana.processor.checkpoint.topic import Topic
 from ikebana.processor.planning.plan import Output
 from support.histories import PLAN, SHARDS, born, lease, marker, offset, shown, topics
 

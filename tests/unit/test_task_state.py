@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from ikebana.arrangements.manifest import Manifest
+from ikebana.processor.engine.task import decode_state, encode_state
 from ikebana.processor.spark import task_state
-from ikebana.processor.task import decode_state, encode_state
 
 
 @pytest.mark.parametrize("shards", [1, 2, 5])

@@ -11,7 +11,7 @@ import pytest
 import ikebana as ik
 from ikebana import Plan
 from ikebana.errors import CheckpointError, RecordError
-from ikebana.processor.configuring.pipeline import parse
+from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.planning.plan import OnError
 from ikebana.testing import Run, evaluate
 from support.doc_blocks import ROOT

@@ -14,10 +14,10 @@ import ikebana
 from ikebana import EventTime, Input, Output, Plan, Upsert
 from ikebana.codecs.progress import Times
 from ikebana.errors import AwayError, IkebanaError
+from ikebana.processor.base import log_lines
 from ikebana.processor.cli.main import cli
-from ikebana.processor.ground import log_lines
 from ikebana.processor.kafka.following import Resume
-from ikebana.processor.timing.kinds_of_time import MixedTimesError, kind_of, of_plan
+from ikebana.processor.topics.kinds_of_time import MixedTimesError, kind_of, of_plan
 from ikebana.serving.aligned import Follower
 from ikebana.serving.service import Service
 from ikebana.serving.view import UnreadableTimeError

@@ -7,9 +7,9 @@ import pytest
 
 from ikebana.codecs.debezium_position import Boundaries, Boundary, Position, Positions
 from ikebana.errors import ConfigError
+from ikebana.processor.base.transactions_seen import Counted, Ended, TransactionsSeen
 from ikebana.processor.planning.transaction_topics import collections_of
-from ikebana.processor.rows.transactions_seen import Counted, Ended, TransactionsSeen
-from ikebana.processor.timing.transactions import Transactions, Watch, advanced
+from ikebana.processor.topics.transactions import Transactions, Watch, advanced
 
 FOLDER = Path(__file__).parents[1] / "golden" / "debezium_transactions"
 READ = frozenset({"public.a", "public.b"})

@@ -23,8 +23,8 @@ from pyspark.sql.types import (
 )
 
 from ikebana import Column, Input, Output, Plan, Upsert
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.planning.catalog import output_types
-from ikebana.processor.rows.rows import KeyedUpdate
 from ikebana.processor.spark.topic_rows import RowMaker, schema_of
 from ikebana.serving.arrangement import Closed, ServedArrangement
 from ikebana.serving.plain import flat, rows_of

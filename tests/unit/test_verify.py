@@ -5,7 +5,7 @@ import pytest
 
 from ikebana.codecs.progress import ProgressRecord, Promise
 from ikebana.errors import SourceError
-from ikebana.processor.verifying.diff_reader import (
+from ikebana.processor.base.diff_reader import (
     ClosedBatch,
     History,
     Part,
@@ -16,7 +16,7 @@ from ikebana.processor.verifying.diff_reader import (
     split_history,
     without_repeats,
 )
-from ikebana.processor.verifying.verify import Verifier, batch_offence
+from ikebana.processor.base.verify import Verifier, batch_offence
 
 
 def progress(

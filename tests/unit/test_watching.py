@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from ikebana.processor.base.notice import Notice
 from ikebana.processor.checkpoint.edit_plan import EditPlan
 from ikebana.processor.cli.listening import address
 from ikebana.processor.cli.main import cli
-from ikebana.processor.ground.notice import Notice
 from ikebana.processor.watching.batch_report import BatchReport
 from ikebana.processor.watching.watchers import Watchers
 from support.pipeline_processes import Pipeline

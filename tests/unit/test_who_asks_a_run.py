@@ -18,10 +18,10 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ikebana.errors import ConfigError
+from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.base.listening import Address, Listening, Tls
 from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.watching import Watching, watched
-from ikebana.processor.configuring.settings import Settings
-from ikebana.processor.ground.listening import Address, Listening, Tls
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.watching import front, health
 from ikebana.processor.watching.access import Access, Grant

@@ -6,11 +6,11 @@ import pytest
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.codecs import canonical
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import window_functions
 from ikebana.processor.kernels.frames import Bound, Frame
 from ikebana.processor.kernels.window_functions import Window
 from ikebana.processor.kernels.window_values import WindowFunction
-from ikebana.processor.rows.rows import KeyedUpdate
 from support.stores import CountingStore
 
 ORDER = ("row", (("o0", ""),))

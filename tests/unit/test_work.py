@@ -17,18 +17,18 @@ import pytest
 from ikebana import Input, Output, Plan, Upsert
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
-from ikebana.processor.ground.compiled_parts import absent
+from ikebana.processor.base.compiled_parts import absent
+from ikebana.processor.base.placing import Place
+from ikebana.processor.base.rows import KeyedUpdate, Upserts
 from ikebana.processor.kernels import reduce, upsert
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import LookupRow, half_join
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.planning import planner
-from ikebana.processor.reading.codec_of import codec_of
-from ikebana.processor.reading.decoding import Decoding
-from ikebana.processor.reading.intake import Intake
-from ikebana.processor.reading.messages import Message
-from ikebana.processor.rows.placing import Place
-from ikebana.processor.rows.rows import KeyedUpdate, Upserts
+from ikebana.processor.topics.codec_of import codec_of
+from ikebana.processor.topics.decoding import Decoding
+from ikebana.processor.topics.intake import Intake
+from ikebana.processor.topics.messages import Message
 from support.measured_rows import EVENT, KEY, Known, event, in_avro, row
 from support.work import Work, work_of
 

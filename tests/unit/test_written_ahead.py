@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from ikebana.processor.batch import editing, written_ahead
-from ikebana.processor.verifying import diff_reader
-from ikebana.processor.verifying.diff_reader import ClosedBatch
-from ikebana.processor.verifying.verify import Verifier
+from ikebana.processor.base import diff_reader
+from ikebana.processor.base.diff_reader import ClosedBatch
+from ikebana.processor.base.verify import Verifier
+from ikebana.processor.engine import editing, written_ahead
 from ikebana.testing import Run
 from unit.test_live_edits import (
     JOINED,

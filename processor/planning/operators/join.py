@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from ikebana.processor.joins.query import AsOfJoin, Join, section_of
-from ikebana.processor.joins.relation import Relation
 from ikebana.processor.kernels import arrange, locked
 from ikebana.processor.linear.chain import consolidated
 from ikebana.processor.linear.json_text import JSON
@@ -12,6 +10,8 @@ from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, ExpressionError,
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import tree
 from ikebana.processor.linear.trees import conjuncts
+from ikebana.processor.planning.joins.query import AsOfJoin, Join, section_of
+from ikebana.processor.planning.joins.relation import Relation
 from ikebana.processor.planning.operators.kind import (
     Around,
     Batch,

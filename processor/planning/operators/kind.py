@@ -1,7 +1,8 @@
 """The interface of a kind of operator: everything that the planner asks of its operators.
 
-Operators as values are in `plan.py` and `joins/query.py`, kernels in `kernels/`.  A new
-operator is a value, a kernel, and a kind in this folder with a row in `table.py`.
+Operators as values are in `planning/plan.py` and `planning/joins/query.py`, kernels in
+`kernels/`.  A new operator is a value, a kernel, and a kind in this folder with a row in
+`table.py`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -10,10 +11,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part
-from ikebana.processor.ground.spelling import instead
-from ikebana.processor.joins.binding import Examined
-from ikebana.processor.joins.query import Join
-from ikebana.processor.joins.relation import Relation
+from ikebana.processor.base.rows import KeyedUpdate, Truncate, Upserts
+from ikebana.processor.base.spelling import instead
 from ikebana.processor.kernels.layout import PartKind
 from ikebana.processor.kernels.loop import Program
 from ikebana.processor.kernels.reduce import Aggregate
@@ -22,10 +21,12 @@ from ikebana.processor.linear.chain import Named
 from ikebana.processor.linear.results import StepProblem
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.linear.steps import Sql
+from ikebana.processor.planning.joins.binding import Examined
+from ikebana.processor.planning.joins.query import Join
+from ikebana.processor.planning.joins.relation import Relation
 from ikebana.processor.planning.plan import Input, Loop, Operator, Reduce, WindowFunctions
 from ikebana.processor.planning.unique_keys import NOTHING, Keyed, Keys
 from ikebana.processor.planning.unread import Unread
-from ikebana.processor.rows.rows import KeyedUpdate, Truncate, Upserts
 
 O_contra = TypeVar("O_contra", contravariant=True)
 Problem = tuple[str, str]

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import msgspec
 
-from ikebana.processor.joins.relation import Relation
 from ikebana.processor.kernels import loop, reduce, reduce_rows
 from ikebana.processor.kernels.layout import PartKind
 from ikebana.processor.kernels.reduce import Aggregate
@@ -20,6 +19,7 @@ from ikebana.processor.planning.aggregates import (
     in_order_of_types,
     result_scope,
 )
+from ikebana.processor.planning.joins.relation import Relation
 from ikebana.processor.planning.loops import loop_problems
 from ikebana.processor.planning.operators.kind import (
     Around,

@@ -4,13 +4,14 @@ import functools
 from collections.abc import Iterable, Iterator
 
 from ikebana.codecs.formats import FORMATS
-from ikebana.processor.joins.relation import Relation
+from ikebana.processor.base.rows import Truncate, Upserts, times_of
 from ikebana.processor.kernels import state_machine
 from ikebana.processor.kernels.layout import PartKind
 from ikebana.processor.kernels.state_machine import Event, Machine
 from ikebana.processor.linear.functions import FunctionError, found
 from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
+from ikebana.processor.planning.joins.relation import Relation
 from ikebana.processor.planning.operators.kind import (
     Around,
     Batch,
@@ -19,7 +20,6 @@ from ikebana.processor.planning.operators.kind import (
     Relations,
 )
 from ikebana.processor.planning.plan import StateMachine
-from ikebana.processor.rows.rows import Truncate, Upserts, times_of
 
 
 class StateMachineKind(OperatorKind[StateMachine]):

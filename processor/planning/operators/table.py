@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ikebana.processor.joins.query import AsOfJoin, DeltaJoin
+from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin
 from ikebana.processor.planning.operators.join import JoinKind
 from ikebana.processor.planning.operators.kind import OperatorKind
 from ikebana.processor.planning.operators.linear import ConcatKind, LinearKind

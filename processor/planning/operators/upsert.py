@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from ikebana.processor.joins.relation import Relation
 from ikebana.processor.kernels import upsert
 from ikebana.processor.kernels.layout import PartKind
 from ikebana.processor.linear.scope import KEY
+from ikebana.processor.planning.joins.relation import Relation
 from ikebana.processor.planning.operators.kind import (
     Around,
     Batch,

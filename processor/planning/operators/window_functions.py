@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from ikebana.processor.joins.relation import Relation
 from ikebana.processor.kernels import window_functions
 from ikebana.processor.kernels.frames import Bound
 from ikebana.processor.kernels.layout import PartKind
@@ -19,6 +18,7 @@ from ikebana.processor.linear.results import StepProblem, result_of
 from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, Scope
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning.aggregates import AggregateError, in_order_of_types
+from ikebana.processor.planning.joins.relation import Relation
 from ikebana.processor.planning.operators.kind import (
     Around,
     Batch,

@@ -20,7 +20,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NoReturn
 
-from ikebana.processor.ground import calls
+from ikebana.processor.base import calls
 from ikebana.processor.spark import worker
 from ikebana.processor.spark.workers import host, left_rows, network
 from ikebana.processor.spark.workers.owners import EXECUTOR_VARIABLE, Owners

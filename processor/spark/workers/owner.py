@@ -3,7 +3,7 @@
 Spark gives the task of a shard to any Python worker that is idle, so what a worker keeps open
 of a shard is in the wrong process half of the time.  Where a run has a host, a worker
 passes the batch on to the process that owns the shard (`owners.py`), which keeps open what the
-next batch needs (`processor/open_shards.py`).
+next batch needs (`processor/engine/open_shards.py`).
 
 A shard never has two batches at a time, since an owner serves one request after the other: if
 Spark repeats a task whose worker was killed, the request waits until the first one has ended, and
@@ -16,10 +16,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from ikebana.processor.open_shards import OpenShards
+from ikebana.processor.engine.open_shards import OpenShards
+from ikebana.processor.engine.task import Job, encode_state
 from ikebana.processor.spark.workers import left_rows, messages, serving
 from ikebana.processor.spark.workers.messages import Ask, Done
-from ikebana.processor.task import Job, encode_state
 
 PROCESS_NAME = "ikebana-owner"
 

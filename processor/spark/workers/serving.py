@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Generic, TypeVar
 
-from ikebana.processor.ground import calls
+from ikebana.processor.base import calls
 from ikebana.processor.spark import worker
 from ikebana.processor.spark.workers import left_rows, messages, network
 from ikebana.processor.spark.workers.messages import Answer, Missing, Raised, Sealed

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from ikebana.processor.ground import calls
+from ikebana.processor.base import calls
 from ikebana.processor.spark.child_processes import kill_session, undisturbed
 from ikebana.processor.spark.workers.host import END_OF_OWNERS_S, MODULES
 from ikebana.processor.spark.workers.owners import Owners

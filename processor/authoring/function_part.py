@@ -1,0 +1,93 @@
+"""The section of a function of one's own, and the expressions that call it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Literal
+
+from ikebana.codecs.sql_type import TypeTextError, parsed
+from ikebana.processor.authoring.part import Part
+from ikebana.processor.authoring.values import Text, choice
+from ikebana.processor.linear import sql_functions
+from ikebana.processor.linear.sql_functions import SqlFunction, with_long_names
+
+OnNull = Literal["null", "call"]
+# Beside operators, where expressions may stand.
+_OF_INPUTS = ("event_time",)
+
+
+class FunctionPart(Part):
+    """`functions.<name>`."""
+
+    python: Text
+    parameters: dict[str, Text] = {}
+    returns: Text
+    on_null: Annotated[OnNull, choice(OnNull)] = "null"
+
+
+def with_functions(document: Mapping[str, object]) -> Mapping[str, object]:
+    """A document in which expressions call its functions by names that say all of them."""
+    given = document.get("functions")
+    if not isinstance(given, dict) or not given:
+        return document
+    functions: dict[str, SqlFunction] = {}
+    for name, section in given.items():
+        if isinstance(section, FunctionPart):
+            part = section
+        else:
+            try:
+                part = FunctionPart.model_validate(section)
+            except ValueError:
+                # The schema says what is wrong.
+                continue
+        function = sql_function(name, part)
+        if sql_functions.function_of(function.long_name) == function:
+            functions[name.lower()] = function
+
+    def within(value: object) -> object:
+        if isinstance(value, str):
+            return with_long_names(value, functions)
+        if isinstance(value, list):
+            return [within(each) for each in value]
+        if isinstance(value, dict):
+            return {key: within(each) for key, each in value.items()}
+        return value
+
+    made = dict(document)
+    if "operators" in made:
+        made["operators"] = within(made["operators"])
+    inputs = made.get("inputs")
+    if isinstance(inputs, dict):
+        made["inputs"] = {
+            name: {key: within(each) if key in _OF_INPUTS else each for key, each in of.items()}
+            if isinstance(of, dict)
+            else of
+            for name, of in inputs.items()
+        }
+    return made
+
+
+def sql_function(name: str, part: FunctionPart) -> SqlFunction:
+    """The function that a section describes."""
+    kinds = tuple(map(_in_full, part.parameters.values()))
+    return SqlFunction(name, part.python, kinds, _in_full(part.returns), part.on_null == "call")
+
+
+def _in_full(kind: str) -> str:
+    try:
+        return str(parsed(kind))
+    except TypeTextError:
+        return kind
+
+
+def function_problems(functions: Mapping[str, FunctionPart]) -> Iterator[tuple[str, str]]:
+    """What is wrong with functions, by their paths."""
+    for name, part in functions.items():
+        path = f"functions.{name}"
+        if problem := sql_functions.problem_of_name(name):
+            yield path, problem
+        for parameter, kind in part.parameters.items():
+            if problem := sql_functions.problem_of_type(kind):
+                yield f"{path}.parameters.{parameter}", problem
+        if problem := sql_functions.problem_of_type(part.returns):
+            yield f"{path}.returns", problem
+        if problem := sql_functions.problem_of_function(part.python):
+            yield f"{path}.python", problem

@@ -1,0 +1,50 @@
+"""Settings that are given as data: sections of the pipeline file that say where and how."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from ikebana.errors import ConfigError
+from ikebana.processor.authoring.pipeline import kafka_values, registry_missing
+from ikebana.processor.authoring.settings import Settings, SettingsError
+from ikebana.processor.authoring.settings_part import SettingsPart
+from ikebana.processor.authoring.wording import worded
+from ikebana.processor.base.counting import counted
+from ikebana.processor.planning.plan import Plan
+
+
+def given_settings(
+    given: Mapping[str, Any],
+    plan: Plan,
+    *,
+    bootstrap_servers: str | None = None,
+    checkpoint: str | None = None,
+) -> Settings:
+    """The settings for a plan; the options win over what is given.
+
+    Raises:
+        ConfigError: with every problem.
+    """
+    try:
+        part = SettingsPart.model_validate(given)
+    except ValidationError as error:
+        problems = [
+            (".".join(map(str, each["loc"])), worded(each))
+            for each in error.errors(include_url=False)
+        ]
+        raise _refused(plan, problems) from None
+    problems = [*kafka_values(part), *registry_missing(plan, part.registry)]
+    try:
+        found = part.settings(bootstrap_servers=bootstrap_servers, checkpoint=checkpoint)
+    except SettingsError as error:
+        raise _refused(plan, [*error.problems, *problems]) from None
+    if problems:
+        raise _refused(plan, problems)
+    return found
+
+
+def _refused(plan: Plan, problems: list[tuple[str, str]]) -> ConfigError:
+    count = counted(len(problems), "problem")
+    listed = [f"  {path}: {problem}" for path, problem in problems]
+    return ConfigError("\n".join([f'settings of pipeline "{plan.name}" have {count}:', *listed]))

@@ -1,0 +1,64 @@
+"""Whether Kafka's client takes the value of a setting, asked of the client's own library.
+
+Nothing is connected and no client is made: behind the setting stands one that there is
+not, at which the library ends in any case.
+"""
+
+import functools
+import re
+
+from confluent_kafka import KafkaException, Producer
+
+from ikebana.processor.authoring.settings import redacted
+from ikebana.processor.base.spelling import hint
+
+_NONE = "ikebana.no.such.setting"
+# Loads what it names.
+_UNASKED = {"plugin.library.paths"}
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+# The library looks at these only when it connects.
+_MECHANISMS = ("GSSAPI", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+_CHOICES = {
+    "security.protocol": _PROTOCOLS,
+    "sasl.mechanism": _MECHANISMS,
+    "sasl.mechanisms": _MECHANISMS,
+}
+_RANGE = re.compile(r"value \S+ is outside allowed range (\S+)\.\.(\S+)")
+
+
+def value_problem(name: str, value: str) -> str | None:
+    """Why a setting cannot have a value, which is shown only where it is no secret.
+
+    >>> value_problem("security.protocol", "SASL_SLL")
+    'must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL; is "SASL_SLL"; did you mean \
+"SASL_SSL"?'
+    """
+    wanted = _wanted(name, value)
+    if wanted is None:
+        return None
+    shown = redacted({name: value})[name]
+    meant = hint(value, _CHOICES.get(name, ())) if shown == value else ""
+    return f'must be {wanted}; is "{shown}"{meant}'
+
+
+def _wanted(name: str, value: str) -> str | None:
+    """What a setting's value must be; None if it is that."""
+    if (choices := _CHOICES.get(name)) is not None:
+        return None if value.upper() in choices else f"one of {', '.join(choices)}"
+    if name in _UNASKED or (said := _refusal(name, value)) is None:
+        return None
+    if found := _RANGE.search(said):
+        return f"a whole number from {found[1]} to {found[2]}"
+    if said.startswith("Expected bool"):
+        return "true or false"
+    return "a value that Kafka's client takes (librdkafka's CONFIGURATION.md lists them)"
+
+
+@functools.lru_cache(maxsize=1024)
+def _refusal(name: str, value: str) -> str | None:
+    try:
+        Producer({name: value, _NONE: ""})
+    except (KafkaException, TypeError, ValueError) as error:
+        said = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+        return None if _NONE in said else said
+    raise AssertionError(f"Kafka's client has a setting {_NONE}")

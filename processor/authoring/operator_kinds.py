@@ -1,0 +1,252 @@
+"""The kinds of operators in the pipeline file: their keys, and the operators that they become."""
+
+from collections.abc import Callable, Mapping
+from itertools import starmap
+from typing import Any, NamedTuple
+
+from ikebana.errors import PlanError
+from ikebana.processor.authoring.operator_part import OperatorPart, StepPart
+from ikebana.processor.linear.steps import Negate, Sql, Step, project
+from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin, JoinInput
+from ikebana.processor.planning.plan import (
+    Concat,
+    Linear,
+    Operator,
+    Reduce,
+    StateMachine,
+    Upsert,
+)
+from ikebana.processor.planning.unread import Unread
+from ikebana.processor.relational import sections
+from ikebana.processor.relational.deriving import Derived, from_sql
+from ikebana.processor.relational.matching import Outer
+from ikebana.processor.relational.rows import SetOperation
+
+# What the conditions of the other kind of join are called, and those of each.
+_CONDITIONS = {"delta_join": ("on", "where"), "as_of_join": ("where", "on")}
+
+
+def operators(part: OperatorPart, name: str) -> tuple[Operator | Derived, ...]:
+    """The operators that a section describes, or how they are made.  Raises: PlanError."""
+    kinds = [kind for kind in KINDS if getattr(part, kind)]
+    path = f"operators.{name}"
+    if len(kinds) != 1:
+        both = f"; is {' and '.join(kinds)}" if kinds else ""
+        raise PlanError(name, [(path, f"must be one of {', '.join(KINDS)}{both}")])
+    (kind,) = kinds
+    section = _SECTIONS[kind]
+    given = part.model_fields_set - {kind, *section.keys}
+    if kind == "linear":
+        given -= {*StepPart.model_fields, "steps"}
+    if given:
+        other = ", ".join(sorted(given))
+        remedy = "; add a linear operator" if given & {*StepPart.model_fields, "steps"} else ""
+        if (conditions := _CONDITIONS.get(kind)) and conditions[0] in given:
+            remedy = f'; its conditions are "{conditions[1]}"'
+        raise PlanError(name, [(path, f"{kind} takes no {other}{remedy}")])
+    return section.made(part, name, getattr(part, kind))
+
+
+def as_far_as_read(
+    part: OperatorPart, name: str, unread: Unread
+) -> tuple[Operator | Derived, ...]:
+    """The operators, of which something was not read; none if nothing is known of them.
+
+    What steps behind one that was not read may name, nobody knows.
+    """
+    kinds = [kind for kind in KINDS if getattr(part, kind)]
+    if part.linear is None or len(kinds) != 1:
+        try:
+            return operators(part, name)
+        except PlanError:
+            return ()
+    steps: list[Step] = []
+    path = f"operators.{name}"
+    for at, each in enumerate(part.steps or [part]):
+        lost = unread.keys(f"{path}.steps.{at}" if part.steps else path)
+        # A flat_map makes a column for the rest of its step.
+        known = lost & set(StepPart.keys())
+        if "flat_map" in known or "steps" in lost or (lost and not known):
+            break
+        try:
+            steps.append(each.as_step())
+        except ValueError:
+            break
+        if lost:
+            break
+    # Steps that say nothing, so that those before them keep their places.
+    others = len(part.steps) - len(steps)
+    return (Linear(name, part.linear, (*steps, *[Negate()] * others)),)
+
+
+def _as_upsert(part: OperatorPart, name: str, source: str) -> tuple[Operator, ...]:
+    """What `upsert` becomes."""
+    return (Upsert(name, source),)
+
+
+def _as_concat(part: OperatorPart, name: str, sources: tuple[str, ...]) -> tuple[Operator, ...]:
+    """What `concat` becomes."""
+    return (Concat(name, sources),)
+
+
+def _as_reduce(part: OperatorPart, name: str, source: str) -> tuple[Operator, ...]:
+    """What `reduce` becomes; its conditions are a linear operator behind it."""
+    groups = f"{name}.groups" if part.having else name
+    reduce = Reduce(groups, source, part.aggregates, part.by, part.function, part.total)
+    step = Sql(where=part.having)
+    return (reduce, Linear(name, groups, (step,))) if part.having else (reduce,)
+
+
+def _as_machine(part: OperatorPart, name: str, source: str) -> tuple[Operator, ...]:
+    """What `state_machine` becomes.  Raises: PlanError."""
+    if part.step is None:
+        raise PlanError(name, [(f"operators.{name}.step", "is missing")])
+    return (StateMachine(name, source, part.step, part.view, part.version, part.migrate),)
+
+
+def _as_join(
+    part: OperatorPart, name: str, given: tuple[tuple[str, str], ...]
+) -> tuple[Operator | Derived, ...]:
+    """What `delta_join` and `as_of_join` become.  Raises: PlanError."""
+    path = f"operators.{name}"
+    inputs = tuple(starmap(JoinInput, given))
+    select = part.select or ()
+    problems: list[tuple[str, str]] = []
+    if not select:
+        problems.append((f"{path}.select", "at least one field is needed"))
+    elif select == project(*(field for field, _ in select)).select:
+        problem = "must be a mapping of names to SQL in a join, such as {price: p.price}"
+        problems.append((f"{path}.select", problem))
+    if part.as_of_join and len(inputs) != 2:
+        problem = "must have two inputs: the left, and the right that it meets"
+        problems.append((f"{path}.as_of_join", problem))
+    if problems:
+        raise PlanError(name, problems)
+    if part.as_of_join:
+        left, right = inputs
+        how = part.at, part.outer, part.retract, part.locked_by
+        return (AsOfJoin(name, left, right, part.on, select, part.key, *how),)
+    ways = part.orders, part.cartesian, part.strategy
+    join = DeltaJoin(name, inputs, part.where, select, part.key, *ways)
+    is_outer = part.left or part.full
+    return (sections.delta(join, part.left, part.full) if is_outer else join,)
+
+
+def _as_linear(part: OperatorPart, name: str, source: str) -> tuple[Operator, ...]:
+    """What `linear` becomes.  Raises: PlanError."""
+    path = f"operators.{name}"
+    given = {field for field in part.model_fields_set if field in StepPart.model_fields}
+    if given and part.steps:
+        problem = "has steps, and a step beside them; write it among them"
+        raise PlanError(name, [(path, problem)])
+    steps: list[Step] = []
+    problems: list[tuple[str, str]] = []
+    for at, each in enumerate(part.steps or [part]):
+        try:
+            steps.append(each.as_step())
+        except ValueError as error:
+            problems.append((f"{path}.steps.{at}" if part.steps else path, str(error)))
+    if problems:
+        raise PlanError(name, problems)
+    return (Linear(name, source, tuple(steps)),)
+
+
+def _as_sql(part: OperatorPart, name: str, text: str) -> tuple[Derived, ...]:
+    """What `sql` becomes."""
+    return (from_sql(name, text, part.key),)
+
+
+def _as_distinct(part: OperatorPart, name: str, source: str) -> tuple[Derived, ...]:
+    """What `distinct` becomes."""
+    return (sections.distinct(name, source, part.select),)
+
+
+def _as_set_operation(
+    part: OperatorPart, name: str, sources: tuple[str, ...]
+) -> tuple[Derived, ...]:
+    """What `union`, `minus` and `intersect` become."""
+    if part.union:
+        return (sections.set_operation(name, "union", "union", sources, every=part.all),)
+    kind = "minus" if part.minus else "intersect"
+    operation: SetOperation = "except" if part.minus else "intersect"
+    return (sections.set_operation(name, kind, operation, sources, every=part.all),)
+
+
+def _as_matching(
+    part: OperatorPart, name: str, inputs: tuple[tuple[str, str], ...]
+) -> tuple[Derived, ...]:
+    """What `semi_join` and `anti_join` become."""
+    kind = "semi_join" if part.semi_join else "anti_join"
+    return (sections.matching(name, kind, inputs, part.on),)
+
+
+def _as_outer(
+    part: OperatorPart, name: str, inputs: tuple[tuple[str, str], ...]
+) -> tuple[Derived, ...]:
+    """What `left_join`, `right_join` and `full_join` become."""
+    kind: Outer = "left" if part.left_join else "right" if part.right_join else "full"
+    return (sections.outer(name, kind, inputs, part.on, part.select),)
+
+
+def _as_first(part: OperatorPart, name: str, source: str) -> tuple[Derived, ...]:
+    """What `first` becomes."""
+    return (sections.first(name, source, part.partition, part.order, part.count),)
+
+
+def _as_windows(part: OperatorPart, name: str, source: str) -> tuple[Derived, ...]:
+    """What `tumble`, `hop` and `session` become.  Raises: PlanError."""
+    kind = "tumble" if part.tumble else "hop" if part.hop else "session"
+    needed = {"tumble": ("over", "size"), "hop": ("over", "every", "size")}
+    missing = [key for key in needed.get(kind, ("over", "gap")) if not getattr(part, key)]
+    if missing or part.over is None:
+        problems = [(f"operators.{name}.{key}", "is missing") for key in missing]
+        raise PlanError(name, problems)
+    if kind == "session":
+        return (sections.session(name, source, part.over, part.gap, part.partition),)
+    every = part.every if kind == "hop" else part.size
+    made = sections.windows(name, kind, source, part.over, every=every, size=part.size)
+    return (made,)
+
+
+class _Section(NamedTuple):
+    """What belongs to a kind of operator: its own keys, and what a section of it becomes.
+
+    `made` is given the section, the operator's name, and what stands under the kind.
+    """
+
+    keys: tuple[str, ...]
+    made: Callable[[OperatorPart, str, Any], tuple[Operator | Derived, ...]]
+
+
+_SECTIONS: Mapping[str, _Section] = {
+    "upsert": _Section((), _as_upsert),
+    "linear": _Section((), _as_linear),
+    "concat": _Section((), _as_concat),
+    "state_machine": _Section(("step", "view", "version", "migrate"), _as_machine),
+    "reduce": _Section(("by", "total", "aggregates", "function", "having"), _as_reduce),
+    "delta_join": _Section(
+        ("where", "left", "full", "select", "key", "orders", "cartesian", "strategy"),
+        _as_join,
+    ),
+    "as_of_join": _Section(
+        ("on", "select", "key", "at", "outer", "retract", "locked_by"), _as_join
+    ),
+    "sql": _Section(("key",), _as_sql),
+    "distinct": _Section(("select",), _as_distinct),
+    **dict.fromkeys(("union", "minus", "intersect"), _Section(("all",), _as_set_operation)),
+    **dict.fromkeys(("semi_join", "anti_join"), _Section(("on",), _as_matching)),
+    **dict.fromkeys(
+        ("left_join", "right_join", "full_join"),
+        _Section(("on", "select"), _as_outer),
+    ),
+    "first": _Section(("count", "partition", "order"), _as_first),
+    "tumble": _Section(("over", "size"), _as_windows),
+    "hop": _Section(("over", "every", "size"), _as_windows),
+    "session": _Section(("over", "gap", "partition"), _as_windows),
+}
+KINDS = tuple(_SECTIONS)
+
+
+def own_keys(kind: str) -> tuple[str, ...]:
+    """The keys that belong to a kind of operator alone."""
+    return _SECTIONS[kind].keys

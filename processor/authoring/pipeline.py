@@ -1,0 +1,393 @@
+"""The pipeline file: YAML or SQL text -> a plan and its settings, or every problem at once.
+
+Problems of all kinds (of the YAML, the variables, the schema, the plan, the settings)
+are one list, in the order of the file, each with its path and line.  What cannot be
+read is left out and the rest is still judged, unless that would find fault with
+something only because another part of it is missing.  Neither Kafka nor Spark is asked
+anything.
+
+A second file may hold settings, which win over those of the first one: the pipeline is
+the same everywhere, where and how it runs is not.
+"""
+
+import re
+from collections.abc import Container, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple, TypeVar
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from ikebana.errors import ConfigError, PlanError
+from ikebana.processor.authoring.document import Document
+from ikebana.processor.authoring.kafka_names import KAFKA_NAMES
+from ikebana.processor.authoring.operator_kinds import KINDS
+from ikebana.processor.authoring.part import Part
+from ikebana.processor.authoring.pipeline_file import PipelineFile, PlanPart
+from ikebana.processor.authoring.pipeline_yaml import read_yaml
+from ikebana.processor.authoring.settings import OWNED_KAFKA, Settings, SettingsError
+from ikebana.processor.authoring.settings_file import SETTINGS_VARIABLE, Placed, overlaid
+from ikebana.processor.authoring.settings_part import SettingsPart
+from ikebana.processor.authoring.wording import part_keys, worded
+from ikebana.processor.base.counting import counted
+from ikebana.processor.base.printable import printable
+from ikebana.processor.base.spelling import did_you_mean
+from ikebana.processor.linear.modules import look_in
+from ikebana.processor.linear.sql_functions import as_written
+from ikebana.processor.planning.plan import Plan
+from ikebana.processor.planning.unread import Unread
+from ikebana.processor.topics.codec_of import needs_registry
+
+AnyPart = TypeVar("AnyPart", bound=Part)
+# Paths in the file, and what is wrong there.
+Problems = list[tuple[str, str]]
+
+
+# What a view of a SQL file has against itself is placed where it is in the file.
+_WITHIN = re.compile(r"line (\d+), column (\d+): (.*)", re.DOTALL)
+
+
+class _Place(NamedTuple):
+    """Where a problem is: in another file, or, without a name, in this one."""
+
+    file: str
+    line: int
+    column: int = 0
+
+    def __str__(self) -> str:
+        column = f", column {self.column}" if self.column else ""
+        return f"{f'{self.file}, ' if self.file else ''}line {self.line}{column}"
+
+
+class Pipeline(NamedTuple):
+    """What to compute, and where and how."""
+
+    plan: Plan
+    settings: Settings
+
+
+def read(
+    path: Path,
+    *,
+    bootstrap_servers: str | None = None,
+    checkpoint: str | None = None,
+    environ: Mapping[str, str],
+    columns: Mapping[str, Mapping[str, object]] = MappingProxyType({}),
+) -> Pipeline:
+    """Read a pipeline file; the options win over what it says.
+
+    A file of settings that the environment names in IKEBANA_SETTINGS wins over the
+    pipeline file, and the options over both.  A relative checkpoint stays as it is
+    given, relative to the current directory.  Modules of functions are looked for in the
+    file's own folder as well.  `columns` are declared by input beside those of the file.
+    Raises: ConfigError, for a file that cannot be read or that has problems.
+    """
+    over = environ.get(SETTINGS_VARIABLE)
+    text = file_text(path, "pipeline file")
+    look_in(str(path.resolve().parent))
+    return parse(
+        text,
+        str(path),
+        over=(over, file_text(Path(over), "settings file")) if over else None,
+        bootstrap_servers=bootstrap_servers,
+        checkpoint=checkpoint,
+        environ=environ,
+        columns=columns,
+    )
+
+
+def file_text(path: Path, kind: str) -> str:
+    """The text of a file that errors call `kind` and its path.
+
+    Raises:
+        ConfigError: it cannot be read, or is not UTF-8.
+    """
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as err:
+        raise ConfigError(f"could not read {kind} {path}: {err.strerror}") from err
+    except UnicodeDecodeError as err:
+        raise ConfigError(f"cannot read {kind} {path}: it is not UTF-8 text") from err
+
+
+def parse(
+    text: str,
+    source: str,
+    *,
+    over: tuple[str, str] | None = None,
+    bootstrap_servers: str | None = None,
+    checkpoint: str | None = None,
+    environ: Mapping[str, str],
+    columns: Mapping[str, Mapping[str, object]] = MappingProxyType({}),
+) -> Pipeline:
+    """Read the text of a pipeline file that errors call `source`; see `read`.
+
+    `over` is the name and the text of a file of settings.
+    """
+    document = document_of(text, source, environ)
+    placed: Placed = {}
+    if over is not None:
+        document, placed = overlaid(document, read_yaml(over[1], over[0], environ), over[0])
+    content = _with_columns(mapping_of(document, source), columns)
+    errors = schema_errors(content)
+    readable, lost = _readable(content, errors)
+    left_out = {*document.unread, *lost, *_meant_instead(errors)}
+    plan, of_plan = _plan(readable, left_out)
+    settings_part = _part(SettingsPart, readable)
+    settings, of_settings = _settings(settings_part, bootstrap_servers, checkpoint)
+    judged = [*of_plan, *of_settings, *kafka_values(settings_part)]
+    if plan is not None and settings is not None:
+        judged += registry_missing(plan, settings.registry)
+    schema = schema_problems(errors, document.unread)
+    left_out |= _not_judged(errors, schema)
+    overridden = {
+        "kafka.bootstrap.servers": bootstrap_servers,
+        "run.checkpoint": checkpoint,
+    }
+    problems = [
+        *document.problems,
+        *schema,
+        *(p for p in judged if left_out.isdisjoint(_sections(p[0]))),
+    ]
+    if problems := [p for p in problems if not overridden.get(p[0])]:
+        raise ConfigError(listed(problems, source, document, placed))
+    if plan is None or settings is None:
+        raise AssertionError(f"pipeline file {source} has neither problems nor a plan")
+    return Pipeline(plan, settings)
+
+
+def document_of(text: str, source: str, environ: Mapping[str, str]) -> Document:
+    """The values of a pipeline file, by its name in SQL or in YAML.  Raises: ConfigError."""
+    is_sql = source.endswith(".sql")
+    begins, form, other = (_YAML, "YAML", ".yaml") if is_sql else (_SQL, "SQL", ".sql")
+    if begins.search(text):
+        raise ConfigError(
+            f"cannot read pipeline file {source}: it has {form}, which is told by the file's name",
+            hint=f"Rename it, so that it ends in {other}.",
+        )
+    if not is_sql:
+        return read_yaml(text, source, environ)
+    # DuckDB takes a while to import, and memory.
+    from ikebana.processor.authoring.pipeline_sql import read_sql
+
+    return read_sql(text, environ)
+
+
+# How a pipeline in YAML has to have a line, and how one in SQL has to begin, behind comments.
+_YAML = re.compile(r"^pipeline\s*:", re.MULTILINE)
+_SQL = re.compile(r"\A(?:\s+|--[^\n]*\n|/\*.*?\*/)*CREATE\s", re.DOTALL | re.IGNORECASE)
+
+
+def mapping_of(document: Document, source: str) -> dict[str, object]:
+    """The document as a mapping.  Raises: ConfigError, where it is none."""
+    if isinstance(document.value, dict):
+        return document.value
+    found = "it is empty" if document.value is None else "it is not a mapping of settings"
+    raise ConfigError(
+        f"cannot read pipeline file {source}: {found}",
+        hint="`ikebana new FILE` writes a first one, with comments.",
+    )
+
+
+def _with_columns(
+    content: dict[str, object], columns: Mapping[str, Mapping[str, object]]
+) -> dict[str, object]:
+    """A document of which inputs declare more columns."""
+    inputs = content.get("inputs")
+    if not isinstance(inputs, dict):
+        return content
+    more = {
+        name: {**part, "columns": {**part["columns"], **columns[name]}}
+        for name, part in inputs.items()
+        if name in columns and isinstance(part, dict) and isinstance(part.get("columns"), dict)
+    }
+    return {**content, "inputs": {**inputs, **more}}
+
+
+def _plan(readable: dict[str, object], left_out: set[str]) -> tuple[Plan | None, Problems]:
+    """The plan of what is readable, or its problems."""
+    plan_keys = PlanPart.keys()
+    unread = Unread(frozenset(p for p in left_out if p.partition(".")[0] in plan_keys))
+    part = _part(PlanPart, _named(readable, unread))
+    try:
+        return (part.plan(unread) if part else None), []
+    except PlanError as err:
+        return None, list(err.problems)
+
+
+def _settings(
+    part: SettingsPart | None, bootstrap_servers: str | None, checkpoint: str | None
+) -> tuple[Settings | None, Problems]:
+    """The settings of the sections that have them, or their problems; arguments win."""
+    if part is None:
+        return None, []
+    try:
+        return part.settings(bootstrap_servers=bootstrap_servers, checkpoint=checkpoint), []
+    except SettingsError as err:
+        return None, list(err.problems)
+
+
+def schema_problems(errors: list[ErrorDetails], unread: Container[str]) -> Problems:
+    """The problems of the schema, each told once.
+
+    A misspelt key is one problem; that the key it meant is missing is the same one.
+    """
+    meant = _meant_instead(errors)
+    return [
+        (_dotted(e["loc"]), worded(e))
+        for e in errors
+        if not (e["type"] == "missing" and _dotted(e["loc"]) in meant)
+        and (e["type"] == "extra_forbidden" or _dotted(e["loc"]) not in unread)
+    ]
+
+
+def _not_judged(errors: list[ErrorDetails], schema: Problems) -> set[str]:
+    """The sections whose further problems would follow from those of the schema."""
+    # What was left out has one problem already, and to be missing is not another.
+    found = {path for path, _ in schema}
+    # What else an input says can only be judged by its format.
+    found |= {_dotted(e["loc"][:2]) for e in errors if e["loc"][2:3] == ("format",)}
+    # The kind of an operator is not known where the key that names it could not be read.
+    found |= {
+        _dotted(e["loc"][:2])
+        for e in errors
+        if e["loc"][:1] == ("operators",) and e["loc"][2:3] and e["loc"][2] in KINDS
+    }
+    return found
+
+
+def kafka_values(part: SettingsPart | None) -> Iterator[tuple[str, str]]:
+    """The values that Kafka's clients would not take; it asks no broker."""
+    if part is None:
+        return
+    for path, given in (
+        ("kafka", part.kafka),
+        ("source.kafka", part.source.kafka),
+        ("sink.kafka", part.sink.kafka),
+    ):
+        for name in given.keys() & KAFKA_NAMES - OWNED_KAFKA.keys() - {"bootstrap.servers"}:
+            # Kafka's library takes a while to load, and most files have no such setting.
+            from ikebana.processor.authoring.kafka_values import value_problem
+
+            if problem := value_problem(name, given[name]):
+                yield f"{path}.{name}", problem
+
+
+def registry_missing(plan: Plan, registry: Mapping[str, str]) -> Problems:
+    """The problem of a plan that needs a registry, where none is given; or none."""
+    if registry.get("url"):
+        return []
+    needing = [
+        *(f"input {i.name!r} is read" for i in plan.inputs if needs_registry(i)),
+        *(f"output {o.name!r} is written" for o in plan.outputs if o.traits.in_registry),
+    ]
+    return [("registry.url", f"is missing: {what} by its schemas") for what in needing[:1]]
+
+
+def schema_errors(
+    document: dict[str, object], model: type[Part] = PipelineFile
+) -> list[ErrorDetails]:
+    """What a model has against a document."""
+    try:
+        model.model_validate(document)
+    except ValidationError as err:
+        return err.errors(include_url=False)
+    return []
+
+
+def _meant_instead(errors: list[ErrorDetails]) -> set[str]:
+    """The places of the keys that misspelt ones were meant to be."""
+    meant = set()
+    for error in errors:
+        *section, key = error["loc"]
+        if error["type"] == "extra_forbidden":
+            close = did_you_mean(key, part_keys(tuple(section)))
+            meant |= {_dotted((*section, close))} if close else set()
+    return meant
+
+
+def _dotted(loc: tuple[int | str, ...]) -> str:
+    return ".".join(map(str, loc))
+
+
+def _sections(path: str) -> Iterator[str]:
+    """The path, then those of the sections that it is in, from the inside."""
+    while path:
+        yield path
+        path = path.rpartition(".")[0]
+
+
+def _readable(
+    document: dict[str, object], errors: list[ErrorDetails]
+) -> tuple[dict[str, object], set[str]]:
+    """A copy of the document without what has errors, and the places of that.
+
+    A section that lacks what it needs is left out as a whole.
+    """
+    lost: set[str] = set()
+    while errors:
+        wrong = {e["loc"][:-1] if e["type"] == "missing" else e["loc"] for e in errors}
+        lost |= {_dotted(e["loc"]) for e in errors} | set(map(_dotted, wrong - {()}))
+        document = _without(document, wrong)
+        errors = [e for e in schema_errors(document) if len(e["loc"]) > 1]
+    return document, lost
+
+
+def _without(document: dict[str, object], wrong: set[tuple[int | str, ...]]) -> dict[str, object]:
+    def kept(value: object, path: tuple[int | str, ...]) -> object:
+        if isinstance(value, list):
+            # What is left out of a list would give its others another place.
+            places = [(*path, at) for at in range(len(value))]
+            pairs = zip(value, places, strict=True)
+            return [{} if place in wrong else kept(item, place) for item, place in pairs]
+        if not isinstance(value, dict):
+            return value
+        items = {key: item for key, item in value.items() if (*path, key) not in wrong}
+        return {key: kept(item, (*path, key)) for key, item in items.items()}
+
+    copy = kept(document, ())
+    assert isinstance(copy, dict)
+    return copy
+
+
+def _named(document: dict[str, object], unread: Unread) -> dict[str, object]:
+    """The document with something in the place of the sections that a plan must have."""
+    needed: dict[str, object] = {"inputs": {}, "outputs": {}}
+    name = document.get("pipeline")
+    readable = isinstance(name, str) and "pipeline" not in unread.paths
+    return {**needed, **document, "pipeline": name if readable else "pipeline"}
+
+
+def _part(model: type[AnyPart], document: Mapping[str, object]) -> AnyPart | None:
+    """The part of a document that `model` describes, if nothing that it needs is missing."""
+    keys = model.keys()
+    try:
+        return model.model_validate({k: v for k, v in document.items() if k in keys})
+    except ValidationError:
+        return None
+
+
+def listed(problems: Problems, source: str, document: Document, over: Placed) -> str:
+    """The text of an error that lists problems in the order of the file, with their lines."""
+
+    def place(path: str, problem: str) -> tuple[_Place | None, str]:
+        within = document.columns and _WITHIN.fullmatch(problem)
+        if within:
+            return _Place("", int(within[1]), int(within[2])), within[3]
+        # Of what is not there, the line of the section that it is missing from.
+        for section in _sections(path):
+            if section in over:
+                return _Place(*over[section]), problem
+            if section in document.lines:
+                line, column = document.lines[section], document.columns.get(section, 0)
+                return _Place("", line, column), problem
+        return None, problem
+
+    placed = [(*place(path, as_written(problem)), path) for path, problem in problems]
+    placed.sort(key=lambda p: (p[0] is None, p[0]))
+    listed = [
+        printable(f"  {path}: {problem}") + ("" if at is None else f" ({at})")
+        for at, problem, path in placed
+    ]
+    return "\n".join([f"pipeline file {source} has {counted(len(placed), 'problem')}:", *listed])

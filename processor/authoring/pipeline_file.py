@@ -1,0 +1,145 @@
+"""The schema of the pipeline file, its operators and outputs, and the plan that they become.
+
+One model a section, with the file's own keys; a key that is not here is refused, and so
+is a value of another type, in our words.  Numbers may also be written as text, since
+that is what a substituted variable is.  Ranges, and whether the parts fit together, are
+for `Plan` and `Settings` to judge.
+"""
+
+from typing import Annotated
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    model_validator,
+)
+
+from ikebana.codecs.formats import OutputFormat
+from ikebana.errors import PlanError
+from ikebana.processor.authoring import operator_kinds
+from ikebana.processor.authoring.function_part import (
+    FunctionPart,
+    function_problems,
+    with_functions,
+)
+from ikebana.processor.authoring.input_part import InputPart
+from ikebana.processor.authoring.operator_part import OperatorPart
+from ikebana.processor.authoring.part import Part
+from ikebana.processor.authoring.settings_part import SettingsPart
+from ikebana.processor.authoring.values import (
+    Text,
+    Whole,
+    as_flag,
+    choice,
+)
+from ikebana.processor.planning.checking import checked
+from ikebana.processor.planning.plan import (
+    OnChange,
+    OnError,
+    Operator,
+    Output,
+    Plan,
+    Subjects,
+    TimeDomain,
+)
+from ikebana.processor.planning.unread import ALL_READ, Unread
+from ikebana.processor.relational.deriving import Derived, resolved
+
+
+class OutputPart(Part):
+    """`outputs.<name>`."""
+
+    source: Text = Field(alias="from")
+    topic: Text
+    format: Annotated[OutputFormat, choice(OutputFormat)] = "diff"
+    partitions: Whole | None = None
+    tombstones: Annotated[bool, BeforeValidator(as_flag)] = True
+    on_change: Annotated[OnChange, choice(OnChange)] = "difference"
+    subjects: Annotated[Subjects, choice(Subjects)] = "topic"
+    record: Text | None = None
+
+    def output(self, name: str) -> Output:
+        """The output that this section describes."""
+        return Output(
+            name,
+            self.source,
+            self.topic,
+            self.format,
+            self.partitions,
+            self.tombstones,
+            self.on_change,
+            self.subjects,
+            self.record,
+        )
+
+
+class ErrorsPart(Part):
+    """`errors`."""
+
+    topic: Text = ""
+    policy: Annotated[OnError, choice(OnError)] = "record"
+
+
+class PlanPart(Part):
+    """The sections that say what is computed."""
+
+    pipeline: Text
+    functions: dict[str, FunctionPart] = {}
+    inputs: dict[str, InputPart]
+    operators: dict[str, OperatorPart] = {}
+    outputs: dict[str, OutputPart]
+    errors: ErrorsPart = ErrorsPart()
+    time: Annotated[TimeDomain, choice(TimeDomain)] = "ingest"
+    pushdown: Annotated[bool, BeforeValidator(as_flag)] = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_functions(cls, value: object) -> object:
+        return with_functions(value) if isinstance(value, dict) else value
+
+    def plan(self, unread: Unread = ALL_READ) -> Plan:
+        """The plan that these sections describe, of which `unread` could not be read.
+
+        Raises: PlanError.
+        """
+        problems = list(function_problems(self.functions))
+        operators: list[Operator | Derived] = []
+        lost: set[str] = set()
+        for name, part in self.operators.items():
+            if unread.may_have("operators", name):
+                # What it lacks may be what was not read, and so is no problem of its own.
+                operators += operator_kinds.as_far_as_read(part, name, unread)
+                continue
+            try:
+                operators += operator_kinds.operators(part, name)
+            except PlanError as error:
+                lost.add(f"operators.{name}")
+                problems += error.problems
+        inputs = [source.input(name) for name, source in self.inputs.items()]
+        found = resolved(inputs, operators, unread)
+        of_operators = found.operators
+        problems += found.problems
+        lost |= {f"operators.{name}" for name in found.lost}
+        if not (problems or lost or unread.paths):
+            return checked(self._made(of_operators))
+        # There, and not above, since it looks into the steps, for which it needs DuckDB.
+        from ikebana.processor.planning.plan_problems import problems_of
+
+        problems += problems_of(self._made(of_operators), Unread(unread.paths | lost))
+        raise PlanError(self.pipeline, problems)
+
+    def _made(self, operators: tuple[Operator, ...]) -> Plan:
+        return Plan(
+            name=self.pipeline,
+            inputs=tuple(i.input(name) for name, i in self.inputs.items()),
+            operators=operators,
+            outputs=tuple(o.output(name) for name, o in self.outputs.items()),
+            error_topic=self.errors.topic,
+            time=self.time,
+            on_error=self.errors.policy,
+            pushdown=self.pushdown,
+        )
+
+
+class PipelineFile(SettingsPart, PlanPart):
+    """The whole file."""

@@ -1,0 +1,171 @@
+"""SQL text -> the values that the same pipeline has in YAML, with lines and columns.
+
+Statements are told apart by DuckDB's tokens, so a semicolon in a text or a comment ends none.
+A statement that cannot be read is one problem, and what it would have made is left open, so that
+all others are still judged.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from ikebana.processor.authoring.document import Document
+from ikebana.processor.authoring.pipeline_file import PipelineFile
+from ikebana.processor.authoring.sql_cursor import StatementError
+from ikebana.processor.authoring.sql_statement import SECTIONS, Statement, read
+from ikebana.processor.authoring.variables import Variables
+from ikebana.processor.linear.tokens import Token, tokens
+
+_STATED = {"pipeline", *filter(None, SECTIONS.values())}
+_NO_PIPELINE = "is missing: write CREATE PIPELINE name"
+
+
+def read_sql(text: str, environ: Mapping[str, str]) -> Document:
+    """Read the statements of a SQL file."""
+    return _Reader(text, environ).document()
+
+
+class _Reader:
+    def __init__(self, text: str, environ: Mapping[str, str]) -> None:
+        self._text = text
+        self._value: dict[str, object] = {}
+        self._lines: dict[str, int] = {}
+        self._columns: dict[str, int] = {}
+        self._problems: list[tuple[str, str]] = []
+        self._unread: set[str] = set()
+        self._variables = Variables(environ, self._refuse)
+
+    def document(self) -> Document:
+        """What the statements say together."""
+        for number, each in enumerate(_statements(tokens(self._text)), start=1):
+            self._take(number, each)
+        if "pipeline" not in self._value and "pipeline" not in self._unread:
+            self._refuse("pipeline", _NO_PIPELINE)
+            self._unread.add("pipeline")
+        for section in ("inputs", "operators", "outputs"):
+            if any(path.partition(".")[0] == section for path in self._unread):
+                # What is there may be in a statement that could not be read.
+                self._value.setdefault(section, {})
+        unread, lines = frozenset(self._unread), self._lines
+        return Document(self._value, lines, self._problems, unread, self._columns)
+
+    def _take(self, number: int, own: list[Token]) -> None:
+        found = Statement()
+        try:
+            read(own, found)
+        except StatementError as error:
+            self._refuse_statement(number, found, error)
+            return
+        if found.kind == "PIPELINE":
+            self._pipeline(found, own[0])
+        else:
+            self._part(found, own[0])
+
+    def _refuse_statement(self, number: int, found: Statement, error: StatementError) -> None:
+        what = f"{found.kind} {found.name}" if found.name else f"statement {number}"
+        self._place(what, error.at)
+        self._problems.append((what, error.problem))
+        section = found.belongs if found.kind in SECTIONS else None
+        if section is None:
+            self._unread |= {"inputs", "operators", "outputs"}
+        elif section and found.name:
+            self._unread.add(f"{section}.{found.name}")
+        elif section:
+            self._unread.add(section)
+        else:
+            # Another statement may have its name and its other settings.
+            self._unread |= {*PipelineFile.keys()} - {*SECTIONS.values()}
+
+    def _pipeline(self, found: Statement, first: Token) -> None:
+        if "pipeline" in self._value:
+            self._again("pipeline", first.at)
+            return
+        own = dict(found.section)
+        for name in _STATED & own.keys():
+            del own[name]
+            self._place(f"PIPELINE {name}", found.places[name,])
+            problem = "is no option of a pipeline; it has statements of its own"
+            self._problems.append((f"PIPELINE {name}", problem))
+        self._place("pipeline", first.at)
+        self._value["pipeline"] = found.name
+        self._value |= {name: self._filled(found, (name,), "", own[name]) for name in own}
+        self._places(found, "")
+
+    def _part(self, found: Statement, first: Token) -> None:
+        section = found.belongs
+        parts = self._value.setdefault(section, {})
+        assert isinstance(parts, dict)
+        path = f"{section}.{found.name}"
+        if found.name in parts:
+            self._again(path, first.at)
+            return
+        self._place(path, first.at)
+        self._places(found, path)
+        own = {
+            name: self._filled(found, (name,), path, value)
+            for name, value in found.section.items()
+        }
+        if found.query is not None:
+            own["sql"] = self._variables.substituted(self._query(*found.query), f"{path}.sql")
+        parts[found.name] = own
+
+    def _query(self, at: int, end: int) -> str:
+        """A query behind as many lines and columns as in the file, which places are told by."""
+        line, column = self._line_and_column(at)
+        return "\n" * (line - 1) + " " * (column - 1) + self._text[at:end]
+
+    def _filled(
+        self, found: Statement, place: tuple[str, ...], path: str, value: object
+    ) -> object:
+        """The value with variables substituted in its texts."""
+        if isinstance(value, dict):
+            return {
+                name: self._filled(found, (*place, name), path, each)
+                for name, each in value.items()
+            }
+        if isinstance(value, list):
+            return [
+                self._filled(found, (*place, str(number)), path, each)
+                for number, each in enumerate(value)
+            ]
+        if isinstance(value, str) and place in found.texts:
+            return self._variables.substituted(value, _joined(path, place))
+        return value
+
+    def _places(self, found: Statement, path: str) -> None:
+        for place, at in found.places.items():
+            self._place(_joined(path, place), at)
+        for place, at in found.repeated:
+            self._again(_joined(path, place), at)
+
+    def _again(self, path: str, at: int) -> None:
+        line, column = self._line_and_column(at)
+        again = f"must be given once; is given again at line {line}, column {column}"
+        self._problems.append((path, again))
+
+    def _place(self, path: str, at: int) -> None:
+        self._lines[path], self._columns[path] = self._line_and_column(at)
+
+    def _line_and_column(self, at: int) -> tuple[int, int]:
+        before = self._text[:at]
+        return before.count("\n") + 1, at - before.rfind("\n")
+
+    def _refuse(self, path: str, problem: str) -> None:
+        self._problems.append((path, problem))
+        if path in self._lines:
+            self._unread.add(path)
+
+
+def _joined(path: str, place: Iterable[str]) -> str:
+    return ".".join(filter(None, (path, *place)))
+
+
+def _statements(found: Iterable[Token]) -> Iterator[list[Token]]:
+    """The tokens of each statement, without what ends it."""
+    own: list[Token] = []
+    for token in found:
+        if token.text != ";":
+            own.append(token)
+        elif own:
+            yield own
+            own = []
+    if own:
+        yield own

@@ -1,0 +1,206 @@
+"""YAML text -> values, with what values do not know: lines, repeated keys, variables.
+
+Keys are always text, and one given twice is a problem.  `${NAME}` and
+`${NAME:-default}` in values stand for variables of the given environment, `${file:PATH}`
+for what a file holds, `$${` for `${`; what they stand for is text and is never read as
+YAML.  Dates and merge keys have
+no meaning here.  Which keys and values are wanted is not known here.
+
+No file costs more than its length: nesting, values and what is read of a file are bounded,
+and aliases count as what they stand for.
+"""
+
+from collections.abc import Mapping
+
+import yaml
+from yaml.composer import ComposerError
+from yaml.constructor import SafeConstructor
+
+from ikebana.errors import ConfigError
+from ikebana.processor.authoring.document import Document
+from ikebana.processor.authoring.flow_style import Whole, whole_item, whole_value
+from ikebana.processor.authoring.flow_style import quoted as in_quotes
+from ikebana.processor.authoring.variables import Variables
+
+_DEEPEST = 40
+_MOST_VALUES = 20_000
+
+
+def read_yaml(text: str, source: str, environ: Mapping[str, str]) -> Document:
+    """Read one YAML document, which errors call `source`.
+
+    Raises: ConfigError, with line and column, for what is not YAML.
+    """
+    reader = _Reader(source, environ)
+    value = reader.value(_composed(text, source), ())
+    return Document(value, reader.lines, reader.problems, frozenset(reader.unread))
+
+
+def _composed(text: str, source: str) -> yaml.Node | None:
+    try:
+        return yaml.compose(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as err:
+        mark = err.problem_mark or err.context_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        said = ", ".join(filter(None, (err.context, err.problem)))
+        lines = text.splitlines()
+        line = lines[mark.line] if mark and mark.line < len(lines) else ""
+        raise ConfigError(
+            f"cannot read pipeline file {source}: {where}{said}", hint=_remedy(said, line)
+        ) from None
+    except yaml.reader.ReaderError as err:
+        before = text[: err.position]
+        row, column = before.count("\n") + 1, err.position - before.rfind("\n")
+        raise ConfigError(
+            f"cannot read pipeline file {source}: line {row}, column {column}: "
+            f"the character {text[err.position]!a} cannot be in a YAML file"
+        ) from None
+
+
+def _remedy(problem: str, line: str) -> str | None:
+    """What to write instead in a line that is not YAML, where that is known."""
+    if r"'\t'" in problem:
+        return "Indent by spaces: YAML takes no tabs."
+    if "${" in line and "'{'" in problem:
+        return "Put the variable in quotes: within {} and [] a brace begins a mapping."
+    return None
+
+
+class _Loader(yaml.SafeLoader):
+    """Composes nodes up to a depth that no pipeline needs."""
+
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self._depth > _DEEPEST:
+            problem = f"nested more than {_DEEPEST} levels deep"
+            at = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise ComposerError(None, None, problem, at)
+        self._depth += 1
+        node: yaml.Node | None = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+
+class _Reader:
+    """Walks the nodes of a document and remembers where it has been."""
+
+    def __init__(self, source: str, environ: Mapping[str, str]) -> None:
+        self._source = source
+        self._values = 0
+        self.lines: dict[str, int] = {}
+        self.problems: list[tuple[str, str]] = []
+        self.unread: set[str] = set()
+        self._variables = Variables(environ, self._refuse)
+        self._open: list[yaml.Node] = []
+        self._scalars = SafeConstructor()
+
+    def value(self, node: yaml.Node | None, path: tuple[str, ...]) -> object:
+        """The value of a node; of one that cannot be read, its text."""
+        self._values += 1
+        if self._values > _MOST_VALUES:
+            raise ConfigError(
+                f"cannot read pipeline file {self._source}: it has more than "
+                f"{_MOST_VALUES:,} values, counting what aliases stand for"
+            )
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, ".".join(path))
+        if node in self._open:
+            self._refuse(".".join(path), "is an alias of what it stands in")
+            return None
+        if node is None:
+            return None
+        self._open.append(node)
+        value: object
+        if isinstance(node, yaml.MappingNode):
+            value = self._mapping(node, path)
+        else:
+            assert isinstance(node, yaml.CollectionNode)
+            value = self._list(node, path)
+        self._open.pop()
+        return value
+
+    def _mapping(self, node: yaml.MappingNode, path: tuple[str, ...]) -> dict[str, object]:
+        where = ".".join(path) or "the file"
+        values: dict[str, object] = {}
+        given: dict[str, list[int]] = {}
+        pairs = list(node.value)
+        while pairs:
+            key_node, value_node = pairs.pop(0)
+            line = key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode):
+                self.problems.append((where, f"has a key that is not text, at line {line}"))
+                continue
+            key = self._whole(key_node.value, ".".join(path) or "the file")
+            given.setdefault(key, []).append(line)
+            self.lines[".".join((*path, key))] = line
+            if node.flow_style and (cut := whole_value(value_node, pairs)):
+                values[key] = self._cut(cut, (*path, key))
+                del pairs[: cut.others]
+                continue
+            values[key] = self.value(value_node, (*path, key))
+        for key, lines in given.items():
+            if len(lines) > 1:
+                at = " and ".join(map(str, lines))
+                self.problems.append(
+                    (".".join((*path, key)), f"must be given once; is given at lines {at}")
+                )
+        return values
+
+    def _list(self, node: yaml.CollectionNode, path: tuple[str, ...]) -> list[object]:
+        values: list[object] = []
+        items = list(node.value)
+        while items:
+            item = items.pop(0)
+            place = (*path, str(len(values)))
+            self.lines[".".join(place)] = item.start_mark.line + 1
+            if node.flow_style and (cut := whole_item(item, items)):
+                values.append(self._cut(cut, place))
+                del items[: cut.others]
+                continue
+            values.append(self.value(item, place))
+        return values
+
+    def _cut(self, cut: Whole, path: tuple[str, ...]) -> str:
+        """A text in flow style that a comma has cut, as it was meant."""
+        self._refuse(
+            ".".join(path),
+            f"a comma ends it within {{}} and []; put it in quotes: {in_quotes(cut.text)}",
+        )
+        return cut.text
+
+    def _scalar(self, node: yaml.ScalarNode, path: str) -> object:
+        text: str = node.value
+        construct = {
+            "null": self._scalars.construct_yaml_null,
+            "bool": self._scalars.construct_yaml_bool,
+            "int": self._scalars.construct_yaml_int,
+            "float": self._scalars.construct_yaml_float,
+        }
+        match node.tag.removeprefix("tag:yaml.org,2002:"):
+            # Dates and merge keys have no meaning here, so they are the text they are.
+            case "str" | "timestamp" | "merge" | "value":
+                return self._whole(self._variables.substituted(text, path), path)
+            case "null" | "bool" | "int" | "float" as kind:
+                try:
+                    value: object = construct[kind](node)
+                except (ValueError, KeyError, IndexError):
+                    self._refuse(
+                        path, f'is not a readable "{kind}"; put it in quotes if it is text'
+                    )
+                    return text
+                return value
+            case tag:
+                self._refuse(path, f'has a tag that has no meaning here, "{tag}"')
+                return text
+
+    def _whole(self, text: str, path: str) -> str:
+        """Text of whole characters: an escape can make half of one, and so can a variable."""
+        if not any("\ud800" <= character <= "\udfff" for character in text):
+            return text
+        self._refuse(path, "holds half of a character, a surrogate, which no text may")
+        return text.encode("utf-8", "replace").decode()
+
+    def _refuse(self, path: str, problem: str) -> None:
+        self.problems.append((path, problem))
+        self.unread.add(path)

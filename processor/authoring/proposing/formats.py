@@ -1,0 +1,363 @@
+"""Recognise the format of messages, and extract their rows."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ikebana.codecs import canonical
+from ikebana.codecs.change import Headers
+from ikebana.codecs.changes import WORDS
+from ikebana.codecs.formats import Format, KeyFormat
+from ikebana.codecs.semantic_types import Schema
+from ikebana.codecs.unavailable import PLACEHOLDER, Unavailable
+from ikebana.processor.authoring.proposing.kinds import Kind, fields_of, of_mysql
+
+Kinds = Mapping[str, Kind]
+
+
+class Sample(NamedTuple):
+    """A message of a topic."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+class Row(NamedTuple):
+    """A row in a message; `kinds` are those that its schema gives, None without a schema."""
+
+    values: Mapping[str, Any]
+    kinds: Kinds | None = None
+
+
+class Seen(NamedTuple):
+    """The table, key columns and rows of one message, as far as it names them.
+
+    `of_kafka` are the columns that its Kafka key names, `keyed` says whether it has a Kafka key
+    that can be read, and `lacks_image` whether it is a change without its old image.
+    """
+
+    table: str = ""
+    columns: tuple[str, ...] = ()
+    rows: Sequence[Row] = ()
+    lacks_image: bool = False
+    of_kafka: tuple[str, ...] = ()
+    keyed: bool = False
+
+
+class Told(NamedTuple):
+    """What messages of one format say, together, of tables, keys and rows.
+
+    `keys` are counted by the columns that messages name, `kafka_keys` by those of Kafka keys.
+    Of the messages with rows, `unnamed` name no key, `keyless` have no readable Kafka key, and
+    `imageless` lack the old image that they should have.
+    """
+
+    tables: Counter[str]
+    keys: Counter[tuple[str, ...]]
+    kafka_keys: Counter[tuple[str, ...]]
+    rows: list[Row]
+    unnamed: int = 0
+    keyless: int = 0
+    imageless: int = 0
+
+
+def gathered(seen: Sequence[Seen], table: str | None = None) -> Told:
+    """What some messages say together, of one table or of all."""
+    seen = [each for each in seen if table is None or each.table == table]
+    rows = [each for each in seen if each.rows]
+    tables: Counter[str] = Counter()
+    for each in rows:
+        tables[each.table] += len(each.rows)
+    del tables[""]
+    return Told(
+        tables,
+        Counter(each.columns for each in seen if each.columns),
+        Counter(each.of_kafka for each in rows if each.of_kafka),
+        [row for each in rows for row in each.rows],
+        sum(not each.columns for each in rows),
+        sum(not each.keyed for each in rows),
+        sum(each.lacks_image for each in rows),
+    )
+
+
+# Confluent's and Apicurio's serializers write a zero byte and an id before the data.
+_FRAMED = 5
+
+
+def is_framed(data: bytes) -> bool:
+    """Return whether bytes have the prefix of serializers with a schema registry."""
+    return len(data) > _FRAMED and data[0] == 0
+
+
+_decode = canonical.decoder(Any)
+
+
+def parsed(data: bytes | None) -> Any:
+    """Parse bytes as JSON, with all digits of numbers; return `...` if they are no JSON."""
+    try:
+        return ... if data is None else _decode(data)
+    except canonical.REFUSALS:
+        return ...
+
+
+def names_schema(sample: Sample, part: str) -> bool:
+    """Whether a header names the schema of a message's key or value."""
+    names = (f"__{part}_schema_id", f"apicurio.{part}.contentId", f"apicurio.{part}.globalId")
+    return any(name in names for name, _ in sample.headers or ())
+
+
+def key_format(samples: Sequence[Sample]) -> KeyFormat:
+    """Choose the format of keys: JSON if all keys are JSON, else bytes."""
+    keyed = [(s.key, names_schema(s, "key")) for s in samples if s.key is not None]
+    if keyed and all(named or is_framed(key) for key, named in keyed):
+        return "avro"
+    return "json" if all(parsed(key) is not ... for key, _ in keyed) else "bytes"
+
+
+# Heartbeats and schema changes of a connector look like rows without an envelope.
+_LAST: tuple[Format, ...] = ("debezium-flat-json",)
+_PLAIN: tuple[Format, ...] = ("json", "bytes")
+
+
+def value_format(samples: Sequence[Sample]) -> Format:
+    """Choose the format of most values; `json` if there are no values."""
+    votes = Counter(_format_of(sample) for sample in samples if sample.value not in (None, b""))
+    # A topic of changes may also have other messages, such as heartbeats and plain JSON.
+    by_votes: list[Format] = [form for form, _ in votes.most_common()]
+    later = (_PLAIN, _LAST)
+    by_votes.sort(key=lambda form: sum(form in forms for forms in later) + (form in _PLAIN))
+    return (by_votes or ["json"])[0]
+
+
+def _format_of(sample: Sample) -> Format:
+    if sample.value is None or is_framed(sample.value) or names_schema(sample, "value"):
+        return "avro"
+    if {"time", "diff"} <= {name for name, _ in sample.headers or ()}:
+        return "diff"
+    value = parsed(sample.value)
+    if value is ...:
+        return "bytes"
+    return of_object(value) if isinstance(value, dict) else "json"
+
+
+def of_object(value: dict[str, Any]) -> Format:
+    """Recognise the format of a message by the fields of its value."""
+    return next((form for form, its in LOOKS.items() if its.looks_so(value)), "json")
+
+
+def payload(value: dict[str, Any]) -> dict[str, Any]:
+    """Return the payload of a message of Kafka Connect, which may have a schema."""
+    inner = value.get("payload")
+    return inner if isinstance(inner, dict) and "schema" in value else value
+
+
+@lru_cache(maxsize=256)
+def _schema_of(text: bytes) -> Schema | None:
+    try:
+        return msgspec.json.decode(text, type=Schema)
+    except canonical.REFUSALS:
+        return None
+
+
+def schema_of(value: Any) -> Schema | None:
+    """The schema in a message of Kafka Connect; None if it has none."""
+    if not isinstance(value, dict) or not isinstance(value.get("schema"), dict):
+        return None
+    return _schema_of(msgspec.json.encode(value["schema"]))
+
+
+def told(form: Format, samples: Sequence[Sample], table: str | None = None) -> Told:
+    """Extract the rows of the messages in a format, of one table or of all."""
+    seen = []
+    for sample in samples:
+        value = parsed(sample.value)
+        if isinstance(value, dict) and (form == "json" or of_object(value) == form):
+            its = LOOKS[form].tells(value) if form in LOOKS else Seen(rows=[Row(value)])
+            key = parsed(sample.key)
+            keyed = key is not ... and key is not None
+            seen.append(its._replace(of_kafka=names_of_key(key), keyed=keyed))
+    return gathered(seen, table)
+
+
+def names_of_key(key: Any) -> tuple[str, ...]:
+    """The columns that a key in JSON names: Maxwell's as `pk.id`, all others as they are."""
+    names = payload(key) if isinstance(key, dict) else {}
+    if {"database", "table"} <= names.keys():
+        return tuple(name[3:] for name in names if name.startswith("pk."))
+    return tuple(names)
+
+
+class _Looks(NamedTuple):
+    """A test that recognises messages of a format, and a function that extracts their rows."""
+
+    looks_so: Callable[[dict[str, Any]], bool]
+    tells: Callable[[dict[str, Any]], Seen]
+
+
+def _rows(images: Sequence[Any], kinds: Kinds | None = None) -> list[Row]:
+    return [Row(_known(image), kinds) for image in images if isinstance(image, dict)]
+
+
+_is_unavailable = Unavailable(PLACEHOLDER).is_one
+
+
+def _known(image: Mapping[str, Any]) -> dict[str, Any]:
+    """A row without values that the connector does not know."""
+    return {name: None if _is_unavailable(of) else of for name, of in image.items()}
+
+
+def is_envelope(names: Mapping[str, Any]) -> bool:
+    """Whether fields of these names are those of an event of Debezium."""
+    return {"op", "source"} <= names.keys() and bool(names.keys() & {"before", "after"})
+
+
+def _is_debezium(value: dict[str, Any]) -> bool:
+    return is_envelope(payload(value))
+
+
+def _debezium(value: dict[str, Any]) -> Seen:
+    schema = schema_of(value)
+    if schema is None:
+        return event(payload(value), None)
+    images = {field.field: field for field in schema.fields or ()}
+    kinds = fields_of(images.get("after") or images.get("before"))
+    return event(payload(value), kinds or None)
+
+
+def event(envelope: Mapping[str, Any], kinds: Kinds | None) -> Seen:
+    """The table and the rows of an event of Debezium, whose rows have these kinds."""
+    source = envelope["source"] if isinstance(envelope["source"], dict) else {}
+    parts = (source.get(name) for name in ("db", "schema", "table", "collection"))
+    table = ".".join(part for part in parts if isinstance(part, str))
+    images = [envelope.get(name) for name in ("before", "after")]
+    # MongoDB's documents are texts.
+    rows = [parsed(of.encode()) if isinstance(of, str) else of for of in images]
+    lacks_image = envelope["op"] in ("u", "d") and images[0] is None
+    return Seen(table, rows=_rows(rows, kinds), lacks_image=lacks_image)
+
+
+_OPERATIONS = ("c", "u", "r", "d", "t", "m")
+
+
+def _is_flat(value: dict[str, Any]) -> bool:
+    """Whether it is a row alone, with Debezium's fields or in a message with its schema."""
+    row = payload(value)
+    if row.get("__op") in _OPERATIONS or row.get("__deleted") in (True, False, "true", "false"):
+        return True
+    schema = value.get("schema")
+    told = schema is None or (isinstance(schema, dict) and schema.get("type") == "struct")
+    return row is not value and len(value) == 2 and told
+
+
+def _flat(value: dict[str, Any]) -> Seen:
+    schema, row = schema_of(value), payload(value)
+    kinds = None if schema is None else _without_added(fields_of(schema))
+    return Seen(rows=_rows([_without_added(row)], kinds))
+
+
+def _without_added(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: of for name, of in fields.items() if not name.startswith("__")}
+
+
+def _is_canal(value: dict[str, Any]) -> bool:
+    return {"isDdl", "data", "table"} <= value.keys()
+
+
+def _canal(value: dict[str, Any]) -> Seen:
+    if value["isDdl"] or not isinstance(value["data"], list):
+        return Seen()
+    table, types = f"{value.get('database')}.{value['table']}", value.get("mysqlType")
+    # Without types all values are text.
+    known = types if isinstance(types, dict) else {}
+    names = {name: None for row in value["data"] if isinstance(row, dict) for name in row}
+    kinds = {name: of_mysql(str(known.get(name))) for name in names}
+    return Seen(table, _names(value.get("pkNames")), _rows(value["data"], kinds))
+
+
+def _is_goldengate(value: dict[str, Any]) -> bool:
+    return {"op_type", "op_ts", "table"} <= value.keys()
+
+
+_MARK = re.compile(".*_isMissing").fullmatch
+
+
+def _goldengate(value: dict[str, Any]) -> Seen:
+    rows = [
+        {name: of for name, of in row.items() if not _MARK(name)}
+        for row in (value.get("before"), value.get("after"))
+        if isinstance(row, dict)
+    ]
+    # Its images are not whole by default.
+    return Seen(
+        str(value["table"]), _names(value.get("primary_keys")), _rows(rows), lacks_image=True
+    )
+
+
+def _is_dms(value: dict[str, Any]) -> bool:
+    metadata = value.get("metadata")
+    return isinstance(metadata, dict) and {"operation", "record-type"} <= metadata.keys()
+
+
+def _dms(value: dict[str, Any]) -> Seen:
+    metadata = value["metadata"]
+    parts = (metadata.get(name) for name in ("schema-name", "table-name"))
+    table = ".".join(map(str, parts))
+    if metadata["record-type"] == "data":
+        return Seen(table, rows=_rows([value.get("data")]))
+    control = value.get("control")
+    made = control.get("table-def") if isinstance(control, dict) else None
+    return Seen(table, _names(made.get("primary-key")) if isinstance(made, dict) else ())
+
+
+def _is_maxwell(value: dict[str, Any]) -> bool:
+    return {"database", "table", "type", "data"} <= value.keys()
+
+
+def _maxwell(value: dict[str, Any]) -> Seen:
+    if str(value["type"]) not in ("insert", "update", "delete", "bootstrap-insert"):
+        return Seen()
+    table = f"{value['database']}.{value['table']}"
+    return Seen(table, _names(value.get("primary_key_columns")), _rows([value["data"]]))
+
+
+def _is_change(value: dict[str, Any]) -> bool:
+    """Whether it names an operation, in the field that a message has without any option."""
+    return value.get("op") in _ANY_WORD
+
+
+def _change(value: dict[str, Any]) -> Seen:
+    row = {name: of for name, of in value.items() if name != "op"}
+    images = [value[name] for name in ("before", "after") if name in value]
+    lacks_image = value["op"] in (*WORDS["update"], "d") and not isinstance(
+        value.get("before"), dict
+    )
+    return Seen(rows=_rows(images or [row]), lacks_image=lacks_image)
+
+
+_ANY_WORD = tuple(word for words in WORDS.values() for word in words)
+
+
+def _is_cdcv2(value: dict[str, Any]) -> bool:
+    return bool(value) and value.keys() <= {"updates", "progress"}
+
+
+# Tried in this order, because a message of Canal has all fields of one of Maxwell.
+LOOKS: Mapping[Format, _Looks] = {
+    "debezium-json": _Looks(_is_debezium, _debezium),
+    "debezium-flat-json": _Looks(_is_flat, _flat),
+    "canal": _Looks(_is_canal, _canal),
+    "goldengate": _Looks(_is_goldengate, _goldengate),
+    "dms": _Looks(_is_dms, _dms),
+    "maxwell": _Looks(_is_maxwell, _maxwell),
+    "changes": _Looks(_is_change, _change),
+    "cdcv2-json": _Looks(_is_cdcv2, lambda value: Seen()),
+}
+
+
+def _names(given: Any) -> tuple[str, ...]:
+    return tuple(map(str, given)) if isinstance(given, list) else ()

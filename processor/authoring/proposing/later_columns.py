@@ -1,0 +1,68 @@
+"""The columns that the newest messages of an input have and that it does not declare."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ikebana.codecs.sql_type import JSON
+from ikebana.errors import ConfigError
+from ikebana.processor.authoring.proposing.columns_seen import columns_seen
+from ikebana.processor.authoring.proposing.formats import Sample, parsed, schema_of
+from ikebana.processor.authoring.proposing.look import look
+from ikebana.processor.authoring.proposing.proposal import propose
+from ikebana.processor.planning.plan import Input
+from ikebana.processor.topics.messages import Message
+
+if TYPE_CHECKING:
+    from ikebana.codecs.avro_schema import Schemas
+
+Declarations = Mapping[str, str | Mapping[str, str]]
+"""What a pipeline file has under `columns`: a type, or a type and an encoding."""
+
+
+def later_columns(
+    source: Input,
+    messages: Sequence[Message],
+    schemas: "Schemas | None" = None,
+    *,
+    takes_all: bool = False,
+) -> Declarations:
+    """Find the columns that messages have and an input does not declare, as it would declare them.
+
+    Types are those of the schemas in the messages, or of the registry; without these, types that
+    take the values seen, or with `takes_all` all that may come: JSON.  An input that declares no
+    column reads all of them, and has none.
+
+    >>> from ikebana.processor.planning.plan import Column
+    >>> source = Input("orders", ("orders",), columns=(Column("n", "BIGINT"),))
+    >>> later_columns(source, [Message(0, b"1", b'{"n": 1, "gift": true}')])
+    {'gift': 'BOOLEAN'}
+    """
+    new = {
+        each.name: each.type
+        for each in columns_seen(source, look(source, messages, schemas)).undeclared
+    }
+    if not new:
+        return {}
+    if takes_all and not source.traits.in_registry and not any(map(_has_schema, messages)):
+        return dict.fromkeys(new, str(JSON))
+    samples = [Sample(m.key, m.value, tuple(m.headers or ())) for m in messages]
+    # Of several tables in the topic only that of the input is looked at above.
+    try:
+        proposal = propose(source.topics[0], samples, schemas)
+    except ConfigError:
+        return new
+    told = {column.name: column for column in proposal.columns}
+    found: dict[str, str | Mapping[str, str]] = {}
+    for name, kind in new.items():
+        column = told.get(name) if proposal.value == source.value_format else None
+        if column is None:
+            found[name] = kind
+        elif column.encoding is None:
+            found[name] = column.type
+        else:
+            found[name] = {"type": column.type, "encoding": column.encoding}
+    return found
+
+
+def _has_schema(message: Message) -> bool:
+    return schema_of(parsed(message.value)) is not None

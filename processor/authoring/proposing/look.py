@@ -1,0 +1,141 @@
+"""What some messages of an input show: the columns of their rows, and the reasons of errors.
+
+They are decoded as the input decodes them, but in all columns, and whatever the pipeline reads.
+"""
+
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from ikebana.codecs import canonical
+from ikebana.codecs.change import Change, Declared
+from ikebana.codecs.errors import DecodeError
+from ikebana.processor.planning.input_rows import dating_query
+from ikebana.processor.planning.plan import Input
+from ikebana.processor.planning.planner import Reading
+from ikebana.processor.topics.codec_of import codec_of, takes_empty_for_null, wanted_of
+from ikebana.processor.topics.column_types import ColumnTypes
+from ikebana.processor.topics.event_time import Bounds, EventTimes
+from ikebana.processor.topics.images import untold
+from ikebana.processor.topics.messages import Bad, Message, MessageReader, Origin
+
+if TYPE_CHECKING:
+    from ikebana.codecs.avro_schema import Schemas
+
+_NOWHERE = Origin("", 0, "")
+_ALL = Reading()
+
+
+class _AsTheyAre(Declared):
+    """Declared columns of which no image is said to lack any, nor gets any as null."""
+
+    __slots__ = ()
+
+    def __init__(self, declared: Declared) -> None:
+        names = declared.to_look_for()
+        super().__init__({name: declared.type_of(name) or "" for name in names})
+
+    def absent(self, image: Container[str]) -> tuple[str, ...]:
+        return ()
+
+    def with_nulls(self, image: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(image)
+
+
+class Look(NamedTuple):
+    """What messages show.
+
+    `read` is the number of those that have something of a row, or are errors; `reasons` has the
+    number of errors by reason.  `rows` are the rows, new and old, in `with_rows` messages, with
+    the columns that they have there.
+    """
+
+    read: int
+    reasons: Counter[str]
+    with_rows: int
+    rows: list[dict[str, Any]]
+
+
+def look(source: Input, messages: Sequence[Message], schemas: "Schemas | None" = None) -> Look:
+    """Look at messages of an input; `schemas` is the registry, for the formats that need one.
+
+    Messages of CDCv2 are not looked at.
+    """
+    kind = source.traits.kind
+    if kind == "facts":
+        return Look(0, Counter(), 0, [])
+    if kind == "updates":
+        rows = [_object(message.value) for message in messages if message.value is not None]
+        return Look(len(rows), Counter(), *_of_objects([[row] for row in rows]))
+    if takes_empty_for_null(source):
+        messages = [each if each.value else each._replace(value=None) for each in messages]
+    found = _found(source, messages, schemas)
+    bad = {at: _reason(each.record) for at, each in found if isinstance(each, Bad)}
+    good = [
+        (at, each) for at, changes in found if not isinstance(changes, Bad) for each in changes
+    ]
+    kept = [(at, change) for at, change in good if change.after is not None]
+    images = [change.after for _, change in kept]
+    if source.mode == "diffs":
+        for at, change in good:
+            if (lacking := untold(change)) is not None:
+                bad.setdefault(at, str(DecodeError(*lacking)))
+    for index, reason in ColumnTypes(source).wrong(images).items():
+        bad.setdefault(kept[index][0], reason)
+    if source.event_time is not None:
+        of = EventTimes(dating_query(source))
+        clocks = [messages[at].timestamp for at, _ in kept]
+        dated = of.of_rows([c.key for _, c in kept], images, clocks, [Bounds(0, None)] * len(kept))
+        for (at, _), time in zip(kept, dated.times, strict=True):
+            if isinstance(time, str):
+                bad.setdefault(at, time)
+    # A delete by its key alone says nothing of a row that could be wrong.
+    read = {*bad, *(at for at, each in good if (each.after or each.before) is not None)}
+    return Look(len(read), Counter(bad.values()), *_rows(source, messages, schemas))
+
+
+def _found(
+    source: Input, messages: Sequence[Message], schemas: "Schemas | None"
+) -> list[tuple[int, Sequence[Change] | Bad]]:
+    reader = MessageReader(source, codec_of(source, _ALL, schemas), _ALL)
+    return list(reader.found(messages, _NOWHERE, Counter()))
+
+
+def _rows(
+    source: Input, messages: Sequence[Message], schemas: "Schemas | None"
+) -> tuple[int, list[dict[str, Any]]]:
+    """Decode rows with the columns that they have: a declared one that is absent is not null."""
+    wanted = wanted_of(source, _ALL)
+    wanted = msgspec.structs.replace(wanted, declared=_AsTheyAre(wanted.declared))
+    make = source.traits.codec
+    assert make is not None, f"{source.value_format} has updates, not changes"
+    reader = MessageReader(source, make(wanted, source.key_format, schemas), _ALL)
+    return _of_objects(
+        [
+            [_object(image) for change in changes for image in (change.before, change.after)]
+            for _, changes in reader.found(messages, _NOWHERE, Counter())
+            if not isinstance(changes, Bad)
+        ]
+    )
+
+
+def _of_objects(by_message: Sequence[Sequence[Any]]) -> tuple[int, list[dict[str, Any]]]:
+    """Count the messages that have objects, and list these."""
+    found = [[row for row in rows if isinstance(row, dict)] for rows in by_message]
+    return sum(map(bool, found)), [row for rows in found for row in rows]
+
+
+_decode = canonical.decoder(Any)
+
+
+def _object(value: bytes | None) -> Any:
+    try:
+        return None if value is None else _decode(value)
+    except canonical.REFUSALS:
+        return None
+
+
+def _reason(record: bytes) -> str:
+    return str(msgspec.json.decode(record)["reason"])

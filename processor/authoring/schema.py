@@ -1,0 +1,213 @@
+"""The JSON Schema of the pipeline file, made of the models that read it.
+
+Keys, sections and what must be there are those of `pipeline_file`; what may stand for a value is
+told here for each validator of `values`, which takes more than the type that it gives.
+"""
+
+import copy
+from collections.abc import Callable, Mapping
+from importlib.resources import files
+from typing import Any, get_args
+
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import core_schema
+
+from ikebana.codecs.formats import Format
+from ikebana.processor.authoring import values
+from ikebana.processor.authoring.deliver_part import DeliveredColumnPart
+from ikebana.processor.authoring.input_part import ColumnPart
+from ikebana.processor.authoring.kafka_names import KAFKA_NAMES
+from ikebana.processor.authoring.operator_kinds import KINDS, own_keys
+from ikebana.processor.authoring.operator_part import OperatorPart, StepPart
+from ikebana.processor.authoring.part import Part
+from ikebana.processor.authoring.pipeline_file import PipelineFile
+from ikebana.processor.authoring.settings import OWNED_KAFKA
+from ikebana.processor.planning import starts
+
+Schema = dict[str, Any]
+FILE = "pipeline.schema.json"
+
+_TEXT: Schema = {"type": "string"}
+_SCALAR: Schema = {"type": ["string", "number", "boolean"]}
+# What is substituted is not known before a file is read.
+_VARIABLE: Schema = {"type": "string", "pattern": r"\$\{"}
+_NUMBERS = {"type": "string", "pattern": "^[0-9]+$"}
+_DURATION = {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?(ms|s|m|h|d)?$"}
+_FINITE = {"type": "number", "exclusiveMinimum": -9e15, "exclusiveMaximum": 9e15}
+
+
+def _any(*of: Schema) -> Schema:
+    return {"anyOf": list(of)}
+
+
+def _list(of: Schema, least: int = 0) -> Schema:
+    return {"type": "array", "items": of, **({"minItems": least} if least else {})}
+
+
+def _mapping(of: Schema) -> Schema:
+    return {"type": "object", "additionalProperties": of}
+
+
+_SECONDS = _any(_FINITE, _DURATION, _VARIABLE)
+# What each of these takes.
+_TAKEN: Mapping[Callable[[Any], object], Schema] = {
+    values.as_aggregates: _mapping(_SCALAR),
+    values.as_by: _any(_SCALAR, _list({"type": "string", "pattern": r"^\w+$"}, 1)),
+    values.as_finite_seconds: _SECONDS,
+    values.as_flag: _any({"enum": [True, False, "true", "false"]}, _VARIABLE),
+    values.as_flat_mapped: _any(
+        _TEXT, {**_mapping(_SCALAR), "minProperties": 1, "maxProperties": 1}
+    ),
+    values.as_joined: _mapping(_TEXT),
+    values.as_names: _any(_TEXT, _list(_TEXT, 1)),
+    values.as_orders: _mapping(_list({})),
+    values.as_schema: {"type": ["string", "object", "array"]},
+    values.as_seconds_or_never: _any(_FINITE, {"const": "never"}, _DURATION, _VARIABLE),
+    values.as_selected: _any(_list(_TEXT), _mapping(_SCALAR)),
+    values.as_start: _any(
+        {"enum": list(starts.WORDS)},
+        {"type": "string", "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}|^[0-9]+: [0-9]+"},
+        {"type": "integer", "minimum": 0},
+        {**_mapping(_any({"type": "integer", "minimum": 0}, _NUMBERS)), "minProperties": 1},
+        _VARIABLE,
+    ),
+    values.as_texts: _any(_TEXT, _list(_TEXT, 1)),
+    values.as_topics: _any(_TEXT, _list(_TEXT)),
+    values.as_unique: _any(_TEXT, _list(_TEXT, 1), _list(_list({}, 1), 1)),
+    values.as_conditions: _mapping(_any(_TEXT, _list(_TEXT, 1))),
+    values.as_expression: _SCALAR,
+    values.as_scalar: _SCALAR,
+    values.as_seconds: _any({"type": "number"}, _DURATION, _VARIABLE),
+    values.as_text: _TEXT,
+    values.as_whole: _any({"type": "integer"}, _NUMBERS, _VARIABLE),
+}
+# What may also stand in the place of a section, beside the section.
+_SHORT: Mapping[Callable[[Any], object], tuple[Schema, ...]] = {
+    values.as_formats: ({"enum": list(get_args(Format))}, _VARIABLE),
+    values.as_columns: (),
+}
+# Where in the file the sections are, as docs/pipeline-file.md names their keys.
+PLACES = {
+    "PipelineFile": "",
+    "InputPart": "inputs.<name>.",
+    "FormatsPart": "inputs.<name>.format.",
+    "ColumnPart": "inputs.<name>.columns.<name>.",
+    "EventTimePart": "inputs.<name>.event_time.",
+    "StepPart": "operators.<name>.",
+    "OperatorPart": "operators.<name>.",
+    "OutputPart": "outputs.<name>.",
+    "FunctionPart": "functions.<name>.",
+    "ErrorsPart": "errors.",
+    "SourcePart": "source.",
+    "SinkPart": "sink.",
+    "RunPart": "run.",
+    "DeliverPart": "deliver.<name>.",
+    "PostgresPart": "deliver.<name>.postgres.",
+    "IcebergPart": "deliver.<name>.iceberg.",
+    "DeltaPart": "deliver.<name>.delta.",
+    "ParquetPart": "deliver.<name>.parquet.",
+    "TablePart": "deliver.<name>.tables.<name>.",
+    "DeliveredColumnPart": "deliver.<name>.tables.<name>.columns.<name>.",
+}
+
+
+class _Generator(GenerateJsonSchema):
+    """Makes a schema of what may stand in a file, where pydantic's own is of what it becomes."""
+
+    described: Mapping[str, str] = {}
+
+    def function_before_schema(self, schema: core_schema.BeforeValidatorFunctionSchema) -> Schema:
+        function: Any = schema["function"]["function"]
+        if (taken := _TAKEN.get(function)) is not None:
+            # Pydantic writes defaults into what it is given.
+            return copy.deepcopy(taken)
+        if (choices := getattr(function, "choices", None)) is not None:
+            return _any({"enum": list(choices)}, _VARIABLE)
+        inner: Schema = self.generate_inner(schema["schema"])
+        if function in _SHORT:
+            return _any(*copy.deepcopy(_SHORT[function]), inner) if _SHORT[function] else inner
+        # What else stands before a section changes nothing of what may stand there.
+        if not isinstance(getattr(function, "__self__", None), type):
+            raise AssertionError(f"{function} is in no table of the schema")
+        return inner
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> Schema:
+        made: Schema = super().model_schema(schema)
+        part = schema["cls"]
+        assert issubclass(part, Part)
+        needed = made.get("required", ())
+        made["properties"] = {
+            key: self._property(part, key, made["properties"][key], needed=key in needed)
+            for key in part.keys()  # noqa: SIM118 -- no mapping
+        }
+        made.pop("title", None)
+        made.pop("description", None)
+        if part is OperatorPart:
+            made |= _kinds()
+        # A type alone is short for it.
+        return _any(_TEXT, made) if part in (ColumnPart, DeliveredColumnPart) else made
+
+    def _property(self, part: type[Part], key: str, given: Schema, *, needed: bool) -> Schema:
+        own = {name: of for name, of in given.items() if name not in ("title", "default")}
+        # A key without a value is as if it were not there.
+        several = own.get("anyOf", [own])
+        if not needed:
+            several = [*(each for each in several if each != {"type": "null"}), {"type": "null"}]
+        made: Schema = {} if needed else {"anyOf": several}
+        described = self.described.get(PLACES[part.__name__] + key)
+        default = given.get("default")
+        return {
+            **({"description": described} if described else {}),
+            # Of what is made of several values the default is told by the description.
+            **({"default": default} if isinstance(default, str | int | float) else {}),
+            **(made or own),
+        }
+
+
+def _kinds() -> Schema:
+    """An operator is of one kind, and has the keys of that kind and no others."""
+    steps = {*StepPart.keys(), "steps"}
+    rules = []
+    for kind in KINDS:
+        own = {kind, *own_keys(kind), *(steps if kind == "linear" else ())}
+        others = {
+            key: {"type": "null", "errorMessage": f"{kind} takes no {key}"}
+            for key in OperatorPart.keys()  # noqa: SIM118 -- no mapping
+            if key not in own
+        }
+        rules.append({"if": _has(kind), "then": {"properties": others}})
+    return {"anyOf": [_has(kind) for kind in KINDS], "allOf": rules}
+
+
+def _has(key: str) -> Schema:
+    return {"required": [key], "properties": {key: {"not": {"type": "null"}}}}
+
+
+def pipeline_schema(described: Mapping[str, str]) -> Schema:
+    """The schema, with a description for each key by its path in docs/pipeline-file.md."""
+    generator = type("Generator", (_Generator,), {"described": described})
+    made: Schema = PipelineFile.model_json_schema(
+        by_alias=True,
+        ref_template="#/definitions/{model}",
+        schema_generator=generator,
+        mode="validation",
+    )
+    definitions = made.pop("$defs")
+    for section in (made, definitions["SourcePart"], definitions["SinkPart"]):
+        client = {"$ref": "#/definitions/KafkaClient"}
+        section["properties"]["kafka"]["anyOf"] = [client, {"type": "null"}]
+    definitions["KafkaClient"] = {
+        **_mapping(_SCALAR),
+        "propertyNames": {"enum": sorted(KAFKA_NAMES - OWNED_KAFKA.keys())},
+    }
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Pipeline file of ikebana",
+        **made,
+        "definitions": dict(sorted(definitions.items())),
+    }
+
+
+def published() -> str:
+    """The schema as it is published with the package, JSON text."""
+    return files("ikebana").joinpath(FILE).read_text(encoding="utf-8")

@@ -1,0 +1,219 @@
+"""Where and how a plan runs: brokers, checkpoint, sizes of micro-batches, Spark.
+
+Settings change nothing of what is computed; that is the plan.  Settings that exist are
+in range and leave alone what ikebana itself has to set; making any others raises a
+`SettingsError` that lists every problem under its path in the pipeline file.  Their
+repr shows no secret.  Names of Kafka settings are those of librdkafka; their values are
+judged when a file is read (`authoring.kafka_values`).
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+
+from ikebana.errors import ConfigError
+from ikebana.processor.authoring.kafka_names import KAFKA_NAMES
+from ikebana.processor.base.spelling import hint
+
+# Client settings that ikebana sets, each with the one to use instead, if there is one.
+OWNED_KAFKA: Mapping[str, str] = {
+    "auto.offset.reset": "inputs.<name>.start",
+    "enable.auto.commit": "",
+    "enable.idempotence": "",
+    "enable.partition.eof": "",
+    "group.id": "",
+    "isolation.level": "",
+    "partitioner": "",
+    "transaction.timeout.ms": "run.max_batch",
+    "transactional.id": "",
+}
+OWNED_SPARK: Mapping[str, str] = {
+    "spark.driver.memory": "run.driver_memory",
+    "spark.master": "run.master",
+    "spark.speculation": "",
+    "spark.sql.adaptive.enabled": "",
+    "spark.sql.shuffle.partitions": "run.shards",
+    "spark.sql.streaming.checkpointLocation": "run.checkpoint",
+    "spark.sql.streaming.minBatchesToRetain": "run.retained_batches",
+    "spark.sql.streaming.stateStore.providerClass": "",
+}
+
+_SECRET = re.compile(
+    r"pass|pwd|secret|token|credential|user\.info|jaas|sasl\.oauthbearer\.config|ssl\.key"
+    r"|account\.key|private",
+    re.IGNORECASE,
+)
+# Of the registry's client; a name that is not known may be that of a secret, misspelt.
+_HARMLESS = {"url", "ssl.ca.location", "ssl.certificate.location", "timeout", "max.retries"}
+_USER_OF_URI = re.compile(r"(?<=://)[^/@]*(?=@)")
+_MEMORY = re.compile(r"[1-9][0-9]*[kmgt]b?", re.IGNORECASE)
+
+
+class SettingsError(ConfigError):
+    """Settings are out of range; `problems` are (path, problem) pairs."""
+
+    def __init__(self, problems: Sequence[tuple[str, str]]) -> None:
+        count = "1 setting needs" if len(problems) == 1 else f"{len(problems)} settings need"
+        listed = "; ".join(f"{path}: {problem}" for path, problem in problems)
+        super().__init__(f"{count} attention: {listed}")
+        self.problems = list(problems)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Settings:
+    """Where and how a plan runs."""
+
+    checkpoint: str
+    """A path or a URI, such as `s3a://bucket/x`."""
+    kafka: Mapping[str, str]
+    """Settings of every Kafka client; `bootstrap.servers` is needed."""
+    source_kafka: Mapping[str, str] = field(default_factory=dict)
+    """More settings for consumers only; they win over `kafka`."""
+    sink_kafka: Mapping[str, str] = field(default_factory=dict)
+    """More settings for producers only; they win over `kafka`."""
+    registry: Mapping[str, str] = field(default_factory=dict)
+    """Settings of the schema registry's client; `url` is needed if any input or output does."""
+    shards: int = 4
+    max_records_per_batch: int = 250_000
+    trigger_interval_s: float = 0.45
+    """The least time from one micro-batch's start to the next one's; 0 waits for none."""
+    heartbeat_s: float = 10.0
+    """Without records, how often the frontier moves on; 0: never."""
+    local_directory: str | None = None
+    """Where the shards' local databases live; None: a temporary directory."""
+    master: str = "local[*]"
+    driver_memory: str = "1g"
+    spark: Mapping[str, str] = field(default_factory=dict)
+    retained_batches: int = 2
+    max_batch_s: float = 300.0
+    """The longest a micro-batch may take; the timeout of its transactions."""
+    restarts: int = 10
+    """How often within an hour the query is started again after what may go by itself."""
+    max_executors: int = 0
+    """The most executors that Spark is asked for while batches take long; 0: no others."""
+    topic_settings: Mapping[str, str] = field(default_factory=dict)
+    """Settings of the topics that are made, such as `min.insync.replicas`."""
+    replication_factor: int = 1
+
+    def __post_init__(self) -> None:
+        if problems := list(_problems(self)):
+            raise SettingsError(problems)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether Spark runs tasks in its driver, and has no executors."""
+        return self.master.startswith("local")
+
+    @property
+    def reading_kafka(self) -> dict[str, str]:
+        """The settings of consumers, and of clients that ask about input topics."""
+        return {**self.kafka, **self.source_kafka}
+
+    @property
+    def writing_kafka(self) -> dict[str, str]:
+        """The settings of producers."""
+        return {**self.kafka, **self.sink_kafka}
+
+    @property
+    def least_executors(self) -> int:
+        """The number of executors that a run begins with, if Spark is told; else 0."""
+        told = self.spark.get("spark.executor.instances", "0")
+        return int(told) if told.isdigit() else 0
+
+    def __repr__(self) -> str:
+        shown = (f"{f.name}={_shown(getattr(self, f.name))}" for f in fields(self))
+        return f"Settings({', '.join(shown)})"
+
+
+def redacted(mapping: Mapping[str, str]) -> dict[str, str]:
+    """Hide the values of keys that name secrets, or nothing that is known, and who is in a URI.
+
+    >>> redacted({"sasl.username": "ann", "sasl.pasword": "hunter2"})
+    {'sasl.username': 'ann', 'sasl.pasword': '***'}
+    """
+    return {
+        key: _USER_OF_URI.sub("***", value) if _may_be_shown(key) else "***"
+        for key, value in mapping.items()
+    }
+
+
+def _may_be_shown(key: str) -> bool:
+    known = key in KAFKA_NAMES or key in _HARMLESS or key.startswith("spark.")
+    return known and not _SECRET.search(key)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Mapping):
+        return repr(redacted(value))
+    if isinstance(value, str):
+        return repr(_USER_OF_URI.sub("***", value))
+    return repr(value)
+
+
+def _problems_of_executors(settings: Settings) -> Iterator[tuple[str, str]]:
+    least, most = settings.least_executors, settings.max_executors
+    if settings.is_local:
+        yield "run.max_executors", f"run.master {settings.master} has no executors"
+    elif not least:
+        yield (
+            "run.max_executors",
+            "needs the number to begin with, which is the least; set spark.executor.instances",
+        )
+    elif most < least:
+        yield "run.max_executors", f"is {most}, and spark.executor.instances {least}"
+    elif settings.spark.get("spark.dynamicAllocation.enabled") == "true":
+        yield (
+            "run.max_executors",
+            "spark.dynamicAllocation.enabled is true: one of them can ask for executors",
+        )
+
+
+def _problems(settings: Settings) -> Iterator[tuple[str, str]]:
+    if not settings.checkpoint:
+        yield "run.checkpoint", "is missing; set it here or with --checkpoint"
+    if not settings.kafka.get("bootstrap.servers"):
+        yield (
+            "kafka.bootstrap.servers",
+            "is missing; set it here or with --bootstrap-servers",
+        )
+    for path, mapping, owned in (
+        ("kafka", settings.kafka, OWNED_KAFKA),
+        ("source.kafka", settings.source_kafka, OWNED_KAFKA),
+        ("sink.kafka", settings.sink_kafka, OWNED_KAFKA),
+        ("spark", settings.spark, OWNED_SPARK),
+    ):
+        for key in mapping:
+            if key in owned:
+                instead = f"; use {owned[key]}" if owned[key] else ""
+                yield f"{path}.{key}", f"is for ikebana alone to set{instead}"
+            elif path != "spark" and key not in KAFKA_NAMES:
+                meant = hint(key, KAFKA_NAMES - owned.keys())
+                yield f"{path}.{key}", f"Kafka's client has no such setting{meant}"
+    for path, count in (
+        ("run.shards", settings.shards),
+        ("source.max_records_per_batch", settings.max_records_per_batch),
+        ("run.retained_batches", settings.retained_batches),
+        ("sink.replication_factor", settings.replication_factor),
+    ):
+        if count < 1:
+            yield path, f"must be at least 1; is {count}"
+    if settings.max_executors:
+        yield from _problems_of_executors(settings)
+    if settings.restarts < 0:
+        yield "run.restarts", f"must be 0 or more; is {settings.restarts}"
+    for path, seconds in (
+        ("run.trigger_interval", settings.trigger_interval_s),
+        ("run.heartbeat", settings.heartbeat_s),
+    ):
+        if not (math.isfinite(seconds) and seconds >= 0):
+            yield path, f"must be 0 seconds or more; is {seconds}"
+    if not (math.isfinite(settings.max_batch_s) and settings.max_batch_s >= 1):
+        yield "run.max_batch", f"must be at least 1 second; is {settings.max_batch_s}"
+    if not settings.master:
+        yield "run.master", "is empty"
+    if not _MEMORY.fullmatch(settings.driver_memory):
+        yield (
+            "run.driver_memory",
+            f'must be a size such as "512m" or "2g"; is "{settings.driver_memory}"',
+        )

@@ -1,0 +1,48 @@
+"""A file of settings over a pipeline file: where and how this copy of a pipeline runs.
+
+It has the sections of a pipeline file that are settings, and no others.  What it says
+wins key by key, so a platform can set what is its own (brokers, credentials,
+checkpoint, Spark) without touching what the authors of the pipeline wrote.
+"""
+
+from collections.abc import Mapping
+
+from ikebana.processor.authoring.document import Document
+from ikebana.processor.authoring.settings_part import SettingsPart
+
+SETTINGS_VARIABLE = "IKEBANA_SETTINGS"
+
+Placed = Mapping[str, tuple[str, int]]
+"""Paths that another file gives, with its name and the line in it."""
+
+
+def overlaid(document: Document, over: Document, source: str) -> tuple[Document, Placed]:
+    """The document with the settings of `over`, a file called `source`, on top of it."""
+    placed = {path: (source, line) for path, line in over.lines.items()}
+    if over.value is None:
+        return document, {}
+    if not isinstance(over.value, dict):
+        problem = (source, "is not a mapping of settings")
+        return document._replace(problems=[*document.problems, problem]), {}
+    known = SettingsPart.keys()
+    problems = [
+        (path, f"does not belong in a file of settings; these do: {', '.join(known)}")
+        for path in over.value
+        if path not in known
+    ]
+    return (
+        Document(
+            _merged(document.value, {k: v for k, v in over.value.items() if k in known}),
+            document.lines,
+            [*document.problems, *problems, *over.problems],
+            document.unread | over.unread,
+        ),
+        placed,
+    )
+
+
+def _merged(below: object, above: object) -> object:
+    if isinstance(below, dict) and isinstance(above, dict):
+        given = {key: _merged(below.get(key), value) for key, value in above.items()}
+        return {**below, **given}
+    return below if above is None else above

@@ -1,0 +1,74 @@
+"""The sections that say where and how a pipeline runs, and the settings that they become."""
+
+from ikebana.processor.authoring.deliver_part import DeliverPart
+from ikebana.processor.authoring.part import Part
+from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.authoring.values import Scalars, Seconds, Text, Whole
+
+
+class SourcePart(Part):
+    """`source`."""
+
+    max_records_per_batch: Whole = 250_000
+    kafka: Scalars = {}
+
+
+class SinkPart(Part):
+    """`sink`."""
+
+    kafka: Scalars = {}
+    topics: Scalars = {}
+    replication_factor: Whole = 1
+
+
+class RunPart(Part):
+    """`run`."""
+
+    checkpoint: Text = ""
+    shards: Whole = 4
+    trigger_interval: Seconds = 0.45
+    heartbeat: Seconds = 10.0
+    local_directory: Text | None = None
+    master: Text = "local[*]"
+    driver_memory: Text = "1g"
+    retained_batches: Whole = 2
+    max_batch: Seconds = 300.0
+    restarts: Whole = 10
+    max_executors: Whole = 0
+
+
+class SettingsPart(Part):
+    """The sections that say where and how."""
+
+    kafka: Scalars = {}
+    source: SourcePart = SourcePart()
+    sink: SinkPart = SinkPart()
+    registry: Scalars = {}
+    run: RunPart = RunPart()
+    spark: Scalars = {}
+    deliver: dict[str, DeliverPart] = {}
+
+    def settings(self, *, bootstrap_servers: str | None, checkpoint: str | None) -> Settings:
+        """The settings of these sections; arguments win.  Raises: SettingsError."""
+        given = {} if bootstrap_servers is None else {"bootstrap.servers": bootstrap_servers}
+        return Settings(
+            checkpoint=self.run.checkpoint if checkpoint is None else checkpoint,
+            kafka={**self.kafka, **given},
+            source_kafka=self.source.kafka,
+            sink_kafka=self.sink.kafka,
+            registry=self.registry,
+            shards=self.run.shards,
+            max_records_per_batch=self.source.max_records_per_batch,
+            trigger_interval_s=self.run.trigger_interval,
+            heartbeat_s=self.run.heartbeat,
+            local_directory=self.run.local_directory,
+            master=self.run.master,
+            driver_memory=self.run.driver_memory,
+            spark=self.spark,
+            retained_batches=self.run.retained_batches,
+            max_batch_s=self.run.max_batch,
+            restarts=self.run.restarts,
+            max_executors=self.run.max_executors,
+            topic_settings=self.sink.topics,
+            replication_factor=self.sink.replication_factor,
+        )

@@ -1,0 +1,321 @@
+"""One statement of a SQL pipeline file -> a section of the file, with the places of its parts.
+
+    CREATE PIPELINE name [WITH (options)]
+    CREATE SOURCE name [(column TYPE [ENCODING word], …)] FROM KAFKA (options)
+    CREATE [MATERIALIZED] VIEW name [WITH (options)] AS query
+    CREATE OPERATOR name WITH (options)
+    CREATE FUNCTION name(parameter TYPE, …) RETURNS TYPE LANGUAGE PYTHON
+        [CALLED ON NULL INPUT] AS 'module:function'
+    CREATE SINK name FROM view INTO KAFKA (options)
+    CREATE SINK name FROM sink INTO POSTGRES (options)
+
+Options are `name = value, …`.  A value is a text in single quotes, a word, a number, a list of
+values in parentheses, or options in parentheses.  Their names and meanings are those of the
+YAML file, and are judged where that is.  Queries are DuckDB's to read.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from ikebana.processor.authoring.deliver_part import TARGETS, TablePart
+from ikebana.processor.authoring.sql_cursor import Cursor, StatementError, named
+from ikebana.processor.linear.tokens import Token
+
+# Where each kind of statement belongs in the file.
+SECTIONS = {
+    "PIPELINE": "",
+    "SOURCE": "inputs",
+    "VIEW": "operators",
+    "OPERATOR": "operators",
+    "FUNCTION": "functions",
+    "SINK": "outputs",
+}
+_FORMS = {
+    "PIPELINE": "CREATE PIPELINE name WITH (…)",
+    "SOURCE": "CREATE SOURCE name (column TYPE, …) FROM KAFKA (topic = '…', …)",
+    "VIEW": "CREATE VIEW name AS SELECT …",
+    "OPERATOR": "CREATE OPERATOR name WITH (…)",
+    "FUNCTION": "CREATE FUNCTION name(parameter TYPE, …) RETURNS TYPE LANGUAGE PYTHON "
+    "AS 'module:function'",
+    "SINK": "CREATE SINK name FROM view INTO KAFKA (topic = '…', …), or FROM sink INTO POSTGRES "
+    "(connection = '…', table = '…', …)",
+}
+# Where a sink into a target belongs, and the keys of a table there.
+_DELIVER = "deliver"
+_OF_TABLE = frozenset(TablePart.keys())
+# What else people begin a statement with, and the kind that they mean.
+_INSTEAD = {
+    "SELECT": "VIEW",
+    "WITH": "VIEW",
+    "SET": "PIPELINE",
+    "INSERT": "SINK",
+    "TABLE": "SOURCE",
+    "STREAM": "SOURCE",
+    "CONNECTION": "PIPELINE",
+}
+_DEEPEST = 40
+Place = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Statement:
+    """What is known of a statement, also of one that is refused."""
+
+    kind: str = ""
+    name: str = ""
+    section: dict[str, object] = field(default_factory=dict)
+    places: dict[Place, int] = field(default_factory=dict)
+    """Where each key of the section is."""
+    repeated: list[tuple[Place, int]] = field(default_factory=list)
+    """Keys that are given once more, and where."""
+    texts: set[Place] = field(default_factory=set)
+    """The values that are texts, in which variables may stand."""
+    query: tuple[int, int] | None = None
+    """Where the query of a view begins and ends."""
+    delivers: bool = False
+    """Whether it is a sink that reads what another sink writes into Kafka."""
+
+    @property
+    def belongs(self) -> str:
+        """The section of the file that it belongs to."""
+        return _DELIVER if self.delivers else SECTIONS[self.kind]
+
+
+def read(tokens: Sequence[Token], into: Statement) -> None:
+    """Read a statement of at least one token.  Raises: StatementError."""
+    _Reader(tokens, into).statement()
+
+
+class _Reader:
+    def __init__(self, tokens: Sequence[Token], into: Statement) -> None:
+        self._cursor = Cursor(tokens)
+        self._into = into
+
+    def statement(self) -> None:
+        """Read it from its first token on."""
+        into, first = self._into, self._cursor.tokens[0]
+        if not self._cursor.takes("CREATE"):
+            self._refuse_begin(first)
+        self._cursor.takes("MATERIALIZED")
+        kind = self._cursor.token("PIPELINE, SOURCE, VIEW, OPERATOR, FUNCTION or SINK")
+        word = kind.text.upper()
+        if word not in SECTIONS:
+            self._refuse_begin(kind)
+        into.kind, self._cursor.form = word, _FORMS[word]
+        into.name = self._cursor.long_name("a name")
+        match word:
+            case "PIPELINE":
+                if self._cursor.takes("WITH"):
+                    into.section = self._options(())
+            case "SOURCE":
+                self._source()
+            case "VIEW":
+                self._view()
+            case "OPERATOR":
+                self._cursor.expect("WITH")
+                into.section = self._options(())
+            case "FUNCTION":
+                self._function()
+            case _:
+                self._sink()
+        if self._cursor.at < len(self._cursor.tokens):
+            self._cursor.refuse('";" or the end')
+
+    def _source(self) -> None:
+        columns: dict[str, object] = {}
+        if self._cursor.next_is("("):
+            self._into.places["columns",] = self._cursor.tokens[self._cursor.at].at
+            columns = self._columns("columns")
+        self._cursor.expect("FROM")
+        self._cursor.expect("KAFKA")
+        given = self._options(())
+        self._into.section = {**({"columns": columns} if columns else {}), **given}
+
+    def _view(self) -> None:
+        if self._cursor.next_is("("):
+            raise StatementError(
+                "a view has the names of its query's columns; write SELECT … AS name",
+                self._cursor.tokens[self._cursor.at].at,
+            )
+        given = self._options(()) if self._cursor.takes("WITH") else {}
+        self._cursor.expect("AS")
+        first = self._cursor.token("a query")
+        self._into.places["sql",] = first.at
+        self._into.query = first.at, self._cursor.tokens[-1].end
+        self._into.section = given
+        self._cursor.at = len(self._cursor.tokens)
+
+    def _sink(self) -> None:
+        self._cursor.expect("FROM")
+        self._into.places["from",] = self._cursor.place()
+        source = self._cursor.long_name("the name of a view")
+        self._cursor.expect("INTO")
+        for target in TARGETS:
+            if self._cursor.takes(target.upper()):
+                self._deliver(target, source)
+                return
+        self._cursor.expect("KAFKA")
+        self._into.section = {"from": source, **self._options(())}
+
+    def _deliver(self, target: str, source: str) -> None:
+        """A sink with one table, which has the sink's name unless `table` says another one."""
+        into = self._into
+        into.delivers = True
+        given = self._options(())
+        table = str(given.pop("table", into.name))
+        of_table = {name: given.pop(name) for name in _OF_TABLE & given.keys()}
+        into.section = {target: given, "tables": {table: {"from": source, **of_table}}}
+
+        def moved(place: Place) -> Place:
+            return (
+                ("tables", table, *place) if place[0] in (*_OF_TABLE, "from") else (target, *place)
+            )
+
+        into.places = {moved(place): at for place, at in into.places.items()}
+        into.texts = {moved(place) for place in into.texts}
+        into.repeated = [(moved(place), at) for place, at in into.repeated]
+
+    def _function(self) -> None:
+        section: dict[str, object] = {"parameters": self._columns("parameters")}
+        self._cursor.expect("RETURNS")
+        self._note(("returns",), self._cursor.place(), is_new=True)
+        section["returns"] = self._cursor.type_text("LANGUAGE")
+        self._cursor.expect("LANGUAGE")
+        self._cursor.expect("PYTHON")
+        if self._cursor.takes("CALLED"):
+            for word in ("ON", "NULL", "INPUT"):
+                self._cursor.expect(word)
+            section["on_null"] = "call"
+        self._cursor.expect("AS")
+        self._note(("python",), self._cursor.place(), is_new=True)
+        section["python"] = _text(self._cursor.token("a text such as 'module:function'"))
+        self._into.section = section
+
+    def _columns(self, part: str) -> dict[str, object]:
+        """Columns or parameters with their types, which are DuckDB's to judge."""
+        found: dict[str, object] = {}
+        self._cursor.expect("(")
+        if part == "parameters" and self._cursor.takes(")"):
+            return found
+        while True:
+            at = self._cursor.place()
+            name = self._cursor.name("a name")
+            if name.upper() == "PRIMARY" and self._cursor.next_is("KEY"):
+                raise StatementError(
+                    "a source says what its key is as an option: FROM KAFKA (…, key = (…))", at
+                )
+            place = (part, name)
+            self._note(place, at, is_new=name not in found)
+            found[name] = self._type(place)
+            if self._cursor.ends():
+                return found
+
+    def _type(self, place: Place) -> object:
+        kind = self._cursor.type_text("ENCODING")
+        if not self._cursor.takes("ENCODING"):
+            return kind
+        return {"type": kind, "encoding": self._value((*place, "encoding"), 0)}
+
+    def _options(self, within: Place, depth: int = 0) -> dict[str, object]:
+        """Options in parentheses; their names may have dots and dashes."""
+        found: dict[str, object] = {}
+        self._cursor.expect("(")
+        if self._cursor.takes(")"):
+            return found
+        while True:
+            at = self._cursor.place()
+            name = self._cursor.long_name("the name of an option")
+            place = (*within, name)
+            self._note(place, at, is_new=name not in found)
+            self._cursor.expect("=")
+            found[name] = self._value(place, depth)
+            if self._cursor.ends():
+                return found
+
+    def _value(self, place: Place, depth: int) -> object:
+        if self._cursor.next_is("("):
+            return self._in_parentheses(place, depth)
+        token = self._cursor.token("a value")
+        match token.kind:
+            case "string_const":
+                self._into.texts.add(place)
+                return _text(token)
+            case "numeric_const":
+                return self._number(token, "")
+            case "operator" if token.text == "-" and self._cursor.next_kind() == "numeric_const":
+                return self._number(self._cursor.token("a number"), "-")
+            case "identifier" | "keyword":
+                if token.text.upper() in ("TRUE", "FALSE"):
+                    return token.text.upper() == "TRUE"
+                self._cursor.refuse_tail(token)
+                return named(token)
+        self._cursor.at -= 1
+        self._cursor.refuse("a value")
+
+    def _in_parentheses(self, place: Place, depth: int) -> object:
+        """A list of values, or options if "=" stands behind the first word."""
+        if depth == _DEEPEST:
+            raise StatementError(f"nested more than {_DEEPEST} levels deep", self._cursor.place())
+        ahead = self._cursor.tokens[self._cursor.at + 1 : self._cursor.at + 20]
+        words = [each for each in ahead if each.text not in (".", "-")]
+        is_options = len(words) > 1 and words[0].kind in ("identifier", "keyword")
+        if is_options and any(each.text == "=" for each in ahead[: _end_of_name(ahead)]):
+            return self._options(place, depth + 1)
+        found: list[object] = []
+        self._cursor.expect("(")
+        if self._cursor.takes(")"):
+            return found
+        while True:
+            of_item = (*place, str(len(found)))
+            self._into.places[of_item] = self._cursor.place()
+            found.append(self._value(of_item, depth + 1))
+            if self._cursor.ends():
+                return found
+
+    def _number(self, token: Token, sign: str) -> object:
+        self._cursor.refuse_tail(token)
+        text = sign + token.text.replace("_", "")
+        try:
+            return int(text)
+        except ValueError:
+            pass
+        try:
+            return float(text)
+        except ValueError:
+            raise StatementError(f"{token.text} is no number", token.at) from None
+
+    def _note(self, place: Place, at: int, *, is_new: bool) -> None:
+        if is_new:
+            self._into.places[place] = at
+        else:
+            self._into.repeated.append((place, at))
+
+    def _refuse_begin(self, token: Token) -> NoReturn:
+        word = token.text.upper()
+        if word in ("OR", "IF", "TEMP", "TEMPORARY"):
+            problem = "a file says what there is: write CREATE and one of " + ", ".join(SECTIONS)
+        elif word in _INSTEAD:
+            self._into.kind = _INSTEAD[word]
+            problem = f"{word} is no statement of a pipeline; write {_FORMS[self._into.kind]}"
+        else:
+            forms = "; ".join(_FORMS.values())
+            problem = f'"{token.text[:30]}" begins no statement of a pipeline; there are {forms}'
+        raise StatementError(problem, token.at)
+
+
+def _end_of_name(ahead: Sequence[Token]) -> int:
+    """How many tokens a name with dots and dashes has, and the one behind it."""
+    at = 1
+    while at + 1 < len(ahead) and ahead[at].text in (".", "-"):
+        at += 2
+    return at + 1
+
+
+def _text(token: Token) -> str:
+    text = token.text
+    if not text.startswith("'"):
+        raise StatementError("a text is written in single quotes", token.at)
+    if len(text) < 2 or not text.endswith("'"):
+        raise StatementError("this text has no end", token.at)
+    return text[1:-1].replace("''", "'")

@@ -1,0 +1,289 @@
+"""Values of the pipeline file: what may stand for each, and how one that may not is refused.
+
+Numbers may also be written as text, since that is what a substituted variable is.
+"""
+
+import re
+from typing import Annotated, Any, NoReturn, get_args
+
+import msgspec
+from pydantic import BeforeValidator
+from pydantic_core import PydanticCustomError
+
+from ikebana.codecs.formats import FORMATS
+from ikebana.processor.base.spelling import hint
+from ikebana.processor.linear.steps import project
+from ikebana.processor.planning import starts
+
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)?")
+_LONGEST_S = 9e15
+_SECONDS = {"ms": 0.001, None: 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def shown(value: object) -> str:
+    """Name a value as the file has it; of lists and mappings only that they are one."""
+    match value:
+        case None:
+            return "empty"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f'"{value}"'
+        case list():
+            return "a list"
+        case dict():
+            return "a mapping"
+        case _:
+            return str(value)
+
+
+def refuse(
+    value: object, wanted: str, choices: tuple[str, ...] = (), remedy: str = ""
+) -> NoReturn:
+    """Refuse a value; raises what pydantic takes as its own error."""
+    behind = f"; {remedy}" if remedy else hint(value, choices)
+    problem = f"must be {wanted}; is {shown(value)}{behind}"
+    # Given as context, since a template would read the braces that it may hold.
+    raise PydanticCustomError("ikebana", "{problem}", {"problem": problem})
+
+
+def as_text(value: object) -> object:
+    """Text; a number is to be put in quotes."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list | dict | None):
+        refuse(value, "text")
+    refuse(value, "text (put it in quotes)")
+
+
+def as_whole(value: object) -> object:
+    """A whole number, also as text."""
+    if isinstance(value, str) and re.fullmatch(r"[0-9]+", value):
+        return int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    refuse(value, "a whole number")
+
+
+def as_seconds(value: object) -> object:
+    """A number of seconds, or a duration."""
+    if isinstance(value, str) and (duration := _DURATION.fullmatch(value)):
+        return float(duration[1]) * _SECONDS[duration[2]]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    refuse(value, "a number of seconds, or a duration such as 500ms, 10s, 5m or 7d")
+
+
+def as_finite_seconds(value: object) -> object:
+    """Seconds that come to an end."""
+    seconds = as_seconds(value)
+    # Longer than any time of 64 bits in milliseconds.
+    if not isinstance(seconds, float) or not abs(seconds) < _LONGEST_S:
+        refuse(value, "a time that ends")
+    return seconds
+
+
+def as_seconds_or_never(value: object) -> object:
+    """Seconds, or None for never."""
+    return None if value == "never" else as_finite_seconds(value)
+
+
+def as_scalar(value: object) -> object:
+    """Any value that is one, as text."""
+    if isinstance(value, list | dict | None):
+        refuse(value, "text, a number, true or false")
+    return value if isinstance(value, str) else shown(value)
+
+
+def as_start(value: object) -> object:
+    """Where reading begins: a word, a time, or offsets by partition."""
+    try:
+        return starts.written(value)
+    except ValueError:
+        refuse(value, starts.WANTED, starts.WORDS)
+
+
+def as_topics(value: object) -> object:
+    """A topic, or a list of topics."""
+    topics = value if isinstance(value, list) else [value]
+    if not all(isinstance(topic, str) for topic in topics):
+        refuse(value, "a topic or a list of topics")
+    return tuple(topics)
+
+
+def as_formats(value: object) -> object:
+    """A format for key and value, or one for each."""
+    if isinstance(value, str) and value in FORMATS:
+        return {"key": FORMATS[value].usual_key, "value": value}
+    if isinstance(value, dict):
+        return value
+    refuse(value, f"one of {', '.join(FORMATS)}, or {{key: …, value: …}}", tuple(FORMATS))
+
+
+def as_names(value: object) -> object:
+    """A name, or a list of names."""
+    names = value if isinstance(value, list) else [value]
+    if not names or not all(isinstance(name, str) for name in names):
+        refuse(value, "a name or a list of names")
+    return tuple(names)
+
+
+def as_texts(value: object) -> object:
+    """A SQL expression, or a list of them."""
+    texts = value if isinstance(value, list) else [value]
+    if not texts or not all(isinstance(text, str) for text in texts):
+        refuse(value, "a SQL expression or a list of them")
+    return tuple(texts)
+
+
+def as_selected(value: object) -> object:
+    """A list of columns, or a mapping of names to SQL expressions."""
+    if isinstance(value, list) and all(isinstance(name, str) for name in value):
+        return project(*value).select
+    if isinstance(value, dict):
+        return tuple((name, as_expression(text)) for name, text in value.items())
+    remedy = "leave select out to keep the value as it is" if value == "*" else ""
+    refuse(value, "a list of columns, or a mapping of names to SQL expressions", remedy=remedy)
+
+
+def as_expression(value: object) -> object:
+    """A SQL expression."""
+    # An expression such as 1 or true is written without quotes by everyone.
+    if isinstance(value, list | dict | None):
+        refuse(value, "a SQL expression", remedy=_as_one_expression(value))
+    return value if isinstance(value, str) else shown(value)
+
+
+def as_by(value: object) -> object:
+    """A SQL expression, or a list of columns, which are the fields of an object."""
+    if not isinstance(value, list):
+        return as_expression(value)
+    if not value or not all(isinstance(name, str) and name.isidentifier() for name in value):
+        refuse(value, "a SQL expression or a list of columns")
+    if len(value) == 1:
+        return f'"{value[0]}"'
+    fields = ", ".join(f"'{name}': \"{name}\"" for name in value)
+    return f"{{{fields}}}"
+
+
+def _as_one_expression(value: object) -> str:
+    """How to write several columns as one expression, if these are columns."""
+    pairs: list[tuple[object, object]] = []
+    if isinstance(value, list):
+        pairs = [(name, name) for name in value]
+    elif isinstance(value, dict):
+        pairs = list(value.items())
+    if not pairs or not all(isinstance(part, str) for pair in pairs for part in pair):
+        return ""
+    fields = ", ".join(f"'{name}': {column}" for name, column in pairs)
+    return f'several columns are one object, in quotes: "{{{fields}}}"'
+
+
+def as_aggregates(value: object) -> object:
+    """A mapping of names to aggregates."""
+    if isinstance(value, dict):
+        return tuple((name, as_expression(text)) for name, text in value.items())
+    refuse(value, "a mapping of names to aggregates, such as {orders: count(*)}")
+
+
+def as_flat_mapped(value: object) -> object:
+    """One column and its list in SQL, or a Python function."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict) and len(value) == 1:
+        ((name, text),) = value.items()
+        return name, as_expression(text)
+    refuse(value, "{column: list} in SQL, or a Python function as module:function")
+
+
+def as_columns(value: object) -> object:
+    """A mapping of columns to SQL types."""
+    if not isinstance(value, dict):
+        refuse(value, "a mapping of columns to SQL types")
+    return value
+
+
+def as_column(value: object) -> object:
+    """A SQL type, or a mapping that has one."""
+    if isinstance(value, dict):
+        return value
+    if not isinstance(value, str):
+        refuse(value, "a SQL type, such as BIGINT")
+    return {"type": value}
+
+
+def as_schema(value: object) -> object:
+    """An Avro schema, as text or in YAML."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict | list):
+        return msgspec.json.encode(value).decode()
+    refuse(value, "an Avro schema")
+
+
+def as_flag(value: object) -> object:
+    """True or false, also as text."""
+    if value in (True, "true"):
+        return True
+    if value in (False, "false"):
+        return False
+    refuse(value, "true or false")
+
+
+def choice(literal: Any) -> BeforeValidator:
+    """A validator of words of which one must stand."""
+    choices: tuple[str, ...] = get_args(literal)
+
+    def chosen(value: object) -> object:
+        if value in choices:
+            return value
+        listed = " or ".join(f'"{choice}"' for choice in choices)
+        refuse(value, listed if len(choices) == 2 else f"one of {', '.join(choices)}", choices)
+
+    # The schema of the file asks for them.
+    chosen.choices = choices  # type: ignore[attr-defined]
+    return BeforeValidator(chosen)
+
+
+Text = Annotated[str, BeforeValidator(as_text)]
+Whole = Annotated[int, BeforeValidator(as_whole)]
+Seconds = Annotated[float, BeforeValidator(as_seconds)]
+Scalars = dict[str, Annotated[str, BeforeValidator(as_scalar)]]
+Expression = Annotated[str, BeforeValidator(as_expression)]
+
+
+def as_joined(value: object) -> object:
+    """A mapping of names in a join to operators."""
+    if not isinstance(value, dict):
+        refuse(value, "a mapping of names to operators, such as {o: orders, p: prices}")
+    for name, of in value.items():
+        if not isinstance(of, str):
+            refuse(of, f'the name of an operator for "{name}"')
+    return tuple(value.items())
+
+
+def as_conditions(value: object) -> object:
+    """A mapping of names in a join to conditions."""
+    if not isinstance(value, dict):
+        refuse(value, "a mapping of names to conditions, such as {p: o.product = p.key}")
+    return tuple((name, as_texts(given)) for name, given in value.items())
+
+
+def as_orders(value: object) -> object:
+    """For inputs of a join, the order in which their changes look up the others."""
+    if not isinstance(value, dict):
+        refuse(value, "a mapping of names to lists of the others, such as {o: [c, l]}")
+    for name, order in value.items():
+        if not isinstance(order, list):
+            refuse(order, f'a list of the other inputs for "{name}"')
+    return tuple((name, tuple(map(str, order))) for name, order in value.items())
+
+
+def as_unique(value: object) -> object:
+    """A column, or a list of columns or of lists of them."""
+    keys = value if isinstance(value, list) else [value]
+    if keys and all(isinstance(key, str) for key in keys):
+        return (tuple(keys),)
+    if keys and all(isinstance(key, list) and key for key in keys):
+        return tuple(tuple(map(str, key)) for key in keys if isinstance(key, list))
+    refuse(value, "a list of columns, or a list of such lists")

@@ -1,0 +1,145 @@
+"""Markers and the lease, which shards and the driver commit together with a batch's updates.
+
+This module has the values and what follows from several of them; `kafka.markers` writes and
+reads them.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ikebana.arrangements.manifest import Manifest
+from ikebana.errors import FencedError
+from ikebana.processor.base.noted import Noted
+from ikebana.processor.base.rows import Seen
+from ikebana.processor.base.skew import Hot
+from ikebana.processor.checkpoint.checkpoint import Birth
+from ikebana.processor.checkpoint.refusal import Reason, Refusal
+from ikebana.processor.planning.plan import Plan
+
+NEWER_GOES_ON = "Do not restart this instance: the newer one goes on."
+"""The remedy for an instance that another one has replaced."""
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """The instance that last took over the pipeline, and the ids of the topics that it found."""
+
+    checkpoint: str
+    epoch: int
+    incarnation: int
+    holder: str
+    topic_ids: dict[str, str]
+
+
+class FillProgress(msgspec.Struct, frozen=True):
+    """The progress of a shard in an edit of the plan that fills fresh operators.
+
+    The shard has `done` so many of all `parts`, which are parts of the state and new joins, and
+    is at the part `name`.  Its last batch went through so many `keys` of the state.
+    """
+
+    done: int
+    parts: int
+    name: str
+    keys: int = 0
+
+
+class Marker(msgspec.Struct, frozen=True):
+    """The record by which a shard commits a batch.
+
+    * `epoch`: the number of rescalings of the checkpoint; `retired`: it has fewer shards now.
+    * `incarnation`: the number of the instance that ran the batch.
+    * `offset`, `plan`: the digests of the logged offset and of the plan.
+    * `records`, `behind`: the numbers of records in the batch, and left for later batches.
+    * `counts`: the numbers of update records by output; `times`: the numbers of updates by
+      output and time, as `progress.pack_times` packs them; `counted`: all other counts.
+    * `manifest`: the state of the shard after the batch.
+    * `intervals`: the intervals of the outputs, which may lag behind that of the source.
+    * `hops_from`: the offset at which the batch began to read its loopback partition.
+    * `seen`: the reports on inputs' times that the shard received.
+    * `facts`: the numbers of new facts of CDCv2 by input, packed like `times`.
+    * `took`: seconds by phase.
+    * `hydrated`: new joins that have all rows of this shard from before they began.
+    * `waiting`: the number of updates held for later times, as `engine.waiting` counts them.
+    * `noted`: some of the records that were late, have drifted or made errors.
+    * `size`: the number of bytes of the packed rows that the shard got, its tick included.
+    * `hot`: what the shard has taken of inputs, and the keys that much of it had, by their hashes.
+    * `filling`: the progress in an edit of the plan, if one is being filled.
+    * `large`: the outputs with more at the time of an edit than a batch should write; `writes`:
+      those of which a portion was written, which is not in `counts`, and is not published yet.
+    * `given_up`: the time at which a state that was made anew begins, in its last batch: outputs
+      give up the times before it that they had not closed.  0 in all other batches.
+    """
+
+    checkpoint: str
+    epoch: int
+    incarnation: int
+    shard: int
+    batch: int
+    lower: int
+    upper: int
+    offset: str
+    plan: str
+    records: int
+    behind: int
+    counts: dict[str, int]
+    manifest: Manifest
+    counted: dict[str, int] = {}
+    times: dict[str, list[int]] = {}
+    intervals: dict[str, tuple[int, int]] = {}
+    hops_from: int = 0
+    seen: list[Seen] = []
+    facts: dict[str, list[int]] = {}
+    took: dict[str, float] = {}
+    retired: bool = False
+    hydrated: list[str] = []
+    waiting: int = 0
+    filling: FillProgress | None = None
+    noted: list[Noted] = []
+    size: int = 0
+    hot: list[Hot] = []
+    large: list[str] = []
+    writes: list[str] = []
+    given_up: int = 0
+
+
+def first_marker(birth: Birth, plan: Plan, shard: int) -> Marker:
+    """Make the marker of a shard before any batch since the checkpoint was made or rescaled."""
+    return Marker(
+        checkpoint=birth.id,
+        epoch=birth.epoch,
+        incarnation=0,
+        shard=shard,
+        batch=birth.first_batch - 1,
+        lower=birth.start.lower,
+        upper=birth.start.upper,
+        offset=birth.start.digest(),
+        plan=plan.fingerprint(),
+        records=0,
+        behind=0,
+        counts={},
+        manifest=birth.seeds.get(shard, Manifest(birth.id, shard)),
+    )
+
+
+def hydrated_in(found: Sequence[Marker], batch: int, shards: int) -> frozenset[str]:
+    """Find the new joins that all shards have hydrated, by their markers of a batch."""
+    if len(found) < shards or any(marker.batch != batch for marker in found):
+        return frozenset()
+    return frozenset.intersection(*(frozenset(marker.hydrated) for marker in found))
+
+
+def large_in(found: Sequence[Marker], batch: int) -> frozenset[str]:
+    """Find the outputs with more at an edit's time in some shard than a batch should write."""
+    return frozenset(name for marker in found if marker.batch == batch for name in marker.large)
+
+
+def replaced(pipeline: str, own: int, newer: int) -> Refusal:
+    """Refuse to go on after a newer instance has taken over."""
+    return Refusal(
+        Reason.REPLACED,
+        f"this instance (number {own}) of pipeline {pipeline!r} stops: instance {newer} has "
+        "taken over its checkpoint",
+        NEWER_GOES_ON,
+        FencedError,
+    )

@@ -1,0 +1,233 @@
+"""Check that input topics are the same as when they were last read."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from ikebana.errors import SourceError
+from ikebana.processor.base.generations import shown
+from ikebana.processor.checkpoint.refusal import Reason, Refusal
+from ikebana.processor.checkpoint.topic import Topic
+from ikebana.processor.planning import starts
+from ikebana.processor.planning.plan import Input, Plan
+from ikebana.processor.topics.diff_input import Closed
+
+Positions = Mapping[str, Mapping[int, int]]
+_ANEW = "Start with a new checkpoint and new output topics."
+
+
+def topics_refusal(
+    names: Sequence[str],
+    found: Mapping[str, Topic],
+    ids: Mapping[str, str],
+    near: Callable[[str], str | None] = lambda _: None,
+) -> Refusal | None:
+    """Refuse topics that do not exist, or whose ids differ from the earlier `ids`.
+
+    `near` finds the topic there is with a name like another one.
+    """
+    if missing := [name for name in names if name not in found]:
+        return _missing(missing, near, known=any(name in ids for name in missing))
+    for name in names:
+        if ids.get(name, found[name].id) != found[name].id:
+            return Refusal(
+                Reason.TOPIC_MADE_ANEW,
+                f'input topic "{name}" was deleted and made anew: its offsets now name other '
+                "records",
+                _ANEW,
+                SourceError,
+            )
+    return None
+
+
+def lost_end(ends: Positions, positions: Positions) -> Refusal | None:
+    """Refuse a partition that ends before the offset up to which it has been read."""
+    for topic, by in ends.items():
+        for partition, end in by.items():
+            if end < (position := positions.get(topic, {}).get(partition, 0)):
+                return Refusal(
+                    Reason.LOST_END,
+                    f"{topic}[{partition}] ends at offset {end}, but has been read up to offset "
+                    f"{position}: it has lost records",
+                    _ANEW,
+                    SourceError,
+                )
+    return None
+
+
+def again_refusal(
+    plan: Plan, begins: Positions, have: Positions, policies: Mapping[str, str]
+) -> Refusal | None:
+    """Refuse to read an input again whose topic has lost what was first read of it.
+
+    `begins` are the offsets at which reading them again begins or goes on, by their names in
+    positions, `have` the first ones that are there now, by topic, and `policies` what the brokers
+    do with old records.  A compacted topic has the last record of each key, which is all that an
+    upsert needs, but not a state machine.
+    """
+    for name in plan.backfills:
+        source = plan.input(name)
+        called = shown(name)
+        for topic in source.topics:
+            known = begins.get(plan.position_key(source, topic), {})
+            for partition, begin in sorted(have.get(topic, {}).items()):
+                if begin > known.get(partition, 0):
+                    return Refusal(
+                        Reason.LOST_BEGINNING,
+                        f'input "{called}" would have to be read again from offset '
+                        f"{known.get(partition, 0)} of {topic}[{partition}], which now begins at "
+                        f"offset {begin}: the records before are gone",
+                        f'Leave input "{called}" and what reads its rows as they were, or fill '
+                        "the topic anew. What needs more of its rows can read a copy of the "
+                        "topic by a new input.",
+                        SourceError,
+                    )
+            machines = [machine.name for machine in plan.machines if machine.input == name]
+            if machines and "compact" in policies.get(topic, ""):
+                return Refusal(
+                    Reason.LOST_BEGINNING,
+                    f'state machine "{shown(machines[0])}" would have to read topic "{topic}" '
+                    "again, which is compacted: it may lack events",
+                    "Give the state machine a greater version, and `migrate` its states.",
+                    SourceError,
+                )
+    return None
+
+
+def first_offsets(
+    source: Input,
+    topic: str,
+    begins: Mapping[int, int],
+    ends: Mapping[int, int],
+    at: Callable[[int], Mapping[int, int]],
+) -> dict[int, int] | Refusal:
+    """Choose the offsets at which an input begins to read a topic.
+
+    `begins` and `ends` are those of its partitions; `at` finds the first offset of each that has
+    no earlier time, or none for those where that is the end.
+    """
+    match starts.place_of(source.start):
+        case "earliest":
+            return dict(begins)
+        case "latest":
+            return dict(ends)
+        case starts.AtTime(ms):
+            return {**ends, **at(ms)}
+        case starts.AtOffsets(offsets):
+            wrong = _not_there(topic, offsets, begins, ends)
+            if wrong is None:
+                return dict(offsets)
+            return Refusal(
+                Reason.NO_SUCH_START,
+                f'input "{source.name}" cannot start at the offsets {source.start}: {wrong}',
+                "Set its start to an offset that there is, for each partition of the topic.",
+                SourceError,
+            )
+
+
+def _not_there(
+    topic: str, offsets: Mapping[int, int], begins: Mapping[int, int], ends: Mapping[int, int]
+) -> str | None:
+    """Say which partition has no such offset; None if all have."""
+    for partition in sorted({*offsets, *begins}):
+        if partition not in begins:
+            return f'topic "{topic}" has no partition {partition}'
+        if partition not in offsets:
+            return f"none is named for {topic}[{partition}]"
+        if not begins[partition] <= offsets[partition] <= ends[partition]:
+            return (
+                f"{topic}[{partition}] has the offsets from {begins[partition]} up to "
+                f"{ends[partition]}"
+            )
+    return None
+
+
+def read_whole(plan: Plan) -> dict[str, list[str]]:
+    """List the topics that have to be read from the beginning, each with the topics it needs."""
+    found = {}
+    for source in plan.inputs:
+        if source.traits.is_updates or source.transaction_topic is not None:
+            for topic in (*source.topics, *filter(None, [source.transaction_topic])):
+                is_diff = source.traits.kind == "updates"
+                found[topic] = [topic, topic + ".progress"] if is_diff else [topic]
+    return found
+
+
+def beginnings_refusal(
+    plan: Plan,
+    found: Mapping[str, Topic],
+    begins: Positions,
+    compacted: Collection[str] = (),
+) -> Refusal | None:
+    """Refuse inputs that have lost records without which their times could never be complete.
+
+    `found` has the topics of `read_whole` and of transactions that exist, `begins` the first
+    offsets that they still have.  The `compacted` topics are read from snapshots.
+    """
+    for topic in plan.transaction_topics:
+        if (count := found[topic].partitions) != 1:
+            return Refusal(
+                Reason.TRANSACTIONS_IN_PARTS,
+                f'cannot read transactions from "{topic}": it has {count} partitions, '
+                "so its records have no order",
+                "Create the topic with one partition, before the connector starts.",
+                SourceError,
+            )
+    formats = {topic: source.value_format for source in plan.inputs for topic in source.topics}
+    formats |= {
+        topic: source.value_format
+        for source in plan.inputs
+        for topic in filter(None, [source.transaction_topic])
+    }
+    for topic, wanted in read_whole(plan).items():
+        if topic in compacted:
+            continue
+        for name in wanted:
+            if name not in found:
+                return Refusal(
+                    Reason.MISSING_INPUT,
+                    f'cannot read "{topic}" as {formats[topic]}: topic "{name}" does not exist',
+                    "Start the pipeline that writes it, or correct the name.",
+                    SourceError,
+                )
+        for name in wanted:
+            for partition, begin in sorted(begins[name].items()):
+                if begin > 0:
+                    return Refusal(
+                        Reason.LOST_BEGINNING,
+                        f'cannot read "{topic}": the beginning of {name}[{partition}] '
+                        "was deleted, and without it no time would be complete",
+                        "Have the topic written anew, with retention.ms=-1 and "
+                        "retention.bytes=-1, or compacted by `ikebana compact` before its "
+                        "records are deleted.",
+                        SourceError,
+                    )
+    return None
+
+
+def writer_of(topic: str, known: str, closed: Sequence[Closed]) -> str | Refusal:
+    """Find the checkpoint that writes a diff topic; `known` is the earlier one, if any."""
+    for record, _ in closed:
+        if known and record.checkpoint != known:
+            return Refusal(
+                Reason.OUTPUT_OF_ANOTHER_CHECKPOINT,
+                f'input topic "{topic}" was written by checkpoint {known}, and is now written by '
+                f"{record.checkpoint}: its updates begin again from the start",
+                _ANEW,
+                SourceError,
+            )
+        known = record.checkpoint
+    return known
+
+
+def _missing(names: list[str], near: Callable[[str], str | None], *, known: bool) -> Refusal:
+    """Refuse input topics that do not exist; if `known`, some of them have been read before."""
+    listed = ", ".join(f'"{name}"' for name in names)
+    one = len(names) == 1
+    fact = f"input topic {listed} does not exist" if one else f"input topics {listed} do not exist"
+    if known:
+        hint = f"A topic that has been read was deleted. {_ANEW}"
+    else:
+        them, name = ("it", "its name") if one else ("them", "their names")
+        hint = f"Create {them}, or correct {name} in the pipeline file."
+        if meant := [f'"{topic}"' for each in names if (topic := near(each)) is not None]:
+            hint += f" Did you mean {' and '.join(meant)}?"
+    return Refusal(Reason.MISSING_INPUT, fact, hint, SourceError)

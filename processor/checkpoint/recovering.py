@@ -1,0 +1,235 @@
+"""Decide whether a pipeline whose checkpoint is lost can be made anew of its topics, and how.
+
+The new checkpoint has the id of the lost one, and its next epoch: readers of the outputs go on,
+and an instance of the lost one finds that it was replaced.  What cannot be made anew exactly is
+refused, by its name.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ikebana.processor.base.rebuilding import Rebuilding
+from ikebana.processor.checkpoint.commits import Lease, Marker
+from ikebana.processor.checkpoint.starting import Shown, lasting_topics
+from ikebana.processor.planning import starts
+from ikebana.processor.planning.edits_problems import Problem
+from ikebana.processor.planning.joins.query import AsOfJoin
+from ikebana.processor.planning.plan import Plan, StateMachine
+from ikebana.processor.topics.own_topics import Ends
+from ikebana.processor.topics.source_offset import Positions
+
+_NEW = "Start with a new checkpoint, a new name of the pipeline, and new output topics"
+
+
+@dataclass(frozen=True, slots=True)
+class Unclosed:
+    """What an output has beyond its progress: the number of its records, and their last time."""
+
+    count: int = 0
+    last: int = -1
+
+
+def unclosed(read: Unclosed, output: str, last: int, markers: Iterable[Marker | None]) -> Unclosed:
+    """What an output has beyond the batch `last`, of which `read` could be read.
+
+    Records behind an open transaction cannot be read, until it is ended or its writer is fenced.
+    A shard's commit record has counted them.
+    """
+    beyond = [marker for marker in markers if marker is not None and marker.batch > last]
+    count = sum(marker.counts.get(output, 0) for marker in beyond)
+    if count <= read.count:
+        return read
+    return Unclosed(count, max([read.last, *(marker.upper - 1 for marker in beyond)]))
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What the brokers still have of a pipeline.
+
+    `outputs` and `unclosed` are by the name of the output, `markers` by the number of the shard.
+    `starts` are the offsets at which inputs begin that do not begin at their topics' beginnings.
+    `lost` says of outputs why what they have had cannot be read.  `own` are the offsets to read
+    of it, `begins` and `ends` those of inputs, and `policies` what becomes of old records there.
+    """
+
+    lease: Lease | None
+    markers: Mapping[int, Marker | None]
+    outputs: Mapping[str, Shown]
+    unclosed: Mapping[str, Unclosed]
+    lost: Mapping[str, str]
+    own: Ends
+    begins: Positions
+    ends: Positions
+    policies: Mapping[str, str]
+    topic_ids: Mapping[str, str]
+    hops: Mapping[int, int]
+    starts: Positions = field(default_factory=dict)
+
+    @property
+    def batch(self) -> int:
+        """The last batch that was closed; -1 if there was none.
+
+        Readers expect the next one after it.  What shards have written of that is taken back.
+        """
+        shown = [each.last.batch for each in self.outputs.values() if each.last is not None]
+        return max([-1, *shown])
+
+    def stand(self, output: str) -> int:
+        """The time up to which an output is closed."""
+        last = self.outputs[output].last
+        return 0 if last is None else last.upper
+
+    def given_up(self, output: str) -> range:
+        """The times at which an output shows for ever what it had when the checkpoint was lost.
+
+        Others may have been closed further; from `begin` on all show the state that is made anew.
+        """
+        has_begun = self.outputs[output].last is not None
+        return range(self.stand(output), self.begin) if has_begun else range(0)
+
+    def has_messages(self, output: str) -> bool:
+        """Whether anything was ever written to the topic of an output."""
+        last = self.outputs[output].last
+        closed = last is not None and any(last.ends.values())
+        return closed or self.unclosed[output].count > 0
+
+    @property
+    def begin(self) -> int:
+        """A time beyond all that anything was written of."""
+        markers = [marker for marker in self.markers.values() if marker is not None]
+        return max(
+            [
+                0,
+                *(self.stand(name) for name in self.outputs),
+                *(each.last + 1 for each in self.unclosed.values()),
+                *(marker.upper for marker in markers),
+                *(upper for marker in markers for _, upper in marker.intervals.values()),
+            ]
+        )
+
+
+def rebuilding(plan: Plan, left: Left) -> Rebuilding:
+    """Say how the state of a plan is made anew of what is left."""
+    unclosed = {name: each.count for name, each in left.unclosed.items() if each.count}
+    return Rebuilding(
+        begin=left.begin,
+        until={topic: dict(left.ends[topic]) for topic in plan.topics},
+        stands={output.name: left.stand(output.name) for output in plan.published},
+        unclosed=unclosed,
+    )
+
+
+def problems(plan: Plan, timeless: Collection[str] = ()) -> Iterator[Problem]:
+    """Yield the parts of a plan that cannot be made anew exactly, whatever is left.
+
+    The user says that steps of the state machines `timeless` do not depend on times.
+    """
+    for source in plan.inputs:
+        path = f"inputs.{source.name}"
+        if source.is_dated:
+            yield Problem(
+                path,
+                "has times of its own: which of its records were late, and by which frontier, "
+                "only the lost checkpoint had",
+                _NEW,
+            )
+        elif source.start == "latest":
+            yield Problem(
+                path,
+                "was read from the end that its topic had at the first start, and only the lost "
+                "checkpoint had that",
+                _NEW,
+            )
+    for operator in plan.operators:
+        if isinstance(operator, StateMachine) and operator.name not in timeless:
+            yield Problem(
+                f"operators.{operator.name}",
+                "is a state machine: its steps may depend on the times at which events were "
+                "first read, and only the lost checkpoint had these",
+                f"If they do not, say so with --timeless {operator.name}",
+            )
+    for join in plan.joins:
+        if isinstance(join, AsOfJoin):
+            yield Problem(
+                f"operators.{join.name}",
+                "is a join as of a time: its results depend on which records of its inputs came "
+                "before which, and only the lost checkpoint had that",
+                "Recover with a pipeline file without it and what reads it, and add them to "
+                "that one, with outputs of other topics",
+            )
+
+
+def problems_left(plan: Plan, left: Left) -> Iterator[Problem]:
+    """Yield what cannot be made anew exactly of what the brokers still have."""
+    yield from _of_inputs(plan, left)
+    lease = left.lease
+    for output in plan.published:
+        path, shown = f"outputs.{output.name}", left.outputs[output.name]
+        if output.traits.codec is not None and left.has_messages(output.name):
+            yield Problem(
+                path,
+                f"has the format {output.format}, whose messages cannot be taken back",
+                "Name another topic for the output: it begins there with all that there is",
+            )
+        elif reason := left.lost.get(output.name):
+            yield Problem(path, reason, _NEW)
+        elif shown.last is None and shown.begins:
+            yield Problem(path, f'"{output.progress_topic}" has lost its records', _NEW)
+        elif lease and shown.last is not None and shown.last.checkpoint != lease.checkpoint:
+            yield Problem(
+                path,
+                f'has the topic "{output.topic}", which belongs to checkpoint '
+                f"{shown.last.checkpoint} of pipeline {shown.last.pipeline!r}",
+                "Name another topic for the output",
+            )
+        elif shown.last is not None and shown.last.batch != left.batch:
+            # All outputs of a pipeline are told of each of its batches, in one transaction.
+            yield Problem(
+                path,
+                f'has the topic "{output.topic}", which ends with batch {shown.last.batch}, and '
+                f"other outputs with batch {left.batch}: an edit had removed its output, and "
+                "readers would miss the batches since",
+                "Name another topic for the output",
+            )
+        elif output.traits.facts is not None and left.unclosed[output.name].count:
+            yield Problem(
+                path,
+                f'has the format {output.format}, and its topic "{output.topic}" has updates of a '
+                "batch that was not closed",
+                _NEW,
+            )
+    known = {} if lease is None else lease.topic_ids
+    for topic in lasting_topics(plan):
+        if topic in known and left.topic_ids.get(topic) != known[topic]:
+            what = "was deleted and made anew" if topic in left.topic_ids else "was deleted"
+            names = [output.name for output in plan.published if output.topic == topic]
+            path = f"outputs.{names[0]}" if names else plan.name
+            yield Problem(path, f'cannot go on: its topic "{topic}" {what}', _NEW)
+
+
+def _of_inputs(plan: Plan, left: Left) -> Iterator[Problem]:
+    machines = {machine.input: machine.name for machine in plan.machines}
+    for source in plan.inputs:
+        path = f"inputs.{source.name}"
+        for topic in source.topics:
+            # At a time, the first record that is not earlier may be one of those that are gone.
+            at_offsets = isinstance(starts.place_of(source.start), starts.AtOffsets)
+            first = left.starts.get(topic, {}) if at_offsets else {}
+            for partition, begin in sorted(left.begins[topic].items()):
+                if begin > first.get(partition, 0):
+                    yield Problem(
+                        path,
+                        f"would have to be read again from {starts.words(source.start)}, and "
+                        f"{topic}[{partition}] begins at offset {begin}: the records before are "
+                        "gone",
+                        _NEW,
+                    )
+            if "compact" not in left.policies.get(topic, ""):
+                continue
+            if source.name in machines or source.is_collection:
+                yield Problem(
+                    path,
+                    f'has the topic "{topic}", which is compacted: it may lack records, of which '
+                    "each one counts",
+                    _NEW,
+                )

@@ -1,0 +1,277 @@
+"""Decide whether a start may go on: checkpoint, markers and outputs must be of one history.
+
+`lease_refusal` decides before any shard is fenced, `judge` after everything has been read.
+`ikebana preflight` asks both, with what it reads without fencing anybody.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ikebana.codecs.progress import ProgressRecord
+from ikebana.processor.checkpoint.checkpoint import Birth
+from ikebana.processor.checkpoint.commits import Lease, Marker
+from ikebana.processor.checkpoint.finishing import finishing
+from ikebana.processor.checkpoint.layout import Logged
+from ikebana.processor.checkpoint.refusal import Reason, Refusal
+from ikebana.processor.checkpoint.topic import Topic
+from ikebana.processor.planning import progress
+from ikebana.processor.planning.plan import ERRORS, Output, Plan
+
+_RESCALED = (
+    "The checkpoint was rescaled: set run.checkpoint to the folder that `ikebana rescale` wrote. "
+    "Or it was lost and recovered: to the folder where `ikebana recover` has made it anew."
+)
+_RESTORE = (
+    "Restore the newest files of the checkpoint. If they are lost, move this one away, and make "
+    "it anew with `ikebana recover`. Or start with a new checkpoint and new output topics."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The state of an output's topics on the brokers.
+
+    `last` is the last progress record, `begins` the first offset that the progress topic still
+    has.  `topic` is None if the topic does not exist; `policy` is its cleanup.policy.
+    """
+
+    last: ProgressRecord | None = None
+    begins: int = 0
+    topic: Topic | None = None
+    policy: str = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """All that a start has read: `outputs` by name, `markers` by the number of their shard.
+
+    A start that `finishes` what is on its way does so under the plan of before, so the plan's
+    name in the log does not matter.
+    """
+
+    plan: Plan
+    birth: Birth
+    logged: Logged
+    outputs: Mapping[str, Shown]
+    markers: Mapping[int, Marker | None]
+    finishes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GoOn:
+    """The start may go on.
+
+    `published` is the last batch with published progress, and `ends` has the offsets in it, by
+    topic.  `new` are the outputs that have never had progress, so the times before their first one
+    are empty.  `waiting` is the number of updates held for later times, by the markers.
+    """
+
+    published: int
+    new: frozenset[str]
+    waiting: int
+    ends: Mapping[str, Mapping[int, int]]
+
+
+def judge(found: History) -> GoOn | Refusal:
+    """Decide whether checkpoint, markers and outputs are of one history."""
+    for refusal in _refusals(found):
+        return refusal
+    outputs = [(output.name, found.outputs[output.name]) for output in found.plan.published]
+    return GoOn(
+        # All outputs of a batch are published at once; one may have lost its records since.
+        published=max(-1 if shown.last is None else shown.last.batch for _, shown in outputs),
+        # If the beginning of the progress topic is gone, the output has had progress.
+        new=frozenset(n for n, shown in outputs if shown.last is None and not shown.begins),
+        waiting=sum(marker.waiting for marker in found.markers.values() if marker is not None),
+        ends={
+            output.topic: last.ends
+            for output in found.plan.published
+            if (last := found.outputs[output.name].last) is not None
+        },
+    )
+
+
+def _refusals(found: History) -> Iterator[Refusal]:
+    for output in found.plan.published:
+        yield from _of_output(found, output, found.outputs[output.name])
+    if not found.finishes:
+        yield from _of_plan(found.birth, found.plan, found.logged)
+    for shard, marker in found.markers.items():
+        # A shard that an earlier rescaling removed and the last one made again has not run yet.
+        if marker is None or (marker.retired and marker.epoch < found.birth.epoch):
+            yield from _of_no_marker(found, shard)
+        else:
+            yield from _of_marker(found, shard, marker)
+
+
+def lease_refusal(
+    plan: Plan, birth: Birth, before: Lease | None, existing: Mapping[str, Topic]
+) -> Refusal | None:
+    """Refuse a pipeline that belongs to another checkpoint, or to a rescaled one of this id."""
+    if before is None:
+        return None
+    if before.checkpoint != birth.id:
+        return Refusal(
+            Reason.PIPELINE_OF_ANOTHER_CHECKPOINT,
+            f"pipeline {plan.name!r} belongs to another checkpoint ({before.checkpoint}), not "
+            f'to {birth.id}, according to topic "{plan.markers_topic}"',
+            "Set run.checkpoint to the location of that checkpoint. If it was deleted, make it "
+            "anew with `ikebana recover`, or start with a new pipeline name and new output "
+            "topics.",
+        )
+    if before.epoch > birth.epoch:
+        return Refusal(
+            Reason.RESCALED_SINCE,
+            f"checkpoint {birth.id} was rescaled or recovered {before.epoch} times when pipeline "
+            f"{plan.name!r} last ran, but the one at run.checkpoint only {birth.epoch} times",
+            _RESCALED,
+        )
+    for topic in lasting_topics(plan):
+        known = before.topic_ids.get(topic)
+        if known is None or (topic in existing and existing[topic].id == known):
+            continue
+        deleted = topic not in existing
+        gone = "was deleted" if deleted else "was deleted and made anew"
+        return Refusal(
+            Reason.TOPIC_DELETED if deleted else Reason.TOPIC_MADE_ANEW,
+            f'output topic "{topic}" {gone} since the checkpoint last ran',
+            "Its updates cannot be written again: start with a new checkpoint and new output "
+            "topics.",
+        )
+    return None
+
+
+def lasting_topics(plan: Plan) -> list[str]:
+    """List the topics that have to stay the same as long as the checkpoint is used."""
+    own = [plan.loopback_topic] if progress.has_hops(plan) else []
+    return [*(output.topic for output in plan.published), *own]
+
+
+def _of_output(found: History, output: Output, shown: Shown) -> Iterator[Refusal]:
+    """Refuse an output that is not this checkpoint's, or whose topic would lose updates."""
+    last, birth, logged = shown.last, found.birth, found.logged
+    if last is not None and last.checkpoint != birth.id:
+        yield Refusal(
+            Reason.OUTPUT_OF_ANOTHER_CHECKPOINT,
+            f'output topic "{output.topic}" belongs to another checkpoint '
+            f"({last.checkpoint}, pipeline {last.pipeline!r}), not to {birth.id}",
+            "Set run.checkpoint to the location of that checkpoint, or name new output topics "
+            "(if it was deleted, only `ikebana recover` can continue its topics).",
+        )
+    if last is not None and last.batch > logged.batch:
+        yield _rolled_back(f'the progress of "{output.topic}"', last.batch, found)
+    if last is not None and _is_new(found, output):
+        yield Refusal(
+            Reason.TOPIC_OF_AN_OLDER_OUTPUT,
+            f'output {output.name!r} is new, but its topic "{output.topic}" has updates of an '
+            "older output of this checkpoint",
+            "Name a new topic for the output.",
+        )
+    if shown.topic is None:
+        return
+    if "compact" in shown.policy and not output.traits.latest:
+        yield Refusal(
+            Reason.COMPACTED,
+            f'output topic "{output.topic}" is compacted: it would lose updates',
+            "Set its cleanup.policy to delete, or name another topic for the output.",
+        )
+    # Readers of these formats rely on a key's staying in one partition.
+    by_key = output.traits.single_value
+    if by_key and last is not None and len(last.ends) != shown.topic.partitions:
+        yield Refusal(
+            Reason.OTHER_PARTITIONS,
+            f'output topic "{output.topic}" had {len(last.ends)} partitions and has '
+            f"{shown.topic.partitions}: a key's messages would be in two of them, in no order",
+            "Start with a new checkpoint and a new topic.",
+        )
+
+
+def _is_new(found: History, output: Output) -> bool:
+    """Whether an output was added by an edit of which no batch has run yet."""
+    birth = found.birth
+    # After a rescaling no batch is in the log: the metadata have the last one.
+    last = found.logged.offset or birth.start
+    if last.edits >= birth.edits or output.name == ERRORS:
+        return False
+    return output.name not in {each["name"] for each in birth.before["outputs"]}
+
+
+def _of_plan(birth: Birth, plan: Plan, logged: Logged) -> Iterator[Refusal]:
+    """Refuse another plan while a batch is unfinished or updates are between two operators.
+
+    A start finishes both first, so they have come since this one has looked.
+    """
+    found = finishing(birth, plan, logged)
+    remedy = "Another instance runs that plan: start again, which finishes what that one has left."
+    if found is not None and found.unfinished:
+        yield Refusal(
+            Reason.UNFINISHED_BATCH_OF_ANOTHER_PLAN,
+            f"pipeline {plan.name!r} cannot change its plan yet: batch {found.batch} is "
+            "unfinished",
+            remedy,
+        )
+    if found is not None and found.between_operators:
+        yield Refusal(
+            Reason.UPDATES_ON_THEIR_WAY,
+            f"pipeline {plan.name!r} cannot change its plan yet: after batch {found.batch} "
+            "updates are still on their way between operators",
+            remedy,
+        )
+
+
+def _of_no_marker(found: History, shard: int) -> Iterator[Refusal]:
+    committed = found.logged.committed
+    if committed >= found.birth.first_batch:
+        yield Refusal(
+            Reason.NO_MARKER,
+            f"checkpoint {found.birth.id} has committed batch {committed}, but shard {shard} "
+            f'has no commit record in "{found.plan.markers_topic}": these are not the topics that '
+            "it was made with",
+            "The topic was deleted, or these are other brokers, such as one with temporary "
+            "data that was started anew (`ikebana broker --data DIR` keeps them). Use the "
+            "brokers that have the topic, or start with a new checkpoint and new output topics.",
+        )
+
+
+def _of_marker(found: History, shard: int, marker: Marker) -> Iterator[Refusal]:
+    """Refuse a marker that does not fit the logs of the checkpoint."""
+    birth, logged = found.birth, found.logged
+    if marker.checkpoint != birth.id or marker.epoch > birth.epoch:
+        yield Refusal(
+            Reason.MARKER_OF_ANOTHER_CHECKPOINT,
+            f'the commit records in "{found.plan.markers_topic}" are those of checkpoint '
+            f"{marker.checkpoint} after {marker.epoch} rescalings or recoveries, but "
+            f"run.checkpoint has {birth.id} after {birth.epoch}",
+            _RESCALED,
+        )
+    if marker.batch > logged.batch:
+        yield _rolled_back(f"the commit record of shard {shard}", marker.batch, found)
+    if marker.batch < logged.committed:
+        yield Refusal(
+            Reason.MARKER_BEHIND,
+            f"checkpoint {birth.id} has committed batch {logged.committed}, but the commit record "
+            f'of shard {shard} in "{found.plan.markers_topic}" is of batch {marker.batch}',
+            "The topic has lost records, or the checkpoint has run on other brokers. Use those, "
+            "or start with a new checkpoint and new output topics.",
+        )
+    if (
+        marker.batch == logged.batch
+        and marker.epoch == birth.epoch
+        and logged.offset is not None
+        and marker.offset != logged.offset.digest()
+    ):
+        yield Refusal(
+            Reason.OTHER_OFFSET,
+            f"shard {shard} has committed batch {logged.batch} to Kafka with another offset than "
+            f"checkpoint {birth.id} logs: the checkpoint was rolled back or replaced",
+            _RESTORE,
+        )
+
+
+def _rolled_back(what: str, batch: int, found: History) -> Refusal:
+    return Refusal(
+        Reason.ROLLED_BACK,
+        f"{what} is of batch {batch}, but the checkpoint's log ends at batch "
+        f"{found.logged.batch}: the checkpoint was rolled back, or is an old copy",
+        _RESTORE,
+    )

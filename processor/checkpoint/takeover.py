@@ -1,0 +1,192 @@
+"""Take over a pipeline: the steps of the driver before its query may start.
+
+Their order keeps the output exact when two instances run on one checkpoint.  First the driver
+takes its transactional id, which is the lease: from then on an older driver can publish
+nothing.  Then everything is read, and a start that does not fit is refused before anything is
+written.  Then the new incarnation is committed in the driver's partition and in each shard's,
+which fences the shards' tasks of older instances.  An older instance that finds a greater
+incarnation stops for good.
+
+The protocol `Brokers` has what the steps do on the brokers; `kafka.takeover` implements it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from ikebana.arrangements.manifest import Manifest
+from ikebana.errors import FencedError
+from ikebana.processor.checkpoint.checkpoint import Birth
+from ikebana.processor.checkpoint.claiming import Claim, adopted, claim
+from ikebana.processor.checkpoint.commits import Lease, Marker, first_marker, replaced
+from ikebana.processor.checkpoint.layout import Logged
+from ikebana.processor.checkpoint.refusal import Refusal
+from ikebana.processor.checkpoint.starting import (
+    GoOn,
+    History,
+    Shown,
+    judge,
+    lasting_topics,
+    lease_refusal,
+)
+from ikebana.processor.checkpoint.topic import Topic
+from ikebana.processor.planning.plan import Output, Plan
+
+
+class Claimant(Protocol):
+    """An instance that has fenced a shard, until it is fenced itself."""
+
+    def commit(self, marker: Marker) -> None:
+        """Commit a marker of the shard.  Raises: FencedError, if another instance fenced it."""
+        ...
+
+
+class Brokers(Protocol):
+    """The operations of a take-over on the brokers of a pipeline."""
+
+    def hold_lease(self) -> None:
+        """Fence every older driver."""
+        ...
+
+    def topics(self, names: Iterable[str]) -> Mapping[str, Topic]:
+        """Describe the topics of these names that exist."""
+        ...
+
+    def last_lease(self) -> Lease | None:
+        """Read the last committed lease."""
+        ...
+
+    def fence(self, shard: int) -> Claimant:
+        """Fence a shard's task, and abort its open transaction."""
+        ...
+
+    def last_marker(self, shard: int) -> Marker | None:
+        """Read a shard's last committed marker."""
+        ...
+
+    def shown(self, output: Output, existing: Mapping[str, Topic]) -> Shown:
+        """Read the state of an output's topics."""
+        ...
+
+    def make_topics(self, existing: Mapping[str, Topic]) -> None:
+        """Create the topics and partitions that are missing."""
+        ...
+
+    def commit_lease(self, lease: Lease) -> None:
+        """Commit a lease.  Raises: FencedError, if a newer driver has fenced this one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What an instance knows when it may start; `adopted` as `claiming.adopted` says.
+
+    `lease` is what it has committed as the one instance, `manifests` are those of all shards, and
+    `committed` is the last batch that any of them has committed.  `logged` is the end of the
+    checkpoint's logs, read after the markers.
+    """
+
+    lease: Lease
+    adopted: str | None
+    found: GoOn
+    manifests: tuple[Manifest, ...]
+    committed: int
+    logged: Logged
+
+
+def take_over(
+    plan: Plan,
+    birth: Birth,
+    brokers: Brokers,
+    look: Callable[[], Logged],
+    accepted: Callable[[], None],
+    holder: str,
+    *,
+    finishes: bool = False,
+    own: int = 0,
+) -> Taken:
+    """Become the one instance of the pipeline; see `kafka.takeover.take_over`."""
+    if own:
+        _stop_if_replaced(plan, brokers, holder, own)
+    brokers.hold_lease()
+    existing = brokers.topics(_topics(plan))
+    shards_before = existing[plan.markers_topic].partitions - 1 if _ran(plan, existing) else 0
+    before = brokers.last_lease() if _ran(plan, existing) else None
+    _refuse(lease_refusal(plan, birth, before, existing))
+    markers: dict[int, Marker | None] = dict.fromkeys(range(birth.shards))
+    for shard in range(min(birth.shards, shards_before)):
+        # Aborts the open transaction of an older instance, beyond which nothing can be read.
+        brokers.fence(shard)
+        markers[shard] = brokers.last_marker(shard)
+    outputs = {output.name: brokers.shown(output, existing) for output in plan.published}
+    # A batch is logged before it is committed anywhere.  So the log is read last: no marker of
+    # an older instance that still runs can be beyond it.
+    logged = look()
+    found = judge(History(plan, birth, logged, outputs, markers, finishes))
+    if isinstance(found, Refusal):
+        raise found.error()
+    brokers.make_topics(existing)
+    accepted()
+    ids = {name: topic.id for name, topic in brokers.topics(lasting_topics(plan)).items()}
+    incarnation = before.incarnation + 1 if before else 1
+    lease = Lease(birth.id, birth.epoch, incarnation, holder, ids)
+    brokers.commit_lease(lease)
+    # Before a rescaling the checkpoint may have had more shards.  An older instance has to find
+    # in their markers too that it has been replaced.
+    firsts = [
+        replace(first_marker(birth, plan, shard), retired=shard >= birth.shards)
+        for shard in range(max(birth.shards, shards_before))
+    ]
+    claims = [_claimed(brokers, first, incarnation) for first in firsts][: birth.shards]
+    manifests = tuple(claimed.marker.manifest for claimed in claims)
+    committed = max(claimed.marker.batch for claimed in claims)
+    offsets = [claimed.offset for claimed in claims]
+    return Taken(lease, adopted(offsets), found, manifests, committed, logged)
+
+
+def _stop_if_replaced(plan: Plan, brokers: Brokers, holder: str, own: int) -> None:
+    """Stop before anything is fenced, if another instance has taken over since.
+
+    A run that is restarted was not able to reach the brokers, or stood still, for any time.
+    """
+    if not _ran(plan, brokers.topics(_topics(plan))):
+        return
+    last = brokers.last_lease()
+    # A start of this run that has failed later may have left a greater one.
+    if last is not None and last.incarnation > own and last.holder != holder:
+        raise replaced(plan.name, own, last.incarnation).error()
+
+
+def _claimed(brokers: Brokers, first: Marker, incarnation: int) -> Claim:
+    """Commit the incarnation to a shard's marker.
+
+    The marker is read again, because until its incarnation is replaced, a task of an older
+    instance may fence this one, and commit one more batch.
+    """
+    while True:
+        claimant = brokers.fence(first.shard)
+        claimed = claim(first, brokers.last_marker(first.shard), incarnation)
+        if isinstance(claimed, Refusal):
+            raise claimed.error()
+        try:
+            claimant.commit(claimed.marker)
+        except FencedError:
+            continue
+        return claimed
+
+
+def _topics(plan: Plan) -> list[str]:
+    shown = [topic for o in plan.published for topic in (o.topic, o.progress_topic)]
+    return [plan.markers_topic, plan.loopback_topic, *shown]
+
+
+def _ran(plan: Plan, existing: Mapping[str, Topic]) -> bool:
+    """Whether an instance of the pipeline has left anything to read."""
+    return plan.markers_topic in existing and existing[plan.markers_topic].partitions > 0
+
+
+def _refuse(refusal: Refusal | None) -> None:
+    if refusal is not None:
+        raise refusal.error()

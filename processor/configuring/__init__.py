@@ -1,1 +1,0 @@
-"""The pipeline file, and where and how a plan runs."""

@@ -1,1 +1,0 @@
-"""Decisions that follow from the contents of brokers and checkpoints; pure."""

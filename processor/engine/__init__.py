@@ -1,0 +1,1 @@
+"""A start and its batches: what a shard does, with Kafka or in memory."""

@@ -1,0 +1,114 @@
+"""How much a batch may still do: a batch that cannot end in its time is refused early.
+
+The brokers end a transaction after `run.max_batch`.  A join whose two sides both have many rows
+of one key makes as many results as the product of their numbers, and what it would take is known
+before it is done.  What steps such as `flat_map` make of an update is not known before, so they
+are asked between portions whether their time is over.
+"""
+
+import math
+import time
+from collections.abc import Callable
+
+from ikebana.errors import TooMuchError
+from ikebana.processor.base.generations import shown
+from ikebana.processor.base.skew import Hot, hash_of
+
+# A join gives fewer results than this in a second, however simple they are.
+_MOST_RESULTS_A_SECOND = 200_000
+# Keys with fewer data at a time need not be known.
+_MANY = 1_000
+_REMEDY = (
+    "Raise run.max_batch, and the brokers' transaction.max.timeout.ms, so that it can end. Or "
+    "lower source.max_records_per_batch: while no shard has written any of this batch, smaller "
+    "ones take its place."
+)
+
+
+class Budget:
+    """The time that a batch has, and what keys of joins have taken of it."""
+
+    def __init__(
+        self, seconds: float = math.inf, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._begun = clock()
+        self._expected: dict[str, int] = {}
+        self._matches: dict[tuple[str, bytes], int] = {}
+
+    def of(self, join: str) -> "JoinBudget":
+        """The part that a join takes."""
+        return JoinBudget(self, join)
+
+    def expect(self, join: str, key: bytes, results: int) -> None:
+        """Expect so many results of a key.  Raises: TooMuchError, if they take too long."""
+        total = self._expected.get(join, 0) + results
+        self._expected[join] = total
+        if total > self._seconds * _MOST_RESULTS_A_SECOND:
+            raise self._refusal(
+                join, f"the key with the hash {hash_of(key)} has {results:,} results"
+            )
+
+    def met(self, join: str, key: bytes, matches: int) -> None:
+        """Note how many data a key has met.  Raises: TooMuchError, if the time is over."""
+        at = join, key
+        self._matches[at] = self._matches.get(at, 0) + matches
+        self.spend(join)
+
+    def spend(self, join: str) -> None:
+        """Go on with a join.  Raises: TooMuchError, if the time is over."""
+        if self._clock() - self._begun > self._seconds:
+            (_, key), count = max(
+                self._matches.items(), key=lambda of: of[1], default=((join, b""), 0)
+            )
+            told = f"; the key with the hash {hash_of(key)} has {count:,}" if count else ""
+            raise self._refusal(join, f"they are not done in {self._seconds:.0f} s{told}")
+
+    def expand(self, root: str) -> None:
+        """Go on with steps that may make much of an update.  Raises: as `spend`."""
+        if self._clock() - self._begun > self._seconds:
+            raise TooMuchError(
+                f'what steps such as flat_map make of "{shown(root)}" in this batch is more than '
+                f"it can write within run.max_batch ({self._seconds:.0f} s)",
+                hint=_REMEDY,
+            )
+
+    def hot(self) -> list[Hot]:
+        """The key of each join that has met the most data."""
+        most: dict[str, tuple[int, bytes]] = {}
+        for (join, key), count in self._matches.items():
+            most[join] = max(most.get(join, (0, b"")), (count, key))
+        return [
+            Hot("matches", shown(join), count, count, hash_of(key))
+            for join, (count, key) in most.items()
+        ]
+
+    def _refusal(self, join: str, why: str) -> TooMuchError:
+        return TooMuchError(
+            f'operator "{shown(join)}" has more results in this batch than it can write within '
+            f"run.max_batch ({self._seconds:.0f} s): {why}",
+            hint=f"{_REMEDY} If a key has too many rows for that, leave it out of the join, by an "
+            "edit that adds a condition before it.",
+        )
+
+
+class JoinBudget:
+    """The budget of a batch, as the lookups of one join see it."""
+
+    def __init__(self, budget: Budget, join: str) -> None:
+        self._budget = budget
+        self._join = join
+
+    def expect(self, key: bytes, results: int) -> None:
+        """See `Budget.expect`."""
+        self._budget.expect(self._join, key, results)
+
+    def met(self, key: bytes, matches: int) -> None:
+        """See `Budget.met`; what is few is not noted."""
+        if matches >= _MANY:
+            self._budget.met(self._join, key, matches)
+
+    def spend(self) -> None:
+        """See `Budget.spend`."""
+        self._budget.spend(self._join)

@@ -1,0 +1,332 @@
+"""A portion of an edit on one shard: take contents of the state through the old and new plan.
+
+At the frontier t of an edit, the state of each part has its contents as of t - 1, the last closed
+time.  Each datum of a part that stays goes through the steps of the old plan, negated, and through
+those of the new plan.  Replaced outputs get the difference, new outputs the results of the new
+plan, and fresh reductions and arrangements their initial contents.  The data of a part that ends
+are retracted from replaced outputs, and so are its errors, of which those that no state has come
+out of the error topic (`planning.edits_errors`).  The updates have the time t - 1 internally, so
+that fresh operators take them before all updates at t; outputs write them at t.
+
+Meanwhile records are read, and what stays goes on.  What is fresh, and the outputs that change,
+stand at t: updates from t on wait before them.  Of a part that goes on, the contents of now are
+taken back to what they were (`edit_undo`), and arrangements keep their history from t on.
+
+Steps see one datum at a time, so the old and the new results of a datum cancel within one
+portion.  Results of different data cancel in the hold of the output, which keeps them until
+all portions are done.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+import msgspec
+
+from ikebana.arrangements.frontier import Interval, Time
+from ikebana.arrangements.store import Part, Store
+from ikebana.processor.base.generations import shown
+from ikebana.processor.base.rows import KeyedUpdate, keyed
+from ikebana.processor.checkpoint import parts
+from ikebana.processor.engine.edit_undo import Undo, forget_all
+from ikebana.processor.engine.joins_before import Arriving, JoinsBefore
+from ikebana.processor.kernels import hold, reduce
+from ikebana.processor.kernels.layout import Contents
+from ikebana.processor.linear.chain import consolidated
+from ikebana.processor.planning import planner, progress
+from ikebana.processor.planning.catalog import catalog_of
+from ikebana.processor.planning.edits import Edit, Side, branches_of
+from ikebana.processor.planning.operators.table import kind_of
+from ikebana.processor.planning.plan import ERRORS, Plan
+from ikebana.processor.planning.planner import Branch
+
+# The number of keys of a part that a batch takes in each shard.
+PORTION = 15_000
+_AT = b"at"
+
+
+class _At(msgspec.Struct, array_like=True):
+    """The progress of a shard: the edit and its time, the part, and the next key in it."""
+
+    time: int
+    part: int = 0
+    next: bytes = b""
+    cleared: bool = False
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Editing:
+    """An edit at the frontier `time`; with `fills`, this batch takes a portion of the state.
+
+    Its `number` tells it from others at the same frontier.  `began` are the joins that have begun
+    at this frontier, with an earlier edit: what they began with is in no output yet.  If it is
+    `filled`, the batch before has taken the last portion.
+
+    The outputs that it `writes` get more at its time than a batch should write: they stand, and
+    get a portion.  Those that it `wrote` did so in the batch before, and are closed by this one.
+    """
+
+    edit: Edit
+    time: Time
+    number: int
+    fills: bool
+    began: frozenset[str] = frozenset()
+    filled: bool = False
+    writes: frozenset[str] = frozenset()
+    wrote: frozenset[str] = frozenset()
+
+    def intervals(self, given: Mapping[str, Interval]) -> Mapping[str, Interval]:
+        """Give fresh operators the last closed time as their interval, during the fill."""
+        if not self.fills:
+            return given
+        # No time is closed before 0, and nothing has any contents then.
+        before = Interval(max(self.time - 1, 0), self.time)
+        return {name: before if name in self.edit.takers else at for name, at in given.items()}
+
+    @property
+    def shown(self) -> frozenset[str]:
+        """The outputs that get updates of the edit."""
+        return self.edit.affected | {ERRORS}
+
+    @property
+    def kept_for(self) -> Mapping[str, Time | None]:
+        """The arrangements that the edit reads, with the time as of which it still does."""
+        return dict.fromkeys(self.edit.looked_up, self.time if self.fills else None)
+
+
+def output_intervals(
+    plan: Plan, of: Mapping[str, Interval], editing: Editing | None
+) -> dict[str, Interval]:
+    """The interval of each output; while an edit fills, those that it changes stand at its time.
+
+    So do those that it writes in portions.  Those of operators are `of` their frontiers.
+    """
+    found = progress.output_intervals(plan, of)
+    if editing is None:
+        return found
+    time = editing.time
+    going_on = editing.shown if editing.filled else editing.wrote
+    standing = editing.shown if editing.fills else editing.writes
+    for name in (going_on | standing) & found.keys():
+        found[name] = Interval(time, time if name in standing else found[name].upper)
+    return found
+
+
+@dataclass(slots=True)
+class Filling:
+    """The result of a portion: updates by output, and by operator, here or over an exchange.
+
+    The portion went through `keys` keys; `parts` parts of the state are done now.  It is the first
+    one if it `begins`.
+    """
+
+    outputs: dict[str, list[KeyedUpdate]] = field(default_factory=dict)
+    inlets: dict[str, list[KeyedUpdate]] = field(default_factory=dict)
+    hops: dict[str, list[KeyedUpdate]] = field(default_factory=dict)
+    errors: list[KeyedUpdate] = field(default_factory=list)
+    keys: int = 0
+    parts: int = 0
+    begins: bool = False
+    done: bool = False
+
+
+def portion(
+    editing: Editing, store: Store, arriving: Arriving | None = None, *, takes: bool = True
+) -> Filling:
+    """Take the next portion of an edit at its frontier; the progress is in the store.
+
+    `arriving` is what comes to joins of the plan before from other shards.  With `takes` not
+    set, that is all that is done.
+    """
+    edit, time = editing.edit, editing.time
+    place = parts.EDIT.of(store, "")
+    at = _begun(editing, place)
+    filling, left = Filling(), PORTION if takes else 0
+    if not at.cleared:
+        _clear(edit, store)
+        forget_all(place)
+        filling.errors += _errors_waiting(edit, store)
+        at.cleared = filling.begins = True
+    joins = JoinsBefore(edit, time, store)
+    joins.arrive(arriving or {})
+    while left > 0 and at.part < len(edit.scanned):
+        root = edit.scanned[at.part]
+        count, reached = 0, None
+        if root in edit.joins_before and root not in editing.began:
+            count, reached = joins.begin(root, at.next, left)
+        elif root not in editing.began:
+            count, reached = _take(editing, store, at, left, filling)
+        left -= count
+        filling.keys += count
+        at.part, at.next = (at.part + 1, b"") if reached is None else (at.part, reached)
+    for root in edit.joins_before:
+        _Filler(edit, root, time - 1, filling).take_joined(joins.results[root], joins.errors[root])
+    for name, updates in joins.hops.items():
+        filling.hops.setdefault(name, []).extend(updates)
+    filling.parts = at.part
+    filling.done = at.part >= len(edit.scanned)
+    place.put(_AT, msgspec.msgpack.encode(at))
+    return filling
+
+
+def _begun(editing: Editing, place: Part) -> _At:
+    """How far the shard is with an edit; what is kept of an earlier one does not count."""
+    begin = _At(editing.time, number=editing.number)
+    (entry,) = place.get_many([_AT])
+    at = begin if entry is None else msgspec.msgpack.decode(entry, type=_At)
+    return at if (at.time, at.number) == (begin.time, begin.number) else begin
+
+
+def _clear(edit: Edit, store: Store) -> None:
+    """Delete what the parts still have that are new, and what waits before outputs.
+
+    An earlier part of the same name may not be deleted completely yet.  From the next batch on
+    other shards may send to the new one, so nothing is left for later.  What waits before an
+    output whose topic is taken back is of the old plan, or of this time: neither is in the topic,
+    and the new plan gives all that it has.
+    """
+    while not parts.release(store, [*_new_parts(edit), *_waiting_parts(edit)]):
+        pass
+
+
+def _errors_waiting(edit: Edit, store: Store) -> list[KeyedUpdate]:
+    """Retract the errors of what ends that wait for their times, and are in no topic yet."""
+    waiting = hold.held(hold.OUT.of(store, ERRORS))
+    ended = edit.ended_errors.of(waiting) if edit.ended_errors else ()
+    return [update._replace(diff=-update.diff) for update in ended]
+
+
+def _take(
+    editing: Editing, store: Store, at: _At, most: int, filling: Filling
+) -> tuple[int, bytes | None]:
+    """Take contents of a part; return of how many keys, and the next key if there are more."""
+    edit, root = editing.edit, editing.edit.scanned[at.part]
+    taken = list(islice(_contents(edit.before, root, store, at.next), most + 1))
+    reached = taken.pop()[0] if len(taken) > most else None
+    count = len(taken)
+    if root in edit.moving:
+        place = parts.EDIT.of(store, "")
+        taken = Undo(place, at.part).undone(taken, at.next, reached)
+    _Filler(edit, root, editing.time - 1, filling).take(taken)
+    return count, reached
+
+
+def remember(editing: Editing, store: Store, made: Mapping[str, Sequence[KeyedUpdate]]) -> None:
+    """Keep what the operators whose contents are still to be read have made in a batch."""
+    place = parts.EDIT.of(store, "")
+    (entry,) = place.get_many([_AT])
+    assert entry is not None, "an edit fills, and has not begun"
+    at = msgspec.msgpack.decode(entry, type=_At)
+    for number, root in enumerate(editing.edit.scanned):
+        if number >= at.part and (updates := made.get(root)):
+            Undo(place, number).keep(updates, at.next if number == at.part else b"")
+
+
+def _new_parts(edit: Edit) -> list[str]:
+    """List the parts of the state that begin with an edit."""
+    return sorted(parts.parts_of(edit.after) - parts.parts_of(edit.before))
+
+
+def _waiting_parts(edit: Edit) -> list[str]:
+    """List the parts with what waits before outputs whose own topics are taken back."""
+    return [hold.OUT.prefix + name for name in sorted(edit.own)]
+
+
+class _Filler:
+    """Takes the contents of one part of the state through both plans."""
+
+    def __init__(self, edit: Edit, root: str, time: Time, filling: Filling) -> None:
+        self._edit, self._root, self._time = edit, root, time
+        self._filling = filling
+        self._ends = root in edit.gone
+        self._errs = self._ends or edit.passes_differ(root)
+
+    def take(self, contents: Sequence[Contents]) -> None:
+        edit = self._edit
+        if self._ends:
+            # Errors of messages have the key of their row, those of operators have none.
+            of_rows = any(
+                operator.name == self._root and kind_of(operator).reads_rows
+                for operator in edit.before.operators
+            )
+            self._filling.errors += [
+                KeyedUpdate(key if of_rows else None, record, self._time, -1)
+                for key, _, errors in contents
+                for record in errors
+            ]
+        for plan, sign in edit.sides:
+            rows = [
+                KeyedUpdate(key, value, self._time, sign)
+                for key, values, _ in contents
+                for value in values
+            ]
+            self._pass(plan, sign, rows)
+
+    def take_joined(self, results: Sequence[KeyedUpdate], errors: Sequence[KeyedUpdate]) -> None:
+        """Take results of a join of the plan before, and what could not be evaluated of it."""
+        if self._ends:
+            self._filling.errors += [
+                KeyedUpdate(None, record, self._time, -diff) for _, record, _, diff in errors
+            ]
+        for plan, sign in self._edit.sides:
+            rows = [
+                KeyedUpdate(key, value, self._time, sign * diff) for key, value, _, diff in results
+            ]
+            self._pass(plan, sign, rows)
+
+    def _pass(self, plan: Plan, sign: Side, rows: Sequence[KeyedUpdate]) -> None:
+        """Send rows of the part through the branches that it has in one of the plans."""
+        physical = planner.physical(plan)
+        for branch in branches_of(plan, self._root):
+            if self._errs or self._edit.goes(branch, sign):
+                passed = planner.chain_of(plan, branch, physical).apply(rows, branch.silent)
+                if self._errs:
+                    self._filling.errors += passed.errors
+                self._deliver(plan, branch, sign, passed.updates)
+
+    def _deliver(
+        self, plan: Plan, branch: Branch, sign: Side, made: Sequence[KeyedUpdate]
+    ) -> None:
+        edit, filling = self._edit, self._filling
+        for name in edit.shown_by(branch, sign):
+            inlet = planner.inlet_of(name)
+            if inlet in branch.hops:
+                filling.hops.setdefault(inlet, []).extend(made)
+            else:
+                filling.outputs.setdefault(name, []).extend(made)
+        if sign < 0:
+            self._retract_errors(plan, branch, made)
+            return
+        takers = edit.taken_from(branch)
+        for name in filter(takers.__contains__, branch.inlets):
+            filling.inlets.setdefault(name, []).extend(keyed(made))
+        for name in filter(takers.__contains__, branch.hops):
+            filling.hops.setdefault(name, []).extend(made)
+
+    def _retract_errors(self, plan: Plan, branch: Branch, made: Sequence[KeyedUpdate]) -> None:
+        """Retract the errors of single rows in reductions that end."""
+        ended = [name for name in (*branch.inlets, *branch.hops) if name in self._edit.gone]
+        for reduction in plan.reductions:
+            if not reduction.is_of_aggregates:
+                continue
+            # A concatenation of a collection with itself has each row twice.
+            for _ in range(ended.count(reduction.name)):
+                aggregates = catalog_of(plan).aggregates(reduction)
+                rows = list(keyed(made))
+                self._filling.errors += reduce.errors_of(rows, aggregates, shown(reduction.name))
+
+
+def shown_at(updates: Collection[KeyedUpdate], time: Time) -> list[KeyedUpdate]:
+    """Move updates before `time` to `time`, for an output whose earlier times are closed."""
+    moved = [update if update.time >= time else update._replace(time=time) for update in updates]
+    return consolidated(moved)
+
+
+def _contents(plan: Plan, root: str, store: Store, start: bytes) -> Iterator[Contents]:
+    """Yield the contents of a part of the state, from a key on; none for parts without."""
+    operator = next((each for each in plan.operators if each.name == root), None)
+    part = None if operator is None else kind_of(operator).part(operator)
+    if part is None or part.contents is None:
+        return iter(())
+    return part.contents(part.of(store, root), start)

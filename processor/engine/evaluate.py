@@ -1,0 +1,328 @@
+"""The in-process shell: a plan on literal records, in milliseconds, without a JVM.
+
+It runs the same decoding and the same kernels as the Spark shell.  Use it in tests, to
+learn, and to try a pipeline before it meets a topic.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ikebana.arrangements.store import MemoryStore
+from ikebana.arrangements.update import Update
+from ikebana.codecs import canonical, cdcv2, diff
+from ikebana.codecs.progress import add_times
+from ikebana.codecs.upsert_out import OutputMessage
+from ikebana.errors import ConfigError
+from ikebana.processor.base.envelope import Records, Tick, unpack
+from ikebana.processor.base.placing import Place, owner_of, shard_of
+from ikebana.processor.base.rows import NO_KEY, KeyedUpdate, Seen, Updates, add
+from ikebana.processor.checkpoint import parts
+from ikebana.processor.engine import hops
+from ikebana.processor.engine.beside import Beside
+from ikebana.processor.engine.in_process import (
+    Planned,
+    Written,
+    attempt,
+    consolidated,
+    found_schemas,
+    plan_of,
+)
+from ikebana.processor.planning import planner, progress
+from ikebana.processor.planning.plan import SOURCE_CLOCKS, Input, Plan
+from ikebana.processor.topics.cdcv2_coverage import Coverage, advanced
+from ikebana.processor.topics.decoding import Decoding
+from ikebana.processor.topics.literals import Record as Record
+from ikebana.processor.topics.literals import greatest_time, listed, messages, require_readable
+from ikebana.processor.topics.messages import Message
+from ikebana.processor.topics.source_dating import SourceDating
+from ikebana.processor.topics.update_intake import UpdateIntake, intake_of
+
+if TYPE_CHECKING:
+    from ikebana.codecs.avro_schema import Schemas
+
+Found = dict[str, list[Update[Any]]]
+# Greater than every time that a record may have.
+_END = 1 << 63
+# The rows of each shard in a batch.
+_Rows = list[list[Records]]
+
+
+class Evaluation:
+    """An evaluation of a pipeline in several steps, each of which closes times.
+
+    `advance` takes records `(key, value, time)` by input, and returns the updates
+    `((key, value), time, diff)` of each output; `finish` closes all times that are left.  With
+    `optimized` false, no work is pushed into decoding.  `schemas` are Avro schemas by their
+    ids, for inputs in Avro.
+
+    >>> from ikebana import Pipeline
+    >>> names = Pipeline("names")
+    >>> _ = names.topic("names").upsert().to("diffs")
+    >>> steps = Evaluation(names)
+    >>> steps.advance({"names": [("frank", "mcsherry", 0)]}, upper=1)["diffs"]
+    [Update(data=('frank', 'mcsherry'), time=0, diff=1)]
+    >>> steps.advance({"names": [("frank", None, 4)]}, upper=5)["diffs"]
+    [Update(data=('frank', 'mcsherry'), time=4, diff=-1)]
+
+    Raises:
+        PlanError: the parts of the plan do not fit; it lists every problem.
+    """
+
+    def __init__(
+        self,
+        pipeline: Plan | Planned,
+        *,
+        shards: int = 1,
+        optimized: bool | None = None,
+        schemas: "Schemas | Mapping[int, Any] | None" = None,
+    ) -> None:
+        self.plan = plan = plan_of(pipeline)
+        self.stores = [MemoryStore() for _ in range(shards)]
+        self.frontiers: dict[str, int] = {}
+        self._written = Written(plan)
+        for source in plan.inputs:
+            require_readable(source, schemas)
+        self._physical = planner.physical(plan, optimized=optimized)
+        found = found_schemas(schemas)
+        self._intakes = {
+            source.name: intake_of(source, self._physical, found, named=plan.shares_topics(source))
+            for source in plan.inputs
+        }
+        self.greatest = 0
+        """The greatest event time so far."""
+        self._covered: dict[str, Coverage] = {}
+        self._offset = 0
+
+    def advance(self, inputs: Mapping[str, Iterable[Record]], upper: int) -> Found:
+        """Take records and close all times before `upper`; see `evaluate` for the shapes.
+
+        Records at or beyond `upper` wait until a later call closes their times.
+
+        Raises:
+            ConfigError: an input does not exist, or a record has the wrong form.
+        """
+        known = {source.name: source for source in self.plan.inputs}
+        if strange := [name for name in inputs if name not in known]:
+            raise ConfigError(
+                f'cannot evaluate plan "{self.plan.name}": it has no input "{strange[0]}"',
+                hint=f"There are {', '.join(known)}.",
+            )
+        if isinstance(upper, bool) or not isinstance(upper, int):
+            raise ConfigError(
+                f'cannot evaluate plan "{self.plan.name}" up to a {type(upper).__name__}',
+                hint="upper is a time: a whole number.",
+            )
+        rows: _Rows = [[] for _ in self.stores]
+        for name, records in inputs.items():
+            for shard, row in self._rows(known[name], records):
+                rows[shard].append(row)
+        before = {name: len(updates) for name, updates in self._written.updates.items()}
+        graph = progress.edges(self.plan)
+        # Facts are known before their times are closed.
+        now = 0 if self._covered and any(rows) else upper
+        while any(rows) or progress.behind(graph, self.frontiers, upper):
+            rows = self._step(rows, progress.advance_frontiers(graph, self.frontiers, now))
+            now = upper
+        return {
+            output.name: consolidated(
+                self.plan, output, self._written.updates[output.name][before[output.name] :]
+            )
+            for output in self.plan.published
+        }
+
+    def finish(self) -> Found:
+        """Close all times of updates and records that wait, until none are left."""
+        found: Found = {output.name: [] for output in self.plan.published}
+        while pending := self.pending():
+            for name, updates in self.advance({}, max(pending) + 1).items():
+                found[name] += updates
+        return found
+
+    def pending(self) -> list[int]:
+        """List the times, in order, of updates and records that wait for the frontier.
+
+        These are updates that are computed already, and records that are processed later:
+        those of an upsert or a state machine, and facts of CDCv2.
+        """
+        return sorted(
+            time
+            for store in self.stores
+            for times_of in (parts.held_times, parts.waiting_times)
+            for time in times_of(store, self.plan)
+        )
+
+    @property
+    def counted(self) -> Counter[str]:
+        """The numbers of late, repeated and other records so far, by kind."""
+        return self._written.counted
+
+    @property
+    def messages(self) -> dict[str, list[OutputMessage]]:
+        """The messages of each output so far, in its own format."""
+        return self._written.messages
+
+    @property
+    def covered(self) -> int | None:
+        """The time before which the messages of CDCv2 are complete; None if there are none."""
+        return min((each.frontier for each in self._covered.values()), default=None)
+
+    def _to_the_end(self, inputs: Mapping[str, Iterable[Record]]) -> Found:
+        """Take records and close all times, also those of updates that are due after them."""
+        given = {name: listed(name, records) for name, records in inputs.items()}
+        if any(s.event_time is not None or s.traits.kind == "facts" for s in self.plan.inputs):
+            # The times of waiting records are known only after a first step at time 0.
+            last = 0
+        else:
+            last = 1 + max(map(greatest_time, given.values()), default=-1)
+        found = self.advance(given, last)
+        rest = self.finish() if self.covered is None else self.advance({}, self.covered)
+        for name, updates in rest.items():
+            found[name] += updates
+        return found
+
+    def _step(self, rows: _Rows, frontiers: dict[str, int]) -> _Rows:
+        """Run a micro-batch; return the rows for the next, since an exchange takes one more."""
+        intervals = progress.intervals(self.frontiers, frontiers)
+        attempts = [
+            attempt(
+                self.plan,
+                self._physical,
+                store,
+                own,
+                intervals,
+                Beside(early=True, owns=owner_of(shard, len(self.stores))),
+            )
+            for shard, (store, own) in enumerate(zip(self.stores, rows, strict=True))
+        ]
+        for store, each in zip(self.stores, attempts, strict=True):
+            each.commit(store)
+        self.frontiers = frontiers
+        emitted = [each.emitted for each in attempts]
+        seen = [told for made in emitted for told in made.seen]
+        self.greatest = max([self.greatest, *(told.greatest or 0 for told in seen)])
+        self._cover(seen, [made.facts for made in emitted])
+        closed = progress.output_intervals(self.plan, intervals) if intervals else {}
+        self._written.take(self.plan, emitted, closed)
+        after: _Rows = [[] for _ in self.stores]
+        for made in emitted:
+            for shard, row in hops.chunks(made.hops, len(after)):
+                after[shard].append(row)
+        return after
+
+    def _cover(self, seen: Sequence[Seen], facts: Sequence[Mapping[str, dict[int, int]]]) -> None:
+        """Advance `covered` by the statements and facts of a batch."""
+        for name, coverage in self._covered.items():
+            statements = []
+            for each in seen:
+                for lower, upper, packed in each.statements if each.input == name else ():
+                    counts: dict[int, int] = {}
+                    add_times(counts, packed)
+                    statements.append(cdcv2.Progress(lower, upper, counts))
+            new: Counter[int] = Counter()
+            for by_input in facts:
+                new.update(by_input.get(name, {}))
+            self._covered[name] = advanced(coverage, statements, new)
+
+    def _rows(self, source: Input, records: Iterable[Record]) -> Iterable[tuple[int, Records]]:
+        """Decode records for their shards, as messages of one partition."""
+        lower = min(self.frontiers.values(), default=0)
+        given = messages(source, records, lower, self._offset + 1)
+        self._offset += len(given)
+        intake = self._intakes[source.name]
+        if isinstance(intake, UpdateIntake) and source.traits.kind == "facts":
+            literal = [message for message in given if message.headers is not None]
+            if literal:
+                yield from _updates(source, literal, len(self.stores))
+            given = [message for message in given if message.headers is None]
+            if given:
+                self._covered.setdefault(source.name, Coverage())
+        times = {message.offset: message.timestamp or 0 for message in given}
+        place = (
+            Place(source.topics[0], 0, 0, 0, lower, each=False, upper=_END)
+            if source.is_dated
+            else _LiteralPlace(times, source.topics[0])
+        )
+        where = source.topics[0], 0
+        dating = None
+        if source.event_time is not None and source.event_time.clock in SOURCE_CLOCKS:
+            # A call has all records of its transactions, so these need not be counted.
+            dating = SourceDating(source, None, where)
+        decoding = Decoding(source, intake, place, len(self.stores), dating)
+        for shard, chunk in [*decoding.add(given), *decoding.flush()]:
+            row = unpack(chunk)
+            assert not isinstance(row, Tick)
+            yield shard, row
+
+
+def evaluate(
+    pipeline: Plan | Planned,
+    inputs: Mapping[str, Iterable[Record]],
+    upper: int | None = None,
+    *,
+    shards: int = 1,
+    schemas: "Schemas | Mapping[int, Any] | None" = None,
+) -> Found:
+    """Run a pipeline on the records `(key, value, time)` or `(key, value)` of each input.
+
+    Returns, by the name of each output, its updates `((key, value), time, diff)`, consolidated
+    and in order of time; `errors` has the error records.
+
+    * Keys and values are those of Kafka messages: JSON data, such as a Debezium envelope, or
+      bytes.  A key of None is no key, a value of None a tombstone.
+    * A record without a time has that of the record before it; the first one has time 0.
+    * Of several records with one key and time the last one counts, unless the input is in
+      `mode: diffs` or `mode: append`.
+    * For an input with event time, the time is the record's timestamp.
+    * Records of an input of updates are `(key, value, time, diff)`; for CDCv2 they may also be
+      the messages of a topic, as bytes, which then close times by their progress.
+    * All times are closed, also those of updates that are due after the last record; or with
+      `upper`, the times before it.
+    * Messages in Avro need `schemas`: a mapping from ids, or an object that looks them up.
+    * The updates do not depend on the number of `shards`.
+
+    >>> from ikebana import Input, Output, Plan, Upsert
+    >>> plan = Plan(
+    ...     "names",
+    ...     inputs=(Input("names", ("names",)),),
+    ...     operators=(Upsert("current", "names"),),
+    ...     outputs=(Output("diffs", "current", "diffs"),),
+    ... )
+    >>> found = evaluate(plan, {"names": [("frank", "mcsherry", 0), ("frank", "zappa", 1)]})
+    >>> for update in found["diffs"]:
+    ...     print(*update)
+    ('frank', 'mcsherry') 0 1
+    ('frank', 'mcsherry') 1 -1
+    ('frank', 'zappa') 1 1
+
+    Raises:
+        ConfigError: an input does not exist, or a record has the wrong form.
+        PlanError: the parts of the plan do not fit; it lists every problem.
+    """
+    evaluation = Evaluation(pipeline, shards=shards, schemas=schemas)
+    return evaluation._to_the_end(inputs) if upper is None else evaluation.advance(inputs, upper)
+
+
+class _LiteralPlace(Place):
+    """A partition whose messages have the times of the literal records."""
+
+    def __init__(self, by_offset: dict[int, int], topic: str) -> None:
+        super().__init__(topic, 0, 0, 0, 0, each=True)
+        object.__setattr__(self, "_by_offset", by_offset)
+
+    def times(self, offsets: Sequence[int]) -> list[int]:
+        return [self._by_offset[offset] for offset in offsets]  # type: ignore[attr-defined]
+
+
+def _updates(
+    source: Input, given: Sequence[Message], shards: int
+) -> Iterable[tuple[int, Updates]]:
+    """Assign literal updates of CDCv2 to the shards of their keys."""
+    rows = [Updates([], [], [], [], [], root=source.name) for _ in range(shards)]
+    for message in given:
+        time, change = diff.read_headers(message.headers)
+        key = None if message.key is None else canonical.canonical(message.key)
+        value = canonical.canonical(message.value or b"null")
+        at = shard_of(NO_KEY if key is None else key, shards)
+        add(rows[at], KeyedUpdate(key, value, time, change))
+    return [(at, row) for at, row in enumerate(rows) if row.keys]

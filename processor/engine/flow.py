@@ -1,0 +1,316 @@
+"""The updates of a micro-batch on their way: to outputs, to operators by key, to other shards."""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from ikebana.arrangements.frontier import Interval, Time
+from ikebana.arrangements.store import Part, Store
+from ikebana.processor.base.columns import Columns, in_columns_of
+from ikebana.processor.base.envelope import Records
+from ikebana.processor.base.noted import Noted
+from ikebana.processor.base.rebuilding import Rebuilding
+from ikebana.processor.base.rows import (
+    Errors,
+    Ignored,
+    KeyedUpdate,
+    Seen,
+    Updates,
+    keyed,
+    times_of,
+)
+from ikebana.processor.checkpoint import parts
+from ikebana.processor.engine.budget import Budget
+from ikebana.processor.engine.editing import (
+    Editing,
+    Filling,
+    output_intervals,
+    portion,
+    shown_at,
+)
+from ikebana.processor.engine.gathered import Gathered
+from ikebana.processor.engine.held import IN, OUT, Target, far_inlets, far_targets
+from ikebana.processor.engine.joins_before import is_of_before
+from ikebana.processor.engine.rebuilt import rebuilt, standing
+from ikebana.processor.engine.waiting import waiting
+from ikebana.processor.engine.written_ahead import WrittenAhead
+from ikebana.processor.kernels import hold, single_value
+from ikebana.processor.kernels.layout import PartKind
+from ikebana.processor.linear.portions import in_portions
+from ikebana.processor.planning import planner
+from ikebana.processor.planning.plan import ERRORS, Plan
+from ikebana.processor.planning.planner import Physical
+from ikebana.processor.topics.formatting import Formatted, formatted
+
+_AT_ONCE = 50_000
+
+
+class Flow:
+    """What a micro-batch has emitted so far, and what operators are to take.
+
+    `emitted` has updates by output; `arriving` those by key for operators of this shard, until
+    they are moved; `hops` those for operators in the shards of other keys, which the next batch
+    hands to them.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        store: Store,
+        intervals: Mapping[str, Interval],
+        physical: Physical,
+        held: frozenset[Target],
+        editing: Editing | None,
+        rebuilding: Rebuilding | None,
+        budget: Budget,
+    ) -> None:
+        self.emitted = {output.name: Gathered() for output in plan.published}
+        self.arriving: defaultdict[str, Gathered] = defaultdict(Gathered)
+        self.hops: defaultdict[str, Gathered] = defaultdict(Gathered)
+        self.counted: Counter[str] = Counter()
+        self.noted: list[Noted] = []
+        self.seen: list[Seen] = []
+        self.intervals = intervals
+        self._errors_back = Gathered()
+        """Updates that take back what the error topic has."""
+        self.of_moving: dict[str, list[KeyedUpdate]] = {}
+        """What operators have made whose contents an edit is reading meanwhile."""
+        self._plan = plan
+        self.store = store
+        self._passed = output_intervals(plan, intervals, editing)
+        self._rebuilding = rebuilding
+        self._budget = budget
+        self._outputs = standing(self._passed, rebuilding)
+        self._physical = physical
+        self._held = held
+        self._editing = editing
+        self._far = far_inlets(physical)
+        self._ahead = (
+            None if editing is None else WrittenAhead(parts.EDIT.of(store, ""), editing.time)
+        )
+
+    def take(self, rows: Sequence[Records]) -> None:
+        """Take the updates that decoding has computed."""
+        for row in rows:
+            match row:
+                case Errors():
+                    self.emitted[ERRORS] += _error_updates(row)
+                case Updates():
+                    made = Columns(row.keys, row.values, row.times, row.diffs)
+                    if ERRORS in row.outputs:
+                        self._take_back_errors(made)
+                        continue
+                    self._deliver(row.outputs, row.inlets, made)
+                    if row.root:
+                        self.flow(row.root, made)
+                case Ignored():
+                    self.counted.update(row.counts)
+                    self.noted += row.noted
+                case Seen():
+                    self.seen.append(row)
+
+    def fill(self, editing: Editing, *, takes: bool) -> Filling:
+        """Send a portion of the state through the old plan and the new one, if it `takes` one."""
+        self._gather(editing.time)
+        of_before = [name for name in self.arriving if is_of_before(name)]
+        arriving = {name: self.arriving.pop(name) for name in of_before}
+        found = portion(editing, self.store, arriving, takes=takes)
+        for name, updates in found.outputs.items():
+            self.emitted[name] += updates
+        for name, updates in found.inlets.items():
+            self.arriving[name] += updates
+        for name, updates in found.hops.items():
+            self.send(name, updates)
+        self.emitted[ERRORS] += found.errors
+        return found
+
+    def _gather(self, time: Time) -> None:
+        """Give outputs what an edit at a time has sent to the shards of their keys."""
+        for output in self._plan.outputs:
+            inlet = planner.inlet_of(output.name)
+            for update in self.arriving.pop(inlet, ()):
+                to = self.emitted[output.name] if update.time < time else self.arriving[inlet]
+                to += [update]
+
+    def send(self, name: str, updates: Iterable[KeyedUpdate]) -> None:
+        """Send updates to an operator in the shards of other keys."""
+        self.hops[name] += updates
+
+    def arrived(self, name: str, upper: Time | None = None) -> Collection[KeyedUpdate]:
+        """The updates that have come to an operator, of times that it may be moved through."""
+        arriving = self.arriving.pop(name, Gathered())
+        if (IN, name) not in self._held:
+            return arriving
+        part = self.part(hold.IN, name)
+        reach = self.intervals[name].upper if upper is None else upper
+        latest = (max(some.times) for some in arriving.in_columns(_AT_ONCE))
+        if max(latest, default=reach - 1) < reach and not hold.is_due(part, reach):
+            return arriving
+        step = hold.step if name in self._far else hold.step_in_blocks
+        return step(part, arriving, reach)
+
+    def wait(self, name: str, time: Time, *, begins: bool = False) -> None:
+        """Keep what has come to a stage until an edit at a time has been filled.
+
+        Only a new stage gets anything of the times before: what its join will begin with.  If the
+        join `begins` with this, it counts at the time of the edit; else it comes again.
+        """
+        later = [
+            update if update.time >= time else update._replace(time=time)
+            for update in self.arriving.pop(name, ())
+            if begins or update.time >= time
+        ]
+        if later:
+            step = hold.step if name in self._far else hold.step_in_blocks
+            step(self.part(hold.IN, name), later, time)
+
+    def waiting(self) -> int:
+        """How much waits for its time to be closed, but for what a step has moved far ahead."""
+        if not self._plan.is_dated:
+            return 0
+        held = self._held - far_targets(self._physical)
+        names = [(hold.OUT if kind == OUT else hold.IN).prefix + name for kind, name in held]
+        return waiting(self._plan, self.store, self.intervals, names)
+
+    def release(self) -> None:
+        """Release the due updates of each output, and hold the rest."""
+        for output in self._plan.outputs:
+            self._release(output.name)
+
+    def formatted(self) -> dict[str, Formatted]:
+        """The messages of every output whose format is not `diff`."""
+        messages = {}
+        for output in self._plan.outputs:
+            if not output.traits.as_updates:
+                part = self.part(single_value.PART, output.name)
+                found = formatted(self._plan, output, [*self.emitted[output.name]], part)
+                messages[output.name] = found
+                self.emitted[ERRORS] += found.errors
+        return messages
+
+    def _take_back_errors(self, updates: Collection[KeyedUpdate]) -> None:
+        """Take back of the error topic what ends with an edit; all, if the state is made anew."""
+        if self._rebuilding is None:
+            assert self._editing is not None, "errors are taken back, and no edit is under way"
+            updates = self._editing.edit.ended_errors.of(updates)
+        self._errors_back += updates
+
+    def release_errors(self) -> None:
+        """Release the due errors; this is last, since any operator may add errors."""
+        self.emitted[ERRORS] += self._errors_back
+        self._release(ERRORS)
+
+    def large(self) -> list[str]:
+        """The outputs with more at the time of an edit than a batch should write."""
+        if self._editing is None or self._ahead is None:
+            return []
+        shown = self._editing.shown | self._editing.writes
+        # Formats that need all updates of a key together are written at once.
+        return [
+            output.name
+            for output in self._plan.published
+            if output.name in shown
+            and output.traits.as_updates
+            and self._ahead.is_large(output.name, self.part(hold.OUT, output.name))
+        ]
+
+    def written_before(self) -> dict[str, int]:
+        """How many updates of each output that this batch closes were written before it."""
+        if self._editing is None or self._ahead is None:
+            return {}
+        return {name: self._ahead.closed(name) for name in sorted(self._editing.wrote)}
+
+    def sends_before(self, time: Time) -> bool:
+        """Whether anything of times before one goes to other shards."""
+        return any(is_of_before(name) for name in self.hops) or any(
+            update.time < time for updates in self.hops.values() for update in updates
+        )
+
+    def _release(self, name: str) -> None:
+        part, lower = self.part(hold.OUT, name), self._outputs[name].lower
+        upper = self._outputs[name].upper
+        if (of := self._rebuilding) is not None:
+            passed = self._passed[name].upper
+            self.emitted[name] = Gathered(rebuilt(part, self.emitted[name], of, lower, passed))
+            return
+        since, writes = None, self._editing is not None and name in self._editing.writes
+        if self._editing is not None and name in self._editing.shown:
+            since = self._editing.time
+        if name == ERRORS and self._plan.backfills:
+            # Those of records that are read again may be of times that are closed.
+            since = max(lower, since or 0)
+        if since is not None:
+            self.emitted[name] = Gathered(shown_at(self.emitted[name], since))
+        elif (
+            not writes
+            and (OUT, name) not in self._held
+            and (
+                # An earlier edit at the same time may have left it something.
+                self._editing is None or not hold.is_due(part, upper)
+            )
+        ):
+            return
+        released = hold.step(part, self.emitted[name], upper)
+        if writes and self._ahead is not None:
+            assert not released, f'"{name}" gets updates of times that are closed'
+            released = self._ahead.portion(name, part)
+        self.emitted[name] = Gathered(released)
+
+    def part(self, kind: PartKind, name: str) -> Part:
+        """The part of the store of an operator, an input or an output."""
+        return kind.of(self.store, name)
+
+    def flow(self, root: str, updates: Collection[KeyedUpdate]) -> None:
+        """Send updates of a root through its branches.
+
+        Raises: TooMuchError, if they come to more than fits into a batch.
+        """
+        editing = self._editing
+        if editing is not None and editing.fills and root in editing.edit.moving:
+            self.of_moving.setdefault(root, []).extend(updates)
+        for branch in self._physical.branches[root]:
+            steps = planner.chain_of(self._plan, branch, self._physical)
+            if steps.is_empty and not branch.inlets:
+                self._deliver(branch.outputs, (), updates, branch.hops)
+                continue
+            if steps.arranges:
+                for some in in_columns_of(updates, _AT_ONCE):
+                    arranged, errors = steps.arranged(some, branch.silent)
+                    self.emitted[ERRORS] += errors
+                    given = arranged
+                    if branch.inlets and None in arranged.keys:
+                        given = Columns.of(keyed([*arranged]))
+                    self._deliver(branch.outputs, branch.inlets, given, branch.hops)
+                continue
+            for passed in in_portions(steps, updates, branch.silent):
+                self.emitted[ERRORS] += passed.errors
+                made = keyed(passed.updates) if branch.inlets else passed.updates
+                self._deliver(branch.outputs, branch.inlets, made, branch.hops)
+                if steps.expands:
+                    self._budget.expand(root)
+                # They are not to be there while the next ones are made.
+                del passed, made
+
+    def _deliver(
+        self,
+        outputs: Iterable[str],
+        inlets: Collection[str],
+        updates: Collection[KeyedUpdate],
+        hops: Collection[str] = (),
+    ) -> None:
+        for name in outputs:
+            if planner.inlet_of(name) not in (*inlets, *hops):
+                self.emitted[name] += updates
+        for name in inlets:
+            self.arriving[name] += updates
+        for name in hops:
+            self.send(name, updates)
+
+
+def _error_updates(row: Errors) -> list[KeyedUpdate]:
+    count = len(row.records)
+    diffs = [1] * count if row.diffs is None else row.diffs
+    times = times_of(row.times, count)
+    return [
+        KeyedUpdate(None, record, time, diff)
+        for record, time, diff in zip(row.records, times, diffs, strict=True)
+    ]

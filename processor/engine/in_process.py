@@ -1,0 +1,191 @@
+"""The shards of a plan in this process, and what its outputs have got.
+
+Both in-process shells stand on this: `evaluate`, whose records bring their times, and
+`ikebana.testing`, whose batches are minted as a run mints them.  A batch of a shard is an
+`Attempt` that changes nothing until it is committed, as on Spark.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.store import MemoryStore, Overlay
+from ikebana.arrangements.update import Update, consolidate
+from ikebana.codecs import canonical, diff
+from ikebana.codecs.upsert_out import OutputMessage
+from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.engine import dataflow
+from ikebana.processor.engine.beside import Beside
+from ikebana.processor.linear.json_text import BLOB, JSON
+from ikebana.processor.linear.scope import KEY, VALUE
+from ikebana.processor.planning.catalog import catalog_of
+from ikebana.processor.planning.checking import checked
+from ikebana.processor.planning.plan import ERRORS, Output, Plan
+from ikebana.processor.planning.planner import Physical
+from ikebana.processor.topics.formatting import progress_messages
+
+if TYPE_CHECKING:
+    from ikebana.codecs.avro_schema import Schemas
+
+
+class Planned(Protocol):
+    """What makes a plan, such as a `Pipeline`."""
+
+    def plan(self) -> Plan:
+        """The plan."""
+        ...
+
+
+def plan_of(given: Plan | Planned) -> Plan:
+    """A plan as it is, or that of a pipeline.  Raises: PlanError, with every problem."""
+    return checked(given) if isinstance(given, Plan) else given.plan()
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A batch of one shard that is computed and not committed: what came out, what changes."""
+
+    emitted: dataflow.Emitted
+    changes: Mapping[bytes, bytes | None]
+
+    def commit(self, store: MemoryStore) -> None:
+        """Let the changes be the shard's."""
+        for key, value in self.changes.items():
+            if value is None:
+                store.delete(key)
+            else:
+                store.put(key, value)
+
+
+def attempt(
+    plan: Plan,
+    physical: Physical,
+    store: MemoryStore,
+    rows: dataflow.Rows,
+    intervals: Mapping[str, Interval],
+    beside: Beside,
+) -> Attempt:
+    """Compute a batch of one shard; see `dataflow.advance`."""
+    overlay = Overlay(store)
+    emitted = dataflow.advance(plan, overlay, rows, intervals, physical, beside)
+    return Attempt(emitted, overlay.changes)
+
+
+class Written:
+    """What the outputs of a plan have got so far.
+
+    `updates` are those of each output as bytes, as they came; `messages` those of its topic, in
+    its own format.  `times` has how many updates each time has, for the formats whose progress
+    says so.  `counted` is what `dataflow.Emitted` counts.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.updates: dict[str, list[KeyedUpdate]] = {}
+        self.messages: dict[str, list[OutputMessage]] = {}
+        self.times: dict[str, Counter[int]] = {}
+        self.counted: Counter[str] = Counter()
+        self.expect(plan)
+
+    def expect(self, plan: Plan) -> None:
+        """Have a place for each output of a plan."""
+        for output in plan.published:
+            self.updates.setdefault(output.name, [])
+            self.messages.setdefault(output.name, [])
+            self.times.setdefault(output.name, Counter())
+
+    def rename(self, names: Mapping[str, str], plan: Plan) -> None:
+        """Keep what the outputs of a plan have got under other `names`, which are by topic."""
+        were = {each.name: names[each.topic] for each in plan.published if each.topic in names}
+        self.updates = {name: self.updates[was] for name, was in were.items()}
+        self.messages = {name: self.messages[was] for name, was in were.items()}
+        self.times = {name: self.times[was] for name, was in were.items()}
+        self.expect(plan)
+
+    def take(
+        self,
+        plan: Plan,
+        emitted: Sequence[dataflow.Emitted],
+        closed: Mapping[str, Interval],
+    ) -> dict[str, list[OutputMessage]]:
+        """Take what all shards came to in a batch that closed these times of outputs.
+
+        Returns the messages that are new, by output.
+        """
+        new: dict[str, list[OutputMessage]] = {}
+        for output in plan.published:
+            name, counts = output.name, Counter[int]()
+            messages: list[OutputMessage] = []
+            for each in emitted:
+                self.updates[name] += each.updates[name]
+                if (formatted := each.messages.get(name)) is None:
+                    messages += [
+                        OutputMessage(key, value, diff.headers(time, change))
+                        for key, value, time, change in each.updates[name]
+                    ]
+                else:
+                    messages += formatted.messages
+                    counts.update(formatted.times)
+            interval = closed.get(name)
+            is_formatted = any(name in each.messages for each in emitted)
+            if is_formatted and interval is not None and interval.lower < interval.upper:
+                progress = progress_messages(output, interval.lower, interval.upper, counts)
+                messages += [OutputMessage(None, value, []) for value in progress]
+            self.times[name] += counts
+            self.messages[name] += messages
+            new[name] = messages
+        for each in emitted:
+            self.counted += each.counted
+        return new
+
+
+def consolidated(plan: Plan, output: Output, updates: Iterable[KeyedUpdate]) -> list[Update[Any]]:
+    """The consolidated updates of an output, in order of time, with data as Python values."""
+    if output.name == ERRORS:
+        return [
+            update._replace(data=canonical.decode(update.data))
+            for update in consolidate(
+                Update(value, time, change) for _, value, time, change in updates
+            )
+        ]
+    types = catalog_of(plan).relation(output.source).scope.types
+    return [
+        Update(
+            (_as_data(key, types.get(KEY, JSON)), _as_data(value, types.get(VALUE, JSON))),
+            time,
+            change,
+        )
+        for (key, value), time, change in consolidate(
+            Update((key, value), time, change) for key, value, time, change in updates
+        )
+    ]
+
+
+def _as_data(message: bytes | None, kind: str) -> Any:
+    return message if message is None or kind == BLOB else canonical.decode(message)
+
+
+def found_schemas(given: "Schemas | Mapping[int, Any] | None") -> "Schemas | None":
+    """Whatever finds schemas, of such or of a mapping from their ids."""
+    return _Given(given) if isinstance(given, Mapping) else given
+
+
+class _Given:
+    """Schemas that are given by their ids."""
+
+    def __init__(self, schemas: Mapping[int, Any]) -> None:
+        self._schemas = schemas
+
+    def parsed(self, id: int | str) -> object:  # noqa: A002 -- as in `Schemas`
+        from ikebana.codecs.avro_schema import SchemaUnknown, self_contained
+
+        try:
+            schema = self._schemas[id]  # type: ignore[index]
+        except KeyError:
+            raise SchemaUnknown from None
+        try:
+            return self_contained(json.loads(schema) if isinstance(schema, str) else schema)
+        except ValueError:
+            raise SchemaUnknown("its schema is no Avro schema") from None

@@ -1,0 +1,185 @@
+"""The joins of a plan in one micro-batch on one shard: their arrangements, and the stages' rows.
+
+Arrangements take the updates of their intervals before anybody asks, and are settled when all
+have asked: what they keep of the past is what is still on its way to who will ask
+(`progress.since`).
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
+
+from ikebana.arrangements.frontier import Interval, Time
+from ikebana.arrangements.store import Part, Store
+from ikebana.processor.base.datum import parts_of
+from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.engine import hydrating
+from ikebana.processor.engine.budget import Budget, JoinBudget
+from ikebana.processor.engine.extending import extending
+from ikebana.processor.engine.joining import Portion, looking
+from ikebana.processor.kernels.arrange import Arrangement
+from ikebana.processor.kernels.arrange_upsert import UpsertArrangement
+from ikebana.processor.linear.chain import chain
+from ikebana.processor.linear.scope import frozen
+from ikebana.processor.linear.steps import Arrange
+from ikebana.processor.planning import progress
+from ikebana.processor.planning.catalog import catalog_of
+from ikebana.processor.planning.joined import joined
+from ikebana.processor.planning.joins.query import AsOfJoin
+from ikebana.processor.planning.joins.stages import Stage
+from ikebana.processor.planning.plan import Plan
+
+
+class JoinedBatch:
+    """The joins of a plan, in one micro-batch."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        intervals: Mapping[str, Interval],
+        begins: Mapping[str, Time],
+        *,
+        hydrates: bool,
+        filling: Collection[str] = (),
+        kept_for: Mapping[str, Time | None] | None = None,
+        budget: Budget,
+    ) -> None:
+        """Bring joins through a batch; arrangements that are `filling` get more of its times.
+
+        An edit reads, or has just read, those that are `kept_for` it: as of a time, or no more.
+        """
+        self._budget = budget
+        self._filling = filling
+        self._kept_for = kept_for or {}
+        self._plan = plan
+        self._joined = joined(plan)
+        self._intervals = intervals
+        # What they begin with is kept, whether they get more of it in this batch or not.
+        self._hydrating, self._hydrates = begins, hydrates
+        self._graph = progress.edges(plan)
+        self._lowers = {name: interval.lower for name, interval in intervals.items()}
+        self._arrangements: dict[str, Arrangement | UpsertArrangement] = {}
+
+    def looks_up(self, upsert: str) -> bool:
+        """Whether a join looks up an upsert's own state."""
+        return upsert in self._joined.kept or upsert in self._kept_for
+
+    def keep_upsert(self, name: str, part: Part, updates: Collection[KeyedUpdate]) -> None:
+        """Make an upsert's own state available for lookups; it has these updates already."""
+        since = self._kept_from(name, self._lowers)
+        interval = self._intervals[name]
+        self._arrangements[name] = UpsertArrangement(part, updates, interval, since)
+
+    def arrange(self, name: str, part: Part, updates: Collection[KeyedUpdate]) -> None:
+        """Bring an arrangement up to date."""
+        since = self._kept_from(name, self._lowers)
+        arrangement = Arrangement(part, self._intervals[name], since)
+        arrangement.update(updates)
+        self._arrangements[name] = arrangement
+
+    def run(self, stage: Stage, store: Store, rows: Collection[KeyedUpdate]) -> Iterator[Portion]:
+        """Apply a stage to rows; `store` has the matches that it remembers.
+
+        Raises: TooMuchError, if a batch cannot end in its time.
+        """
+        if not rows:
+            return
+        arranged, budget = self._arrangements[stage.looks_up], self._budget.of(stage.join)
+        if stage.role == "lookup" and (compiled := looking(self._plan, stage)).is_locked:
+            interval = self._intervals[stage.name]
+            yield from compiled.apply_locked(store, [*rows], interval, arranged, budget)
+        else:
+            yield from applied(self._plan, stage, rows, arranged, budget)
+
+    def hydrates(self, stage: Stage) -> bool:
+        """Whether a stage gets data from before its join began."""
+        return self._hydrates and self._begins(stage)
+
+    def is_hydrated(self, stage: Stage, store: Store) -> bool:
+        """Whether a stage has got all of that data, in earlier batches."""
+        return self._begins(stage) and hydrating.is_done(store, self._hydrating[stage.join])
+
+    def hydrate(self, stage: Stage, store: Store) -> "Begun":
+        """A portion of what a join's first input was; `store` knows how far that is."""
+        origin = self._joined.origins[stage.join]
+        begin = self._hydrating[stage.join]
+        rows, done = hydrating.portion(store, self._arrangements[origin], begin)
+        return Begun(*sent(self._plan, stage, rows), done)
+
+    def reach(self, stage: Stage) -> Time:
+        """The time before which a stage takes rows.
+
+        The first that a new join has see all others strictly before their time, and so need
+        not wait until it is over.
+        """
+        upper = self._intervals[stage.name].upper
+        join = catalog_of(self._plan).join(stage.join)
+        begins = stage.join in self._hydrating and stage.alias == join.paths[0].alias
+        if begins and not isinstance(join.join, AsOfJoin):
+            return max(upper, self._hydrating[stage.join] + 1)
+        return upper
+
+    def settle(self) -> None:
+        """Write the arrangements for the lookups of later batches."""
+        uppers = {
+            name: interval.lower if name in self._filling else interval.upper
+            for name, interval in self._intervals.items()
+        }
+        for name, arrangement in self._arrangements.items():
+            arrangement.settle(self._kept_from(name, uppers))
+
+    def _begins(self, stage: Stage) -> bool:
+        is_new = stage.join in self._hydrating
+        return is_new and stage.name == self._joined.begins(stage.join)
+
+    def _kept_from(self, name: str, at: Mapping[str, Time]) -> Time:
+        origins = self._joined.origins
+        begins = (time for join, time in self._hydrating.items() if origins[join] == name)
+        kept = self._kept_for.get(name)
+        asked: list[Time] = [] if kept is None else [kept]
+        return min([progress.since(self._graph, at, name), *begins, *asked])
+
+
+def applied(
+    plan: Plan,
+    stage: Stage,
+    rows: Collection[KeyedUpdate],
+    arranged: Arrangement | UpsertArrangement,
+    budget: JoinBudget | None = None,
+) -> Iterator[Portion]:
+    """Apply a stage that remembers nothing to rows; without a budget it may take any time."""
+    budget = budget or Budget().of(stage.join)
+    if stage.role == "lookup":
+        return looking(plan, stage).apply(rows, arranged, budget)
+    return extending(plan, stage).apply(rows, arranged, budget)
+
+
+class Sent(NamedTuple):
+    """What goes to the first stage of a join: rows in their shards, rows to hop, and errors."""
+
+    near: list[KeyedUpdate]
+    far: list[KeyedUpdate]
+    errors: list[KeyedUpdate]
+
+
+def sent(plan: Plan, stage: Stage, rows: list[KeyedUpdate]) -> Sent:
+    """What a join's first stage gets of data of the arrangement that the join begins from."""
+    stages = joined(plan)
+    own = catalog_of(plan).join(stage.join).paths[0].arrangement
+    if stages.kept[stages.origins[stage.join]].arrangement.keys == own.keys:
+        return Sent(rows, [], [])
+    # By the key that its changes ask for, they are in other shards.
+    nulls = next((feed.nulls for feed in stages.feeds if feed.name == stage.name), False)
+    steps = ((str(own), Arrange(own.keys, nulls)),)
+    arranging = chain(steps, frozen(catalog_of(plan).relation(own.relation).scope))
+    whole = [KeyedUpdate(*parts_of(row.value), row.time, row.diff) for row in rows]
+    far, errors = arranging.apply(whole)
+    return Sent([], far, errors)
+
+
+class Begun(NamedTuple):
+    """What a new join gets: near rows, far ones for an exchange, errors; whether it was all."""
+
+    near: list[KeyedUpdate]
+    far: list[KeyedUpdate]
+    errors: list[KeyedUpdate]
+    done: bool

@@ -1,0 +1,109 @@
+"""The results of joins of the plan before an edit, computed once more from its arrangements.
+
+A join keeps no results.  At the frontier t of an edit all operators have come to t, and time
+stands still while the edit fills, so the arrangements of the plan before have what the inputs of
+a join were as of t - 1.  The data of its first input go the path of that input, as changes at t
+that see all others strictly before it, as when a join is hydrated (`engine.hydrating`).  What
+comes out is the whole join as of t - 1; nothing is stored, and no topic is read.
+
+Rows for another shard go through the exchange topic, under names of their own, since the new
+plan may have a stage of the same name.  They are handled as they come, in any order.
+
+A join that has begun at t itself has shown nothing yet: all of its results have the time t.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+
+from ikebana.arrangements.frontier import Interval, Time
+from ikebana.arrangements.store import Store
+from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.engine.hydrating import data_from
+from ikebana.processor.engine.joined_batch import applied, sent
+from ikebana.processor.kernels import arrange, upsert
+from ikebana.processor.kernels.arrange import Arrangement
+from ikebana.processor.kernels.arrange_upsert import UpsertArrangement
+from ikebana.processor.planning.edits import Edit
+from ikebana.processor.planning.joined import joined
+from ikebana.processor.planning.joins.stages import Stage
+
+# Names of operators have no space.
+_MARK = "before "
+
+Arriving = Mapping[str, Collection[KeyedUpdate]]
+
+
+def is_of_before(target: str) -> bool:
+    """Whether rows go to a join of the plan before, or to a stage of one."""
+    return target.startswith(_MARK)
+
+
+class JoinsBefore:
+    """The joins of the plan before, in one batch of an edit that fills, on one shard.
+
+    `results` are what has come out by join, in the shards of the last lookups; `errors` are those
+    of combinations that cannot be evaluated, and `hops` are rows for other shards.
+    """
+
+    def __init__(self, edit: Edit, time: Time, store: Store) -> None:
+        self.results: defaultdict[str, list[KeyedUpdate]] = defaultdict(list)
+        self.errors: defaultdict[str, list[KeyedUpdate]] = defaultdict(list)
+        self.hops: defaultdict[str, list[KeyedUpdate]] = defaultdict(list)
+        self._edit, self._time, self._store = edit, time, store
+        self._joined = joined(edit.before)
+        self._arrangements: dict[str, Arrangement | UpsertArrangement] = {}
+
+    def arrive(self, arriving: Arriving) -> None:
+        """Take rows that have come from other shards, each on from where it is."""
+        for join in self._edit.joins_before:
+            self._run(join, {s.name: arriving.get(_MARK + s.name, ()) for s in self._path(join)})
+
+    def begin(self, join: str, start: bytes, most: int) -> tuple[int, bytes | None]:
+        """Let about `most` data of a join's first input, from a key on, go their path.
+
+        Returns: the number of data, and the next key, None if there is none.
+        """
+        origin = self._arrangement(self._joined.origins[join])
+        rows, reached = data_from(origin, self._time, start, most)
+        first = next(self._path(join))
+        near, far, errors = sent(self._edit.before, first, rows)
+        self.errors[join] += errors
+        self.hops[_MARK + first.name] += far
+        self._run(join, {first.name: near})
+        return len(rows), reached
+
+    def _run(self, join: str, given: Arriving) -> None:
+        plan = self._edit.before
+        waiting = defaultdict(list, {name: [*rows] for name, rows in given.items() if rows})
+        for stage in self._path(join):
+            rows = waiting.pop(stage.name, [])
+            if not rows:
+                continue
+            arranged = self._arrangement(stage.looks_up)
+            for (to, hop), made, errors, _ in applied(plan, stage, rows, arranged):
+                self.errors[join] += errors
+                if to is None:
+                    self.results[join] += made
+                elif hop:
+                    self.hops[_MARK + to] += made
+                else:
+                    waiting[to] += made
+
+    def _path(self, join: str) -> Iterator[Stage]:
+        """The stages of the path of a join's first input, in the order of their rows."""
+        alias = self._joined.stages[self._joined.begins(join)].alias
+        for stage in self._joined.stages.values():
+            if (stage.join, stage.alias) == (join, alias):
+                yield stage
+
+    def _arrangement(self, name: str) -> Arrangement | UpsertArrangement:
+        """An arrangement of the plan before, to be read: nothing changes while time stands."""
+        if name not in self._arrangements:
+            at = Interval(self._time, self._time)
+            if self._joined.kept[name].is_own:
+                part = upsert.PART.of(self._store, name)
+                self._arrangements[name] = UpsertArrangement(part, (), at, self._time)
+            else:
+                part = arrange.PART.of(self._store, name)
+                self._arrangements[name] = Arrangement(part, at, self._time)
+        return self._arrangements[name]

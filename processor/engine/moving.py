@@ -1,0 +1,201 @@
+"""The operators of a plan, moved through a micro-batch on one shard, each by its kind."""
+
+from collections.abc import Collection, Iterator, Sequence
+
+from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.store import Part
+from ikebana.processor.base.noted import Noted, NotedRecord
+from ikebana.processor.base.rows import Facts, KeyedUpdate, Truncate, Upserts, updates_of
+from ikebana.processor.checkpoint.parts import HYDRATE
+from ikebana.processor.engine.beside import Beside
+from ikebana.processor.engine.budget import Budget
+from ikebana.processor.engine.editing import Editing, remember
+from ikebana.processor.engine.flow import Flow
+from ikebana.processor.engine.gathered import MOST
+from ikebana.processor.engine.joined_batch import JoinedBatch
+from ikebana.processor.engine.joining import portions
+from ikebana.processor.kernels import arrange, facts, locked, upsert
+from ikebana.processor.kernels.layout import PartKind
+from ikebana.processor.planning import planner
+from ikebana.processor.planning.backfill import reads_again
+from ikebana.processor.planning.catalog import catalog_of
+from ikebana.processor.planning.joined import joined
+from ikebana.processor.planning.joins.stages import Stage
+from ikebana.processor.planning.operators.table import kind_of
+from ikebana.processor.planning.plan import ERRORS, Input, Operator, Plan
+from ikebana.processor.topics.edit_steps import FILLED
+
+Chunks = Sequence[Upserts | Truncate]
+
+
+class Operators:
+    """The operators of a plan in a micro-batch; what they come to goes into its flow."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        flow: Flow,
+        beside: Beside,
+        budget: Budget,
+    ) -> None:
+        self.new_facts: dict[str, dict[int, int]] = {}
+        self.hydrated: list[str] = []
+        self.filled: tuple[int, int] | None = None
+        self._plan = plan
+        self._flow = flow
+        self._operators = {operator.name: operator for operator in plan.operators}
+        self._joined = joined(plan)
+        self._editing = editing = beside.editing
+        self._is_filled = False
+        self._owns = beside.owns
+        filling = editing.edit.takers if editing is not None and editing.fills else ()
+        kept_for = {} if editing is None else editing.kept_for
+        self._joins = JoinedBatch(
+            plan,
+            flow.intervals,
+            beside.hydrating,
+            hydrates=beside.hydrates and not self._fills,
+            filling=filling,
+            kept_for=kept_for,
+            budget=budget,
+        )
+        self._gathered = {inlet: name for name, inlet in planner.gathered(plan).items()}
+
+    def fill(self, editing: Editing, *, takes: bool) -> None:
+        """Send a portion of the state through the old plan and the new one, if it `takes` one."""
+        found = self._flow.fill(editing, takes=takes)
+        self.filled = found.parts, found.keys
+        self._is_filled = found.done
+
+    @property
+    def _fills(self) -> bool:
+        return self._editing is not None and self._editing.fills
+
+    def learn(self, source: Input, rows: Sequence[Facts]) -> None:
+        """Keep the facts of an input until its frontier has passed them."""
+        name = source.name
+        interval = self._flow.intervals[name]
+        own = [row for row in rows if row.input == name]
+        found = facts.step(
+            self._flow.part(facts.PART, name),
+            [update for row in own for update in updates_of(row)],
+            interval,
+            since=min((row.since for row in own if row.since is not None), default=None),
+        )
+        self.new_facts[name] = found.counts
+        self._flow.counted["repeated"] += found.repeated
+        self._flow.flow(name, found.updates)
+
+    def move(self, name: str, upserts: Chunks) -> None:
+        """Advance an operator through its interval, after all operators that it waits for."""
+        operator = self._operators.get(name)
+        if operator is not None:
+            own = _OfOperator(self, operator, upserts)
+            kind_of(operator).step(operator, own, catalog_of(self._plan))
+        elif name in self._joined.stages:
+            self._stage(name)
+        elif name in self._joined.kept:
+            self._arrange(name)
+        elif name in self._gathered:
+            self._flow.emitted[self._gathered[name]] += self._flow.arrived(name)
+        # Else it is an input in `mode: diffs`, whose updates have flowed as they were taken.
+
+    def settle(self) -> None:
+        """Write the arrangements, without the history that no lookup needs any more."""
+        self._joins.settle()
+        editing = self._editing
+        if editing is None or not editing.fills:
+            return
+        remember(editing, self._flow.store, self._flow.of_moving)
+        # What this shard has sent of the times before others have to take first.
+        if self._is_filled and not self._flow.sends_before(editing.time):
+            self.hydrated.append(FILLED)
+
+    def looked_up(self, name: str, updates: Collection[KeyedUpdate]) -> None:
+        """Keep what an upsert has emitted for the joins that look up its state."""
+        if self._joins.looks_up(name):
+            part = self._flow.part(upsert.PART, name)
+            self._joins.keep_upsert(name, part, updates)
+
+    def _arrange(self, name: str) -> None:
+        arrived = self._flow.arrived(name)
+        self._joins.arrange(name, self._flow.part(arrange.PART, name), arrived)
+        if self._editing is not None and self._fills and name in self._editing.edit.takers:
+            # A new join begins from what arrangements have when all of them are full.
+            return
+        for stage in self._joined.stages.values():
+            if stage.is_first and stage.rows_from == (name,):
+                self._flow.arriving[stage.name] += arrived
+
+    def _stage(self, name: str) -> None:
+        stage = self._joined.stages[name]
+        if self._editing is not None and self._fills and name in self._editing.edit.standing:
+            begins = name in self._editing.edit.filled_joins.values()
+            self._flow.wait(name, self._editing.time, begins=begins)
+            return
+        if self._joins.hydrates(stage):
+            self._hydrate(stage)
+        elif self._joins.is_hydrated(stage, self._flow.part(HYDRATE, stage.join)):
+            # It stays so while the exchange topic is read in shares, which may take many batches.
+            self.hydrated.append(stage.join)
+        part = self._flow.part(locked.PART, name)
+        arrived = self._flow.arrived(name, self._joins.reach(stage))
+        for (to, hop), rows, errors, _ in self._joins.run(stage, part, arrived):
+            self._flow.emitted[ERRORS] += errors
+            if to is not None and hop:
+                self._flow.send(to, rows)
+            else:
+                self._flow.arriving[to or stage.join] += rows
+
+    def _hydrate(self, stage: Stage) -> None:
+        part = self._flow.part(HYDRATE, stage.join)
+        begun = self._joins.hydrate(stage, part)
+        self._flow.arriving[stage.name] += begun.near
+        self._flow.send(stage.name, begun.far)
+        self._flow.emitted[ERRORS] += begun.errors
+        if begun.done:
+            self.hydrated.append(stage.join)
+
+
+class _OfOperator:
+    """The batch as one operator sees it."""
+
+    def __init__(self, batch: Operators, operator: Operator, upserts: Chunks) -> None:
+        self._batch, self._flow, self._plan = batch, batch._flow, batch._plan
+        self._operator, self._upserts, self._name = operator, upserts, operator.name
+
+    @property
+    def interval(self) -> Interval:
+        return self._flow.intervals[self._name]
+
+    def part(self, kind: PartKind) -> Part:
+        return self._flow.part(kind, self._name)
+
+    def rows(self) -> list[Upserts | Truncate]:
+        sources = kind_of(self._operator).sources(self._operator)
+        return [chunk for chunk in self._upserts if chunk.input in sources]
+
+    def arrived(self) -> Collection[KeyedUpdate]:
+        return self._flow.arrived(self._name)
+
+    def portions(self) -> Iterator[list[KeyedUpdate]]:
+        return portions(self.arrived(), MOST)
+
+    def owns(self, key: bytes) -> bool:
+        return self._batch._owns(key)
+
+    def emit(self, updates: Collection[KeyedUpdate], errors: Sequence[KeyedUpdate] = ()) -> None:
+        self._flow.emitted[ERRORS] += errors
+        self._batch.looked_up(self._name, updates)
+        self._flow.flow(self._name, updates)
+
+    def count_drift(self, count: int, places: Sequence[tuple[int, int, int]]) -> None:
+        if not count or self._name in reads_again(self._plan):
+            return
+        (source,) = kind_of(self._operator).sources(self._operator)
+        topics = self._plan.input(source).topics
+        records = tuple(
+            NotedRecord(topics[rank], partition, offset) for rank, partition, offset in places
+        )
+        self._flow.counted["drift"] += count
+        self._flow.noted.append(Noted("drift", source, count, records))

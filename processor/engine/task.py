@@ -1,0 +1,376 @@
+"""One micro-batch of one shard, from packed rows to a committed transaction.
+
+What runs in a task, whole: the kernels, the delta file and the Kafka transaction are
+in one process and one function, so nothing can be committed that was not computed to
+the end.  Order of events:
+
+1. fence earlier holders of the shard's transactional id, then read its marker;
+2. the marker is of this batch: adopt its manifest and emit nothing;
+3. else compute, write the delta file, and commit updates and marker in one
+   transaction;
+4. return the marker; Spark commits the state row that holds its manifest.
+
+A crash before the commit in 3 leaves nothing that counts; after it, the replay takes
+way 2.  `open_shards` goes through the same steps, and keeps open what they need.  Nothing here
+knows Spark.
+"""
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from ikebana.arrangements.databases import LocalDatabases
+from ikebana.arrangements.files import Folder
+from ikebana.arrangements.manifest import Manifest
+from ikebana.arrangements.shard import opened
+from ikebana.codecs.avro_out import Ids, framed
+from ikebana.codecs.progress import pack_times
+from ikebana.codecs.upsert_out import OutputMessage
+from ikebana.processor.base import faults
+from ikebana.processor.base.envelope import Records, Tick, pack, unpack
+from ikebana.processor.base.placing import owner_of
+from ikebana.processor.base.rows import size_of
+from ikebana.processor.base.stopwatch import Stopwatch
+from ikebana.processor.checkpoint.commits import Marker
+from ikebana.processor.checkpoint.continuing import Adopt, Compute, Holder, verdict
+from ikebana.processor.checkpoint.refusal import Refusal
+from ikebana.processor.engine import hops
+from ikebana.processor.engine.beside import Beside
+from ikebana.processor.engine.budget import Budget
+from ikebana.processor.engine.dataflow import Emitted, advance
+from ikebana.processor.engine.editing import Editing, output_intervals
+from ikebana.processor.engine.fill_progress import fill_progress
+from ikebana.processor.engine.rebuilt import standing, standing_outputs
+from ikebana.processor.kafka import loopback, markers
+from ikebana.processor.kafka.reader import Reader
+from ikebana.processor.kafka.transactions import TransactionalProducer
+from ikebana.processor.planning.edits import Edit
+from ikebana.processor.planning.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What every task of a running pipeline knows; it is sent to the executors.
+
+    `labels` has for each shard the group that Spark runs it in.  `seeds` are manifests that a
+    shard starts from when Spark holds no state of it yet.  `edit` is the last change of the plan,
+    which may be on its way.  `schemas` are the ids that a registry has given to those of outputs.
+    """
+
+    plan: Plan
+    kafka: Mapping[str, str]
+    sink_kafka: Mapping[str, str]
+    checkpoint: str
+    epoch: int
+    incarnation: int
+    first_batch: int
+    location: str
+    local: str
+    labels: tuple[int, ...]
+    seeds: Mapping[int, bytes]
+    retained: int
+    max_batch_s: float
+    edit: Edit | None = None
+    schemas: Mapping[str, Ids] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A batch of a shard: its tick, its records, and the manifest in Spark's state."""
+
+    shard: int
+    tick: Tick
+    records: Sequence[Records]
+    manifest: Manifest
+    size: int
+    """The size of the packed rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a shard's files and its local database are."""
+
+    files: Folder
+    databases: LocalDatabases
+
+
+def run(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> Marker:
+    """Bring one shard through one batch; see the module's description.
+
+    Raises:
+        FencedError: a newer instance of the pipeline has taken over.
+        CheckpointError: the state is not the one that the marker before says.
+    """
+    asked = request(job, shard, state, rows)
+    producer, found = begun(job, asked)
+    return found.marker if isinstance(found, Adopt) else computed(job, producer, asked, found)
+
+
+def request(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> Request:
+    """Unpack what a shard is asked to do; `state` is the manifest in Spark's state row."""
+    tick, records, size = unpacked(rows)
+    return Request(shard, tick, records, _committed(job, shard, state), size)
+
+
+def begun(job: Job, asked: Request) -> tuple[TransactionalProducer, Adopt | Compute]:
+    """Fence all others of a shard, then look at its last marker and decide what to do.
+
+    Raises:
+        FencedError: a newer instance of the pipeline has taken over.
+        CheckpointError: the state is not the one that the marker before says.
+    """
+    producer = TransactionalProducer(
+        {**job.kafka, **job.sink_kafka},
+        markers.task_id(job.checkpoint, asked.shard),
+        job.max_batch_s,
+    )
+    end = producer.end_of(job.plan.markers_topic, markers.partition_of(asked.shard))
+    last = last_marker(job, asked.shard, end)
+    found = verdict(holder(job, asked), asked.tick, last, asked.manifest)
+    if isinstance(found, Refusal):
+        raise found.error()
+    return producer, found
+
+
+def holder(job: Job, asked: Request) -> Holder:
+    """The instance that runs a shard."""
+    return Holder(job.plan, job.epoch, job.incarnation, asked.shard)
+
+
+def last_marker(job: Job, shard: int, end: int | None = None) -> Marker | None:
+    """Read the last marker of a shard; `end` is that of `markers.last_record`."""
+    return markers.last_marker(_reader(_frozen(job.kafka)), job.plan.markers_topic, shard, end)
+
+
+def place_of(job: Job, shard: int, databases: LocalDatabases | None = None) -> Place:
+    """Say where a shard is; by default its local database is opened for a batch and closed."""
+    return Place(
+        Folder.at(job.location, "shards", f"{shard:04d}"),
+        databases or LocalDatabases(Path(job.local), name_of_copies(job)),
+    )
+
+
+def name_of_copies(job: Job) -> str:
+    """Name the folder of the local databases of a checkpoint's shards."""
+    return f"{job.checkpoint}-{job.epoch}"
+
+
+def computed(
+    job: Job,
+    producer: TransactionalProducer,
+    asked: Request,
+    found: Compute,
+    place: Place | None = None,
+) -> Marker:
+    """Compute a batch, and commit it."""
+    done = compute(job, asked.tick, found.manifest, asked.records, place)
+    return _send(job, producer, done, asked.size)
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A batch that is computed, its delta file written, and nothing of it committed."""
+
+    tick: Tick
+    records: int
+    emitted: Emitted
+    manifest: Manifest
+    watch: Stopwatch
+
+
+def compute(
+    job: Job,
+    tick: Tick,
+    manifest: Manifest,
+    records: Sequence[Records],
+    place: Place | None = None,
+) -> Computed:
+    """Run the kernels on the state that a manifest names, and write what they change."""
+    place = place or place_of(job, manifest.shard)
+    watch = Stopwatch()
+    with opened(place.files, place.databases, manifest) as store:
+        watch.lap("catch_up")
+        store.clean(tick.batch, job.retained)
+        watch.lap("store")
+        emitted = store.attempt(
+            lambda part: advance(
+                job.plan,
+                part,
+                records,
+                tick.interval_of(),
+                beside=Beside(
+                    hydrating=tick.hydrating,
+                    hydrates=tick.hydrates,
+                    released=tick.released,
+                    editing=_editing(job, tick),
+                    rebuilding=tick.rebuilding,
+                    owns=owner_of(manifest.shard, len(job.labels)),
+                    budget=Budget(job.max_batch_s),
+                ),
+            )
+        )
+        watch.lap("compute")
+        after = store.commit(tick.batch, job.retained)
+    watch.lap("store")
+    return Computed(tick, sum(map(size_of, records)), emitted, after, watch)
+
+
+def _editing(job: Job, tick: Tick) -> Editing | None:
+    """The edit that a batch is a part of."""
+    if not tick.in_edit:
+        return None
+    assert job.edit is not None, "an edit of no plan"
+    began = frozenset(tick.began)
+    return Editing(
+        job.edit,
+        tick.editing,
+        tick.edits,
+        tick.fills,
+        began,
+        tick.filled,
+        frozenset(tick.writes),
+        frozenset(tick.wrote),
+    )
+
+
+def _send(job: Job, producer: TransactionalProducer, computed: Computed, size: int) -> Marker:
+    """Commit the updates of a batch and its marker in one transaction."""
+    plan, emitted = job.plan, computed.emitted
+    batch, shard = computed.tick.batch, computed.manifest.shard
+    with producer.transaction() as sender:
+        counts = {}
+        for output in plan.published:
+            faults.point("emit", batch, shard)
+            counts[output.name] = (
+                producer.produce_messages(output.topic, _messages(job, emitted, output.name))
+                if output.name in emitted.messages
+                else producer.produce(output.topic, emitted.updates[output.name])
+            )
+        for target, row in hops.chunks(emitted.hops, len(job.labels)):
+            loopback.produce(sender, plan.loopback_topic, target, pack(row))
+        # What is not known yet is how long the commit takes.
+        computed.watch.lap("send")
+        marker = _marker(job, computed, counts, size)
+        markers.produce_marker(sender, plan.markers_topic, marker)
+        faults.point("before_commit", batch, shard)
+    faults.point("after_commit", batch, shard)
+    return marker
+
+
+def _messages(job: Job, emitted: Emitted, name: str) -> Sequence[OutputMessage]:
+    """The messages of an output; those by schemas of a registry name them."""
+    messages = emitted.messages[name].messages
+    return framed(messages, job.schemas[name]) if name in job.schemas else messages
+
+
+def _marker(job: Job, computed: Computed, counts: dict[str, int], size: int) -> Marker:
+    tick, emitted, manifest = computed.tick, computed.emitted, computed.manifest
+    rebuilding = tick.rebuilding
+    outputs = standing(
+        output_intervals(job.plan, tick.interval_of(), _editing(job, tick)), rebuilding
+    )
+    times = {name: pack_times(found.times) for name, found in emitted.messages.items()}
+    return Marker(
+        checkpoint=job.checkpoint,
+        epoch=job.epoch,
+        incarnation=job.incarnation,
+        shard=manifest.shard,
+        batch=tick.batch,
+        lower=tick.lower,
+        upper=tick.upper,
+        offset=tick.offset,
+        plan=tick.plan,
+        records=computed.records,
+        behind=tick.behind,
+        counts=_closed(computed, counts),
+        manifest=manifest,
+        counted=dict(emitted.counted),
+        times={name: packed for name, packed in times.items() if packed},
+        intervals={name: (each.lower, each.upper) for name, each in outputs.items()},
+        hops_from=tick.hops_from.get(manifest.shard, 0),
+        seen=emitted.seen,
+        hydrated=emitted.hydrated,
+        waiting=emitted.waiting,
+        noted=list(emitted.noted),
+        size=size,
+        hot=list(emitted.hot),
+        facts={name: pack_times(counts) for name, counts in emitted.facts.items()},
+        filling=fill_progress(
+            job.edit,
+            emitted,
+            fills=tick.fills,
+            hydrating=tick.hydrating,
+            writes=tick.writes,
+        ),
+        large=list(emitted.large),
+        writes=standing_outputs(job.plan, rebuilding) or list(tick.writes),
+        given_up=rebuilding.begin if rebuilding is not None and rebuilding.ends else 0,
+        took={phase: round(seconds, 6) for phase, seconds in computed.watch.laps.items()},
+    )
+
+
+def _closed(computed: Computed, counts: Mapping[str, int]) -> dict[str, int]:
+    """Say how many updates of each output the batch closes, of those written now and before."""
+    tick, before, rebuilding = (
+        computed.tick,
+        computed.emitted.written_before,
+        computed.tick.rebuilding,
+    )
+    # What is written in portions is published with the batch that closes it.
+    closed = {
+        name: 0 if name in tick.writes else count + before.get(name, 0)
+        for name, count in counts.items()
+    }
+    if rebuilding is not None and rebuilding.ends and computed.manifest.shard == 0:
+        # The lost checkpoint had written these, and no progress has counted them.
+        return {name: count + rebuilding.unclosed.get(name, 0) for name, count in closed.items()}
+    return closed
+
+
+def encode_state(manifest: Manifest) -> bytes:
+    """A manifest as Spark's state row holds it."""
+    return msgspec.json.encode(manifest)
+
+
+def decode_state(state: bytes) -> Manifest:
+    """The manifest in a state row."""
+    return msgspec.json.decode(state, type=Manifest)
+
+
+def unpacked(rows: Iterable[bytes]) -> tuple[Tick, list[Records], int]:
+    """The tick of a batch, its records for one shard, and their size as packed rows."""
+    ticks: list[Tick] = []
+    records: list[Records] = []
+    size = 0
+    for row in rows:
+        size += len(row)
+        chunk = unpack(row)
+        if isinstance(chunk, Tick):
+            ticks.append(chunk)
+        else:
+            records.append(chunk)
+    # Whatever came without its tick is a part of the batch: it must not be committed.
+    assert len(ticks) == 1, f"a shard got {len(ticks)} ticks in one batch"
+    return ticks[0], records, size
+
+
+def _committed(job: Job, shard: int, state: bytes | None) -> Manifest:
+    """The manifest that Spark holds, or the one to start from."""
+    if state is not None:
+        return decode_state(state)
+    if (seed := job.seeds.get(shard)) is not None:
+        return decode_state(seed)
+    return Manifest(job.checkpoint, shard)
+
+
+@functools.lru_cache(maxsize=4)
+def _reader(settings: frozenset[tuple[str, str]]) -> Reader:
+    # A worker lives through many batches and connecting takes longer than asking.
+    return Reader(dict(settings))
+
+
+def _frozen(settings: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+    return frozenset(settings.items())

@@ -1,0 +1,376 @@
+"""The batches of a run over topics in memory: minted, computed, committed and published."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.store import MemoryStore
+from ikebana.codecs.progress import ProgressRecord, pack_times
+from ikebana.processor.base.envelope import Records, Tick, pack, unpack
+from ikebana.processor.base.placing import owner_of
+from ikebana.processor.checkpoint.checkpoint import Birth
+from ikebana.processor.checkpoint.evolution import (
+    begun,
+    edit_of,
+    edit_under_way,
+    evolved,
+    plan_as_run,
+    resumed,
+    step_to,
+)
+from ikebana.processor.checkpoint.finishing import finishing, is_void
+from ikebana.processor.checkpoint.layout import Logged
+from ikebana.processor.engine import hops
+from ikebana.processor.engine.beside import Beside
+from ikebana.processor.engine.dataflow import Emitted
+from ikebana.processor.engine.editing import Editing, output_intervals
+from ikebana.processor.engine.in_process import (
+    Attempt,
+    Planned,
+    Written,
+    attempt,
+    found_schemas,
+    plan_of,
+)
+from ikebana.processor.engine.rebuilt import standing
+from ikebana.processor.engine.testing.looking import Asked, look_at
+from ikebana.processor.engine.testing.recovery import after_loss
+from ikebana.processor.engine.testing.restarts import Unfinished, born, rescaled
+from ikebana.processor.engine.testing.topics import Topics
+from ikebana.processor.planning import planner
+from ikebana.processor.planning.backfill import has_caught_up
+from ikebana.processor.planning.plan import Output, Plan
+from ikebana.processor.topics import again, own_topics, reclock
+from ikebana.processor.topics.input_times import Learned
+from ikebana.processor.topics.literals import require_readable
+from ikebana.processor.topics.own_reading import taken_back
+from ikebana.processor.topics.slice_reading import reading_of
+from ikebana.processor.topics.slices import slices
+from ikebana.processor.topics.source_offset import Own, SourceOffset, is_settled
+from ikebana.processor.topics.starting import started
+from ikebana.processor.topics.update_intake import intake_of
+
+if TYPE_CHECKING:
+    from ikebana.codecs.avro_schema import Schemas
+
+# No event time lies beyond this clock, whatever `ahead` says.
+_NO_CLOCK = 1 << 62
+
+
+class Batches:
+    """A run of a plan without its user's methods, which `Run` adds.
+
+    A batch is minted as Spark's source mints it, is in the log from then on, and is run in every
+    shard that has not committed it.
+    """
+
+    def __init__(
+        self,
+        pipeline: Plan | Planned,
+        topics: Topics | None = None,
+        shards: int = 1,
+        exchange: int = 1000,
+        *,
+        schemas: "Schemas | Mapping[int, Any] | None" = None,
+    ) -> None:
+        self.plan = self._written = self._running = plan = plan_of(pipeline)
+        self.topics = Topics() if topics is None else topics
+        for source in plan.inputs:
+            require_readable(source, schemas)
+        positions = {}
+        for source in plan.inputs:
+            for topic in source.topics:
+                self.topics.create(topic)
+                positions[topic] = self.topics.first(source, topic)
+        for topic in plan.transaction_topics:
+            positions[topic] = dict.fromkeys(self.topics.ends(topic), 0)
+        self.last = started(plan, positions, {}, self.topics.snapshots)
+        """The last batch as in the offset log: the offsets it read, and the upper of its times."""
+        self._begins = self.last.positions
+        self.frontiers: dict[str, int] = {}
+        """The frontiers of those outputs that have advanced."""
+        self.written = Written(plan)
+        self.waiting = 0
+        """The number of records that wait until their times are closed."""
+        self.stores = [MemoryStore() for _ in range(shards)]
+        self._birth: Birth | None = None
+        self._next: Birth | None = None
+        """The metadata of the plan of now, as long as another one runs before it."""
+        self._finishes = False
+        """Whether that one only finishes what is on its way."""
+        self._exchange: list[list[bytes]] = [[] for _ in range(shards)]
+        self._most = exchange
+        self._news = Learned([], [])
+        self._hydrated: frozenset[str] = frozenset()
+        self._large: frozenset[str] = frozenset()
+        self._ahead: dict[str, dict[int, int]] = {}
+        """The ends before the first portion, of outputs that write what they get in portions."""
+        self._unfinished: Unfinished | None = None
+        self._schemas = found_schemas(schemas)
+        self._open()
+
+    @property
+    def released(self) -> tuple[str, ...]:
+        """The parts of the state that removed operators have left."""
+        return () if self._birth is None else self._birth.released
+
+    def _open(self) -> None:
+        """Set up as a new process does."""
+        for topic in self.plan.topics:
+            self.topics.create(topic)
+        plan = self._running
+        self._physical = planner.physical(plan)
+        self._intakes = {
+            s.name: intake_of(s, self._physical, self._schemas, named=plan.shares_topics(s))
+            for s in plan.inputs
+        }
+
+    def _edit(self, written: Plan, shards: int) -> None:
+        """Go on with a plan, at once or when nothing is on its way any more."""
+        before, logged = len(self.stores), self._in_log()
+        birth = self._birth
+        if birth is None:
+            birth = born(self._running, before, self.last, self._begins)
+        ran = msgspec.structs.replace(begun(birth, logged.offset), shards=before)
+        plan, step = written.portable(), step_to(ran, written.portable(), logged.offset)
+        after = msgspec.structs.replace(evolved(ran, plan), shards=shards)
+        self.plan, self._written = resumed(ran, plan), written
+        self.written.expect(self.plan)
+        if finishing(ran, step.plan, logged, rescales=shards != before) is not None:
+            unfinished = self._unfinished
+            if unfinished is not None and is_void(logged, unfinished.last_committed):
+                self._unfinished = None
+                self._edit(written, shards)
+                return
+            self._running, self._birth, self._next = plan_as_run(ran, self.plan), ran, after
+            self._finishes = True
+            return
+        birth = msgspec.structs.replace(step.birth, shards=shards)
+        self._running, self._birth, self._finishes = step.plan, birth, False
+        self._next = after if step.backfills else None
+        self._exchange += [[] for _ in range(shards - before)]
+        if shards != before:
+            self.stores = rescaled(self.stores, shards)
+
+    def _lose(self, written: Plan) -> None:
+        """Lose the checkpoint, and begin to make the state of a plan anew of the topics."""
+        last = self.last if self._unfinished is None else self._unfinished.after
+        for topic in written.topics:
+            self.topics.create(topic)
+        begins = {t: self.topics.first(i, t) for i in written.inputs for t in i.topics}
+        hops = {shard: len(rows) for shard, rows in enumerate(self._exchange)}
+        self.last = after_loss(written, self.topics, begins, hops, last.batch, last.upper)
+        # In the lost checkpoint outputs may have had other names.
+        self.written.rename({each.topic: each.name for each in self._running.published}, written)
+        progress = {each.name: self.topics.last(each.topic) for each in written.published}
+        self.frontiers = {name: last.upper for name, last in progress.items() if last is not None}
+        self.plan = self._written = self._running = written
+        self._begins, shards = begins, len(self.stores)
+        self.stores = [MemoryStore() for _ in range(shards)]
+        self._birth = self._next = self._unfinished = None
+        self._finishes, self._news = False, Learned([], [])
+        self._hydrated = self._large = frozenset()
+        self._ahead.clear()
+
+    def _is_over(self) -> bool:
+        """Whether what comes before the plan of now is done: it is finished, or has caught up."""
+        if self._next is None or not is_settled(self.last):
+            return False
+        return self._finishes or has_caught_up(self._running, self.last.positions)
+
+    def _in_log(self) -> Logged:
+        """The end of the offset log, and of the log of commits."""
+        after = self.last if self._unfinished is None else self._unfinished.after
+        return Logged(None if after.batch < 0 else after, after.batch, self.last.batch)
+
+    def _logged(self, asked: Asked) -> Unfinished | None:
+        """The batch to run: the one that is unfinished, or the next, which is in the log then."""
+        if self._unfinished is None:
+            while (after := self._next) is not None and self._is_over():
+                self._edit(self._written, after.shards)
+                self._open()
+            if (minted := self._minted(asked)) is None:
+                return None
+            # It is in the offset log from here on, so it is replayed after any failure.
+            self._unfinished = Unfinished(self.last, minted)
+        return self._unfinished
+
+    def _minted(self, asked: Asked) -> SourceOffset | None:
+        """The next batch over the records that can be read now; None if there is none."""
+        before = self.last
+        plan = self._running
+        look = look_at(plan, self.topics, before, self._news, asked)
+        now_ms = asked.now_ms
+        if now_ms is None:
+            now_ms = _NO_CLOCK if plan.is_dated else before.upper
+        after = reclock.mint(
+            plan,
+            before,
+            look._replace(
+                begins=again.begun(
+                    look.begins, again.begins(plan, again.first_offsets(self._begins, before))
+                ),
+                hops={shard: len(rows) for shard, rows in enumerate(self._exchange)},
+                hydrated=self._hydrated,
+                large=self._large,
+                own=self._own(before),
+            ),
+            reclock.Trigger(now_ms, asked.limit, asked.heartbeat, asked.first, self._most),
+            reclock.Edited(
+                0 if self._birth is None else self._birth.edits,
+                self._standing(before),
+                self._finishes,
+            ),
+        )
+        if after.batch == before.batch:
+            return None
+        # Encoded and decoded, as in Spark's offset log.
+        return SourceOffset.from_json(after.to_json())
+
+    def _finish(self, batch: Unfinished) -> None:
+        """Complete a batch in the shards that have not committed it."""
+        self._attempt(batch)
+        for shard, store in enumerate(self.stores):
+            batch.commit(shard, store)
+        self._unfinished = None
+        self.last = batch.after
+        self._publish(batch, [batch.committed[shard] for shard in range(len(self.stores))])
+
+    def _attempt(self, batch: Unfinished) -> None:
+        before, after = batch.before, batch.after
+        intervals = again.intervals(self._running, before, after)
+        rows = self._rows(before, after)
+        for shard, store in enumerate(self.stores):
+            if shard not in batch.committed:
+                made: Attempt = attempt(
+                    self._running,
+                    self._physical,
+                    store,
+                    rows[shard],
+                    intervals,
+                    Beside(
+                        hydrating=after.hydrating,
+                        hydrates=after.hydrates,
+                        released=() if after.fills else self.released,
+                        editing=self._editing(after),
+                        rebuilding=after.rebuilding,
+                        owns=owner_of(shard, len(self.stores)),
+                    ),
+                )
+                batch.computed(shard, made)
+
+    def _standing(self, before: SourceOffset) -> frozenset[str]:
+        """The operators that stand while an edit that is under way fills."""
+        birth = self._birth
+        edit = None if birth is None else edit_under_way(birth, before, is_done=True)
+        return frozenset() if edit is None else edit.standing
+
+    def _own(self, before: SourceOffset) -> Own:
+        """What an edit that is to begin reads of the topics of outputs."""
+        birth = self._birth
+        if birth is None or birth.edits <= before.edits or (edit := edit_of(birth)) is None:
+            return {}
+        found: Own = {}
+        for topic in edit.read_back:
+            snapshot, ends = self.topics.snapshots.get(topic), self.topics.ends(topic)
+            found |= own_topics.begun(
+                own_topics.to_read(topic, dict.fromkeys(ends, 0), ends, snapshot)
+            )
+        return found
+
+    def _taken_back(self, after: SourceOffset) -> Iterator[tuple[int, Records]]:
+        """What a batch reads of the topics of outputs, by shard."""
+        editing = self._editing(after)
+        read_back = editing.edit.read_back if editing else {}
+        outputs = own_topics.read_in(self._running, read_back, after)
+        for piece in own_topics.ranges(outputs, after):
+            held = self.topics.messages[piece.topic][piece.partition][piece.start : piece.end]
+            given = [message for message in held if message is not None]
+            for shard, chunk in taken_back(self._running, piece, given, len(self.stores)):
+                yield shard, _record(chunk)
+
+    def _editing(self, after: SourceOffset) -> Editing | None:
+        """The edit of the plan that a batch belongs to, if any."""
+        edit = None if self._birth is None else edit_under_way(self._birth, after)
+        if edit is None:
+            return None
+        began = frozenset(after.begun_at_edit)
+        return Editing(
+            edit,
+            after.editing,
+            after.edits,
+            after.fills,
+            began,
+            after.filled,
+            frozenset(after.writes),
+            frozenset(after.wrote),
+        )
+
+    def _rows(self, before: SourceOffset, after: SourceOffset) -> list[list[Records]]:
+        """The rows that each shard gets in a batch."""
+        rows: list[list[Records]] = [[] for _ in self.stores]
+        for piece in slices(self._running, before, after):
+            place = piece.place
+            reading = reading_of(
+                self._running, piece, lambda source: self._intakes[source.name], len(rows)
+            )
+            held = self.topics.messages[place.topic][place.partition][place.start : piece.end]
+            given = [message for message in held if message is not None]
+            for shard, chunk in [*reading.add(given), *reading.finish()]:
+                rows[shard].append(_record(chunk))
+        for shard, record in self._taken_back(after):
+            rows[shard].append(record)
+        for shard, own in enumerate(rows):
+            begin, end = (of.hops.get(shard, 0) for of in (before, after))
+            own += map(_record, self._exchange[shard][begin:end])
+        return rows
+
+    def _publish(self, batch: Unfinished, emitted: list[Emitted]) -> None:
+        """Publish the results of a batch from all shards."""
+        intervals = again.intervals(self._running, batch.before, batch.after)
+        closed = output_intervals(self._running, intervals, self._editing(batch.after))
+        closed = standing(closed, batch.after.rebuilding)
+        news = Learned([], [])
+        for made in emitted:
+            news.seen.extend(made.seen)
+            news.facts.append({name: pack_times(counts) for name, counts in made.facts.items()})
+            for at, row in hops.chunks(made.hops, len(self.stores)):
+                self._exchange[at].append(pack(row))
+        self._news = news
+        self._hydrated = frozenset.intersection(*(frozenset(made.hydrated) for made in emitted))
+        self._large = frozenset(name for made in emitted for name in made.large)
+        self.waiting = sum(made.waiting for made in emitted)
+        messages = self.written.take(self._running, emitted, closed)
+        ends = {output.name: self.topics.ends(output.topic) for output in self._running.published}
+        for output in self._running.published:
+            for key, value, headers in messages[output.name]:
+                self.topics.send(output.topic, key, value, headers=headers)
+            times = [u.time for made in emitted for u in made.updates[output.name]]
+            if output.name in batch.after.writes:
+                # Nobody is told of a portion.
+                self._ahead.setdefault(output.name, ends[output.name])
+                assert set(times) <= {batch.after.editing}, (output.name, times)
+                times = []
+            elif self._ahead.pop(output.name, None) is not None:
+                before = sum(made.written_before[output.name] for made in emitted)
+                times += [batch.after.editing] * before
+            self._close(output, closed[output.name], batch.after.batch, times)
+
+    def _close(self, output: Output, interval: Interval, batch: int, times: Sequence[int]) -> None:
+        """Check that updates lie in their batch's interval, and that intervals leave no gap."""
+        assert interval.lower == self.frontiers.get(output.name, interval.lower)
+        assert all(time in interval for time in times), (output.name, interval, times)
+        self.frontiers[output.name] = interval.upper
+        lower, upper, topic = interval.lower, interval.upper, output.topic
+        ends, count = self._ahead.get(output.name, self.topics.ends(topic)), len(times)
+        self.topics.publish(
+            ProgressRecord("c", "p", topic, batch, lower, upper, count, ends, "changes")
+        )
+
+
+def _record(chunk: bytes) -> Records:
+    row = unpack(chunk)
+    assert not isinstance(row, Tick)
+    return row

@@ -1,1 +1,0 @@
-"""Modules that import nothing else of ikebana: words, signals, restarts, caches, Java."""

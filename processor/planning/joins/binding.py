@@ -1,0 +1,419 @@
+"""Analyse the SQL of a join: constraints, filters, predicates and results.
+
+Conditions joined by AND stand each by itself: a join tests each as early as it can, so
+none guards another (write CASE for that).  What they read decides what they are:
+
+* An equality of expressions over one input each is a *constraint*.  Constraints that
+  share a side make one *variable*, whose terms are all equal; so what follows from
+  constraints is known as well.  Equality is that of canonical bytes, which is why both
+  sides must be of one kind, and null is equal to nothing.
+* A condition over one input is a filter of that input's relation.
+* Any other is a predicate.
+
+A variable has one term an input: that two expressions over one input are equal is a filter.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import NamedTuple, ParamSpec, TypeVar
+
+from ikebana.codecs.sql_type import Decimal, type_of
+from ikebana.processor.linear.json_text import WHOLE, compares_as_data
+from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, UnknownError
+from ikebana.processor.linear.syntax import Node, text_of, tree
+from ikebana.processor.linear.trees import column, conditions, equated, nodes
+from ikebana.processor.planning.joins import qualified
+from ikebana.processor.planning.joins.qualified import Flat
+from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin, Join
+from ikebana.processor.planning.joins.relation import Relation
+
+P = ParamSpec("P")
+H = TypeVar("H", bound=Hashable)
+Problem = tuple[str, str]
+_ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_Sides = tuple[Node, Node]
+"""The sides of an equality."""
+
+
+class JoinError(Exception):
+    """A join is refused; `problems` are pairs (part of the join, problem)."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("; ".join(f"{part}: {problem}" for part, problem in problems))
+        self.problems = tuple(problems)
+
+
+class Term(NamedTuple):
+    """An expression over one input: over its own data, and over flat columns."""
+
+    input: int
+    own: str
+    flat: Flat
+
+
+# Terms that are equal in every result, one an input, by the inputs' order.
+Variable = tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundInput:
+    """An input with the conditions over it alone, as SQL over its relation's own data."""
+
+    alias: str
+    relation: str
+    filters: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """An analysed join without problems."""
+
+    join: Join
+    inputs: tuple[BoundInput, ...]
+    variables: tuple[Variable, ...]
+    predicates: tuple[Flat, ...]
+    select: tuple[tuple[str, Flat], ...]
+    key: Flat
+    _terms: tuple[tuple[tuple[int, Term], ...], ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        found: list[list[tuple[int, Term]]] = [[] for _ in self.inputs]
+        for number, variable in enumerate(self.variables):
+            for term in variable:
+                found[term.input].append((number, term))
+        object.__setattr__(self, "_terms", tuple(map(tuple, found)))
+
+    def terms(self, at: int) -> tuple[tuple[int, Term], ...]:
+        """The terms over an input, each with its variable's number."""
+        return self._terms[at]
+
+
+class Examined(NamedTuple):
+    """The problems of a join, and the facts about its results that are known anyway.
+
+    `select` and `key` lack what has a problem, or reads what another mistake leaves unknown.
+    """
+
+    problems: tuple[Problem, ...]
+    select: tuple[tuple[str, Flat], ...]
+    key: Flat | None
+    bound: Bound | None
+    """The join taken apart, if it can be."""
+
+    def whole(self) -> Bound:
+        """The join taken apart.  Raises: JoinError, with all of its problems."""
+        if self.bound is None:
+            raise JoinError(self.problems)
+        return self.bound
+
+
+def examined(join: Join, relations: Mapping[str, Relation]) -> Examined:
+    """Find all problems of a join over relations, some of which may be unknown."""
+    if problems := list(_input_problems(join, relations)):
+        # Names that cannot be make nothing of the expressions that have them.
+        return Examined(tuple(problems), (), None, None)
+    binding = _Binding(join, relations)
+    bound = binding.bound()
+    problems = [*binding.problems]
+    joined = None
+    if not binding.is_unsure:
+        joined = [frozenset(term.input for term in variable) for variable in binding.variables]
+        problems += _connection_problems(join, joined)
+    problems += _order_problems(join, joined)
+    problems += _lock_problems(join, relations, binding.meeting_columns())
+    can_be = bound is not None and not problems
+    select = tuple(binding.select)
+    return Examined(tuple(problems), select, binding.key, bound if can_be else None)
+
+
+class _Binding:
+    """Collects the constraints, filters and predicates of conditions, and their problems."""
+
+    def __init__(self, join: Join, relations: Mapping[str, Relation]) -> None:
+        self.problems: list[Problem] = []
+        self.select: list[tuple[str, Flat]] = []
+        self.key: Flat | None = None
+        self.variables: list[Variable] = []
+        self.is_unsure = False
+        """Whether a condition is not known, by which inputs may be connected."""
+        self._join = join
+        self._aliases = [each.alias for each in join.inputs]
+        self._scopes = {each.alias: relations[each.relation].scope for each in join.inputs}
+        self._filters: list[set[str]] = [set() for _ in join.inputs]
+        self._predicates: list[Flat] = []
+        # Of each term, all terms that are known to be equal, itself included.
+        self._equal: dict[tuple[int, str], dict[tuple[int, str], Term]] = {}
+
+    def bound(self) -> Bound | None:
+        join = self._join
+        part, texts = ("on", join.on) if isinstance(join, AsOfJoin) else ("where", join.where)
+        for at, text in enumerate(texts):
+            place = part if len(texts) == 1 else f"{part}.{at}"
+            if not self._told(place, self._add_all, place, text):
+                self.is_unsure = True
+        for name, text in join.select:
+            self._told(f"select.{name}", self._choose, name, text)
+        self._told("key", self._rekey, join.key)
+        self.is_unsure |= not self._told(part, self._settle)
+        if self.is_unsure or self.key is None or len(self.select) < len(join.select):
+            return None
+        inputs = tuple(
+            BoundInput(each.alias, each.relation, tuple(sorted(filters)))
+            for each, filters in zip(join.inputs, self._filters, strict=True)
+        )
+        made = tuple(self.variables), tuple(self._predicates), tuple(self.select)
+        return Bound(join, inputs, *made, self.key)
+
+    def meeting_columns(self) -> set[str]:
+        """The columns of the first input that conditions with others read."""
+        terms = (term.flat for each in self.variables for term in each if term.input == 0)
+        read = {column for each in (*terms, *self._predicates) for column in each.columns}
+        return {
+            column.partition(".")[2]
+            for column in read
+            if qualified.alias_of(column) == self._aliases[0]
+        }
+
+    def _told(self, part: str, take: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> bool:
+        """Whether an expression can be taken; a problem of it is noted."""
+        try:
+            take(*args, **kwargs)
+        except UnknownError:
+            return False
+        except ExpressionError as error:
+            self.problems.append((part, str(error)))
+            return False
+        return True
+
+    def _choose(self, name: str, text: str) -> None:
+        self.select.append((name, qualified.flat(tree(text), self._scopes)))
+
+    def _rekey(self, text: str | None) -> None:
+        key = column(self._aliases[0], KEY) if text is None else tree(text)
+        self.key = qualified.flat(key, self._scopes)
+
+    def _settle(self) -> None:
+        self.variables = self._variables()
+
+    def _add_all(self, place: str, text: str) -> None:
+        """Take the conditions that AND joins in a text."""
+        for written, condition in conditions(text):
+            if not self._told(place, self._add, condition, written):
+                self.is_unsure = True
+
+    def _add(self, condition: Node, text: str) -> None:
+        sides = equated(condition)
+        is_collated = any(node["class"] == "COLLATE" for node in nodes(sides))
+        if sides is not None and not is_collated:
+            left, right = self._both(sides)
+            if len(left.aliases) == len(right.aliases) == 1 and left.aliases != right.aliases:
+                _refuse_other_kind(sides, left, right)
+                self._unite(self._term(sides[0], left), self._term(sides[1], right))
+                return
+        made = qualified.flat(condition, self._scopes, condition=True)
+        match sorted(made.aliases):
+            case []:
+                raise ExpressionError(f'"{text}" reads no input; leave it out')
+            case [alias]:
+                self._filters[self._aliases.index(alias)].add(self._own(condition, alias))
+            case _ if is_collated:
+                raise ExpressionError(
+                    f"{text}: a collation does not reach what a join compares; compare texts that "
+                    "are equal as they stand, as in lower(…)"
+                )
+            case _:
+                self._predicates.append(made)
+
+    def _both(self, sides: _Sides) -> list[Flat]:
+        """The sides of an equality.  Raises: ExpressionError, with what is wrong with both."""
+        made: list[Flat] = []
+        problems: dict[str, None] = {}
+        for side in sides:
+            try:
+                made.append(qualified.flat(side, self._scopes))
+            except UnknownError:
+                continue
+            except ExpressionError as error:
+                problems[str(error)] = None
+        if problems:
+            raise ExpressionError("; and ".join(problems))
+        if len(made) < len(sides):
+            raise UnknownError
+        return made
+
+    def _own(self, node: Node, alias: str) -> str:
+        return qualified.own(node, alias, self._scopes[alias])
+
+    def _term(self, node: Node, made: Flat) -> Term:
+        (alias,) = made.aliases
+        return Term(self._aliases.index(alias), self._own(node, alias), made)
+
+    def _unite(self, one: Term, other: Term) -> None:
+        groups = [self._equal.get(_name(term), {_name(term): term}) for term in (one, other)]
+        united = {**groups[0], **groups[1]}
+        self._equal.update(dict.fromkeys(united, united))
+
+    def _variables(self) -> list[Variable]:
+        """The sets of equal terms, with one term an input."""
+        found = []
+        groups = {id(group): group for group in self._equal.values()}
+        for group in groups.values():
+            first: dict[int, Term] = {}
+            for _, term in sorted(group.items()):
+                kept = first.setdefault(term.input, term)
+                if kept is not term:
+                    self._add_equal(kept, term)
+            found.append(tuple(first.values()))
+        return sorted(found, key=lambda variable: [_name(term) for term in variable])
+
+    def _add_equal(self, one: Term, other: Term) -> None:
+        made = qualified.equality(one.flat, other.flat)
+        if isinstance(self._join, AsOfJoin) and one.input == 0:
+            # It says what matches; what does not is still an update of the left.
+            self._predicates.append(made)
+        else:
+            self._filters[one.input].add(f"({one.own} = {other.own})")
+
+
+def _name(term: Term) -> tuple[int, str]:
+    return term.input, term.own
+
+
+def _refuse_other_kind(sides: _Sides, left: Flat, right: Flat) -> None:
+    """Raises: ExpressionError, if values of the sides are not equal as data."""
+    if _kind(left.type) == _kind(right.type) and compares_as_data(left.type):
+        return
+    one, other = map(text_of, sides)
+    if _kind(left.type) != _kind(right.type):
+        raise ExpressionError(
+            f"{one} = {other} compares {left.type} with {right.type}, which are not equal as "
+            f"data; {_remedy(one, other, left.type, right.type)}"
+        )
+    raise ExpressionError(
+        f"{one} = {other} compares {left.type}, whose equal values may differ as data, as 1 "
+        f"month and 30 days do; compare seconds, as in epoch({one}) = epoch({other})"
+    )
+
+
+def _remedy(one: str, other: str, left: str, right: str) -> str:
+    """How two expressions of these types can be made of one kind."""
+    match {left: one, right: other}:
+        case {"BLOB": raw, "VARCHAR": _}:
+            return f"make text of one side, as in decode({raw})"
+        case {"BLOB": raw, "JSON": text}:
+            return f"make text of both, as in decode({raw}) = CAST({text} AS VARCHAR)"
+        case {"JSON": text, **others}:
+            (kind,) = others
+            return f"cast one side, as in CAST({text} AS {kind})"
+        case _:
+            return f"cast one side, as in CAST({one} AS {right})"
+
+
+def _kind(type_: str) -> str:
+    """Types of one kind are equal as data where they are equal in SQL."""
+    exact = (*WHOLE, "UBIGINT", "HUGEINT", "UHUGEINT")
+    is_exact = type_ in exact or isinstance(type_of(type_), Decimal)
+    return "exact number" if is_exact else type_
+
+
+def _input_problems(join: Join, relations: Mapping[str, Relation]) -> Iterator[Problem]:
+    """What is wrong with the names of inputs, and what they name."""
+    if len(join.inputs) < 2:
+        yield "inputs", "at least two are needed"
+    counted = Counter(each.alias for each in join.inputs)
+    for alias, count in counted.items():
+        if not _ALIAS.fullmatch(alias):
+            yield f"inputs.{alias}", f'"{alias}" is no name for columns (letters, digits, "_")'
+        if count > 1:
+            yield f"inputs.{alias}", f"the name is used {count} times"
+    for each in join.inputs:
+        if each.relation not in relations:
+            listed = ", ".join(sorted(relations))
+            yield (
+                f"inputs.{each.alias}",
+                f'there is no operator "{each.relation}"; there are {listed}',
+            )
+
+
+def _connection_problems(join: Join, joined: Sequence[frozenset[int]]) -> Iterator[Problem]:
+    """What no equality connects; `joined` are the inputs that each variable has terms over."""
+    if isinstance(join, DeltaJoin) and join.cartesian:
+        return
+    connected = reached({0}, joined)
+    aliases = [each.alias for each in join.inputs]
+    apart = [f'"{alias}"' for at, alias in enumerate(aliases) if at not in connected]
+    if apart:
+        near = ", ".join(f'"{aliases[at]}"' for at in sorted(connected))
+        what = f"no equality connects {', '.join(apart)} with {near}; write one"
+        if isinstance(join, AsOfJoin):
+            yield "on", what
+        else:
+            yield "where", f"{what}, or say cartesian: true"
+
+
+def _order_problems(join: Join, joined: Sequence[frozenset[int]] | None) -> Iterator[Problem]:
+    """What is wrong with the orders of lookups; `joined` is None if it is not known."""
+    if isinstance(join, AsOfJoin):
+        return
+    aliases = [each.alias for each in join.inputs]
+    told = Counter(alias for alias, _ in join.orders)
+    for alias, order in join.orders:
+        part = f"orders.{alias}"
+        others = [other for other in aliases if other != alias]
+        if alias not in aliases:
+            yield part, f'there is no input "{alias}"; there are {", ".join(aliases)}'
+        elif sorted(order) != sorted(others):
+            yield part, f"must name each of {', '.join(others)} once"
+        elif told[alias] > 1:
+            yield part, f"is given {told[alias]} times"
+        elif not join.cartesian and joined is not None:
+            known = {aliases.index(alias)}
+            for other in order:
+                at = aliases.index(other)
+                if not any(at in each and each & known for each in joined):
+                    before = ", ".join(f'"{aliases[i]}"' for i in sorted(known))
+                    yield part, f'no equality connects "{other}" with {before} before it'
+                    break
+                known.add(at)
+
+
+def _lock_problems(
+    join: Join, relations: Mapping[str, Relation], meeting: Collection[str]
+) -> Iterator[Problem]:
+    """What is wrong with the columns that an as-of join is locked by.
+
+    `meeting` are the columns of its left by which conditions tell what it meets.
+    """
+    if not isinstance(join, AsOfJoin) or not join.locked_by:
+        return
+    part = "locked_by"
+    if not join.locks:
+        yield part, "needs retract: locked, by which what a row has met is remembered"
+    scope = relations[join.left.relation].scope
+    for name, count in Counter(join.locked_by).items():
+        try:
+            scope.type_of(name)
+        except ExpressionError as error:
+            yield part, f'input "{join.left.alias}": {error}'
+        if scope.column(name) == VALUE:
+            yield part, 'names columns; "value" is all of them, as without locked_by'
+        elif count > 1:
+            yield part, f'names "{name}" {count} times'
+    missing = sorted({*meeting} - {*map(scope.column, join.locked_by), KEY})
+    if VALUE in missing:
+        alias = join.left.alias
+        yield part, f"cannot be where on reads {alias}.value; let it read columns of {alias}"
+    elif missing:
+        listed = " and ".join(f'"{column}"' for column in missing)
+        yield part, f"must name {listed} too, by which on tells what a row meets"
+
+
+def reached(known: set[H], joined: Collection[Set[H]]) -> set[H]:
+    """What sets that have something in common connect with what is known."""
+    while True:
+        more = known.union(*(each for each in joined if each & known))
+        if more == known:
+            return known
+        known = more

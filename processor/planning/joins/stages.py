@@ -1,0 +1,213 @@
+"""The dataflow of joins: feeds, arrangements and stages, and the rows between them.
+
+A *feed* takes a relation's updates to the shards of a key.  An arrangement has one, and the
+first stage of a path whose input is arranged by what it asks for gets its rows there: what
+a change is arranged by and what it is joined by are mostly one key, and then it travels once.
+
+A *stage* is a step of a path at work.  It gets its rows from the stage before it, by a hop
+unless they stay in their shards, and waits for what it looks up.  Results come out of the
+last stages, so an output of a join lags by the longest of its paths (`progress.depths`), and
+no arrangement is compacted past what is on its way to a stage (`progress.since`).
+
+An extension is several stages.  A row is counted at one candidate after the other; the one
+with the fewest data proposes values, and all others say in turn which of these they have.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
+
+from ikebana.processor.planning.joins.arrangements import Shared
+from ikebana.processor.planning.joins.paths import Planned
+from ikebana.processor.planning.joins.steps import ArrangedBy, Extend, Lookup, Path
+
+Role = Literal["lookup", "count", "propose", "validate"]
+
+
+class Feed(NamedTuple):
+    """A feed: sends the updates of `by.relation` to the shards of a key.
+
+    `name` is the arrangement or the stage that gets them.  With `nulls` it also gets what
+    has no key, to meet nothing.
+    """
+
+    name: str
+    by: ArrangedBy
+    nulls: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A delta query stage: looks rows up in an arrangement, for a step of a path.
+
+    `rows_from` are the stages, or the feed, that its rows come from; of a feed, rows are data
+    of the path's input.  `number` is that of the step, `candidate` that of an extension.
+    """
+
+    name: str
+    join: str
+    alias: str
+    number: int
+    role: Role
+    candidate: int
+    rows_from: tuple[str, ...]
+    is_first: bool
+    hop: bool
+    looks_up: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """The dataflow of all joins of a plan; `kept` has each arrangement by its name."""
+
+    feeds: tuple[Feed, ...] = ()
+    kept: Mapping[str, Shared] = field(default_factory=dict)
+    stages: Mapping[str, Stage] = field(default_factory=dict)
+    last: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The stages that emit each join's results."""
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """The arrangement that has the first input of a join, which it can begin from."""
+
+    def begins(self, join: str) -> str:
+        """The first stage of the path of a join's first input."""
+        return next(
+            name for name, stage in self.stages.items() if stage.join == join and stage.is_first
+        )
+
+
+def step_name(join: str, alias: str, number: int) -> str:
+    """The name of a step of a path, which is its stage's if it looks up."""
+    return f"{join}/{alias}/{number}"
+
+
+def candidate_name(step: str, role: Role, candidate: int) -> str:
+    """The name of the stage at which a candidate of an extension does its part."""
+    return f"{step}/{role}/{candidate}"
+
+
+def stages(joins: Sequence[Planned], arrangements: Sequence[Shared]) -> Stages:
+    """The dataflow of joins over shared arrangements."""
+    kept = {operator_name(each): each for each in arrangements}
+    names = {each.arrangement: name for name, each in kept.items()}
+    feeds = [Feed(name, each.arrangement, nulls=False) for name, each in kept.items()]
+    feeds = [feed for feed in feeds if not kept[feed.name].is_own]
+    fed = {feed.by: feed.name for feed in feeds}
+    found: dict[str, Stage] = {}
+    last: dict[str, tuple[str, ...]] = {}
+    for join in joins:
+        nulls = join.join.outer
+        last[join.join.name] = ()
+        for path in join.paths:
+            for stage in _stages(join.join.name, path, names):
+                made = stage
+                if stage.is_first:
+                    feed = None if nulls else fed.get(path.arrangement)
+                    if feed is None:
+                        feeds.append(Feed(stage.name, path.arrangement, nulls))
+                    made = replace(stage, rows_from=() if feed is None else (feed,), hop=False)
+                found[made.name] = made
+            last[join.join.name] += _ends(path, join.join.name)
+    origins = {join.join.name: _origin(join, kept) for join in joins}
+    known = {join: origin for join, origin in origins.items() if origin is not None}
+    return Stages(tuple(feeds), kept, found, last, known)
+
+
+def _origin(join: Planned, kept: Mapping[str, Shared]) -> str | None:
+    """The arrangement that has a join's first input whole, at best by what its changes ask for.
+
+    Data of which a key is null are in no arrangement: another join's may lack some.
+    """
+    path, name = join.paths[0], join.join.name
+    own = path.arrangement
+    nulls = join.join.outer
+    fitting = []
+    for of, each in kept.items():
+        of_same = each.arrangement.of == own.of
+        by_same = each.arrangement.keys == own.keys
+        own_reader = any(r.join == name and r.alias == path.alias for r in each.readers)
+        if of_same and (each.is_own or ((by_same or own_reader) and not nulls)):
+            fitting.append((not by_same, of))
+    return min(fitting)[1] if fitting else None
+
+
+def operator_name(of: Shared) -> str:
+    """The operator that keeps an arrangement: itself, or what keeps its relation's state."""
+    return of.arrangement.relation if of.is_own else of.arrangement.id
+
+
+def _stages(join: str, path: Path, names: Mapping[ArrangedBy, str]) -> Iterator[Stage]:
+    """The stages of a path, in the order of their rows."""
+    before: tuple[str, ...] = ()
+    for number, step in enumerate(path.steps):
+        name = step_name(join, path.alias, number)
+        if isinstance(step, Lookup):
+            asked = names[step.arrangement]
+            yield Stage(
+                name,
+                join,
+                path.alias,
+                number,
+                "lookup",
+                0,
+                before,
+                is_first=not before,
+                hop=step.hop,
+                looks_up=asked,
+            )
+            before = (name,)
+            continue
+        made = list(_extending(name, join, path.alias, number, step, before, names))
+        yield from made
+        before = extended(name, step)
+
+
+def _extending(
+    name: str,
+    join: str,
+    alias: str,
+    number: int,
+    step: Extend,
+    before: tuple[str, ...],
+    names: Mapping[ArrangedBy, str],
+) -> Iterator[Stage]:
+    def stage(role: Role, at: int, rows_from: tuple[str, ...]) -> Stage:
+        candidate = step.candidates[at]
+        asked = names[candidate.data if role == "validate" else candidate.values]
+        return Stage(
+            candidate_name(name, role, at),
+            join,
+            alias,
+            number,
+            role,
+            at,
+            rows_from,
+            is_first=not rows_from,
+            hop=True,
+            looks_up=asked,
+        )
+
+    count = range(len(step.candidates))
+    for at in count:
+        yield stage("count", at, before)
+        before = (candidate_name(name, "count", at),)
+    for at in count:
+        yield stage("propose", at, before)
+    for at in count:
+        proposed = tuple(candidate_name(name, "propose", other) for other in count if other != at)
+        validated = tuple(candidate_name(name, "validate", other) for other in range(at))
+        yield stage("validate", at, (*proposed, *validated))
+
+
+def extended(name: str, step: Extend) -> tuple[str, ...]:
+    """The stages that the rows of an extension come out of.
+
+    Candidates validate in index order, so the last is the last but for what it proposed.
+    """
+    last = len(step.candidates) - 1
+    return candidate_name(name, "validate", last), candidate_name(name, "validate", last - 1)
+
+
+def _ends(path: Path, join: str) -> tuple[str, ...]:
+    number = len(path.steps) - 1
+    name, step = step_name(join, path.alias, number), path.steps[number]
+    return (name,) if isinstance(step, Lookup) else extended(name, step)

@@ -1,1 +1,0 @@
-"""The rows and updates that travel between the steps of a batch, and their packing."""

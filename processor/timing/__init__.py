@@ -1,1 +1,0 @@
-"""The records that a batch reads, and the times that it closes."""

@@ -1,0 +1,1 @@
+"""Between topics and rows: what a batch reads, what it closes, decoding and formatting."""

@@ -1,0 +1,98 @@
+"""The codec of each input, and the options that it gets."""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ikebana.codecs.change import Codec, Declared, Wanted
+from ikebana.codecs.formats import EMPTY_VALUES
+from ikebana.codecs.sql_type import parsed
+from ikebana.processor.planning.input_rows import encodings_of
+from ikebana.processor.planning.plan import Input
+from ikebana.processor.planning.planner import Reading
+from ikebana.processor.topics.column_types import checked_columns, usual_of
+from ikebana.processor.topics.vouched import Vouched
+
+if TYPE_CHECKING:
+    from ikebana.codecs.avro_schema import Schemas
+
+
+def codec_of(source: Input, reading: Reading, schemas: "Schemas | None") -> Codec:
+    """Make the codec of an input; `schemas` is the registry, for the formats that need one."""
+    narrow = wanted_of(source, reading)
+    columns = checked_of(source, reading)
+    wanted = msgspec.structs.replace(narrow, columns=columns)
+    traits = source.traits
+    assert traits.codec is not None, f"{source.value_format} has updates, not changes"
+    assert schemas is not None or not traits.in_registry, (
+        f"input {source.name} is read without a schema registry"
+    )
+    codec = traits.codec(wanted, source.key_format, schemas)
+    if not traits.quick or columns == narrow.columns or (usual := usual_of(source)) is None:
+        return codec
+    return Vouched(traits.codec(narrow, source.key_format, schemas), codec, usual)
+
+
+def wanted_of(source: Input, reading: Reading) -> Wanted:
+    """Derive from an input and its `reading` what the codec has to decode."""
+    cdc = source.traits.kind != "rows"
+    diffs = cdc and source.mode == "diffs"
+    schema = {} if source.schema is None else {"reader_schema": source.schema}
+    return Wanted(
+        columns=columns_of_rows(source, reading),
+        key=source.key,
+        before=diffs or (cdc and source.drift),
+        tables=source.tables,
+        encodings=encodings_of(source),
+        options={**dict(source.options), **schema},
+        declared=declared_by(source),
+        diffs=diffs,
+    )
+
+
+def checked_of(source: Input, reading: Reading) -> tuple[str, ...] | None:
+    """List the columns to decode: those that are read, and those whose type is checked.
+
+    None stands for all columns.
+    """
+    if reading.columns is None:
+        return None
+    return tuple(sorted({*(columns_of_rows(source, reading) or ()), *checked_columns(source)}))
+
+
+def columns_of_rows(source: Input, reading: Reading) -> tuple[str, ...] | None:
+    """List the columns that are read, without those of metadata: no message's value has them."""
+    if reading.columns is None or not source.metadata:
+        return reading.columns
+    return tuple(name for name in reading.columns if name not in dict(source.metadata))
+
+
+def declared_by(source: Input) -> Declared:
+    """List the columns that an input declares, with their types as DuckDB names them."""
+    if not source.columns:
+        return Declared()
+    return Declared({column.name: str(parsed(column.type)) for column in source.columns})
+
+
+def takes_empty_for_null(source: Input) -> bool:
+    """Whether a value of zero bytes counts as a null value."""
+    if source.traits.kind != "changes":
+        return False
+    return dict(source.options).get("empty_value", EMPTY_VALUES[0]) == EMPTY_VALUES[0]
+
+
+def needs_registry(source: Input) -> bool:
+    """Whether an input's messages can be read only with a schema registry."""
+    return source.traits.in_registry or source.key_format == "avro"
+
+
+def needs_headers(source: Input) -> bool:
+    """Whether decoding needs the headers of messages."""
+    of_metadata = any(kind == "headers" for _, kind in source.metadata)
+    return needs_registry(source) or source.traits.kind == "updates" or of_metadata
+
+
+def needs_timestamps(source: Input) -> bool:
+    """Whether decoding needs the timestamps of messages."""
+    of_metadata = any(kind == "timestamp" for _, kind in source.metadata)
+    return source.event_time is not None or of_metadata

@@ -1,0 +1,200 @@
+"""Event time: the times of an input's records, and the frontier that follows from them.
+
+The frontier is the greatest time seen in each partition, of these the least, minus the
+lateness.  It is computed from earlier batches, because the interval of a batch has to be known
+before the batch is read.  Idle partitions do not count, as long as any partition is not idle.
+"""
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence, Set
+from itertools import islice
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from ikebana.processor.base.judged import Judged
+from ikebana.processor.base.noted import MOST
+from ikebana.processor.planning.plan import EventTime
+
+if TYPE_CHECKING:
+    from ikebana.processor.linear.query import Query
+
+_NULL = "event time is null"
+# By topic, by partition.
+Greatest = Mapping[str, Mapping[int, int]]
+# A partition: its topic and its number.
+Where = tuple[str, int]
+
+
+def merged(greatest: Greatest, seen: Greatest) -> dict[str, dict[int, int]]:
+    """Merge greatest times: for each partition the greater of both."""
+    found = {topic: dict(by) for topic, by in greatest.items()}
+    for topic, by in seen.items():
+        known = found.setdefault(topic, {})
+        for partition, time in by.items():
+            known[partition] = max(time, known.get(partition, time))
+    return found
+
+
+def frontier(
+    event: EventTime,
+    partitions: Sequence[Where],
+    greatest: Greatest,
+    idle: Set[Where],
+    before: int,
+) -> int:
+    """Compute the frontier of an input from the greatest times seen.
+
+    `partitions` are all partitions of the input, and `before` is its frontier so far.  The
+    frontier stays there if a partition that is not idle has had no time yet, or if no partition
+    has had one.
+    """
+    times = {where: greatest.get(where[0], {}).get(where[1]) for where in partitions}
+    active = [time for where, time in times.items() if where not in idle]
+    known = [time for time in times.values() if time is not None]
+    if not known or None in active:
+        return before
+    reached = min((time for time in active if time is not None), default=max(known))
+    return max(before, reached - event.lateness_ms)
+
+
+class Bounds(NamedTuple):
+    """Earlier times than `lower` count there, later ones than `latest` are none."""
+
+    lower: int
+    latest: int | None
+
+
+class Dating(NamedTuple):
+    """The bounds of a batch's event times: its lower, and the latest time that it accepts.
+
+    Of messages that are read again, some were `judged` by other bounds.
+    """
+
+    lower: int
+    latest: int | None
+    judged: Sequence[Judged] = ()
+
+    def of(self, offsets: Sequence[int]) -> list[Bounds]:
+        """The bounds for each of the messages at these offsets."""
+        if not self.judged:
+            return [Bounds(self.lower, self.latest)] * len(offsets)
+        return [self._at(offset) for offset in offsets]
+
+    def _at(self, offset: int) -> Bounds:
+        place = bisect_right(self.judged, offset, key=attrgetter("first")) - 1
+        if place >= 0 and offset <= (found := self.judged[place]).last:
+            return Bounds(found.lower, found.latest)
+        return Bounds(self.lower, self.latest)
+
+
+class Dated(NamedTuple):
+    """The time of each row, or the reason that it has none.
+
+    `late` is the number of late rows, `greatest` the greatest event time.  `ahead` are the
+    indexes of rows that are too far ahead of the clock, and `latecomers` the last late rows, each
+    as its index and how far it lies behind.
+    """
+
+    times: list[int | str]
+    late: int = 0
+    greatest: int | None = None
+    ahead: Sequence[int] = ()
+    latecomers: Sequence[tuple[int, int]] = ()
+
+
+class EventTimes:
+    """Computes the event times of an input's rows, each from that row alone.
+
+    `query` computes them from the rows; without it they are the timestamps of the messages.
+    """
+
+    def __init__(self, query: "Query | None") -> None:
+        self._query = query
+
+    @property
+    def of_columns(self) -> bool:
+        """Whether event times come from columns, so that an undecodable row has none."""
+        return self._query is not None
+
+    def of_rows(
+        self,
+        keys: Sequence[bytes | None],
+        rows: Sequence[bytes | None],
+        clocks: Sequence[int | None],
+        bounds: Sequence[Bounds],
+    ) -> Dated:
+        """Compute the times of rows within their bounds; `clocks` are their messages' timestamps.
+
+        A row is None for a tombstone, which has no columns.  Its time is the timestamp of its
+        message, and does not move the frontier.
+        """
+        told: list[int | str | None] = list(clocks)
+        own = [True] * len(rows)
+        if self._query is not None:
+            which: Sequence[int] = range(len(rows))
+            if None in rows:
+                which = [at for at, row in enumerate(rows) if row is not None]
+                own = [row is not None for row in rows]
+                keys, rows = [keys[at] for at in which], [rows[at] for at in which]
+            for at in which:
+                told[at] = _NULL
+            made, failed = self._query.run(keys, rows)  # type: ignore[arg-type]
+            for index, begin in zip(made.rows, made.begins or (), strict=True):
+                told[which[index]] = _NULL if begin is None else begin
+            for index, _, reason in failed:
+                told[which[index]] = f"event time: {reason}"
+        return self._placed(told, own, bounds)
+
+    def _placed(
+        self, told: Sequence[int | str | None], own: Sequence[bool], bounds: Sequence[Bounds]
+    ) -> Dated:
+        if (all_fine := _all_within(told, own, bounds)) is not None:
+            return all_fine
+        times: list[int | str] = []
+        ahead: list[int] = []
+        late, greatest = 0, None
+        for at, (time, counts, (lower, latest)) in enumerate(zip(told, own, bounds, strict=True)):
+            if time is None:
+                times.append("event time: the message has none")
+            elif isinstance(time, str):
+                times.append(time)
+            elif counts and latest is not None and time > latest:
+                times.append("event time is too far ahead of the clock")
+                ahead.append(at)
+            else:
+                late += time < lower
+                times.append(max(time, lower))
+                if counts and (greatest is None or time > greatest):
+                    greatest = time
+        return Dated(times, late, greatest, ahead, _latecomers(told, bounds) if late else ())
+
+
+def _all_within(
+    told: Sequence[int | str | None], own: Sequence[bool], bounds: Sequence[Bounds]
+) -> Dated | None:
+    """What nearly every batch has: times of rows that are all within the same bounds."""
+    if not told or {*map(type, told)} != {int} or not all(own):
+        return None
+    lower, latest = bounds[0]
+    times: list[int | str] = list(told)  # type: ignore[arg-type]
+    least, greatest = min(told), max(told)  # type: ignore[type-var]
+    assert isinstance(least, int)
+    assert isinstance(greatest, int)
+    if least < lower or (latest is not None and greatest > latest):
+        return None
+    # They are one and the same for all messages that are read for the first time.
+    if bounds.count(bounds[0]) < len(bounds):
+        return None
+    return Dated(times, 0, greatest)
+
+
+def _latecomers(
+    told: Sequence[int | str | None], bounds: Sequence[Bounds]
+) -> list[tuple[int, int]]:
+    """Find the last rows whose times lie before their lower bounds, and how far."""
+    found = (
+        (at, bounds[at].lower - time)
+        for at in range(len(told) - 1, -1, -1)
+        if isinstance(time := told[at], int) and time < bounds[at].lower
+    )
+    return list(islice(found, MOST))[::-1]

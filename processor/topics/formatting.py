@@ -1,0 +1,111 @@
+"""Encode updates as messages of an output's format; what it cannot write is an error.
+
+`diff` is written as the updates come, and not here.  The others need all updates of a time
+and of a key together, which a shard has: keys lie in one shard, and the planner lets no step
+before these formats make other keys.  Of formats that need one value a key, an output that
+has no more by what it shows is written without state, and any other is watched.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ikebana.arrangements.store import Store
+from ikebana.arrangements.update import LARGEST, TOO_LARGE
+from ikebana.codecs import avro_out, cdcv2
+from ikebana.codecs.debezium_out import Origin
+from ikebana.codecs.formats import FactCodec
+from ikebana.codecs.upsert_out import (
+    OutputMessage,
+    Violation,
+    time_header,
+    violation_record,
+)
+from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.kernels import single_value
+from ikebana.processor.planning import promises
+from ikebana.processor.planning.plan import Output, Plan
+from ikebana.processor.planning.written_types import shape_of
+
+# Well below what brokers take by default.
+_LARGEST_STATEMENT = 512 << 10
+
+
+class Formatted(NamedTuple):
+    """Messages of an output, error records of what has none, and counts by time.
+
+    `times` are the distinct updates by time, for the formats whose progress says them.
+    """
+
+    messages: Sequence[OutputMessage]
+    errors: list[KeyedUpdate]
+    times: dict[int, int]
+
+
+def formatted(
+    plan: Plan, output: Output, updates: Sequence[KeyedUpdate], store: Store
+) -> Formatted:
+    """The messages of one shard's updates of one batch.
+
+    `store` has what is known of the keys of an output that `planner.watches`.
+    """
+    if output.traits.facts is not None:
+        return _facts(output, output.traits.facts(), updates)
+    found = _by_key(plan, output, updates, store)
+    if not output.traits.in_registry:
+        return found
+    messages, violations = avro_out.encoded(shape_of(plan, output), found.messages)
+    return Formatted(messages, [*found.errors, *_errors(output, violations)], {})
+
+
+def _by_key(plan: Plan, output: Output, updates: Sequence[KeyedUpdate], store: Store) -> Formatted:
+    """The messages of formats that have the changes of keys, in JSON."""
+    traits = output.traits
+    assert traits.codec is not None, f"{output.format} is written as it comes"
+    errors: list[KeyedUpdate] = []
+    empty = None
+    if promises.watches(plan, output):
+        changes = single_value.step(store, updates, output.name, keyless=not traits.latest)
+        if traits.latest:
+            # The state knows what each key has from then on.
+            known = [
+                OutputMessage(change.key, change.after, time_header(change.time))
+                for change in changes.keys
+                if change.before != change.after
+            ]
+            return Formatted(known, changes.errors, {})
+        empty = {(each.time, each.key) for each in changes.keys if each.empty}
+        errors = changes.errors
+    origin = Origin(plan.name, output.name, tombstones=output.tombstones)
+    messages, violations = traits.codec().write(updates, origin, empty)
+    return Formatted(messages, [*errors, *_errors(output, violations)], {})
+
+
+def _errors(output: Output, violations: Sequence[Violation]) -> list[KeyedUpdate]:
+    return [
+        KeyedUpdate(None, violation_record(output.name, violation), violation.time, 1)
+        for violation in violations
+    ]
+
+
+def _facts(output: Output, codec: FactCodec, updates: Sequence[KeyedUpdate]) -> Formatted:
+    """CDCv2's messages, which have one diff for a datum and time: no larger sum can be written."""
+    fitting, errors = [], []
+    for fact in cdcv2.consolidate(updates):
+        key, _, time, diff = fact
+        if -LARGEST <= diff <= LARGEST:
+            fitting.append(fact)
+        else:
+            record = violation_record(output.name, Violation(key, time, TOO_LARGE))
+            errors.append(KeyedUpdate(None, record, time, 1))
+    written = codec.encode_updates(fitting, _LARGEST_STATEMENT)
+    messages = [OutputMessage(None, value, []) for value in written]
+    return Formatted(messages, errors, cdcv2.counts(fitting))
+
+
+def progress_messages(
+    output: Output, lower: int, upper: int, times: dict[int, int]
+) -> Iterator[bytes]:
+    """The progress of a batch that a format has in the output's own topic."""
+    if output.traits.facts is not None:
+        counts = dict(sorted(times.items()))
+        yield from output.traits.facts().encode_progress(lower, upper, counts, _LARGEST_STATEMENT)

@@ -1,0 +1,359 @@
+"""Decode the messages of an input into upserts for an operator, or into updates.
+
+This includes the work that the planner has pushed into decoding.  Spark, `ikebana.evaluate`
+and `ikebana.testing.Run` all decode here.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+from typing import NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from ikebana.codecs.change import Change, Codec
+from ikebana.codecs.error_record import error_record
+from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.fields import projection
+from ikebana.processor.base.rows import KeyedUpdate, Partial, keyed
+from ikebana.processor.linear.chain import Chain, chain
+from ikebana.processor.linear.scope import frozen
+from ikebana.processor.planning import planner
+from ikebana.processor.planning.input_rows import (
+    comes_out_of_decoding,
+    dating_query,
+    scope_of_input,
+)
+from ikebana.processor.planning.plan import Input
+from ikebana.processor.planning.planner import Branch
+from ikebana.processor.topics.codec_of import checked_of, columns_of_rows
+from ikebana.processor.topics.column_types import ColumnTypes
+from ikebana.processor.topics.event_time import Dated, Dating, EventTimes, Where
+from ikebana.processor.topics.images import images_of
+from ikebana.processor.topics.messages import Bad, Message, MessageReader, Origin, record_of
+from ikebana.processor.topics.metadata import MetadataColumns
+from ikebana.processor.topics.upserts import (
+    DecodedUpserts,
+    add_truncate,
+    add_unreadable,
+    date,
+    make_values,
+    plain_upserts,
+    refuse_strange,
+)
+from ikebana.processor.topics.vouched import Wide
+
+# The index of each message that passes, with its changes or its error.
+Found = Sequence[tuple[int, Sequence[Change] | Bad]]
+
+
+class Made(NamedTuple):
+    """The updates of an input in `mode: diffs` by branch, and those of its error records.
+
+    `ignored` has the numbers of ignored messages, by kind.  With event time, `greatest` is the
+    greatest time seen, and `latecomers` are the last late messages, each as its offset and how
+    far it lies behind.
+    """
+
+    updates: list[tuple[Branch, list[KeyedUpdate]]]
+    errors: list[KeyedUpdate]
+    ignored: Counter[str]
+    greatest: int | None = None
+    latecomers: Sequence[tuple[int, int]] = ()
+
+
+class Intake:
+    """Makes upserts or updates of the messages of one input, each for itself.
+
+    With `named`, error reasons name the input, because other inputs read the same messages.
+    """
+
+    def __init__(
+        self, source: Input, codec: Codec, physical: planner.Physical, *, named: bool = False
+    ) -> None:
+        self._reader = f"input {source.name}: " if named else ""
+        reading = physical.readings[source.name]
+        self._messages = MessageReader(source, codec, reading)
+        scope = frozen(scope_of_input(source))
+        self._pushed = chain(reading.pushed, scope) if reading.pushed else None
+        self._event = None
+        if source.event_time is not None:
+            self._event = EventTimes(dating_query(source))
+        as_is = source.key_format == source.traits.encoding == "bytes" and source.mode == "upsert"
+        alters = self._messages.selects or self._pushed is not None or self._event is not None
+        self.takes_as_is = as_is and not alters
+        """Whether the key and the value of a message are those of its upsert, undecoded."""
+        self._branches = branches_in_decoding(source, physical)
+        self.expands = any(steps.expands for _, steps in self._branches)
+        """Whether a message may come to any number of updates."""
+        self._appends = source.mode == "append"
+        in_rows = source.traits.kind != "rows" or (
+            bool(source.key) and self._messages.plain is None
+        )
+        self._kafka_keyed = not in_rows
+        self._types = ColumnTypes(source)
+        self._metadata = MetadataColumns(source, reading)
+        of_rows = columns_of_rows(source, reading)
+        self._narrowed = projection(of_rows or ())
+        # Of plain messages all have more columns than are read; other decoders tell which have.
+        self._checks_more = of_rows is not None and checked_of(source, reading) != of_rows
+        self._name = source.name
+
+    def upserts(
+        self,
+        messages: Sequence[Message],
+        where: Where,
+        partitions: int = 1,
+        dating: Dating | None = None,
+    ) -> DecodedUpserts:
+        """Decode messages into upserts; `partitions` is the number of partitions of the input.
+
+        `dating` is required if the input has event time.
+        """
+        origin = Origin(*where, self._reader)
+        plain, selects = self._messages.plain, self._messages.selects
+        if plain is not None and not selects and not self._messages.any_too_deep(messages):
+            decoded = plain_upserts(plain, messages, origin)
+        else:
+            decoded = self._upserts(messages, origin, partitions)
+        if self._types.checks:
+            refuse_strange(decoded, self._types, messages, origin)
+        if plain is not None and self._checks_more:
+            decoded.wide = [*range(len(decoded.keys))]
+        self._narrow(decoded)
+        if self._metadata:
+            self._metadata.add(decoded, messages, origin)
+            # The old image in a message has none of it.
+            decoded.before.clear()
+        if self._event is not None:
+            assert dating is not None, "event time without a batch"
+            date(decoded, self._event, messages, origin, dating)
+        if self._pushed is not None:
+            make_values(decoded, self._pushed)
+        return decoded
+
+    def _narrow(self, decoded: DecodedUpserts) -> None:
+        """Drop the columns of upserts that were decoded only to be checked."""
+        for at in decoded.wide:
+            if (value := decoded.values[at]) is not None:
+                decoded.values[at] = self._narrowed(value)
+            if at in decoded.partial:
+                partial = decoded.partial[at]
+                decoded.partial[at] = msgspec.structs.replace(
+                    partial, value=self._narrowed(partial.value)
+                )
+
+    def _upserts(
+        self, messages: Sequence[Message], origin: Origin, partitions: int
+    ) -> DecodedUpserts:
+        decoded = DecodedUpserts()
+        keys, values, offsets = decoded.keys, decoded.values, decoded.offsets
+        for at, found in self._messages.found(messages, origin, decoded.ignored):
+            message = messages[at]
+            if isinstance(found, Bad):
+                if found.key is None and self._kafka_keyed:
+                    add_unreadable(decoded, message, found.record)
+                elif found.key is None:
+                    decoded.errors.append((message.offset, found.record))
+                else:
+                    decoded.bad[len(keys)] = found.record
+                    keys.append(found.key)
+                    values.append(None)
+                    offsets.append(message.offset)
+                continue
+            for change in found:
+                kind, key, after, before, absent, _ = change
+                if isinstance(change, Wide):
+                    # The old image is compared with the state, which has only read columns.
+                    before = None if before is None else self._narrowed(before)
+                    decoded.wide.append(len(keys))
+                if kind == "truncate":
+                    add_truncate(decoded, message, origin, partitions)
+                    continue
+                assert key is not None, "only a truncate has no key"
+                index = len(keys)
+                # Postgres fills unknown columns of a deleted row, so its image proves nothing.
+                if before is not None and kind == "upsert":
+                    decoded.before[index] = crc32(before)
+                if absent:
+                    assert after is not None, "a partial image is one"
+                    record = record_of(_NOTHING_TO_LEAVE, message, origin)
+                    decoded.partial[index] = Partial(after, absent, record)
+                    after = None
+                keys.append(key)
+                values.append(after)
+                offsets.append(message.offset)
+        return decoded
+
+    def updates(
+        self,
+        messages: Sequence[Message],
+        where: Where,
+        times: Sequence[int],
+        dating: Dating | None = None,
+    ) -> Made:
+        """Decode messages into updates by their old and new images, and apply every branch.
+
+        `times` are the times of the messages.  With event time, they are the times of messages
+        without an event time, and `dating` is required.
+        """
+        origin = Origin(*where, self._reader)
+        ignored: Counter[str] = Counter()
+        rows = self._messages.rows_at_once(messages, ignored)
+        found: Found
+        which: Sequence[int]
+        if rows is not None and self._metadata:
+            both = zip(rows.at, rows.values, strict=True)
+            own_rows = [self._metadata.row(row, messages[at], origin) for at, row in both]
+            rows = rows._replace(values=own_rows)
+        if rows is None:
+            found = list(self._with_metadata(messages, origin, ignored))
+            which = [at for at, _ in found]
+            dated = self._dated(which, *_rows_to_date(found), messages, times, dating)
+        else:
+            which = rows.at
+            own = [value or None for value in rows.values]
+            dated = self._dated(which, rows.keys, own, messages, times, dating)
+        ignored += Counter({"late": dated.late})
+        if rows is None or str in set(map(type, dated.times)):
+            found = found if rows is None else rows.changes()
+            updates, origins, errors = self._of_images(found, dated.times, messages, times, origin)
+        else:
+            made = map(KeyedUpdate, rows.keys, rows.values, dated.times, repeat(1))  # type: ignore[arg-type]
+            updates, origins, errors = list(made), [*which], []
+        updates, strange = self._without_strange(updates, origins, messages, origin)
+        by_branch, failed = through(self._branches, updates)
+        latecomers = [(messages[which[at]].offset, by) for at, by in dated.latecomers]
+        errors += strange + failed
+        return Made(by_branch, errors, ignored, dated.greatest, latecomers)
+
+    def _with_metadata(
+        self, messages: Sequence[Message], origin: Origin, ignored: Counter[str]
+    ) -> Iterator[tuple[int, Sequence[Change] | Bad]]:
+        """The changes of messages, with the metadata that is read."""
+        for at, changes in self._messages.found(messages, origin, ignored):
+            if self._metadata and not isinstance(changes, Bad):
+                message = messages[at]
+                changes = [
+                    c._replace(after=c.after and self._metadata.row(c.after, message, origin))
+                    for c in changes
+                ]
+            yield at, changes
+
+    def _of_images(
+        self,
+        found: Found,
+        dated: Sequence[int | str],
+        messages: Sequence[Message],
+        times: Sequence[int],
+        origin: Origin,
+    ) -> tuple[list[KeyedUpdate], list[int], list[KeyedUpdate]]:
+        """The updates of changes by their images, the index of each one's message, and errors."""
+        updates: list[KeyedUpdate] = []
+        origins: list[int] = []
+        errors: list[KeyedUpdate] = []
+        of_columns = self._event is not None and self._event.of_columns
+        for (at, changes), time in zip(found, dated, strict=True):
+            record: bytes | None = None
+            if isinstance(changes, Bad):
+                record = changes.record
+            elif isinstance(time, str):
+                record = record_of(time, messages[at], origin)
+            else:
+                try:
+                    made = [u for change in changes for u in images_of(change, time)]
+                except DecodeError as error:
+                    record = record_of(str(error), messages[at], origin)
+                else:
+                    updates += made
+                    origins += [at] * len(made)
+            if record is not None:
+                # No state is kept here, so the error is never retracted.
+                unread = isinstance(changes, Bad) and of_columns
+                placed = times[at] if isinstance(time, str) or unread else time
+                errors.append(KeyedUpdate(None, record, placed, 1))
+        return updates, origins, errors
+
+    def _dated(
+        self,
+        which: Sequence[int],
+        keys: Sequence[bytes | None],
+        rows: Sequence[bytes | None],
+        messages: Sequence[Message],
+        times: Sequence[int],
+        dating: Dating | None,
+    ) -> Dated:
+        """The event times of the messages that count, or their own `times` without event time."""
+        if self._event is None:
+            return Dated([times[at] for at in which])
+        assert dating is not None, "event time without a batch"
+        bounds = dating.of([messages[at].offset for at in which])
+        clocks = [messages[at].timestamp for at in which]
+        return self._event.of_rows(keys, rows, clocks, bounds)
+
+    def _without_strange(
+        self,
+        updates: list[KeyedUpdate],
+        origins: Sequence[int],
+        messages: Sequence[Message],
+        origin: Origin,
+    ) -> tuple[list[KeyedUpdate], list[KeyedUpdate]]:
+        """Split updates into those whose columns fit their types, and errors for the others.
+
+        `origins` has the index of each update's message.  An error is retracted together with
+        its row, by another message than the one that brought it.  So the error record of an
+        image names no offset: only then do insertion and retraction cancel.
+        """
+        if not self._types.checks:
+            return updates, []
+        if not (wrong := self._types.wrong([update.value for update in updates])):
+            return updates, []
+        errors = []
+        for index, reason in wrong.items():
+            key, _, time, diff = updates[index]
+            if self._appends:
+                record = record_of(reason, messages[origins[index]], origin)
+            else:
+                record = error_record(f"input {self._name}: {reason}", None, key, None)
+            errors.append(KeyedUpdate(None, record, time, diff))
+        return [u for index, u in enumerate(updates) if index not in wrong], errors
+
+
+def branches_in_decoding(source: Input, physical: planner.Physical) -> list[tuple[Branch, Chain]]:
+    """List the branches of an input's updates that run in the task that decodes these."""
+    if not comes_out_of_decoding(source):
+        return []
+    branches = physical.branches.get(source.name, ())
+    if branches and not physical.fused:
+        # The branches run in the shards, which get the input's updates as they are.
+        branches = (Branch(source.name, (), ()),)
+    scope = frozen(scope_of_input(source))
+    return [(branch, chain(branch.steps, scope)) for branch in branches]
+
+
+def through(
+    branches: Sequence[tuple[Branch, Chain]], updates: Sequence[KeyedUpdate]
+) -> tuple[list[tuple[Branch, list[KeyedUpdate]]], list[KeyedUpdate]]:
+    """Apply each branch to updates; return the results by branch, and error records."""
+    by_branch, errors = [], []
+    for branch, steps in branches:
+        passed = steps.apply(updates, branch.silent)
+        made = passed.updates
+        by_branch.append((branch, keyed(made) if branch.inlets else made))
+        errors += passed.errors
+    return by_branch, errors
+
+
+def _rows_to_date(found: Found) -> tuple[list[bytes | None], list[bytes | None]]:
+    """Give for each message the key and the row that determine its time."""
+    keys: list[bytes | None] = []
+    rows: list[bytes | None] = []
+    for _, changes in found:
+        last = changes[-1] if not isinstance(changes, Bad) and changes else None
+        keys.append(None if last is None else last.key)
+        rows.append(None if last is None else last.after or last.before)
+    return keys, rows
+
+
+_NOTHING_TO_LEAVE = "the message leaves columns as they are, of a row that is not there"

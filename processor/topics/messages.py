@@ -1,0 +1,255 @@
+"""Messages of an input, and the changes that they decode to.
+
+A message that cannot be decoded becomes an error record: under its key if the key can be read,
+without a key otherwise.  A message that says nothing about a row of the relation is ignored,
+and counted.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from ikebana.codecs.change import Change, Codec, Headers, Ignored, RowCodec
+from ikebana.codecs.error_record import error_record
+from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.nesting import DEEPEST, any_too_deep, too_deep
+from ikebana.codecs.plain import Plain
+from ikebana.processor.base import calls
+from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
+from ikebana.processor.linear.steps import Sql
+from ikebana.processor.planning import planner
+from ikebana.processor.planning.input_rows import scope_of_input
+from ikebana.processor.planning.plan import Input
+from ikebana.processor.topics.images import untold
+
+
+class Message(NamedTuple):
+    """A Kafka message at an offset of its partition."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = None
+    timestamp: int | None = None
+
+
+class Origin(NamedTuple):
+    """A partition whose messages are read; error reasons begin with `reader`."""
+
+    topic: str
+    partition: int
+    reader: str
+
+
+class Bad(NamedTuple):
+    """The error record of a message that cannot be decoded, with its key if that is known."""
+
+    key: bytes | None
+    record: bytes
+
+
+def record_of(reason: str, message: Message, origin: Origin) -> bytes:
+    """The error record of a message."""
+    place = origin.topic, origin.partition, message.offset
+    return error_record(origin.reader + reason, place, message.key, message.value)
+
+
+class AppendedRows(NamedTuple):
+    """Rows of `mode: append`: the indexes of their messages, and their keys and values."""
+
+    at: Sequence[int]
+    keys: list[bytes | None]
+    values: list[bytes]
+
+    def changes(self) -> "list[tuple[int, Sequence[Change] | Bad]]":
+        """The same as `MessageReader.found` gives them."""
+        return [
+            (at, (Change("upsert", key, value),)) for at, key, value in zip(*self, strict=True)
+        ]
+
+
+class MessageReader:
+    """Decodes the messages of one input to changes; what becomes of one depends on it alone.
+
+    Conditions on keys that the planner has pushed down drop messages before they are decoded.
+    """
+
+    def __init__(self, source: Input, codec: Codec, reading: planner.Reading) -> None:
+        self._codec = codec
+        self._called = f"input {source.name}: decoding messages"
+        self.plain = codec if isinstance(codec, Plain) else None
+        """The codec, if each of its messages is exactly one upsert."""
+        # Only JSON can nest too deep: the depth of an Avro value is that of its schema.
+        self._nests = source.traits.encoding == "json"
+        self._keys_nest = source.key_format == "json"
+        self._passes = _key_test(source, reading, scope_of_input(source))
+        self.selects = self._passes is not None
+        """Whether conditions drop messages by their keys."""
+        self._by_images = source.mode == "diffs"
+        self._appends = source.mode == "append"
+        self._read_one = self._appended if self._appends else codec.changes
+
+    def rows_at_once(
+        self, messages: Sequence[Message], ignored: Counter[str]
+    ) -> AppendedRows | None:
+        """Decode plain rows of `mode: append` at once, as `found` would; None if it cannot."""
+        plain = self.plain
+        if plain is None or not self._appends or self._passes is not None:
+            return None
+        if self.any_too_deep(messages):
+            return None
+        kept: Sequence[int] = range(len(messages))
+        values = [message.value for message in messages]
+        keys = [message.key for message in messages]
+        if None in values:
+            kept = [at for at in kept if values[at] is not None]
+            keys, values = [keys[at] for at in kept], [values[at] for at in kept]
+        try:
+            known = iter(plain.keys([key for key in keys if key is not None]))
+            values = plain.values(values)
+        except DecodeError:
+            return None
+        if len(kept) < len(messages):
+            ignored["tombstone"] += len(messages) - len(kept)
+        decoded = [None if key is None else next(known) for key in keys]
+        # There are no tombstones among them.
+        return AppendedRows(kept, decoded, values)  # type: ignore[arg-type]
+
+    def found(
+        self, messages: Sequence[Message], origin: Origin, ignored: Counter[str]
+    ) -> Iterator[tuple[int, Sequence[Change] | Bad]]:
+        """Yield the index of each message that passes, with its changes or its error."""
+        if self._passes is None:
+            yield from self._read(messages, origin, range(len(messages)), ignored)
+            return
+        keys = [self._kafka_key(message) for message in messages]
+        known = [at for at, key in enumerate(keys) if key is not None]
+        passing = self._passes([keys[at] for at in known])
+        dropped = {at for at, passes in zip(known, passing, strict=True) if not passes}
+        left = [at for at in range(len(messages)) if at not in dropped]
+        found = list(self._read(messages, origin, left, ignored))
+        # Keys that are in the value, not in the Kafka key, are known only after decoding.
+        later = [
+            change.key
+            for at, changes in found
+            if keys[at] is None and not isinstance(changes, Bad)
+            for change in changes
+            if change.key is not None
+        ]
+        wanted = {k for k, passes in zip(later, self._passes(later), strict=True) if passes}
+        for at, changes in found:
+            if keys[at] is None and not isinstance(changes, Bad):
+                changes = self._chosen(changes, wanted)
+            yield at, changes
+
+    def _chosen(self, changes: Sequence[Change], wanted: Collection[bytes]) -> Sequence[Change]:
+        """Choose the changes of a message whose keys pass.
+
+        If an image is missing or lacks columns, the message is used as a whole or not at all.
+        """
+        chosen = [c for c in changes if c.key is None or c.key in wanted]
+        if self._by_images and 0 < len(chosen) < len(changes) and any(map(untold, changes)):
+            return changes
+        return chosen
+
+    def _read(
+        self,
+        messages: Sequence[Message],
+        origin: Origin,
+        which: Iterable[int],
+        ignored: Counter[str],
+    ) -> Iterator[tuple[int, Sequence[Change] | Bad]]:
+        # A pattern of the user's (`tables`) meets names that messages have.
+        calls.begin(("", self._called, None))
+        try:
+            yield from self._each(messages, origin, which, ignored)
+        except calls.Stopped:
+            raise calls.stuck() from None
+        finally:
+            calls.end()
+
+    def _each(
+        self,
+        messages: Sequence[Message],
+        origin: Origin,
+        which: Iterable[int],
+        ignored: Counter[str],
+    ) -> Iterator[tuple[int, Sequence[Change] | Bad]]:
+        decode = self._read_one
+        # All at once are looked through faster, and hardly ever one is too deep.
+        keys_nest, nests = self._nested(messages)
+        for at in which:
+            _, key, value, headers, _ = messages[at]
+            if keys_nest and key is not None and too_deep(key):
+                yield at, Bad(None, record_of(_DEEP.format("key"), messages[at], origin))
+                continue
+            if nests and value is not None and too_deep(value):
+                own = self._kafka_key(messages[at])
+                yield at, Bad(own, record_of(_DEEP.format("value"), messages[at], origin))
+                continue
+            try:
+                found = decode(key, value, headers)
+            except DecodeError as error:
+                yield at, Bad(error.key, record_of(str(error), messages[at], origin))
+            else:
+                if isinstance(found, Ignored):
+                    ignored[found.what] += 1
+                else:
+                    yield at, found
+
+    def _appended(
+        self, key: bytes | None, value: bytes | None, headers: Headers
+    ) -> Sequence[Change] | Ignored:
+        """Decode a message of `mode: append`: a row that replaces no other, and needs no key."""
+        if value is None:
+            return Ignored("tombstone")
+        if key is not None:
+            return self._codec.changes(key, value, headers)
+        codec: RowCodec = self._codec  # type: ignore[assignment]
+        return [codec.row(value, headers)]
+
+    def any_too_deep(self, messages: Sequence[Message]) -> bool:
+        """Whether a message nests too deep."""
+        return any(self._nested(messages))
+
+    def _nested(self, messages: Sequence[Message]) -> tuple[bool, bool]:
+        """Whether any key nests too deep, and whether any value does."""
+        return (
+            self._keys_nest and any_too_deep([message.key for message in messages]),
+            self._nests and any_too_deep([message.value for message in messages]),
+        )
+
+    def _kafka_key(self, message: Message) -> bytes | None:
+        try:
+            return self._codec.key(message.key)
+        except DecodeError:
+            return None
+
+
+_DEEP = f"could not decode {{}} as JSON: it is nested more than {DEEPEST} deep"
+
+
+def _key_test(
+    source: Input, reading: planner.Reading, scope: Scope
+) -> Callable[[Sequence[bytes | None]], list[bool]] | None:
+    """Make a test of many keys at once; a key on which a condition fails passes."""
+    if not reading.key_filters:
+        return None
+    # The key's columns are the fields of the key, so the query reads it in the value's place.
+    types = {name: kind for name, kind in scope.types.items() if name in source.key}
+    of_key = Scope({**types, KEY: scope.types[KEY], VALUE: scope.types[VALUE]}, open=scope.open)
+    from ikebana.processor.linear.query import compiled
+
+    queries = [
+        compiled((Sql(where=conditions),), frozen(of_key)) for conditions in reading.key_filters
+    ]
+
+    def passes(keys: Sequence[bytes | None]) -> list[bool]:
+        passing: set[int] = set()
+        for query in queries:
+            made, failed = query.run(keys, [key or b"" for key in keys])
+            passing.update(made.rows)
+            passing.update(row for row, _, _ in failed)
+        return [at in passing for at in range(len(keys))]
+
+    return passes

@@ -1,0 +1,29 @@
+"""The least time between two batches."""
+
+import math
+import time
+from collections.abc import Callable
+
+from ikebana.processor.topics.source_offset import SourceOffset, is_settled
+
+
+class Pace:
+    """Says how long a batch now would be too early.
+
+    What is on its way between operators is never held up, nor the first record after a pause.
+    """
+
+    def __init__(self, interval_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._interval_s = interval_s
+        self._clock = clock
+        self._begun = -math.inf
+
+    def begin(self) -> None:
+        """A batch begins now."""
+        self._begun = self._clock()
+
+    def early_s(self, last: SourceOffset) -> float:
+        """The seconds until the batch after `last` may begin; 0 or less if it may now."""
+        if not is_settled(last):
+            return 0.0
+        return self._begun + self._interval_s - self._clock()

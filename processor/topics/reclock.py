@@ -1,0 +1,288 @@
+"""Reclocking: choose the records of a micro-batch, and map their offsets to our times.
+
+The source mints one `SourceOffset` for each batch, and Spark logs it before the batch runs.
+It is the durable mapping from Kafka's offsets to our times, and the only place where a clock is
+read: everything else about the batch is a function of it.  `taking` has the offsets that a batch
+reads and the ways to make times, `slices` what follows for each partition, and `edit_steps` how
+an edit of the plan goes on.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+
+from ikebana.processor.base.rebuilding import Rebuilding, under_way
+from ikebana.processor.planning import progress
+from ikebana.processor.planning.joined import joined
+from ikebana.processor.planning.plan import Plan
+from ikebana.processor.topics.again import learned_again
+from ikebana.processor.topics.edit_steps import (
+    EditStep,
+    at_their_ends,
+    began,
+    hydrating,
+    own_of,
+    step_of,
+    without_former_parts,
+    writing,
+)
+from ikebana.processor.topics.input_times import InputTimes, topic_key
+from ikebana.processor.topics.own_topics import advanced, left
+from ikebana.processor.topics.source_offset import Own, Positions, SourceOffset, is_settled
+from ikebana.processor.topics.taking import Look, Taken, dated, timed
+
+# A message of the exchange topic has thousands of updates, so this is a large batch.
+MOST_HOPS = 400
+
+
+class Trigger(NamedTuple):
+    """What a trigger asks for: a batch of about `limit` records (None: all) at this time of day.
+
+    With a `heartbeat`, time moves on although nothing is read.  The `first` batch of a checkpoint
+    is minted in any case.  If the exchange topic has more than `most_hops` messages, a batch
+    takes a portion of them.
+    """
+
+    now_ms: int
+    limit: int | None = None
+    heartbeat: bool = False
+    first: bool = False
+    most_hops: int = MOST_HOPS
+
+
+class Edited(NamedTuple):
+    """How often the plan has been edited, and how a start goes on with the last edit.
+
+    The operators that are `standing` wait at the time of the edit until they have been filled
+    from the state; all others go on.  A run that `finishes` what is on its way reads nothing.
+    """
+
+    edits: int = 0
+    standing: Collection[str] = ()
+    finishes: bool = False
+
+
+NOT_EDITED = Edited()
+
+
+def mint(
+    plan: Plan,
+    last: SourceOffset,
+    look: Look,
+    trigger: Trigger,
+    edited: Edited = NOT_EDITED,
+) -> SourceOffset:
+    """Mint the next batch after `last`; it is `last` if there is none.
+
+    There is a batch if there is anything to read, or while an operator is behind, in which case
+    time may stand still.  These batches may read nothing:
+
+    * With ingest times, a heartbeat moves time on.
+    * The first batch of a checkpoint: Spark runs one in any case, and every shard needs its
+      tick.
+    * With ingest and offset times, the batch after new joins have been hydrated closes the time
+      at which their old rows become visible.
+
+    A batch that takes a portion of the exchange topic takes nothing else, and no operator that
+    the messages go to moves.  A run that finishes has no batch any more once all is settled.
+    While the state is made anew, a batch reads no more than what that takes.
+    """
+    if edited.finishes and is_settled(last):
+        return last
+    batch = _Next.after(plan, last, look, trigger, edited)
+    taken = batch.taken()
+    frontiers = batch.frontiers(taken.upper)
+    writes = writing(plan, batch.last, look, batch.edit, frontiers)
+    if not trigger.first and not batch.goes_on(taken, frontiers, writes):
+        return batch.last
+    return batch.minted(taken, frontiers, writes)
+
+
+class _Hops(NamedTuple):
+    """The offsets, by shard, up to which a batch reads the exchange topic; whether that is all."""
+
+    to: dict[int, int]
+    all: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Next:
+    """A batch that is being minted: what is asked for, and what follows before anything is read.
+
+    `before` is the last batch without what an edited plan no longer has; `last` is the same with
+    the positions `at_ends` of topics that an edit adds and reads from their ends.  `joins` are
+    those that are not hydrated yet, with the times at which they begin.
+    """
+
+    plan: Plan
+    look: Look
+    trigger: Trigger
+    edited: Edited
+    before: SourceOffset
+    last: SourceOffset
+    at_ends: Positions
+    edit: EditStep
+    hops: _Hops
+    joins: dict[str, int]
+    rebuilding: Rebuilding | None
+
+    @classmethod
+    def after(
+        cls, plan: Plan, last: SourceOffset, look: Look, trigger: Trigger, edited: Edited
+    ) -> "_Next":
+        """Take an edit into account, and choose the share of the exchange topic."""
+        rebuilding = under_way(last.rebuilding)
+        if rebuilding is not None:
+            look = look._replace(ends=rebuilding.readable(look.ends))
+            edited = edited._replace(finishes=False)
+            trigger = trigger._replace(heartbeat=False)
+        edit = step_of(last, look, edited.edits)
+        before = without_former_parts(plan, last, edited.edits)
+        at_ends = at_their_ends(plan, before, look.ends) if edited.edits > last.edits else {}
+        last = before
+        if at_ends:
+            last = msgspec.structs.replace(before, positions={**before.positions, **at_ends})
+        hops = _hops(last, look, trigger.most_hops)
+        # Messages in the exchange topic may still belong to a new join's first time.
+        joins = hydrating(plan, last, look.hydrated if hops.all else frozenset())
+        return cls(
+            plan, look, trigger, edited, before, last, at_ends, edit, hops, joins, rebuilding
+        )
+
+    def taken(self) -> Taken:
+        """Choose the offsets of the input topics, and how far time goes with them."""
+        plan, last, edit, trigger = self.plan, self.last, self.edit, self.trigger
+        finishes = self.edited.finishes
+        if not self.hops.all or (finishes and (edit.fills or plan.is_dated)):
+            # Only what is on its way.
+            return Taken({}, {}, last.upper, 0, {})
+        if plan.is_dated:
+            return dated(plan, last, self.look, trigger.limit)
+        # Rows from before a join are published when their time is closed, even without records.
+        closes = bool(last.hydrating) and not self.joins
+        beats = (trigger.heartbeat or trigger.first) and plan.time == "ingest"
+        shows = bool(edit.at) and not edit.fills
+        moves = closes or (not finishes and (shows or beats))
+        if self.rebuilding is not None:
+            moves |= last.upper <= self.rebuilding.begin
+        limit = 0 if finishes else trigger.limit
+        return timed(plan, last, self.look, limit, trigger.now_ms, moves=moves)
+
+    def frontiers(self, upper: int) -> dict[str, int]:
+        """Advance the frontiers of all operators that do not wait for a join or an edit."""
+        waits = {joined(self.plan).begins(join) for join in self.joins}
+        if self.edit.fills:
+            waits |= set(self.edited.standing)
+        return progress.advance_frontiers(
+            progress.edges(self.plan),
+            self.last.frontiers,
+            upper,
+            all_hops=self.hops.all,
+            standing=waits,
+        )
+
+    def goes_on(self, taken: Taken, frontiers: Mapping[str, int], writes: Sequence[str]) -> bool:
+        """Whether anything is read, or anything moves, so that there is a batch at all."""
+        last = self.last
+        begin = progress.beginning(last.frontiers)
+        moved = any(at != last.frontiers.get(name, begin) for name, at in frontiers.items())
+        # After hydration one more batch logs that it is complete.
+        is_under_way = bool(
+            last.hydrating or self.joins or last.writes or writes or self.rebuilding
+        )
+        goes_on = moved or taken.reads or taken.upper != last.upper or is_under_way
+        return goes_on or self.edit.goes_on or not self.hops.all
+
+    def minted(self, taken: Taken, frontiers: dict[str, int], writes: list[str]) -> SourceOffset:
+        """Compose the offset that is logged."""
+        plan, last, edit, all_hops = self.plan, self.last, self.edit, self.hops.all
+        own: Own = {}
+        if edit.fills:
+            limit = self.trigger.limit
+            own = own_of(self.before, self.look, self.edited.edits, limit, reads=all_hops)
+        positions, begins = _positions(last, taken), {**_begins(last, taken), **self.at_ends}
+        known = {**_read(_of(plan, {**last.known, **self.look.known})), **taken.known}
+        if (rebuilding := self.rebuilding) is not None:
+            own = advanced(last.own, self.trigger.limit if all_hops else 0)
+            is_level = all_hops and not left(own) and progress.is_level(frontiers)
+            rebuilding = rebuilding.after(positions, taken.upper, is_level=is_level)
+        return SourceOffset(
+            batch=last.batch + 1,
+            lower=last.upper,
+            upper=taken.upper,
+            positions=positions,
+            plan=plan.fingerprint(),
+            frontiers=frontiers,
+            begins=begins,
+            firsts=_firsts(plan, self.before, begins),
+            topic_ids=last.topic_ids,
+            behind=taken.behind + left(own),
+            hops={**last.hops, **self.hops.to},
+            known=learned_again(plan, last, known, positions, taken.upper),
+            now=self.trigger.now_ms if plan.is_dated else 0,
+            hydrating=self.joins,
+            # Portions go through the exchange topic: no more of them before it is empty.
+            hydrates=(bool(self.joins) or edit.fills) and all_hops,
+            edits=max(self.edited.edits, last.edits),
+            editing=edit.at,
+            fills=edit.fills,
+            began=began(last, frontiers, edit),
+            filled=last.fills and not edit.fills,
+            own=own,
+            writes=writes,
+            wrote=[name for name in last.writes if name not in writes],
+            rebuilding=rebuilding,
+        )
+
+
+def _hops(last: SourceOffset, look: Look, most: int) -> _Hops:
+    """Choose the offsets up to which the exchange topic is read: a share of each if many wait."""
+    waiting = {shard: end - last.hops.get(shard, 0) for shard, end in look.hops.items()}
+    backlog = sum(waiting.values())
+    if backlog > most:
+        waiting = {shard: -(-count * most // backlog) for shard, count in waiting.items()}
+    to = {shard: last.hops.get(shard, 0) + count for shard, count in waiting.items()}
+    return _Hops(to, all=backlog <= most)
+
+
+def _positions(last: SourceOffset, taken: Taken) -> Positions:
+    """The offsets of all topics; they move by partition: one that is not read keeps its own."""
+    return {
+        topic: {**last.positions.get(topic, {}), **taken.ends.get(topic, {})}
+        for topic in [*last.positions, *(t for t in taken.ends if t not in last.positions)]
+    }
+
+
+def _begins(last: SourceOffset, taken: Taken) -> Positions:
+    """The first offsets of the partitions that no batch before has read."""
+    new = {
+        topic: {p: at for p, at in by.items() if p not in last.positions.get(topic, {})}
+        for topic, by in taken.starts.items()
+    }
+    return {topic: by for topic, by in new.items() if by}
+
+
+def _firsts(plan: Plan, last: SourceOffset, begins: Positions) -> Positions:
+    """The first offsets of topics that edits have added; the metadata has those of others."""
+    known = {topic: by for topic, by in last.firsts.items() if topic in plan.topics}
+    if last.batch < 0:
+        return known
+    new = {t: by for t, by in begins.items() if t in plan.topics and t not in last.positions}
+    return {**known, **new}
+
+
+def _of(plan: Plan, known: Mapping[str, InputTimes]) -> dict[str, InputTimes]:
+    """Drop what is known of inputs that are gone: one that is added later may have their name."""
+    names = {source.name for source in plan.inputs}
+    names |= {topic_key(topic) for topic in plan.transaction_topics}
+    return {name: times for name, times in known.items() if name in names}
+
+
+def _read(known: Mapping[str, InputTimes]) -> dict[str, InputTimes]:
+    """Clear `reads` and a `base` that was read, which belonged to the last batch."""
+    return {
+        name: msgspec.structs.replace(times, reads={}, base=times.unread_base)
+        for name, times in known.items()
+    }

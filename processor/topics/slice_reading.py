@@ -1,0 +1,31 @@
+"""The reader of one slice of a batch: messages of an input, or of a transaction topic."""
+
+from collections.abc import Callable
+
+from ikebana.processor.planning.plan import Input, Plan
+from ikebana.processor.topics.decoding import Decoding
+from ikebana.processor.topics.intake import Intake
+from ikebana.processor.topics.slices import Slice
+from ikebana.processor.topics.source_dating import BoundaryReading, dating_of, watch_of
+from ikebana.processor.topics.update_intake import UpdateIntake
+
+
+def reading_of(
+    plan: Plan, piece: Slice, intake: Callable[[Input], Intake | UpdateIntake], shards: int
+) -> Decoding | BoundaryReading:
+    """Make the reader of a slice; `intake` gives the intake of an input.
+
+    If several inputs read a topic, the first one counts its records, and the first one with
+    transactions counts the changes of these.
+    """
+    place = piece.place
+    where = place.topic, place.partition
+    if place.topic in plan.transaction_topics:
+        watch = watch_of(plan, place.topic, where, piece.transactions)
+        return BoundaryReading(watch, where, place.base)
+    source = plan.input(piece.input)
+    dating = dating_of(plan, source, where, piece.transactions, piece.furthest)
+    # A snapshot has a topic of its own, and the same readers.
+    topic = place.topic if place.topic in source.topics else source.topics[0]
+    counted = plan.readers(topic)[0] != source
+    return Decoding(source, intake(source), place, shards, dating, counted=counted)

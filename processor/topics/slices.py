@@ -1,0 +1,98 @@
+"""The slices of a batch: the offsets of each partition that it reads, with their times."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ikebana.processor.base.placing import Place
+from ikebana.processor.base.transactions_seen import FIRST, InSource
+from ikebana.processor.planning.plan import Input, Plan
+from ikebana.processor.topics.again import pieces
+from ikebana.processor.topics.input_times import InputTimes, key_of, topic_key
+from ikebana.processor.topics.source_offset import SourceOffset
+from ikebana.processor.topics.taking import taken_to
+from ikebana.processor.topics.transactions import Transactions
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The offsets of one partition that a batch reads for one input: `place.start` up to `end`.
+
+    `transactions` is the state of the source's transactions when the batch was minted, and
+    `furthest` the place of the last change in the partition before.  For a transaction topic,
+    `input` is `input_times.topic_key`.
+    """
+
+    input: str
+    place: Place
+    end: int
+    transactions: Transactions | None = None
+    furthest: InSource = FIRST
+
+    @property
+    def size(self) -> int:
+        """The number of offsets, including those of aborted records and transaction markers."""
+        return self.end - self.place.start
+
+
+def slices(plan: Plan, start: SourceOffset, end: SourceOffset) -> Iterator[Slice]:
+    """Yield the slices of a batch, in the order that decides between records of equal times.
+
+    Inputs come in the order of the plan, and the topics of an input in the order in which it
+    lists them, each with its partitions by number.  A topic of several inputs has a slice for
+    each of them, with the same offsets and the same times.
+    """
+    base = end.lower
+    bases: dict[tuple[str, int], int] = {}
+    for source in plan.inputs:
+        yield from _base_slices(plan, source, end)
+        partitions = sum(len(end.positions.get(topic, {})) for topic in source.topics)
+        for topic in source.topics:
+            key = plan.position_key(source, topic)
+            known = start.positions.get(key, {})
+            ends = end.positions.get(key, {})
+            if source.traits.kind == "updates":
+                ends = end.known[source.name].reads if source.name in end.known else {}
+            for partition, until in sorted(ends.items()):
+                begin = end.begins.get(key, {}).get(partition, 0)
+                since = known.get(partition, begin)
+                if until <= since:
+                    continue
+                order = source.topics.index(topic)
+                place = Place(topic, partition, order, since, end.upper - 1, each=False)
+                if source.is_dated:
+                    event = source.event_time
+                    latest = None if event is None else event.latest(end.now)
+                    place = replace(place, base=end.lower, upper=end.upper, latest=latest)
+                    if source.traits.is_updates:
+                        place = replace(place, since=taken_to(start, source.name))
+                elif plan.time == "offset" and source.name not in plan.backfills:
+                    if (topic, partition) not in bases:
+                        bases[topic, partition] = base
+                        base += until - since
+                    place = replace(place, base=bases[topic, partition], each=True)
+                known_times = end.known.get(key_of(source), InputTimes())
+                place = replace(place, partitions=partitions)
+                for piece, to in pieces(plan, source, place, until, start, end):
+                    furthest = known_times.furthest.get(topic, {}).get(partition, FIRST)
+                    yield Slice(source.name, piece, to, known_times.transactions, furthest)
+    for topic in plan.transaction_topics:
+        for partition, until in sorted(end.positions.get(topic, {}).items()):
+            begin = end.begins.get(topic, {}).get(partition, 0)
+            since = start.positions.get(topic, {}).get(partition, begin)
+            if until > since:
+                place = Place(topic, partition, 0, since, end.lower, each=False)
+                times = end.known.get(topic_key(topic), InputTimes())
+                yield Slice(topic_key(topic), place, until, times.transactions)
+
+
+def _base_slices(plan: Plan, source: Input, end: SourceOffset) -> Iterator[Slice]:
+    """Yield the slices of the snapshot of a diff topic, in the batch that reads it."""
+    times = end.known.get(source.name, InputTimes())
+    if times.base is None or not times.frontier:
+        return
+    base = times.base
+    for partition, start in sorted(base.starts.items()):
+        if (until := base.ends[partition]) > start:
+            place = Place(base.topic, partition, 0, start, end.lower, each=False)
+            place = replace(place, upper=end.upper, partitions=len(base.starts), since=0)
+            yield Slice(source.name, place, until)

@@ -1,0 +1,42 @@
+"""Where a new checkpoint begins to read: at offsets of its inputs, or at snapshots of diff topics.
+
+A diff topic that was compacted begins at a snapshot, and its collection is not known before.  So
+the plan begins at the latest time of the snapshots: what any input has had before counts at that
+time, and outputs say nothing of the times before.
+"""
+
+from collections.abc import Mapping
+
+from ikebana.codecs.snapshot_record import SnapshotRecord, topic_of
+from ikebana.processor.planning import progress
+from ikebana.processor.planning.plan import Plan
+from ikebana.processor.topics.input_times import Base, InputTimes
+from ikebana.processor.topics.source_offset import Positions, SourceOffset
+
+
+def started(
+    plan: Plan,
+    positions: Positions,
+    topic_ids: Mapping[str, str],
+    snapshots: Mapping[str, SnapshotRecord],
+) -> SourceOffset:
+    """Make the offset before the first batch; `snapshots` are those to begin at, by topic."""
+    begin = max((record.time for record in snapshots.values()), default=0)
+    known = {}
+    for source in plan.inputs:
+        if source.traits.kind == "updates" and (found := snapshots.get(source.topics[0])):
+            known[source.name] = InputTimes(
+                progress_at=found.progress_at,
+                checkpoint=found.last.checkpoint,
+                base=Base(topic_of(source.topics[0]), found.starts, found.ends),
+            )
+    return SourceOffset(
+        batch=-1,
+        lower=begin,
+        upper=begin,
+        positions={**positions, **{topic: dict(r.last.ends) for topic, r in snapshots.items()}},
+        plan=plan.fingerprint(),
+        frontiers=dict.fromkeys(progress.edges(plan), begin) if begin else {},
+        topic_ids=dict(topic_ids),
+        known=known,
+    )

@@ -1,0 +1,213 @@
+"""Which offsets a batch reads, and how far time goes with them.
+
+There are three ways to make times; `timed` has the first two, `dated` the third.
+
+* ingest: all records of a batch have the time `upper - 1`, in milliseconds.  A batch lasts at
+  least one millisecond, and time never goes back with the clock.
+* offset: a record's time is `lower` + its rank in the batch by (input, partition, offset), so
+  every change is visible; `upper` is `lower` + the number of offsets.  A record that several
+  inputs read has one time in all of them, and is ranked as a record of the first.
+* dated: used if any input has times of its own.  `upper` is the least frontier of these inputs,
+  without silent ones (`topics.reach`).  Diff topics are read up to it.  Inputs with event times
+  are read as records arrive, and updates at or beyond `upper` are held in the shards.  Records
+  of all other inputs have the time `upper - 1`, and are not read while the interval is empty.
+"""
+
+from collections.abc import Mapping, Sequence, Set
+from typing import NamedTuple
+
+import msgspec
+
+from ikebana.processor.planning.plan import Plan
+from ikebana.processor.topics import diff_input
+from ikebana.processor.topics.diff_input import Closed
+from ikebana.processor.topics.input_times import InputTimes
+from ikebana.processor.topics.reach import Reach, reach
+from ikebana.processor.topics.source_offset import Positions, SourceOffset, Span
+
+# Where time goes on for other inputs when those with times of their own are closed for ever.
+_AFTER_ALL = 1 << 62
+
+
+class Look(NamedTuple):
+    """The state of the topics, and of the last batch, when the next one is minted.
+
+    * `ends`, `begins`: the last and the first offsets of the input topics; `begins` at least of
+      the partitions that the last batch does not know.
+    * `hops`: the end offsets of the exchange topic, by shard.
+    * `known`: the knowledge about inputs with times of their own.
+    * `closed`: the progress records of diff topics, by input.
+    * `hydrated`: the new joins that have all rows from before they began, and `FILLED` if the
+      last batch has finished the portions of an edit.
+    * `own`: what an edit that is to begin reads of the topics of outputs.
+    * `large`: the outputs that have more at the time of an edit than a batch should write.
+    """
+
+    ends: Positions
+    begins: Positions
+    hops: Mapping[int, int] = {}
+    known: Mapping[str, InputTimes] = {}
+    closed: Mapping[str, Sequence[Closed]] = {}
+    hydrated: Set[str] = frozenset()
+    own: Mapping[str, Mapping[int, Span]] = {}
+    large: Set[str] = frozenset()
+
+
+class Taken(NamedTuple):
+    """The offsets that a batch reads, from `starts` up to `ends`, and its upper.
+
+    `behind` is the number of offsets left for later, `known` the updated knowledge about inputs.
+    """
+
+    starts: Positions
+    ends: Positions
+    upper: int
+    behind: int
+    known: dict[str, InputTimes]
+
+    @property
+    def reads(self) -> bool:
+        return any(end > self.starts[t][p] for t, by in self.ends.items() for p, end in by.items())
+
+
+def timed(
+    plan: Plan,
+    last: SourceOffset,
+    look: Look,
+    limit: int | None,
+    now_ms: int,
+    *,
+    moves: bool,
+) -> Taken:
+    """Choose the offsets and the upper with ingest or offset times.
+
+    With `moves`, time goes on even if nothing is read.
+    """
+    starts, taken, left = _share(last, look.begins, look.ends, limit)
+    count = _count(starts, taken)
+    again, again_to, again_left = _again(plan, last, look, taken, limit)
+    moves = moves or _count(again, again_to) > 0
+    upper = last.upper
+    if plan.time == "offset":
+        upper += count or moves
+    elif count or moves:
+        upper = max(now_ms, last.upper) + 1
+    return Taken({**starts, **again}, {**taken, **again_to}, upper, left + again_left, {})
+
+
+def _again(
+    plan: Plan, last: SourceOffset, look: Look, taken: Positions, limit: int | None
+) -> tuple[Positions, Positions, int]:
+    """Choose the offsets of inputs that are read again: up to where the others have come.
+
+    The result is that of `_share`, under the names that these positions have.
+    """
+    ends = {
+        plan.position_key(source, topic): {**last.positions.get(topic, {}), **taken.get(topic, {})}
+        for source in map(plan.input, plan.backfills)
+        for topic in source.topics
+    }
+    return _share(last, look.begins, ends, limit)
+
+
+def dated(plan: Plan, last: SourceOffset, look: Look, limit: int | None) -> Taken:
+    """Choose the offsets and the upper if any input has times of its own.
+
+    Records of other inputs get the last time of the interval.  While more of them wait than fit
+    into a batch, or all inputs with times of their own are silent or closed for ever, time goes on
+    by 1 a batch.
+    """
+    closed = {
+        s.name: look.closed.get(s.name, ()) for s in plan.inputs if s.traits.kind == "updates"
+    }
+    found = reach(plan, look.known, closed, last.positions, last.upper, limit)
+    stamped = {topic for s in plan.inputs if not s.is_dated for topic in s.topics}
+    waiting = {topic: by for topic, by in look.ends.items() if topic in stamped}
+    _, _, stamps = _share(last, look.begins, waiting, 0)
+    upper = _upper(last, found, has_stamped=bool(stamped), waits=stamps > 0)
+    moves = upper > last.upper
+    unread = {plan.input(name).topics[0] for name in closed} | (set() if moves else stamped)
+    ends = {topic: by for topic, by in look.ends.items() if topic not in unread}
+    starts, taken, left = _share(last, look.begins, ends, limit)
+    if moves and any(taken[topic] != ends[topic] for topic in stamped & ends.keys()):
+        # Records that exceed the limit also belong before this frontier.
+        upper = last.upper + 1
+    if not moves:
+        left += stamps
+    again, again_to, again_left = _again(plan, last, look, taken, limit)
+    known = {}
+    for name, records in closed.items():
+        (topic,) = plan.input(name).topics
+        before_it = taken_to(last, name)
+        if upper == last.upper and before_it < upper:
+            # What a new input has had comes with the first batch that moves time.
+            continue
+        span = diff_input.span(records, upper, before_it)
+        before = look.known.get(name, InputTimes())
+        known[name] = msgspec.structs.replace(
+            before,
+            frontier=max(before.frontier, upper),
+            reads=span.reads,
+            base=before.unread_base,
+            progress_at=before.progress_at if span.progress_at is None else span.progress_at,
+        )
+        if span.positions is not None:
+            own = last.positions.get(topic, {})
+            starts[topic] = {p: own.get(p, 0) for p in span.positions}
+            taken[topic] = span.positions
+    return Taken({**starts, **again}, {**taken, **again_to}, upper, left + again_left, known)
+
+
+def _upper(last: SourceOffset, found: Reach, *, has_stamped: bool, waits: bool) -> int:
+    """Choose the upper of a batch.
+
+    Some inputs may have records without times (`has_stamped`), of which any may wait (`waits`).
+    """
+    upper = max(last.upper, found.upper)
+    if has_stamped and found.is_over:
+        # These go on behind all times of the others, so there have to be times left for them.
+        upper = max(last.upper, _AFTER_ALL)
+    if (found.all_silent or found.is_over) and waits and upper == last.upper:
+        # No other input moves time on for these records.
+        upper += 1
+    return upper
+
+
+def taken_to(last: SourceOffset, name: str) -> int:
+    """The time up to which the updates of a topic have been taken; 0 for a new one."""
+    return min(last.upper, last.known[name].frontier if name in last.known else 0)
+
+
+def capped(target: Positions, positions: Mapping[str, Mapping[int, int]]) -> Positions:
+    """Limit reading to the target, or to the positions if these are beyond it already."""
+    return {
+        topic: {p: max(end, positions.get(topic, {}).get(p, 0)) for p, end in by.items()}
+        for topic, by in target.items()
+    }
+
+
+def _share(
+    last: SourceOffset, begins: Positions, ends: Positions, limit: int | None
+) -> tuple[Positions, Positions, int]:
+    """Compute the starts and ends of a batch of about `limit` records, and the offsets left."""
+    starts = {
+        topic: {
+            p: last.positions.get(topic, {}).get(p, begins.get(topic, {}).get(p, 0)) for p in by
+        }
+        for topic, by in ends.items()
+    }
+    lag = _count(starts, ends)
+    taken = ends
+    if limit is not None and lag > limit:
+        # The batch takes the same share of every partition's lag, at least one offset.
+        taken = {
+            topic: {
+                p: start + -(-(ends[topic][p] - start) * limit // lag) for p, start in by.items()
+            }
+            for topic, by in starts.items()
+        }
+    return starts, dict(taken), lag - _count(starts, taken)
+
+
+def _count(starts: Positions, ends: Positions) -> int:
+    return sum(ends[t][p] - start for t, by in starts.items() for p, start in by.items())

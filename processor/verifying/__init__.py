@@ -1,1 +1,0 @@
-"""Read the output of a pipeline, and verify it."""
