@@ -249,7 +249,7 @@ class Pipeline:
         `parameters` are the SQL types of its parameters by name, and `returns` that of its
         result.  Where an argument is null, the result is null, unless `on_null` is "call".
         Returns the name that stands for it in all expressions; in those that are written after
-        this, `name` does too.  See docs/functions.md.
+        this, `name` does too.  See docs/linear.md.
 
         >>> import math
         >>> import ikebana as ik
