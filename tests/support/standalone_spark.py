@@ -34,7 +34,7 @@ def cluster(folder: Path, workers: int, memory: str = "1g") -> Iterator[str]:
         address = _told(log, r"Starting Spark master at (spark://\S+)")
         for number in range(workers):
             place = folder / f"worker-{number}"
-            place.mkdir()
+            place.mkdir(exist_ok=True)
             options = ["--host", "127.0.0.1", "--webui-port", "0", "-c", "1", "-m", memory]
             log = folder / f"worker-{number}.log"
             running.enter_context(_process([WORKER, *options, "-d", str(place), address], log))
