@@ -22,7 +22,7 @@ Column = tuple[str, str]
 
 
 def carried(
-    operators: Mapping[str, Operator], variable: Table, made: Table
+    operators: Mapping[str, Operator], variable: Table, union: Table
 ) -> Mapping[str, str] | None:
     """The column by which each source of a recursion can be divided; None if there is none.
 
@@ -30,7 +30,7 @@ def carried(
     """
     for column in variable.types:
         needs = _Needs(operators, variable.name, column)
-        if needs.meets(made.name, column):
+        if needs.meets(union.name, column):
             return needs.sources
     return None
 
@@ -74,8 +74,8 @@ class _Needs:
         equal = reached({selected}, joined)
         return all(
             any(
-                self.meets(each.relation, own)
-                for alias, own in sorted(equal)
+                self.meets(each.relation, name)
+                for alias, name in sorted(equal)
                 if alias == each.alias
             )
             for each in join.inputs

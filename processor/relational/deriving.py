@@ -39,14 +39,14 @@ class Resolved:
 def from_sql(name: str, text: str, key: str | None) -> Derived:
     """A view in SQL."""
 
-    def make(known: Known) -> tuple[Operator, ...]:
+    def make(pipeline: Known) -> tuple[Operator, ...]:
         try:
-            made = sql_operators(name, text, known, key)
+            operators = sql_operators(name, text, pipeline, key)
         except QueryError as error:
             raise MakingError(error.told(text), "sql") from None
         for note in notes(text):
             log_lines.warning(f"operators.{name}.sql: {note}")
-        return made
+        return operators
 
     return Derived(name, "sql", make, lambda: tables_of(text))
 
@@ -56,9 +56,9 @@ def resolved(
 ) -> Resolved:
     """Make all that is derived, each after what it reads, of which `unread` was not read."""
     waiting = {part.name: part for part in parts if isinstance(part, Derived)}
-    own = [part for part in parts if not isinstance(part, Derived)]
-    known = Known(inputs, own, waiting, unread)
-    made: dict[str, tuple[Operator, ...]] = {}
+    plain = [part for part in parts if not isinstance(part, Derived)]
+    pipeline = Known(inputs, plain, waiting, unread)
+    derived: dict[str, tuple[Operator, ...]] = {}
     problems: list[Problem] = []
     lost: set[str] = set()
     stuck = False
@@ -66,7 +66,7 @@ def resolved(
         stuck = True
         for name, part in list(waiting.items()):
             try:
-                made[name] = part.make(known)
+                derived[name] = part.make(pipeline)
             except UnmadeError:
                 continue
             except (MakingError, ExpressionError) as error:
@@ -74,29 +74,31 @@ def resolved(
                 problems.append((f"operators.{name}.{place}", str(error)))
                 lost.add(name)
             else:
-                known.catalog.add(made[name])
+                pipeline.catalog.add(derived[name])
             stuck = False
             del waiting[name]
-            if name in made:
-                known.pending.discard(name)
-    problems += _circles(waiting, own)
+            if name in derived:
+                pipeline.pending.discard(name)
+    problems += _circles(waiting, plain)
     lost |= waiting.keys()
-    found = [made.get(part.name, ()) if isinstance(part, Derived) else (part,) for part in parts]
-    operators = tuple(operator for each in found for operator in each)
+    in_order = [
+        derived.get(part.name, ()) if isinstance(part, Derived) else (part,) for part in parts
+    ]
+    operators = tuple(operator for each in in_order for operator in each)
     return Resolved(operators, tuple(problems), frozenset(lost))
 
 
-def _circles(waiting: dict[str, Derived], own: Iterable[Operator]) -> Iterator[Problem]:
+def _circles(waiting: dict[str, Derived], plain: Iterable[Operator]) -> Iterator[Problem]:
     """The parts that read themselves."""
-    reads = {each.name: set(kind_of(each).sources(each)) for each in own}
+    reads = {each.name: set(kind_of(each).sources(each)) for each in plain}
     reads |= {name: set(part.reads()) for name, part in waiting.items()}
     for name, part in waiting.items():
-        found: set[str] = set()
+        seen: set[str] = set()
         ahead = [name]
         while ahead:
             for source in reads.get(ahead.pop(), ()):
-                if source not in found:
-                    found.add(source)
+                if source not in seen:
+                    seen.add(source)
                     ahead.append(source)
-        if name in found:
+        if name in seen:
             yield f"operators.{name}.{part.kind}", "it reads itself, through what it reads"

@@ -57,20 +57,20 @@ class Table:
 
     def alike(self) -> Mapping[str, tuple[str, ...]]:
         """The columns that SQL does not tell apart, by their name in lower case."""
-        found: dict[str, tuple[str, ...]] = {}
+        by_name: dict[str, tuple[str, ...]] = {}
         for name in self.types:
-            found[name.lower()] = (*found.get(name.lower(), ()), name)
-        return {lower: names for lower, names in found.items() if len(names) > 1}
+            by_name[name.lower()] = (*by_name.get(name.lower(), ()), name)
+        return {lower: names for lower, names in by_name.items() if len(names) > 1}
 
     def selected(self, columns: Iterable[tuple[str, str]]) -> Facts:
         """What is known of columns that are selected from these, without the key."""
-        made = {name: made_of(sql, names=self.types) for name, sql in columns}
-        return self.facts.each(lambda keys: keys.selected(made))
+        origins = {name: made_of(sql, names=self.types) for name, sql in columns}
+        return self.facts.each(lambda keys: keys.selected(origins))
 
     def free_column(self, name: str) -> str:
         """A name that no column has: this one, or this one with underscores behind it."""
-        taken = {column.lower() for column in self.types}
-        while name in taken:
+        used = {column.lower() for column in self.types}
+        while name in used:
             name += "_"
         return name
 
@@ -124,10 +124,10 @@ class Known:
         if name not in self._relations:
             if not self.catalog.is_sound(name):
                 raise UnmadeError
-            found = table_of(name, self.catalog.relation(name).scope)
+            table = table_of(name, self.catalog.relation(name).scope)
             keys = self.catalog.keyed(name).keys
-            facts = Facts(keys, declared(keys, self.inputs, self.operators.get(name), found))
-            self._relations[name] = replace(found, facts=facts)
+            facts = Facts(keys, declared(keys, self.inputs, self.operators.get(name), table))
+            self._relations[name] = replace(table, facts=facts)
         return self._relations[name]
 
 

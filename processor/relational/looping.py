@@ -30,7 +30,7 @@ class Recursive(NamedTuple):
     """A variable, and the collection that it is in the next round."""
 
     variable: Table
-    made: Table
+    result: Table
 
 
 class Limits(NamedTuple):
@@ -54,23 +54,25 @@ def looped(
     Raises: MakingError.
     """
     variables = {each.variable.name for each in recursions}
-    taken = making.taken(variables)
-    for operator in taken.values():
+    operators = making.extract(variables)
+    for operator in operators.values():
         if (problem := unfit(operator)) is not None:
             raise MakingError(problem)
-    read = [name for each in taken.values() for name in kind_of(each).sources(each)]
-    read += [each.made.name for each in recursions]
-    sources = [name for name in dict.fromkeys(read) if name not in {*taken, *variables}]
+    read = [name for each in operators.values() for name in kind_of(each).sources(each)]
+    read += [each.result.name for each in recursions]
+    sources = [name for name in dict.fromkeys(read) if name not in {*operators, *variables}]
     named = {name: source_name(at) for at, name in enumerate(sources)}
     named |= {each.variable.name: variable_name(at) for at, each in enumerate(recursions)}
-    named |= {name: f"o{at}" for at, name in enumerate(taken)}
-    body = tuple(_renamed(operator, named) for operator in taken.values())
+    named |= {name: f"o{at}" for at, name in enumerate(operators)}
+    body = tuple(_renamed(operator, named) for operator in operators.values())
     tables = [making.relation(name) for name in sources]
-    shown = [each.made.name for each in recursions]
-    columns = [_columns(table, taken.values(), shown) for table in tables]
+    shown = [each.result.name for each in recursions]
+    columns = [_columns(table, operators.values(), shown) for table in tables]
     loop = Loop(
         tuple(columns),
-        tuple(LoopVariable(tuple(v.types.items()), named[made.name]) for v, made in recursions),
+        tuple(
+            LoopVariable(tuple(v.types.items()), named[result.name]) for v, result in recursions
+        ),
         body,
         limits.rounds,
     )
@@ -80,15 +82,15 @@ def looped(
         for at, (table, of) in enumerate(zip(tables, columns, strict=True))
     ]
     together = rows[0] if len(rows) == 1 else making.together("recursive.rows", *rows)
-    found = making.loop(together, "recursive", loop, total=divided is None)
-    return [_result(making, found, at, each) for at, each in enumerate(recursions)]
+    output = making.loop(together, "recursive", loop, total=divided is None)
+    return [_result(making, output, at, each) for at, each in enumerate(recursions)]
 
 
 def _renamed(operator: Operator, named: Mapping[str, str]) -> Operator:
-    own = kind_of(operator).with_sources(operator, lambda name: named[name])
+    copy = kind_of(operator).with_sources(operator, lambda name: named[name])
     # What is known of rows changes none of them.
     more = {"unique": ()} if isinstance(operator, Linear | Concat) else {}
-    renamed: Operator = msgspec.structs.replace(own, name=named[operator.name], **more)
+    renamed: Operator = msgspec.structs.replace(copy, name=named[operator.name], **more)
     return renamed
 
 
@@ -139,8 +141,8 @@ def _result(making: Making, loop: Table, number: int, of: Recursive) -> Table:
         Sql(where=(f"{quoted(OF)} = {number}",), select=row),
         Sql(select=columns, key=key_of(by)),
     )
-    own = [(name, quoted(name)) for name in of.made.types]
-    return making.linear(loop, "recursive.rows", *steps, facts=of.made.selected(own))
+    select = [(name, quoted(name)) for name in of.result.types]
+    return making.linear(loop, "recursive.rows", *steps, facts=of.result.selected(select))
 
 
 def refuse_nonlinear(making: Making, variable: Table) -> None:
@@ -179,6 +181,6 @@ def of_types(making: Making, source: Table, columns: Mapping[str, str], what: st
     return making.select(source, "recursive.columns", _cast(source.types, columns))
 
 
-def _cast(own: Mapping[str, str], columns: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for (name, kind), (other, of_other) in zip(columns.items(), own.items(), strict=True):
+def _cast(types: Mapping[str, str], columns: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for (name, kind), (other, of_other) in zip(columns.items(), types.items(), strict=True):
         yield name, quoted(other) if kind == of_other else f"CAST({quoted(other)} AS {kind})"

@@ -40,10 +40,10 @@ class Making:
     What is made has the names `name.what`, and the last of it `name` itself; see `finished`.
     """
 
-    def __init__(self, known: Known, name: str) -> None:
-        self._known = known
+    def __init__(self, pipeline: Known, name: str) -> None:
+        self._known = pipeline
         self._name = name
-        self._catalog = known.catalog.copy()
+        self._catalog = pipeline.catalog.copy()
         self._made: dict[str, Operator] = {}
         self._relations: dict[str, Table] = {}
 
@@ -63,13 +63,13 @@ class Making:
         """The data of a collection for which conditions are true."""
         return self.linear(source, what, Sql(where=conditions)) if conditions else source
 
-    def vouched(self, made: Table, facts: Facts) -> Table:
+    def vouched(self, table: Table, facts: Facts) -> Table:
         """What has been made by steps or as a sum, of which more is known."""
-        operator = self._made[made.name]
-        assert isinstance(operator, Linear | Concat), made.name
-        self._made[made.name] = msgspec.structs.replace(operator, unique=_unique(facts))
-        self._relations[made.name] = replace(made, facts=facts)
-        return self._relations[made.name]
+        operator = self._made[table.name]
+        assert isinstance(operator, Linear | Concat), table.name
+        self._made[table.name] = msgspec.structs.replace(operator, unique=_unique(facts))
+        self._relations[table.name] = replace(table, facts=facts)
+        return self._relations[table.name]
 
     def negated(self, source: Table, what: str) -> Table:
         """A collection with the opposite counts."""
@@ -125,30 +125,30 @@ class Making:
         """
         by, listed = tuple(by), tuple(aggregates)
         reduced = self.reduced(source, what, by, listed, total=total)
-        kept = [(name, quoted(name)) for name, _ in listed] if then is None else []
+        values = [(name, quoted(name)) for name, _ in listed] if then is None else []
         begin = then or Sql()
         columns = [name for name, _, _ in by]
         groups = source.selected((name, sql) for name, sql, _ in by)
         few = groups.declared.minimal(columns) if minimal else columns
-        every = [KEY, *columns, *(name for name, _ in kept)]
+        every = [KEY, *columns, *(name for name, _ in values)]
         is_several = begin.diff is not None
         facts = groups.each(
             lambda keys: _keys_of_groups(keys, columns, every, few, several=is_several)
         )
         if len(by) < 2:
             of_key = [(name, as_type(reduced.key_name, kind)) for name, _, kind in by]
-            step = msgspec.structs.replace(begin, select=(*of_key, *kept))
+            step = msgspec.structs.replace(begin, select=(*of_key, *values))
             return self.linear(reduced, f"{what}.rows", step, facts=facts)
         group = "g"
         while group in (name for name, _ in listed):
             group += "_"
         whole = ", ".join(f"{quoted(name)} {kind}" for name, _, kind in by)
-        parsed = ((group, f"{reduced.key_name}::STRUCT({whole})"), *kept)
+        parsed = ((group, f"{reduced.key_name}::STRUCT({whole})"), *values)
         parts = [(name, f"{quoted(group)}.{quoted(name)}") for name in columns]
         key = key_of(tuple((name, sql, "") for name, sql in parts if name in few))
         steps = (
             msgspec.structs.replace(begin, select=parsed),
-            Sql(select=(*parts, *kept), key=None if len(few) == len(by) else key),
+            Sql(select=(*parts, *values), key=None if len(few) == len(by) else key),
         )
         return self.linear(reduced, f"{what}.rows", *steps, facts=facts)
 
@@ -167,7 +167,7 @@ class Making:
         return self._add(Reduce(name, source.name, listed, key, total=total))
 
     def variable(self, columns: Mapping[str, str]) -> Table:
-        """A collection that names itself, which a loop is to make; see `taken`."""
+        """A collection that names itself, which a loop is to make; see `extract`."""
         name = f"{self._name}.recursive.{len(self._catalog.inputs)}"
         source = variable(name, tuple(columns.items()))
         self._catalog.inputs = {**self._catalog.inputs, name: source}
@@ -176,19 +176,19 @@ class Making:
 
     def behind(self, names: Iterable[str]) -> dict[str, Operator]:
         """The operators that have been made of some collections, each behind its sources."""
-        found: dict[str, Operator] = {}
+        operators: dict[str, Operator] = {}
         begin = set(names)
         for name, operator in self._made.items():
             if not begin.isdisjoint(kind_of(operator).sources(operator)):
-                found[name] = operator
+                operators[name] = operator
                 begin.add(name)
-        return found
+        return operators
 
-    def taken(self, variables: Iterable[str]) -> dict[str, Operator]:
+    def extract(self, variables: Iterable[str]) -> dict[str, Operator]:
         """Take out the operators that have been made of variables."""
-        found = self.behind(variables)
-        self._made = {name: of for name, of in self._made.items() if name not in found}
-        return found
+        operators = self.behind(variables)
+        self._made = {name: of for name, of in self._made.items() if name not in operators}
+        return operators
 
     def loop(self, source: Table, what: str, loop: Loop, *, total: bool) -> Table:
         """What a loop makes of its sources' rows: of those of each key, or of all (`total`)."""
@@ -226,12 +226,12 @@ class Making:
     ) -> Table:
         """Every combination of data of several collections for which conditions are true."""
         (alias, first), *others = inputs
-        wanted = [each for each in where if each != "true"]
+        every = [each for each in where if each != "true"]
         # A condition that reads nothing is as true of a row of one collection as of all results.
-        constant = [each for each in wanted if not columns(tree(each))]
+        constant = [each for each in every if not columns(tree(each))]
         first = self.where(first, f"{what}.rows", *constant)
         joined = tuple(JoinInput(a, each.name) for a, each in ((alias, first), *others))
-        conditions = tuple(each for each in wanted if each not in constant)
+        conditions = tuple(each for each in every if each not in constant)
         return self._add(
             DeltaJoin(self._free(what), joined, conditions, tuple(select), cartesian=cartesian)
         )
@@ -244,48 +244,48 @@ class Making:
             # Something that is there already, under another name.
             last = self.select(last, "all", [(name, quoted(name)) for name in last.types])
 
-        made = dict(self._made)
+        operators = dict(self._made)
         # Steps behind steps that nobody else reads are one operator.
         for name, operator in self._made.items():
-            before = made.get(operator.source) if isinstance(operator, Linear) else None
+            before = operators.get(operator.source) if isinstance(operator, Linear) else None
             if isinstance(before, Linear) and self._readers(before.name) == 1:
                 assert isinstance(operator, Linear)
-                del made[before.name]
+                del operators[before.name]
                 steps = (*before.steps, *operator.steps)
                 unique = _unique(self._relations[name].facts)
-                made[name] = Linear(name, before.source, steps, unique)
+                operators[name] = Linear(name, before.source, steps, unique)
 
         def named(name: str) -> str:
             return self._name if name == last.name else name
 
-        found = (kind_of(each).with_sources(each, named) for each in made.values())
-        renamed = (msgspec.structs.replace(each, name=named(each.name)) for each in found)
+        readers = (kind_of(each).with_sources(each, named) for each in operators.values())
+        renamed = (msgspec.structs.replace(each, name=named(each.name)) for each in readers)
         # Stable: whatever it reads comes before the last one.
         in_order = sorted(renamed, key=lambda each: each.name == self._name)
         return tuple(self._unshared(in_order, last))
 
-    def _unshared(self, made: Iterable[Operator], last: Table) -> Iterator[Operator]:
+    def _unshared(self, operators: Iterable[Operator], last: Table) -> Iterator[Operator]:
         """The operators of which there is no equal one yet; others read those that are there."""
         there = {_nameless(each): each.name for each in self._known.operators.values()}
         instead: dict[str, str] = {}
-        for operator in made:
-            own = kind_of(operator).with_sources(operator, lambda name: instead.get(name, name))
-            same = there.get(_nameless(own))
-            if same is None or (own.name == self._name and isinstance(own, Linear | Concat)):
-                yield own
-            elif own.name != self._name:
-                instead[own.name] = same
+        for operator in operators:
+            copy = kind_of(operator).with_sources(operator, lambda name: instead.get(name, name))
+            same = there.get(_nameless(copy))
+            if same is None or (copy.name == self._name and isinstance(copy, Linear | Concat)):
+                yield copy
+            elif copy.name != self._name:
+                instead[copy.name] = same
             else:
                 # The name is kept, and the state is not kept twice.
                 select = tuple((name, quoted(name)) for name in last.types)
-                yield Linear(own.name, same, (Sql(select=select),), _unique(last.facts))
+                yield Linear(copy.name, same, (Sql(select=select),), _unique(last.facts))
 
     def _readers(self, name: str) -> int:
         return sum(name in kind_of(each).sources(each) for each in self._made.values())
 
     def _free(self, what: str) -> str:
-        taken = {*self._relations, *self._known.operators, *self._known.inputs}
-        return next(name for name in _numbered(f"{self._name}.{what}") if name not in taken)
+        used = {*self._relations, *self._known.operators, *self._known.inputs}
+        return next(name for name in _numbered(f"{self._name}.{what}") if name not in used)
 
     def _add(self, operator: Operator, facts: Facts | None = None) -> Table:
         """Add an operator, and find the types of what it makes.  Raises: MakingError.
@@ -297,13 +297,13 @@ class Making:
         if problem := self._problem(operator):
             raise MakingError(problem)
         called = operator.input if isinstance(operator, Upsert) else operator.name
-        found = replace(table_of(called, scope), name=operator.name)
+        table = replace(table_of(called, scope), name=operator.name)
         if facts is None:
-            facts = Facts(*(self._keys(operator, found, level) for level in (0, 1)))
+            facts = Facts(*(self._keys(operator, table, level) for level in (0, 1)))
         elif isinstance(operator, Linear | Concat):
             operator = msgspec.structs.replace(operator, unique=_unique(facts))
         self._made[operator.name] = operator
-        self._relations[operator.name] = replace(found, facts=facts)
+        self._relations[operator.name] = replace(table, facts=facts)
         return self._relations[operator.name]
 
     def _problem(self, operator: Operator) -> str:
@@ -316,29 +316,32 @@ class Making:
                 try:
                     self._catalog.aggregates(operator)
                 except AggregateError as error:
-                    of, own = self.relation(operator.source), [each for _, each in error.problems]
-                    if not problems or problems[0] in own:
-                        return "; ".join(dict.fromkeys(_of_column(of, each) for each in own))
+                    of, reasons = (
+                        self.relation(operator.source),
+                        [each for _, each in error.problems],
+                    )
+                    if not problems or problems[0] in reasons:
+                        return "; ".join(dict.fromkeys(_of_column(of, each) for each in reasons))
             case WindowFunctions() if problems:
                 return _of_column(self.relation(operator.source), problems[0])
         return problems[0] if problems else ""
 
-    def _keys(self, operator: Operator, made: Table, level: int) -> Keys:
+    def _keys(self, operator: Operator, table: Table, level: int) -> Keys:
         """What is known of what an operator makes, at a level of facts."""
 
         def keyed(name: str) -> Keyed:
             of = self.relation(name)
             return Keyed(of.facts[level], {**of.types, KEY: of.key})
 
-        keys = kind_of(operator).keys(operator, keyed, {**made.types, KEY: made.key})
-        return declared(keys, self._known.inputs, operator, made) if level else keys
+        keys = kind_of(operator).keys(operator, keyed, {**table.types, KEY: table.key})
+        return declared(keys, self._known.inputs, operator, table) if level else keys
 
 
 def _unique(facts: Facts) -> tuple[tuple[str, ...], ...]:
     """The sets of columns that are unique for sure, as operators have them."""
     keys = facts.sure
-    own = {(KEY,)} if keys.is_unique([KEY]) else set()
-    return tuple(sorted(own | {tuple(sorted(key)) for key in keys.unique}))
+    by_key = {(KEY,)} if keys.is_unique([KEY]) else set()
+    return tuple(sorted(by_key | {tuple(sorted(key)) for key in keys.unique}))
 
 
 def _of_column(source: Table, problem: str) -> str:
@@ -346,8 +349,8 @@ def _of_column(source: Table, problem: str) -> str:
     if not problem.startswith("is of "):
         return problem
     # The longest type is the whole one, if others are parts of it.
-    found = [(len(kind), name) for name, kind in source.types.items() if kind in problem]
-    return f'"{max(found)[1]}" {problem}' if found else f"a value {problem}"
+    candidates = [(len(kind), name) for name, kind in source.types.items() if kind in problem]
+    return f'"{max(candidates)[1]}" {problem}' if candidates else f"a value {problem}"
 
 
 def _nameless(operator: Operator) -> Operator:

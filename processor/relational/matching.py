@@ -131,8 +131,8 @@ def over(text: str, relations: Mapping[str, Table], part: str) -> Node:
                 part,
             )
         meant[names[0], names[1]] = (names[0], column)
-    made: Node = renamed(node, meant)
-    return made
+    result: Node = renamed(node, meant)
+    return result
 
 
 def _pair(condition: Node, lefts: set[str], rights: set[str]) -> tuple[Node, Node] | None:
@@ -152,8 +152,8 @@ def _pair(condition: Node, lefts: set[str], rights: set[str]) -> tuple[Node, Nod
 def without(alias: str, node: Node) -> Node:
     """An expression over one input, without its alias."""
     names = {(names[0], names[1]): (names[1],) for names in columns(node) if names[0] == alias}
-    made: Node = renamed(node, names)
-    return made
+    result: Node = renamed(node, names)
+    return result
 
 
 def met(
@@ -172,9 +172,9 @@ def met(
     if on.others:
         return _met_by_rows(making, left, right, on, what, listed)
     conditions, keys = keys_of(making, right, on, what)
-    wanted = [*map(text_of, on.left), *map(text_of, conditions)]
+    where = [*map(text_of, on.left), *map(text_of, conditions)]
     both = (left.alias, left.relation), (right.alias, keys)
-    return making.join(what, both, wanted, listed, cartesian=not on.equalities)
+    return making.join(what, both, where, listed, cartesian=not on.equalities)
 
 
 def own_columns(side: Side) -> Listed:
@@ -219,7 +219,7 @@ def keys_of(making: Making, right: Side, on: Conditions, what: str) -> tuple[lis
     Without equalities it is one row if the right has any.
     """
     names = [f"k{at}" for at, _ in enumerate(on.equalities)]
-    keys = [text_of(without(right.alias, own)) for _, own in on.equalities]
+    keys = [text_of(without(right.alias, node)) for _, node in on.equalities]
     # Null is equal to nothing.
     nonnull = [f"({key}) IS NOT NULL" for key in keys]
     conditions = [text_of(without(right.alias, condition)) for condition in on.right]
@@ -227,8 +227,8 @@ def keys_of(making: Making, right: Side, on: Conditions, what: str) -> tuple[lis
     step = Sql(where=(*conditions, *nonnull), select=select)
     selected = making.linear(right.relation, f"{what}.keys", step)
     equalities = [
-        equal(own, column(right.alias, name))
-        for (own, _), name in zip(on.equalities, names, strict=True)
+        equal(node, column(right.alias, name))
+        for (node, _), name in zip(on.equalities, names, strict=True)
     ]
     return equalities, distinct(making, selected, f"{what}.keys.once")
 
@@ -245,14 +245,14 @@ def unmet_parts(
 ) -> list[Table]:
     """Collections that sum to expressions over an anti-join: all rows, less those met."""
     matched = met(making, left, right, on, f"{what}.met", select)
-    own = [(name, text_of(without(left.alias, node))) for name, node in select]
+    listed = [(name, text_of(without(left.alias, node))) for name, node in select]
     is_all = select == own_columns(left) and making.is_whole(left.relation)
     if making.may_lack_keys(left.relation.name) or left.relation.key == BLOB:
         # A join makes keys of JSON, and of a row without a key the key null: so here, too.
-        step = Sql(select=tuple(own), key=left.relation.key_name)
+        step = Sql(select=tuple(listed), key=left.relation.key_name)
         rows = making.linear(left.relation, f"{what}.rows", step)
     else:
-        rows = left.relation if is_all else making.select(left.relation, f"{what}.rows", own)
+        rows = left.relation if is_all else making.select(left.relation, f"{what}.rows", listed)
     return [rows, making.negated(matched, f"{what}.less")]
 
 
@@ -276,19 +276,19 @@ def outer_join(
         ((name, text_of(node)) for name, node in select),
         cartesian=not on.equalities,
     )
-    found = [matched]
+    parts = [matched]
     if kind in ("left", "full"):
-        found += _alone(making, left, right, on, select, f"{kind}.left")
+        parts += _alone(making, left, right, on, select, f"{kind}.left")
     if kind in ("right", "full"):
-        found += _alone(making, right, left, on.turned(), select, f"{kind}.right")
+        parts += _alone(making, right, left, on.turned(), select, f"{kind}.right")
     types = matched.types
-    for each in found[1:]:
+    for each in parts[1:]:
         if each.types != types:
             raise MakingError(
                 "a column of the result has another type where a side has no match: cast it, as "
                 "in CAST(… AS BIGINT)"
             )
-    return making.together(kind, *found, facts=_facts(left, right, on, select, kind))
+    return making.together(kind, *parts, facts=_facts(left, right, on, select, kind))
 
 
 def _facts(
@@ -297,23 +297,23 @@ def _facts(
     """What is known of an outer join: a row without a match is there once, and meets no other."""
     if kind == "full":
         return NOTHING_KNOWN
-    kept, other = (left, right) if kind == "left" else (right, left)
+    outer, other = (left, right) if kind == "left" else (right, left)
     types = {
         f"{side.alias}.{name}": side.relation.type_of(name)
         for side in (left, right)
         for name in (*side.relation.types, KEY)
     }
     pairs = equalities([equal(*pair) for pair in on.equalities], types)
-    made = {name: made_of_tree(node, 2, names=types) for name, node in select}
+    origins = {name: made_of_tree(node, 2, names=types) for name, node in select}
     if kind == "left":
         # A row of the right without a match has its own key.
-        made[KEY] = made_of_tree(column(left.alias, KEY), 2, names=types)
+        origins[KEY] = made_of_tree(column(left.alias, KEY), 2, names=types)
 
     def of(kept_keys: Keys, other_keys: Keys) -> Keys:
-        sides = kept_keys.prefixed(kept.alias), other_keys.prefixed(other.alias)
-        return left_joined(*sides, pairs, types).selected(made)
+        sides = kept_keys.prefixed(outer.alias), other_keys.prefixed(other.alias)
+        return left_joined(*sides, pairs, types).selected(origins)
 
-    return kept.relation.facts.each(of, other.relation.facts)
+    return outer.relation.facts.each(of, other.relation.facts)
 
 
 def outer_of(
@@ -324,15 +324,15 @@ def outer_of(
     `select` are columns of both sides, by the names that they have in the rows that match.  Rows
     are identified by them.
     """
-    found = [matched.relation]
+    parts = [matched.relation]
     for side, other, kinds in ((left, right, ("left", "full")), (right, left, ("right", "full"))):
         if kind in kinds:
-            own = [(name, node) for name, node in select if aliases_of(node) == {side.alias}]
-            pairs = [(node, column(matched.alias, name)) for name, node in own]
+            of_side = [(name, node) for name, node in select if aliases_of(node) == {side.alias}]
+            pairs = [(node, column(matched.alias, name)) for name, node in of_side]
             on = Conditions((), (), null_safe(pairs), ())
             columns = [(name, _with_nulls(node, other)) for name, node in select]
-            found += unmet_parts(making, side, matched, on, f"{kind}.rest", columns)
-    return making.together(kind, *found)
+            parts += unmet_parts(making, side, matched, on, f"{kind}.rest", columns)
+    return making.together(kind, *parts)
 
 
 def _alone(
@@ -351,12 +351,12 @@ def _alone(
 def _with_nulls(node: Node, other: Side) -> Node:
     """An expression in which all columns of a side are null."""
 
-    def change(found: Node) -> Node | None:
-        if found["class"] != "COLUMN_REF" or found["column_names"][0] != other.alias:
+    def change(node: Node) -> Node | None:
+        if node["class"] != "COLUMN_REF" or node["column_names"][0] != other.alias:
             return None
-        _, name, *rest = found["column_names"]
+        _, name, *rest = node["column_names"]
         null = f"CAST(NULL AS {other.relation.type_of(name)})"
         return tree("".join([f"({null})", *(f".{quoted(each)}" for each in rest)]))
 
-    made: Node = changed(node, change)
-    return made
+    result: Node = changed(node, change)
+    return result

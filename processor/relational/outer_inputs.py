@@ -53,20 +53,20 @@ def outer_inputs(join: DeltaJoin, left: Told, full: Told) -> tuple[OuterInput, .
                 "cannot be told beside left and full; make a delta_join of the other inputs", part
             )
     aliases = [each.alias for each in join.inputs]
-    found: dict[str, OuterInput] = {}
+    inputs: dict[str, OuterInput] = {}
     kinds: tuple[tuple[Outer, Told], ...] = (("left", left), ("full", full))
-    for kind, told in kinds:
-        for alias, on in told:
+    for kind, conditions in kinds:
+        for alias, on in conditions:
             part = f"{kind}.{alias}"
             if alias not in aliases:
                 listed = ", ".join(aliases)
                 raise MakingError(f'there is no input "{alias}"; there are {listed}', part)
-            if alias in found:
+            if alias in inputs:
                 raise MakingError("is under left already", part)
-            found[alias] = OuterInput(alias, kind, on)
-    if len(found) == len(aliases):
+            inputs[alias] = OuterInput(alias, kind, on)
+    if len(inputs) == len(aliases):
         raise MakingError("one input at least must stand in neither left nor full")
-    return tuple(found[alias] for alias in aliases if alias in found)
+    return tuple(inputs[alias] for alias in aliases if alias in inputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +78,14 @@ class _SoFar:
 
     def of(self, node: Node) -> Node:
         """An expression over inputs, over what has been joined."""
-        made: Node = renamed(node, self.names)
-        return made
+        result: Node = renamed(node, self.names)
+        return result
 
-    def listed(self, wanted: Mapping[Column, str]) -> Listed:
+    def listed(self, columns: Mapping[Column, str]) -> Listed:
         """Columns of inputs by the names that they get."""
-        found = [(name, self.of(column(*of))) for of, name in wanted.items()]
+        listed = [(name, self.of(column(*of))) for of, name in columns.items()]
         # A row is there, even if nothing of it is read.
-        return found or [("there", tree("true"))]
+        return listed or [("there", tree("true"))]
 
 
 def outer_delta(
@@ -96,25 +96,25 @@ def outer_delta(
     by_alias = {side.alias: side for side in sides}
     rights = [by_alias[each.alias] for each in outer]
     inner = [side for side in sides if side not in rights]
-    found = _matching(making, inner, parts, cartesian=join.cartesian)
+    so_far = _matching(making, inner, parts, cartesian=join.cartesian)
     select = parts.select
     if parts.key is not None:
-        taken = {name.lower() for name, _ in select}
-        select = [*select, (free("of_key", taken), parts.key)]
+        used = {name.lower() for name, _ in select}
+        select = [*select, (free("of_key", used), parts.key)]
     for at, (each, right) in enumerate(zip(outer, rights, strict=True)):
-        there = [*found.names, *_columns(right)]
-        wanted = parts.wanted(there, at + 1)
+        there = [*so_far.names, *_columns(right)]
+        columns = parts.names_behind(there, at + 1)
         is_last = each is outer[-1]
-        listed = [(name, found.of(node)) for name, node in select]
-        on = told_apart(map(found.of, parts.on[at]), {found.side.alias}, {right.alias})
-        listed = listed if is_last else found.listed(wanted)
-        relation = outer_join(making, found.side, right, on, listed, each.kind)
-        found = parts.so_far(relation, wanted)
+        listed = [(name, so_far.of(node)) for name, node in select]
+        on = told_apart(map(so_far.of, parts.on[at]), {so_far.side.alias}, {right.alias})
+        listed = listed if is_last else so_far.listed(columns)
+        relation = outer_join(making, so_far.side, right, on, listed, each.kind)
+        so_far = parts.so_far(relation, columns)
     if parts.key is None:
-        return found.side.relation
+        return so_far.side.relation
     fields = tuple((name, quoted(name)) for name, _ in parts.select)
     step = Sql(select=fields, key=quoted(select[-1][0]))
-    return making.linear(found.side.relation, "keyed", step)
+    return making.linear(so_far.side.relation, "keyed", step)
 
 
 class _Parts(NamedTuple):
@@ -128,17 +128,17 @@ class _Parts(NamedTuple):
     alias: str
     """The alias of what has been joined."""
 
-    def so_far(self, relation: Table, wanted: Mapping[Column, str]) -> _SoFar:
+    def so_far(self, relation: Table, columns: Mapping[Column, str]) -> _SoFar:
         """A collection that has columns of inputs by other names."""
-        names = {of: (self.alias, name) for of, name in wanted.items()}
+        names = {of: (self.alias, name) for of, name in columns.items()}
         return _SoFar(Side(self.alias, relation), names)
 
-    def wanted(self, there: Iterable[Column], behind: int) -> dict[Column, str]:
+    def names_behind(self, there: Iterable[Column], behind: int) -> dict[Column, str]:
         """Of columns those that are read behind so many outer inputs, with names of their own."""
         later = [self.on[behind:], [node for _, node in self.select], [self.key or {}]]
         read = {names[:2] for names in columns(later)}
-        taken: set[str] = set()
-        return {of: free("_".join(of), taken) for of in there if of in read}
+        used: set[str] = set()
+        return {of: free("_".join(of), used) for of in there if of in read}
 
 
 def _read(sides: Sequence[Side], join: DeltaJoin, outer: Sequence[OuterInput]) -> _Parts:
@@ -180,8 +180,8 @@ def _matching(making: Making, inner: Sequence[Side], parts: _Parts, *, cartesian
         conditions = [text_of(without(side.alias, node)) for node in parts.where]
         relation = making.where(side.relation, "where", *conditions)
         return _SoFar(Side(side.alias, relation), {each: each for each in there})
-    wanted = parts.wanted(there, 0)
-    listed = _SoFar(inner[0], {}).listed(wanted)
+    columns = parts.names_behind(there, 0)
+    listed = _SoFar(inner[0], {}).listed(columns)
     relation = making.join(
         "matching",
         [(side.alias, side.relation) for side in inner],
@@ -189,7 +189,7 @@ def _matching(making: Making, inner: Sequence[Side], parts: _Parts, *, cartesian
         [(name, text_of(node)) for name, node in listed],
         cartesian=cartesian,
     )
-    return parts.so_far(relation, wanted)
+    return parts.so_far(relation, columns)
 
 
 def _columns(side: Side) -> list[Column]:

@@ -49,13 +49,13 @@ def with_functions(
     by = [(name, quoted(name), source.types[name]) for name in over.partition]
     order, is_descending = order_of_rows(source, over.orders)
     functions = tuple(each.function for each in results)
-    made = making.windowed(
+    table = making.windowed(
         source, what, by, functions, order, is_descending=is_descending, most=most
     )
-    own = [(name, f'"row".{quoted(name)}') for name in source.types]
+    columns = [(name, f'"row".{quoted(name)}') for name in source.types]
     values = [(each.name, each.sql(f"w{at}")) for at, each in enumerate(results)]
     facts = _facts(source, over, results)
-    return making.linear(made, f"{what}.rows", Sql(select=(*own, *values)), facts=facts)
+    return making.linear(table, f"{what}.rows", Sql(select=(*columns, *values)), facts=facts)
 
 
 def order_of_rows(source: Table, orders: Sequence[Order]) -> tuple[str | None, bool]:

@@ -49,8 +49,8 @@ def set_operation(
 ) -> Table:
     """What SQL calls UNION, EXCEPT and INTERSECT; with `every`, ALL of it."""
     if operation == "union":
-        found = all_of(making, sources)
-        return found if every else distinct(making, found)
+        union = all_of(making, sources)
+        return union if every else distinct(making, union)
     first, *others = sources
     for other in others:
         first = _of_two(making, operation, first, other, every=every)
@@ -60,25 +60,25 @@ def set_operation(
 def alike(making: Making, sources: Sequence[Table]) -> list[Table]:
     """The sources with the columns of the first, in place of theirs."""
     first = sources[0]
-    wanted = dict(first.types)
-    found = [first]
+    types = dict(first.types)
+    tables = [first]
     for each in sources[1:]:
-        if len(each.types) != len(wanted):
+        if len(each.types) != len(types):
             raise MakingError(
-                f"{len(each.types)} columns cannot stand beside {len(wanted)}: {_listed(each)} "
+                f"{len(each.types)} columns cannot stand beside {len(types)}: {_listed(each)} "
                 f"and {_listed(first)}"
             )
-        pairs = zip(wanted.items(), each.types.items(), strict=True)
+        pairs = zip(types.items(), each.types.items(), strict=True)
         for (name, kind), (other, of_other) in pairs:
             if kind != of_other:
                 raise MakingError(
                     f'"{other}" is {of_other} and "{name}" is {kind}; cast one of them'
                 )
-        if list(each.types) != list(wanted):
-            columns = zip(wanted, map(quoted, each.types), strict=True)
+        if list(each.types) != list(types):
+            columns = zip(types, map(quoted, each.types), strict=True)
             each = making.select(each, "alike", columns)
-        found.append(each)
-    return found
+        tables.append(each)
+    return tables
 
 
 def _of_two(
@@ -107,10 +107,10 @@ def _of_two(
             step = Sql(diff=f"least({in_left}, {in_right})")
         case _:
             step = Sql(where=(f"{in_left} > 0", f"{in_right} > 0"))
-    found = making.reduce(both, operation, _by_row(left), counts, step)
+    result = making.reduce(both, operation, _by_row(left), counts, step)
     # Its rows are rows of the left.
-    own = left.selected((name, quoted(name)) for name in left.types)
-    return making.vouched(found, found.facts.each(Keys.together, own))
+    facts = left.selected((name, quoted(name)) for name in left.types)
+    return making.vouched(result, result.facts.each(Keys.together, facts))
 
 
 def _by_row(source: Table) -> list[tuple[str, str, str]]:
@@ -150,8 +150,8 @@ def first_rows(
     `number` is a column for the place of each among them, from 1 on.
     """
     parts, kinds, aggregate = ordering(source, orders)
-    own = [(name, quoted(name)) for name in source.types]
-    pair = struct((*((f"o{at}", sql) for at, sql in enumerate(parts)), ("row", struct(own))))
+    columns = [(name, quoted(name)) for name in source.types]
+    pair = struct((*((f"o{at}", sql) for at, sql in enumerate(parts)), ("row", struct(columns))))
     by = [(name, quoted(name), source.types[name]) for name in partition]
     reduced = making.reduced(source, what, by, [("rows", f"{aggregate}({limit}, {pair})")])
     row = ", ".join(f"{quoted(name)} {kind}" for name, kind in source.types.items())

@@ -37,21 +37,21 @@ Pairs = Sequence[tuple[str, str]]
 def _derived(
     name: str, kind: str, reads: Sequence[str], last: Callable[[Making, list[Table]], Table]
 ) -> Derived:
-    def make(known: Known) -> tuple[Operator, ...]:
-        making = Making(known, name)
-        return making.finished(last(making, [_source(known, making, each) for each in reads]))
+    def make(pipeline: Known) -> tuple[Operator, ...]:
+        making = Making(pipeline, name)
+        return making.finished(last(making, [_source(pipeline, making, each) for each in reads]))
 
     return Derived(name, kind, make, lambda: reads)
 
 
-def _source(known: Known, making: Making, name: str) -> Table:
-    every = {**known.inputs, **known.operators, **dict.fromkeys(known.pending)}
-    if known.hides(name):
+def _source(pipeline: Known, making: Making, name: str) -> Table:
+    every = {**pipeline.inputs, **pipeline.operators, **dict.fromkeys(pipeline.pending)}
+    if pipeline.hides(name):
         raise UnmadeError
     if name not in every:
         raise MakingError(f"there is no operator {name!r}{instead(name, every)}")
-    if name in known or name in known.pending:
-        return known.relation(name)
+    if name in pipeline or name in pipeline.pending:
+        return pipeline.relation(name)
     return making.rows_of(name)
 
 
@@ -74,8 +74,8 @@ def set_operation(
     def last(making: Making, relations: list[Table]) -> Table:
         if len(relations) < 2:
             raise MakingError("at least two operators are needed")
-        own = [_own_columns(making, each) for each in relations]
-        return rows.set_operation(making, operation, own, every=every)
+        tables = [_own_columns(making, each) for each in relations]
+        return rows.set_operation(making, operation, tables, every=every)
 
     return _derived(name, kind, sources, last)
 
@@ -200,8 +200,8 @@ def _sides(inputs: Pairs, relations: list[Table]) -> tuple[Side, Side]:
 def _conditions(on: Sequence[str], left: Side, right: Side) -> Conditions:
     if not on:
         raise MakingError("is missing, such as o.customer = c.id", "on")
-    found = [each for text in on for each in conjuncts(_over(text, left, right, "on"))]
-    return told_apart(found, {left.alias}, {right.alias})
+    conditions = [each for text in on for each in conjuncts(_over(text, left, right, "on"))]
+    return told_apart(conditions, {left.alias}, {right.alias})
 
 
 def _over(text: str, left: Side, right: Side, part: str) -> Node:

@@ -65,7 +65,7 @@ from ikebana.processor.relational.windows import without_windows
 
 
 def sql_operators(
-    name: str, text: str, known: Known, key: str | None = None
+    name: str, text: str, pipeline: Known, key: str | None = None
 ) -> tuple[Operator, ...]:
     """The operators that a query becomes, the last one under the name.
 
@@ -75,17 +75,17 @@ def sql_operators(
         QueryError: the query is refused.
         UnmadeError: what it reads has a problem of its own.
     """
-    making = Making(known, name)
+    making = Making(pipeline, name)
     try:
         text, limits = limits_of(text)
         several = mutual(text)
 
-        def translated(text: str, given: Mapping[str, Table]) -> Table:
-            return _translated(making, known, text, given, limits)
+        def translated(text: str, tables: Mapping[str, Table]) -> Table:
+            return _translated(making, pipeline, text, tables, limits)
 
         if several is None:
             return making.finished(translated(text, {}), key)
-        return making.finished(several.made(making, translated, limits), key)
+        return making.finished(several.result(making, translated, limits), key)
     except (MakingError, ExpressionError) as error:
         raise QueryError(str(error)) from None
     except RecursionError:
@@ -93,12 +93,12 @@ def sql_operators(
 
 
 def _translated(
-    making: Making, known: Known, text: str, given: Mapping[str, Table], limits: Limits
+    making: Making, pipeline: Known, text: str, tables: Mapping[str, Table], limits: Limits
 ) -> Table:
     """What a query gives over what is known, and tables that are `given`.  Raises: QueryError."""
     text, windows = without_windows(text)
     node = shaped(query_tree(text))
-    query = Query(making, known, node, select, windows, Recursion(given, limits))
+    query = Query(making, pipeline, node, select, windows, Recursion(tables, limits))
     query.bind(text, {NOW: "TIMESTAMP"})
     for each in loose(node):
         raise QueryError(LOOSE, each.get("query_location"))
@@ -161,8 +161,8 @@ def _of_all(making: Making, domain: Item, groups: Item, fields: Sequence[str]) -
     ]
     sides = Side(domain.alias, domain.relation), Side(groups.alias, groups.relation)
     on = Conditions((), (), null_safe(pairs), ())
-    made = outer_join(making, *sides, on, listed, "left")
-    return replace(groups, relation=made)
+    relation = outer_join(making, *sides, on, listed, "left")
+    return replace(groups, relation=relation)
 
 
 def _apart(keys: Listed) -> Callable[[Node], Node]:
@@ -174,8 +174,8 @@ def _apart(keys: Listed) -> Callable[[Node], Node]:
         return {**node, "partitions": [*(key for _, key in keys), *node["partitions"]]}
 
     def apart(node: Node) -> Node:
-        made: Node = changed(node, change)
-        return made
+        result: Node = changed(node, change)
+        return result
 
     return apart
 
@@ -226,7 +226,7 @@ class _Select:
         """The columns that are read behind WHERE, as pairs (alias, field); None: it may be all."""
         node = self._node
         parts = [node[part] for part in ("select_list", "group_expressions", "having", "qualify")]
-        parts += [node["modifiers"], self._by.own]
+        parts += [node["modifiers"], self._by.expressions]
         if has_subquery(parts) or stars_of(node["select_list"]):
             return None
         return {tuple(names[:2]) for names in columns(self._names.resolved({"all": parts}))}
@@ -241,18 +241,20 @@ class _Select:
         (item,) = names.froms.items
         is_total = bool(keys and not groups)
         sets = self._sets(keys, listed, groups)
-        known = [] if sets else [bare(tree) for _, tree in keys]
-        by = [*keys, *(each for each in groups if bare(each[1]) not in known)]
-        found = grouped(self._query, item, by, asked, sets=sets, of_none=is_total)
-        over = found.over
+        bare_keys = [] if sets else [bare(tree) for _, tree in keys]
+        by = [*keys, *(each for each in groups if bare(each[1]) not in bare_keys)]
+        reduction = grouped(self._query, item, by, asked, sets=sets, of_none=is_total)
+        over = reduction.over
         fields = [_field(over(tree)) for _, tree in keys]
         domain = self._by.domain
         if is_total and domain is None:
-            return Totals(found.item, tuple(fields), [(name, over(tree)) for name, tree in listed])
-        made = found.with_names_of(item)
+            return Totals(
+                reduction.item, tuple(fields), [(name, over(tree)) for name, tree in listed]
+            )
+        group_item = reduction.with_names_of(item)
         if is_total and domain is not None:
-            made = _of_all(self._query.making, domain, made, fields)
-        of_groups = Names(Froms([made]))
+            group_item = _of_all(self._query.making, domain, group_item, fields)
+        of_groups = Names(Froms([group_item]))
         subqueries = Subqueries(self._query, self._views, of_groups, are_resolved=True)
         for condition in sorted(map(over, having), key=rank):
             subqueries.add(condition)
@@ -271,16 +273,16 @@ class _Select:
         names = self._names
         grouped_by = [bare(tree) for _, tree in groups]
 
-        def change(found: Node) -> Node | None:
-            if is_aggregate(found):
-                return names.resolved(found)
-            meant = names.column(found)
-            if meant is None or found["class"] == "SUBQUERY" or bare(meant) in grouped_by:
+        def change(node: Node) -> Node | None:
+            if is_aggregate(node):
+                return names.resolved(node)
+            meant = names.column(node)
+            if meant is None or node["class"] == "SUBQUERY" or bare(meant) in grouped_by:
                 return meant
-            return names.shown(found) or meant
+            return names.shown(node) or meant
 
-        made: Node = changed(node, change, parts_too=True)
-        return made
+        result: Node = changed(node, change, parts_too=True)
+        return result
 
     def _listed(self) -> Iterable[tuple[str, Node]]:
         for at, each in enumerate(self._node["select_list"]):
@@ -298,12 +300,12 @@ class _Select:
         """What rows are grouped by, with names."""
         if self._node["aggregate_handling"] == "FORCE_AGGREGATES":
             return [(name, tree) for name, tree in listed if columns(tree) and not calls(tree)]
-        found: Listed = []
+        groups: Listed = []
         for each in self._node["group_expressions"]:
             name, tree = self._group(each, listed)
-            if not any(bare(tree) == bare(other) for _, other in found):
-                found.append((name, tree))
-        return found
+            if not any(bare(tree) == bare(other) for _, other in groups):
+                groups.append((name, tree))
+        return groups
 
     def _sets(self, keys: Listed, listed: Listed, groups: Listed) -> list[set[int]]:
         """The grouping sets as places of keys and groups, if there are several."""

@@ -126,7 +126,7 @@ def _plain(kind: str) -> Callable[[Call], Parts]:
     several = 2 if traits.is_of_pairs else 1
     is_typed = traits.type not in ("JSON", "BIGINT")
 
-    def made(call: Call) -> Parts:
+    def parts(call: Call) -> Parts:
         if len(call.arguments) != several:
             named = "two arguments" if traits.is_of_pairs else "one argument"
             raise QueryError(f"{call.name}() is supported with {named}", call.place)
@@ -137,23 +137,23 @@ def _plain(kind: str) -> Callable[[Call], Parts]:
         listed = ", ".join((call.only(first), *others))
         return Parts((f"{kind}({distinct}{listed})",), is_typed=is_typed)
 
-    return made
+    return parts
 
 
 def _extreme(kind: str) -> Callable[[Call], Parts]:
     """The least or greatest value, or a list of so many of them."""
 
-    def made(call: Call) -> Parts:
+    def parts(call: Call) -> Parts:
         if len(call.arguments) != 2:
             return _plain(kind)(call)
         shown, most = call.arguments
-        kept = f"{_TOP[kind]}({_most(call, most)}, {'DISTINCT ' * call.is_distinct}"
+        prefix = f"{_TOP[kind]}({_most(call, most)}, {'DISTINCT ' * call.is_distinct}"
         of = f"{call.type_of(shown)}[]"
         return Parts(
-            (f"{kept}{call.only(shown)})",), lambda column: f"nullif(CAST({column} AS {of}), [])"
+            (f"{prefix}{call.only(shown)})",), lambda column: f"nullif(CAST({column} AS {of}), [])"
         )
 
-    return made
+    return parts
 
 
 _TOP = {"min": "bottom", "max": "top"}
@@ -179,7 +179,7 @@ def _of_extreme(kind: str) -> Callable[[Call], Parts]:
     Of several it is the first in the order of its ORDER BY, or else the least or greatest.
     """
 
-    def made(call: Call) -> Parts:
+    def parts(call: Call) -> Parts:
         shown, by, *most = call.arguments
         pair = struct((("by", by), ("is", shown)))
         there = f"({by}) IS NOT NULL AND ({shown}) IS NOT NULL"
@@ -187,8 +187,8 @@ def _of_extreme(kind: str) -> Callable[[Call], Parts]:
         if most:
             pairs = f'STRUCT("by" {call.type_of(by)}, "is" {call.type_of(shown)})[]'
             each = f"list_transform(CAST({{}} AS {pairs}), lambda each_: each_['is'])"
-            kept = f"{_TOP[kind]}({_most(call, most[0])}, {call.only(whole)})"
-            return Parts((kept,), lambda column: f"nullif({each.format(column)}, [])")
+            aggregate = f"{_TOP[kind]}({_most(call, most[0])}, {call.only(whole)})"
+            return Parts((aggregate,), lambda column: f"nullif({each.format(column)}, [])")
         if not call.orders:
             return Parts((f"{kind}({call.only(whole)})",), lambda column: f"({column})['is']")
         listed = _in_order(call, pair, there)
@@ -201,7 +201,7 @@ def _of_extreme(kind: str) -> Callable[[Call], Parts]:
             ),
         )
 
-    return made
+    return parts
 
 
 def _any_value(call: Call) -> Parts:
@@ -214,12 +214,12 @@ def _any_value(call: Call) -> Parts:
 def _end(*, is_last: bool) -> Callable[[Call], Parts]:
     """The first or the last value in an order, which may be null; without an order, in its own."""
 
-    def made(call: Call) -> Parts:
+    def parts(call: Call) -> Parts:
         if not call.orders:
             return _extreme("max" if is_last else "min")(call)
         return _at_an_end(call, None, is_last=is_last)
 
-    return made
+    return parts
 
 
 def _at_an_end(call: Call, there: str | None, *, is_last: bool) -> Parts:
@@ -297,7 +297,7 @@ def _in_order(call: Call, shown: str, there: str | None = None) -> _InOrder:
 def _quantile(name: str, *, is_typed: bool = True) -> Callable[[Call], Parts]:
     """A quantile of all values that are not null; its order says from which end it counts."""
 
-    def made(call: Call) -> Parts:
+    def parts(call: Call) -> Parts:
         shown, *fraction = call.arguments
         if call.orders:
             (sql, descending, _), *more = call.orders
@@ -313,18 +313,18 @@ def _quantile(name: str, *, is_typed: bool = True) -> Callable[[Call], Parts]:
             fraction = [_negated(each, call) for each in fraction] if descending else fraction
         return _of_list(call, name, shown, fraction, is_typed=is_typed)
 
-    return made
+    return parts
 
 
 def _of_all(name: str) -> Callable[[Call], Parts]:
     """What DuckDB makes of all values that are not null, in any order of them."""
 
-    def made(call: Call) -> Parts:
+    def parts(call: Call) -> Parts:
         if len(call.arguments) != 1:
             raise QueryError(f"{call.name}() is supported with one argument", call.place)
         return _of_list(call, name, call.arguments[0], ())
 
-    return made
+    return parts
 
 
 def _mode(call: Call) -> Parts:
@@ -347,12 +347,12 @@ def _of_list(
 ) -> Parts:
     """DuckDB's aggregate of a list, in the order of its values."""
     of = f"{call.type_of(shown)}[]"
-    given = "".join(f", {each}" for each in more)
+    arguments = "".join(f", {each}" for each in more)
 
     def result(column: str) -> str:
         values = f"CAST({column} AS {of})"
         values = f"list_reverse({values})" if is_turned else values
-        return f"list_aggregate({values}, '{name}'{given})"
+        return f"list_aggregate({values}, '{name}'{arguments})"
 
     return Parts(
         (f"list({'DISTINCT ' * call.is_distinct}{call.only(shown)})",), result, is_typed=is_typed
@@ -417,26 +417,26 @@ class Grouped:
     """A reduction as an item, and what expressions over its rows become over its columns."""
 
     item: Item
-    known: tuple[tuple[Node, Node], ...]
+    replacements: tuple[tuple[Node, Node], ...]
     """What is grouped by, and calls of aggregates, without places; and what stands for them."""
 
     def over(self, node: Node) -> Node:
         """An expression over groups and aggregates.  Raises: QueryError."""
 
-        def change(found: Node) -> Node | None:
-            plain = bare(found)
-            made = next((made for each, made in self.known if each == plain), None)
-            if made is None and found["class"] == "COLUMN_REF":
-                made = self._part(plain)
+        def change(node: Node) -> Node | None:
+            plain = bare(node)
+            result = next((other for each, other in self.replacements if each == plain), None)
+            if result is None and node["class"] == "COLUMN_REF":
+                result = self._part(plain)
             # A name alone is a parameter of a lambda.
-            if made is None and found["class"] == "COLUMN_REF" and len(found["column_names"]) > 1:
-                name = ".".join(found["column_names"][1:])
+            if result is None and node["class"] == "COLUMN_REF" and len(node["column_names"]) > 1:
+                name = ".".join(node["column_names"][1:])
                 problem = f'"{name}" is neither grouped by nor in an aggregate'
-                raise QueryError(problem, found.get("query_location"))
-            return made
+                raise QueryError(problem, node.get("query_location"))
+            return result
 
-        made: Node = changed(node, change)
-        return made
+        result: Node = changed(node, change)
+        return result
 
     def _part(self, node: Node) -> Node | None:
         """What stands for a part of a struct that is grouped by."""
@@ -444,16 +444,16 @@ class Grouped:
         if len(names) < 2:
             return None
         whole = {**node, "column_names": names}
-        made = next((made for each, made in self.known if each == whole), None)
-        made = self._part(whole) if made is None else made
-        return made and {**made, "column_names": [*made["column_names"], part]}
+        result = next((other for each, other in self.replacements if each == whole), None)
+        result = self._part(whole) if result is None else result
+        return result and {**result, "column_names": [*result["column_names"], part]}
 
     def with_names_of(self, item: Item) -> Item:
         """The reduction, in which columns that are grouped by have the names of another item."""
         stands = {
-            tuple(each["column_names"]): made["column_names"][1]
-            for each, made in self.known
-            if each["class"] == made["class"] == "COLUMN_REF"
+            tuple(each["column_names"]): other["column_names"][1]
+            for each, other in self.replacements
+            if each["class"] == other["class"] == "COLUMN_REF"
         }
         columns, hidden = (
             tuple(
@@ -482,15 +482,17 @@ def grouped(
     """
     used: set[str] = set()
     alias = query.free_alias("g")
-    by, known = _groups(item, groups, alias, used)
-    of_groups = [each for each, _ in known]
+    by, replacements = _groups(item, groups, alias, used)
+    of_groups = [each for each, _ in replacements]
     calls_known, named = _aggregates(item, asked, of_groups, alias, used, of_none=of_none)
     if not named:
         # A group is there as long as it has a row.
         named["count(*)"] = free("count_star", used)
     aggregates = [(name, text) for text, name in named.items()]
     absent = free("absent", used)
-    known += calls_known + _groupings(groups, asked, column(alias, absent) if sets else None)
+    replacements += calls_known + _groupings(
+        groups, asked, column(alias, absent) if sets else None
+    )
     making = query.making
     if not sets:
         present = [each for each in by if each is not None]
@@ -500,32 +502,32 @@ def grouped(
         )
     else:
         relation = _of_sets(making, item.relation, by, aggregates, sets, absent)
-    return Grouped(Item(alias, relation), tuple(known))
+    return Grouped(Item(alias, relation), tuple(replacements))
 
 
 _By = tuple[str, str, str]
 """A column that is grouped by, its SQL and its type."""
-_Known = list[tuple[Node, Node]]
+_Replacements = list[tuple[Node, Node]]
 
 
 def _groups(
     item: Item, groups: Listed, alias: str, used: set[str]
-) -> tuple[list[_By | None], _Known]:
+) -> tuple[list[_By | None], _Replacements]:
     """The columns that are grouped by, in their places, and what stands for the expressions."""
     by_sql = [text_of(without(item.alias, node)) for _, node in groups]
     by: list[_By | None] = []
-    known: _Known = []
+    replacements: _Replacements = []
     types = types_of(by_sql, item.relation.keyed())
     for (name, node), sql, kind in zip(groups, by_sql, types, strict=True):
         if kind == '"NULL"':
             # What is always null has no type, and tells no rows apart.
             by.append(None)
-            known.append((bare(node), tree("NULL")))
+            replacements.append((bare(node), tree("NULL")))
             continue
         name = free(name, used)
         by.append((name, sql, kind))
-        known.append((bare(node), column(alias, name)))
-    return by, known
+        replacements.append((bare(node), column(alias, name)))
+    return by, replacements
 
 
 def _aggregates(
@@ -536,47 +538,49 @@ def _aggregates(
     used: set[str],
     *,
     of_none: bool,
-) -> tuple[_Known, dict[str, str]]:
+) -> tuple[_Replacements, dict[str, str]]:
     """What stands for the calls of aggregates, and the names of those of a reduction."""
     columns = item.relation.keyed()
-    known: _Known = []
+    replacements: _Replacements = []
     named: dict[str, str] = {}
     for call in (call for node in asked for call in calls(node)):
-        if bare(call) in groups or any(bare(call) == each for each, _ in known):
+        if bare(call) in groups or any(bare(call) == each for each, _ in replacements):
             continue
         inner = [each for each in nodes(call["arguments"]) if is_aggregate(each)]
         if inner:
             raise QueryError(
                 "an aggregate of an aggregate is not supported", inner[0].get("query_location")
             )
-        own = without(item.alias, call)
-        parts = parts_of(own, lambda sql: types_of([sql], columns)[0])
+        unqualified = without(item.alias, call)
+        parts = parts_of(unqualified, lambda sql: types_of([sql], columns)[0])
         for text in parts.aggregates:
             if text not in named:
                 named[text] = free(call["function_name"].lower(), used)
-        (kind,) = types_of([text_of(own)], columns)
-        refuse_other_types(call, own, columns)
+        (kind,) = types_of([text_of(unqualified)], columns)
+        refuse_other_types(call, unqualified, columns)
         names = [named[text] for text in parts.aggregates]
         result = result_tree(parts, names, alias, kind)
-        known.append((bare(call), _of_none(result, own, columns, kind) if of_none else result))
-    return known, named
+        replacements.append(
+            (bare(call), _of_none(result, unqualified, columns, kind) if of_none else result)
+        )
+    return replacements, named
 
 
-def _groupings(groups: Listed, asked: Sequence[Node], absent: Node | None) -> _Known:
+def _groupings(groups: Listed, asked: Sequence[Node], absent: Node | None) -> _Replacements:
     """What stands for calls of grouping(): a bit for each argument that its row is not grouped by.
 
     `absent` is the column that has a bit for each group; None: rows are grouped by all of them.
     """
     places = [bare(node) for _, node in groups]
-    known: _Known = []
+    replacements: _Replacements = []
     for call in (each for each in own_nodes(list(asked)) if each["type"] == "GROUPING_FUNCTION"):
         terms = ["0::BIGINT"]
         for bit, argument in enumerate(reversed(call["children"])):
             if absent is not None:
                 place = places.index(bare(argument))
                 terms.append(f"((({text_of(absent)} >> {place}) & 1) << {bit})")
-        known.append((bare(call), tree(" + ".join(terms))))
-    return known
+        replacements.append((bare(call), tree(" + ".join(terms))))
+    return replacements
 
 
 def _of_none(result: Node, call: Node, columns: Mapping[str, str], kind: str) -> Node:
@@ -602,11 +606,13 @@ def _of_sets(
     tables = []
     columns = [each for each in by if each is not None]
     for members in sets:
-        own = [each for at in sorted(members) if (each := by[at]) is not None]
-        reduced = making.reduce(source, "groups", own, aggregates, total=not members, minimal=True)
+        present = [each for at in sorted(members) if (each := by[at]) is not None]
+        reduced = making.reduce(
+            source, "groups", present, aggregates, total=not members, minimal=True
+        )
         number = sum(1 << at for at in range(len(by)) if at not in members)
         groups = [
-            (name, quoted(name) if (name, sql, kind) in own else f"NULL::{kind}")
+            (name, quoted(name) if (name, sql, kind) in present else f"NULL::{kind}")
             for name, sql, kind in columns
         ]
         select = (
@@ -628,13 +634,13 @@ def _of_sets(
 _NUMBERS = {*WHOLE, "UBIGINT", "HUGEINT", "UHUGEINT", "FLOAT", "DOUBLE", "BOOLEAN"}
 
 
-def refuse_other_types(call: Node, own: Node, columns: dict[str, str]) -> None:
+def refuse_other_types(call: Node, unqualified: Node, columns: dict[str, str]) -> None:
     """Refuse sums, averages and the like of what are no numbers, such as intervals or booleans."""
     name = call["function_name"].lower()
     traits = KINDS.get(_ALIASES.get(name, name))
     if traits is None or traits.takes != "number":
         return
-    (of,) = types_of([text_of(own["arguments"][0]["expression"])], columns)
+    (of,) = types_of([text_of(unqualified["arguments"][0]["expression"])], columns)
     if of not in _NUMBERS and not isinstance(sql_type(of), Decimal):
         raise QueryError(
             f"{call['function_name']}() of {of} is not supported; cast it to a number",

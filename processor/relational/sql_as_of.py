@@ -79,25 +79,28 @@ def as_of(
     order, others = _order(on, left, right, place)
     if others:
         return _best(query, left, right, conditions, order)
-    made, names = _spans(query, right, on, order)
+    item, names = _spans(query, right, on, order)
     first, second = _BOUNDS[order.comparison]
-    own, at, other = text_of(order.left), *(f"{shown(made.alias)}.{quoted(x)}" for x in names[:2])
+    value, at, other = (
+        text_of(order.left),
+        *(f"{shown(item.alias)}.{quoted(x)}" for x in names[:2]),
+    )
     equalities = [
-        equal(of_left, column(made.alias, name))
+        equal(of_left, column(item.alias, name))
         for (of_left, _), name in zip(on.equalities, names[2:], strict=True)
     ]
     spans = [
-        tree(f"({own}) {first} {at}"),
-        tree(f"{other} IS NULL OR ({own}) {second} {other}"),
+        tree(f"({value}) {first} {at}"),
+        tree(f"{other} IS NULL OR ({value}) {second} {other}"),
     ]
-    return made, [*on.left, *equalities, *spans]
+    return item, [*on.left, *equalities, *spans]
 
 
 def _order(
     on: Conditions, left: Item, right: Item, place: int | None
 ) -> tuple[_Order, list[Node]]:
     """The condition by which the right is ordered, as seen from the left, and all others."""
-    found, others = [], []
+    orders, others = [], []
     for condition in on.others:
         one, other, comparison = _sides(condition)
         sides = aliases_of(one), aliases_of(other)
@@ -106,16 +109,16 @@ def _order(
         elif sides != ({left.alias}, {right.alias}):
             comparison = ""
         if comparison in _BOUNDS:
-            found.append(_Order(one, other, comparison))
+            orders.append(_Order(one, other, comparison))
         else:
             others.append(condition)
-    if len(found) != 1:
+    if len(orders) != 1:
         raise QueryError(
             "an ASOF JOIN needs one comparison by which the right is ordered, such as "
-            f"t.at >= p.at; it has {len(found)}",
+            f"t.at >= p.at; it has {len(orders)}",
             place,
         )
-    return found[0], others
+    return orders[0], others
 
 
 def _best(
@@ -126,11 +129,11 @@ def _best(
     Conditions over both sides may leave any row out, so all pairs are compared.
     """
     making = query.making
-    wanted, columns, hidden = query.wanted([right])
-    used = {name.lower() for name, _ in wanted}
+    fields, columns, hidden = query.selection([right])
+    used = {name.lower() for name, _ in fields}
     names = [(free("l", used), column(left.alias, name)) for name in left.relation.types]
     at = free("at", used)
-    listed = [*names, *wanted, (at, order.right)]
+    listed = [*names, *fields, (at, order.right)]
     pairs = making.join(
         "as_of.pairs",
         [(each.alias, each.relation) for each in (left, right)],
@@ -156,12 +159,12 @@ def _sides(condition: Node) -> tuple[Node, Node, str]:
 def _spans(query: Query, right: Item, on: Conditions, order: _Order) -> tuple[Item, list[str]]:
     """The rows of the right with their spans; and the columns that bound these, and have keys."""
     making = query.making
-    wanted, columns, hidden = query.wanted([right])
-    used = {name.lower() for name, _ in wanted}
+    fields, columns, hidden = query.selection([right])
+    used = {name.lower() for name, _ in fields}
     by = [key for _, key in on.equalities]
     at, other, before = (free(name, used) for name in ("at", "other", "before"))
     keys = [free(f"k{number}", used) for number, _ in enumerate(by)]
-    listed = [*wanted, (at, order.right), *zip(keys, by, strict=True)]
+    listed = [*fields, (at, order.right), *zip(keys, by, strict=True)]
     select = tuple((name, _own(right, node)) for name, node in listed)
     nonnull = [f"({_own(right, node)}) IS NOT NULL" for node in (order.right, *by)]
     where = (*(_own(right, each) for each in on.right), *nonnull)
@@ -174,7 +177,7 @@ def _spans(query: Query, right: Item, on: Conditions, order: _Order) -> tuple[It
     if order.is_before:
         function = WindowFunction(other, "first_value", quoted(at), frame=_NEXT)
         results.append(Result(other, function, cast))
-    made = with_functions(making, rows, Over(tuple(keys), (Order(at),)), results, what="as_of")
+    table = with_functions(making, rows, Over(tuple(keys), (Order(at),)), results, what="as_of")
     # Of rows that are equal in the order the first one.
     first = Sql(
         where=(f"{quoted(before)} IS DISTINCT FROM {quoted(at)}",),
@@ -183,7 +186,7 @@ def _spans(query: Query, right: Item, on: Conditions, order: _Order) -> tuple[It
             (other, quoted(other if order.is_before else before)),
         ),
     )
-    spans = making.linear(made, "as_of.spans", first)
+    spans = making.linear(table, "as_of.spans", first)
     return Item(query.free_alias(right.alias), spans, columns, hidden), [at, other, *keys]
 
 

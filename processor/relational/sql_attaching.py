@@ -34,7 +34,7 @@ from ikebana.processor.relational.sql_dependent import (
     distinct_values,
 )
 from ikebana.processor.relational.sql_scope import VALUES, Froms, Item, Names
-from ikebana.processor.relational.sql_whole import Listed, Query, Wanted, free
+from ikebana.processor.relational.sql_whole import Listed, Query, Selection, free
 
 Pairs = Sequence[tuple[Node, Node]]
 """Equalities: expressions over what there is, and over what is joined."""
@@ -54,10 +54,10 @@ class Gathered:
         self._query = query
         self._are_resolved = are_resolved
 
-    def keep(self, given: Given, more: Sequence[Node] = (), *, is_negative: bool) -> None:
+    def keep(self, result: Given, more: Sequence[Node] = (), *, is_negative: bool) -> None:
         """Keep the rows that meet one of what is given, or only the others."""
         froms, making = self.names.froms, self._query.making
-        right, on = self._matching(given, more)
+        right, on = self._matching(result, more)
         if is_negative:
             (item,) = froms.items
             self._replace(unmet(making, Side(item.alias, item.relation), right, on, "not"))
@@ -66,9 +66,9 @@ class Gathered:
         froms.items.append(Item(right.alias, keys))
         froms.conditions += [*on.left, *conditions]
 
-    def mark(self, given: Given, more: Sequence[Node] = ()) -> Node:
+    def mark(self, result: Given, more: Sequence[Node] = ()) -> Node:
         """A column that says whether a row meets one of what is given."""
-        right, on = self._matching(given, more)
+        right, on = self._matching(result, more)
         conditions, keys = keys_of(self._query.making, right, on, "mark")
         pairs = tuple(pair for each in conditions if (pair := equated(each)) is not None)
         # Keys are not null but where there is none.
@@ -76,10 +76,10 @@ class Gathered:
         there = {**tree("NULL IS NOT NULL"), "children": [first]}
         return self.attached(Side(right.alias, keys), pairs, there, on.left)
 
-    def _matching(self, given: Given, more: Sequence[Node]) -> tuple[Side, Conditions]:
+    def _matching(self, result: Given, more: Sequence[Node]) -> tuple[Side, Conditions]:
         """The right of a semi-join, and by what it is met: equalities, if need be of values."""
-        right = Side(given.item.alias, given.item.relation)
-        conditions = [equal(*pair) for pair in given.on]
+        right = Side(result.item.alias, result.item.relation)
+        conditions = [equal(*pair) for pair in result.on]
         on = told_apart([*conditions, *more], self.names.aliases(), {right.alias})
         return self._by_values(right, on) if on.others else (right, on)
 
@@ -93,12 +93,12 @@ class Gathered:
         ]
         values = distinct_values(self._query, self.names.froms, item, around)
         domain, alias = self._query.free_alias("d"), self._query.free_alias("m")
-        own = {
+        renames = {
             (item.alias, each["column_names"][1]): (domain, name)
             for each, name in zip(around, values.types, strict=True)
         }
-        conditions: list[Node] = renamed(replace(on, left=()).all, own)
-        made = self._query.making.join(
+        conditions: list[Node] = renamed(replace(on, left=()).all, renames)
+        matches = self._query.making.join(
             "matches",
             ((domain, values), (right.alias, right.relation)),
             map(text_of, conditions),
@@ -108,16 +108,16 @@ class Gathered:
         pairs = null_safe(
             [*zip(around, (column(alias, name) for name in values.types), strict=True)]
         )
-        return Side(alias, made), Conditions(on.left, (), pairs, ())
+        return Side(alias, matches), Conditions(on.left, (), pairs, ())
 
-    def joined(self, given: Given, value: Node) -> Node:
+    def joined(self, result: Given, value: Node) -> Node:
         """The value as one more input of the join."""
-        item, name = given.item, self._query.free_value()
-        own = [(field, column(item.alias, field)) for field in given.fields]
+        item, name = result.item, self._query.free_value()
+        keys = [(field, column(item.alias, field)) for field in result.fields]
         field = item.relation.free_column("v")
-        relation = self._query.selected(Froms([item]), [*own, (field, value)], "value")
+        relation = self._query.selected(Froms([item]), [*keys, (field, value)], "value")
         self.names.froms.items.append(Item(item.alias, relation, (), ((VALUES, name, field),)))
-        self.names.froms.conditions += [equal(*pair) for pair in given.on]
+        self.names.froms.conditions += [equal(*pair) for pair in result.on]
         return column(VALUES, name)
 
     def attached(
@@ -127,8 +127,8 @@ class Gathered:
         name = self._query.free_value()
         (field,) = self.attach(right, on, [(name, value)], conditions)
         (item,) = self.names.froms.items
-        made = replace(item, hidden=(*item.hidden, (VALUES, name, field)))
-        self.names.froms.items[:] = [made]
+        with_value = replace(item, hidden=(*item.hidden, (VALUES, name, field)))
+        self.names.froms.items[:] = [with_value]
         return column(VALUES, name)
 
     def attach(
@@ -163,15 +163,17 @@ class Gathered:
         is_keyed = query.mentions_key and has_key
         if not more and not names.froms.conditions and not is_keyed:
             return {}
-        wanted = self._every_column() if self._are_resolved else query.wanted(names.froms.items)
+        selection = (
+            self._every_column() if self._are_resolved else query.selection(names.froms.items)
+        )
         alias = first.alias if self._are_resolved else query.free_alias("where")
-        relation = query.selected(names.froms, wanted.listed, "where")
-        item = Item(alias, relation, wanted.columns, wanted.hidden)
+        relation = query.selected(names.froms, selection.listed, "where")
+        item = Item(alias, relation, selection.columns, selection.hidden)
         names.froms = Froms([item], [], names.froms.merged)
-        places = ((of["column_names"][:2], name) for name, of in wanted.listed)
+        places = ((of["column_names"][:2], name) for name, of in selection.listed)
         return {(of[0], of[1]): (alias, name) for of, name in places if len(of) > 1}
 
-    def _every_column(self) -> Wanted:
+    def _every_column(self) -> Selection:
         """All columns of the first collection, by their names, and values of subqueries."""
         first, *more = self.names.froms.items
         used = {name.lower() for name in first.relation.types}
@@ -181,10 +183,10 @@ class Gathered:
             for of, name, field in each.hidden:
                 hidden.append((of, name, free(name, used)))
                 listed.append((hidden[-1][2], column(each.alias, field)))
-        return Wanted(listed, first.columns, tuple(hidden))
+        return Selection(listed, first.columns, tuple(hidden))
 
     def _replace(self, relation: Table) -> None:
         """Another collection in place of the one that there is, with the same columns."""
         (item,) = self.names.froms.items
-        made = replace(item, relation=relation)
-        self.names.froms = Froms([made], [], self.names.froms.merged)
+        new_item = replace(item, relation=relation)
+        self.names.froms = Froms([new_item], [], self.names.froms.merged)

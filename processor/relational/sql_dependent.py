@@ -62,8 +62,8 @@ class Given:
     @property
     def on(self) -> tuple[tuple[Node, Node], ...]:
         """The equalities by which what stands around meets the item."""
-        own = [column(self.item.alias, name) for name in self.fields]
-        pairs = tuple(zip(self.around, own, strict=True))
+        inner = [column(self.item.alias, name) for name in self.fields]
+        pairs = tuple(zip(self.around, inner, strict=True))
         return null_safe(pairs) if self.is_null_safe else pairs
 
 
@@ -87,8 +87,8 @@ def dependent(
 
 def reads(query: Query, views: Views, node: Node, names: Names) -> list[Name]:
     """The names by which a query reads what stands around it."""
-    found = Reads(query.tables).of_query(node, views)
-    return [each for each in dict.fromkeys(found) if names.meant(each) is not None]
+    unbound = Reads(query.tables).of_query(node, views)
+    return [each for each in dict.fromkeys(unbound) if names.meant(each) is not None]
 
 
 def is_one_row(node: Node) -> bool:
@@ -131,26 +131,26 @@ class _Supplied:
 
     node: Node
     around: tuple[Node, ...]
-    own: tuple[Node, ...]
+    inner: tuple[Node, ...]
 
 
 def _supplied(query: Query, views: Views, node: Node, names: Names) -> _Supplied | None:
     """A query that reads what stands around it by equalities in WHERE alone; None of others."""
     if node["type"] != "SELECT_NODE" or (_is_grouped(node) and not _is_plain(node)):
         return None
-    own = Reads(query.tables).scope(node["from_table"], with_views(node, views))
-    found: list[tuple[Node, Node]] = []
+    scope = Reads(query.tables).scope(node["from_table"], with_views(node, views))
+    pairs: list[tuple[Node, Node]] = []
     rest: list[Node] = []
     for condition in conjuncts(node["where_clause"]):
-        pair = None if has_subquery(condition) else _pair(condition, own, names)
+        pair = None if has_subquery(condition) else _pair(condition, scope, names)
         if pair is None:
             rest.append(condition)
         else:
-            found.append(pair)
+            pairs.append(pair)
     reduced = {**node, "where_clause": conjunction(rest)}
-    if not found or reads(query, views, reduced, names):
+    if not pairs or reads(query, views, reduced, names):
         return None
-    around, sides = zip(*found, strict=True)
+    around, sides = zip(*pairs, strict=True)
     return _Supplied(reduced, tuple(around), tuple(sides))
 
 
@@ -163,7 +163,7 @@ def _is_plain(node: Node) -> bool:
     return is_one_row(node) and not node["modifiers"]
 
 
-def _pair(condition: Node, own: Scope, names: Names) -> tuple[Node, Node] | None:
+def _pair(condition: Node, scope: Scope, names: Names) -> tuple[Node, Node] | None:
     """The sides of an equality, of what stands around and of a query's own."""
     sides = equated(condition)
     for one, other in (sides, sides[::-1]) if sides else ():
@@ -171,8 +171,8 @@ def _pair(condition: Node, own: Scope, names: Names) -> tuple[Node, Node] | None
         if (
             around
             and inner
-            and not any(has(own, each) for each in around)
-            and all(has(own, each) for each in inner)
+            and not any(has(scope, each) for each in around)
+            and all(has(scope, each) for each in inner)
             and all(names.meant(each) is not None for each in around)
         ):
             return one, other
@@ -182,10 +182,10 @@ def _pair(condition: Node, own: Scope, names: Names) -> tuple[Node, Node] | None
 def _by_equalities(query: Query, views: Views, supplied: _Supplied, names: Names) -> Given:
     node = supplied.node
     around = tuple(map(names.resolved, supplied.around))
-    made = query.select(node, with_views(node, views), By(own=supplied.own))
-    if isinstance(made, Totals):
-        return Given(made.item, around, made.fields, made.shown, is_total=True)
-    return replace(_given(query, made, around), is_null_safe=False)
+    result = query.select(node, with_views(node, views), By(expressions=supplied.inner))
+    if isinstance(result, Totals):
+        return Given(result.item, around, result.fields, result.shown, is_total=True)
+    return replace(_given(query, result, around), is_null_safe=False)
 
 
 def domain_of(query: Query, names: Names, read: Sequence[Name]) -> tuple[Item, tuple[Node, ...]]:
@@ -202,8 +202,8 @@ def domain_of(query: Query, names: Names, read: Sequence[Name]) -> tuple[Item, t
     fields = tuple(dict.fromkeys(field for *_, field in hidden))
     around = tuple(column(item.alias, field) for field in fields)
     relation = distinct_values(query, names.froms, item, around)
-    own = dict(zip(fields, relation.types, strict=True))
-    columns = tuple((of, name, own[field]) for of, name, field in hidden)
+    column_of = dict(zip(fields, relation.types, strict=True))
+    columns = tuple((of, name, column_of[field]) for of, name, field in hidden)
     return Item(query.free_alias("d"), relation, (), columns), around
 
 
@@ -211,8 +211,8 @@ def distinct_values(query: Query, froms: Froms, item: Item, of: Sequence[Node]) 
     """The distinct values of expressions over an item, after the conditions over it alone."""
     conditions = [each for each in froms.conditions if aliases_of(each) == {item.alias}]
     listed = [(f"k{at}", each) for at, each in enumerate(of)]
-    made = query.selected(Froms([item], conditions), listed, "around")
-    if made.facts.sure.is_unique(made.types):
-        return made
+    values = query.selected(Froms([item], conditions), listed, "around")
+    if values.facts.sure.is_unique(values.types):
+        return values
     # What counts less than nothing has values, too.
-    return rows.distinct(query.making, made, "around.once", signed=True)
+    return rows.distinct(query.making, values, "around.once", signed=True)

@@ -33,14 +33,14 @@ def filtered(query: Query, node: Node, views: Views, domain: Item | None = None)
     For each value of a domain, if there is one, which is then among the collections.
     """
     bounds, others = told_from_others(node["where_clause"])
-    found = _From(query, views, others, _bounds(node["where_clause"]))
-    names = Names(found.whole(node["from_table"], domain))
+    from_clause = _From(query, views, others, _bounds(node["where_clause"]))
+    names = Names(from_clause.whole(node["from_table"], domain))
     for each in node["select_list"]:
         if each.get("alias") and each["class"] != "STAR":
             names.aliased.setdefault(each["alias"].lower(), each)
     waiting = []
     left = bounded(query, names, bounds)
-    for condition in map(names.unaliased, found.conditions):
+    for condition in map(names.unaliased, from_clause.conditions):
         if has_subquery(condition):
             waiting.append(condition)
         else:
@@ -58,14 +58,14 @@ _Bound = tuple[str, str, int]
 
 def _bounds(where: Node | None) -> list[_Bound]:
     """The columns that WHERE bounds from above."""
-    found = []
+    bounds = []
     for each in conjuncts(where):
         bound = bounded_by(each)
         if bound is not None and bound[0]["class"] == "COLUMN_REF":
             names = [name.lower() for name in bound[0]["column_names"]]
             if len(names) < 3:
-                found.append(("" if len(names) == 1 else names[0], names[-1], bound[1]))
-    return found
+                bounds.append(("" if len(names) == 1 else names[0], names[-1], bound[1]))
+    return bounds
 
 
 class _From:
@@ -88,15 +88,15 @@ class _From:
     def whole(self, node: Node, domain: Item | None) -> Froms:
         """The collections of FROM, and the domain."""
         if domain is None:
-            return self.froms(node, kept=True)
+            return self.froms(node, is_filtered=True)
         before = Froms([domain])
         if node["type"] == "EMPTY":
             return before
         if self._is_read(before, node):
-            return self.froms(node, kept=True, before=before)
-        made = self.froms(node, kept=True)
-        made.items.append(domain)
-        return made
+            return self.froms(node, is_filtered=True, before=before)
+        froms = self.froms(node, is_filtered=True)
+        froms.items.append(domain)
+        return froms
 
     def _is_read(self, froms: Froms, node: Node) -> bool:
         """Whether what stands in FROM reads collections that stand before it."""
@@ -104,14 +104,14 @@ class _From:
         read = self._reads.of_from(node, self._views)
         return any(names.meant(each) is not None for each in read)
 
-    def froms(self, node: Node, *, kept: bool, before: Froms | None = None) -> Froms:
+    def froms(self, node: Node, *, is_filtered: bool, before: Froms | None = None) -> Froms:
         """The collections of FROM, with the conditions of inner joins.
 
-        `kept` are those of which a row is in a result only if WHERE is true of that row.  What
+        `is_filtered` of which a row is in a result only if WHERE is true of that row.  What
         stands `before` them is among them.
         """
         if node["type"] == "JOIN":
-            return self._join(node, kept=kept, before=before)
+            return self._join(node, is_filtered=is_filtered, before=before)
         if before is None:
             return self._leaf(node)
         if node["type"] == "TABLE_FUNCTION" and reads_columns(node):
@@ -165,7 +165,7 @@ class _From:
             return {}
         return {n: most for of, n, most in self._bounds if of in ("", called.lower())}
 
-    def _join(self, node: Node, *, kept: bool, before: Froms | None) -> Froms:
+    def _join(self, node: Node, *, is_filtered: bool, before: Froms | None) -> Froms:
         refuse_join(node)
         ref, join = node["ref_type"], node["join_type"]
         kind, is_half = OUTER.get(join), join in HALF
@@ -173,15 +173,15 @@ class _From:
             raise QueryError(lateral.AROUND.format(join), node.get("query_location"))
         # Of a semi-join or an anti-join the rows of the left are in the result.
         keeps = {
-            "left": kept and kind in (None, "left"),
-            "right": kept and not is_half and kind in (None, "right"),
+            "left": is_filtered and kind in (None, "left"),
+            "right": is_filtered and not is_half and kind in (None, "right"),
         }
-        left = self.froms(node["left"], kept=keeps["left"], before=before)
+        left = self.froms(node["left"], is_filtered=keeps["left"], before=before)
         if node["right"]["type"] == "TABLE_FUNCTION" and reads_columns(node["right"]):
             return self._with_elements(left, node)
         if self._is_read(left, node["right"]):
             return self._beside(node, left)
-        right = self.froms(node["right"], kept=keeps["right"])
+        right = self.froms(node["right"], is_filtered=keeps["right"])
         if join != "INNER":
             for side, froms in (("left", left), ("right", right)):
                 if keeps[side]:
@@ -248,10 +248,10 @@ class _From:
                 "rows without elements; write conditions in WHERE",
                 place,
             )
-        found = taken_apart(self._query, left, series_of(node["right"], keeps=is_left))
-        names = Names(found)
-        found.conditions += [names.resolved(each) for each in conditions if not is_left]
-        return found
+        froms = taken_apart(self._query, left, series_of(node["right"], keeps=is_left))
+        names = Names(froms)
+        froms.conditions += [names.resolved(each) for each in conditions if not is_left]
+        return froms
 
     def _test(self, froms: Froms) -> None:
         """Test the conditions of WHERE that read these collections alone."""
@@ -272,8 +272,8 @@ class _From:
                 of_subqueries[0].get("query_location"),
             )
         every = conjuncts(node["condition"])
-        found = [both.resolved(each) for each in every if not has_subquery(each)]
-        return [*found, *using(node, left, right)]
+        conditions = [both.resolved(each) for each in every if not has_subquery(each)]
+        return [*conditions, *using(node, left, right)]
 
     def _as_of(self, node: Node, left: Froms, right: Froms) -> tuple[Froms, list[Node]]:
         """The right of an ASOF JOIN, and the conditions by which a row of the left meets one."""
@@ -282,8 +282,8 @@ class _From:
             # Of USING it is the last one that need not be equal.
             conditions[-1] = {**conditions[-1], "type": "COMPARE_GREATERTHANOREQUALTO"}
         (first,), (second,) = left.items, right.items
-        item, found = as_of(self._query, first, second, conditions, node.get("query_location"))
-        return Froms([item], [], right.merged), found
+        item, meets = as_of(self._query, first, second, conditions, node.get("query_location"))
+        return Froms([item], [], right.merged), meets
 
 
 def with_subqueries(node: Node) -> list[Node]:
@@ -310,7 +310,7 @@ def matched(query: Query, views: Views, node: Node) -> Callable[[Item], Side] | 
     """Tests conditions with subqueries of pairs of an outer join; None if it has none."""
     conditions = with_subqueries(node)
 
-    def made(pairs: Item) -> Side:
+    def test(pairs: Item) -> Side:
         names = Names(Froms([pairs]))
         subqueries = Subqueries(query, views, names, are_resolved=True)
         for condition in sorted(map(names.resolved, conditions), key=rank):
@@ -318,4 +318,4 @@ def matched(query: Query, views: Views, node: Node) -> Callable[[Item], Side] | 
         listed = [(name, column(pairs.alias, name)) for name in pairs.relation.types]
         return Side(pairs.alias, query.selected(names.froms, listed, "on"))
 
-    return made if conditions else None
+    return test if conditions else None

@@ -38,14 +38,14 @@ def merged(node: Node, left: Froms, right: Froms) -> Merged:
 
     It is that of the left; where a row may have none there, it is one of its own.
     """
-    found = left.merged | right.merged
+    columns = left.merged | right.merged
     for name in _names(node, left, right):
-        pairs = [found.get(pair, pair) for pair in (left.named(name), right.named(name))]
+        pairs = [columns.get(pair, pair) for pair in (left.named(name), right.named(name))]
         may_lack = OUTER.get(node["join_type"]) in ("right", "full")
         one = ("", name.lower()) if may_lack else pairs[0]
-        found |= dict.fromkeys([*pairs, one], one)
-        found |= {each: one for each, by in found.items() if by in pairs}
-    return found
+        columns |= dict.fromkeys([*pairs, one], one)
+        columns |= {each: one for each, by in columns.items() if by in pairs}
+    return columns
 
 
 def outer(
@@ -62,20 +62,20 @@ def outer(
     `tested` makes of the pairs for which the conditions are true those that match, if there are
     further conditions.
     """
-    wanted = query.wanted([left, right])
-    listed, columns = list(wanted.listed), list(wanted.columns)
+    selection = query.selection([left, right])
+    listed, columns = list(selection.listed), list(selection.columns)
     if kind != "left":
         _add_merged(kind, listed, columns, of)
     first, second = (Side(item.alias, item.relation) for item in (left, right))
     if tested is None:
         on = told_apart(conditions, {first.alias}, {second.alias})
-        made = outer_join(query.making, first, second, on, listed, kind)
+        relation = outer_join(query.making, first, second, on, listed, kind)
     else:
         pairs = query.selected(Froms([left, right], [*conditions]), listed, "both")
         alias = query.free_alias("both")
-        matched = tested(Item(alias, pairs, tuple(columns), wanted.hidden))
-        made = outer_of(query.making, first, second, matched, listed, kind)
-    return Item(query.free_alias(kind), made, tuple(columns), wanted.hidden)
+        matched = tested(Item(alias, pairs, tuple(columns), selection.hidden))
+        relation = outer_of(query.making, first, second, matched, listed, kind)
+    return Item(query.free_alias(kind), relation, tuple(columns), selection.hidden)
 
 
 def half(
@@ -95,8 +95,8 @@ def half(
     (first,) = one.items
     conditions = told_apart(on(one), {first.alias}, {right.alias})
     take = met if join == "SEMI" else unmet
-    made = take(query.making, Side(first.alias, first.relation), side, conditions, "half")
-    return Froms([replace(first, relation=made)], [], left.merged)
+    relation = take(query.making, Side(first.alias, first.relation), side, conditions, "half")
+    return Froms([replace(first, relation=relation)], [], left.merged)
 
 
 def refuse_join(node: Node) -> None:
@@ -121,13 +121,13 @@ def _names(node: Node, left: Froms, right: Froms) -> list[str]:
     if node["ref_type"] != "NATURAL":
         return list(node["using_columns"])
     others = {name.lower() for name in right.names()}
-    found = {name.lower(): name for name in left.names() if name.lower() in others}
-    if not found:
+    common = {name.lower(): name for name in left.names() if name.lower() in others}
+    if not common:
         raise QueryError(
             "NATURAL JOIN needs a column of one name on both sides; write JOIN … ON",
             node.get("query_location"),
         )
-    return list(found.values())
+    return list(common.values())
 
 
 def _add_merged(
@@ -144,7 +144,7 @@ def _add_merged(
         ]
         if not parts:
             continue
-        sides = [trees[own] for _, (of, _, own) in parts if of]
+        sides = [trees[field] for _, (of, _, field) in parts if of]
         # Where each row has one of the right, that is it.
         either = {**tree("coalesce(a)"), "children": sides if kind == "full" else sides[::-1]}
         at, (_, name, _) = parts[0]

@@ -46,16 +46,16 @@ def inner(
 ) -> tuple[Froms, Froms, Froms]:
     """What stands to the left, what a query gives for it, and both.  Raises: QueryError."""
     names = Names(left)
-    given, columns = _given(query, views, node, called, names, may_be_totals=True)
-    if not given.is_total:
-        right = replace(given.item, columns=columns)
-        conditions = [*names.froms.conditions, *(equal(*pair) for pair in given.on)]
+    result, columns = _given(query, views, node, called, names, may_be_totals=True)
+    if not result.is_total:
+        right = replace(result.item, columns=columns)
+        conditions = [*names.froms.conditions, *(equal(*pair) for pair in result.on)]
         both = Froms([*names.froms.items, right], conditions, names.froms.merged)
         return names.froms, Froms([right]), both
-    side = Side(given.item.alias, given.item.relation)
-    fields = Gathered(query, names).attach(side, given.on, given.shown)
-    own = zip(columns, fields, strict=True)
-    columns = tuple((of, name, field) for (of, name, _), field in own)
+    side = Side(result.item.alias, result.item.relation)
+    fields = Gathered(query, names).attach(side, result.on, result.shown)
+    pairs = zip(columns, fields, strict=True)
+    columns = tuple((of, name, field) for (of, name, _), field in pairs)
     (item,) = names.froms.items
     every = replace(item, columns=(*item.columns, *columns))
     both = Froms([every], [], names.froms.merged)
@@ -70,9 +70,9 @@ def outer(
     Raises: QueryError.
     """
     names = Names(Froms([query.item(left, "joined")], [], left.merged))
-    given, columns = _given(query, views, node, called, names, may_be_totals=False)
-    right: Item = replace(given.item, columns=columns)
-    return names.froms, Froms([right]), [equal(*pair) for pair in given.on]
+    result, columns = _given(query, views, node, called, names, may_be_totals=False)
+    right: Item = replace(result.item, columns=columns)
+    return names.froms, Froms([right]), [equal(*pair) for pair in result.on]
 
 
 def _given(
@@ -80,10 +80,10 @@ def _given(
 ) -> tuple[Given, tuple[Column, ...]]:
     """What a query gives for what stands to its left, and its columns."""
     within, own_views, renames = query_of(node, views)
-    given = dependent(query, own_views, within, names, may_be_totals=may_be_totals)
-    shown = [name for name, _ in given.shown]
+    result = dependent(query, own_views, within, names, may_be_totals=may_be_totals)
+    shown = [name for name, _ in result.shown]
     for others in renames:
         shown = [*others, *shown[len(others) :]]
     # Those of totals are still expressions, and get fields when they are joined.
-    fields = shown if given.is_total else [each["column_names"][1] for _, each in given.shown]
-    return given, tuple((called, name, each) for name, each in zip(shown, fields, strict=True))
+    fields = shown if result.is_total else [each["column_names"][1] for _, each in result.shown]
+    return result, tuple((called, name, each) for name, each in zip(shown, fields, strict=True))

@@ -59,7 +59,7 @@ class _Call(NamedTuple):
 class OverColumns:
     """Expressions of a SELECT over the columns of one collection, which has window functions.
 
-    All expressions are asked for first; then `made` makes the collection.
+    All expressions are asked for first; then `table` makes the collection.
     """
 
     def __init__(self, listed: Listed) -> None:
@@ -80,20 +80,20 @@ class OverColumns:
     def over(self, node: Node) -> Node:
         """An expression over FROM and window functions, over columns.  Raises: QueryError."""
 
-        def change(found: Node) -> Node | None:
-            if is_window(found):
-                return column(self._call(found))
-            if found["class"] != "COLUMN_REF" or len(found["column_names"]) < 2:
+        def change(node: Node) -> Node | None:
+            if is_window(node):
+                return column(self._call(node))
+            if node["class"] != "COLUMN_REF" or len(node["column_names"]) < 2:
                 # A name alone is a parameter of a lambda.
                 return None
-            alias, field, *parts = found["column_names"]
-            own = self.column(column(alias, field))
-            return {**found, "column_names": [own, *parts], "alias": ""}
+            alias, field, *parts = node["column_names"]
+            name = self.column(column(alias, field))
+            return {**node, "column_names": [name, *parts], "alias": ""}
 
-        made: Node = changed(node, change)
-        return made
+        result: Node = changed(node, change)
+        return result
 
-    def made(self, query: Query, froms: Froms, most: tuple[Node, int] | None) -> Table:
+    def table(self, query: Query, froms: Froms, most: tuple[Node, int] | None) -> Table:
         """The collection.  With `most`, no rows are needed of which a rank is greater."""
         limited = None if most is None else self._call(most[0])
         there = self.columns or [("there", tree("true"))]
@@ -120,22 +120,22 @@ class OverColumns:
 
     def _call(self, node: Node) -> str:
         plain = bare(node)
-        for known, name in self._known:
-            if known == plain:
+        for other, name in self._known:
+            if other == plain:
                 return name
         partition = tuple(dict.fromkeys(map(self.column, node["partitions"])))
         orders = tuple(
             Order(self.column(each["expression"]), *direction(each)) for each in node["orders"]
         )
         name = free(node["function_name"].lower(), self._used)
-        own = {**node, **{key: self.over_parts(node[key]) for key in _OWN}}
-        own["partitions"] = [column(each) for each in partition]
-        own["orders"] = [
+        call_node = {**node, **{key: self.over_parts(node[key]) for key in _OWN}}
+        call_node["partitions"] = [column(each) for each in partition]
+        call_node["orders"] = [
             {**each, "expression": column(order.column)}
             for each, order in zip(node["orders"], orders, strict=True)
         ]
         self._known.append((plain, name))
-        call = _Call(name, own, Over(partition, orders), node.get("query_location"))
+        call = _Call(name, call_node, Over(partition, orders), node.get("query_location"))
         self._calls.append(call)
         return name
 
@@ -168,8 +168,8 @@ class _Function:
         if called in RANKS:
             return Result(name, self._rank(called))
         if called in OFFSETS or called in ENDS:
-            made = self._of_rows(called)
-            return Result(name, made, lambda value: f"CAST({value} AS {kind})")
+            function = self._of_rows(called)
+            return Result(name, function, lambda value: f"CAST({value} AS {kind})")
         return self._aggregate(kind)
 
     def _rank(self, kind: str) -> WindowFunction:
@@ -220,16 +220,16 @@ class _Function:
             },
             "query_location": self.call.place,
         }
-        own = self.source.keyed()
-        parts = parts_of(call, lambda sql: types_of([sql], own)[0])
-        refuse_other_types(call, call, own)
-        found = parsed_aggregate(name, *parts.aggregates)
+        types = self.source.keyed()
+        parts = parts_of(call, lambda sql: types_of([sql], types)[0])
+        refuse_other_types(call, call, types)
+        aggregate = parsed_aggregate(name, *parts.aggregates)
         function = WindowFunction(
             name,
-            found.kind,
-            found.argument or "",
-            number=found.limit,
-            is_distinct=found.is_distinct,
+            aggregate.kind,
+            aggregate.argument or "",
+            number=aggregate.limit,
+            is_distinct=aggregate.is_distinct,
             frame=self._frame(),
         )
         return Result(name, function, lambda value: f"CAST({parts.result(value)} AS {kind})")
@@ -277,26 +277,26 @@ class _Function:
         kind, name = self.source.types[order.column], quoted(order.column)
         value = f"({name})::HUGEINT" if kind in WHOLE else name
         sign = "-" if (side == "preceding") != order.descending else "+"
-        found = f"({value} {sign} ({by}))"
+        bound = f"({value} {sign} ({by}))"
         if kind == "DATE":
             # Up to which day a time of day comes.
             is_least = is_start != order.descending
             up = " + INTERVAL '1 day' - INTERVAL '1 microsecond'" if is_least else ""
-            found = f"CAST(({found}{up}) AS DATE)"
+            bound = f"CAST(({bound}{up}) AS DATE)"
         elif kind in _NO_DISTANCE:
             raise QueryError(f"RANGE with a distance in {kind} is not supported", self.call.place)
         sql, _ = order_of_rows(self.source, [order])
         assert sql is not None, "there is an order"
-        return sql.replace(name, found)
+        return sql.replace(name, bound)
 
     def _number(self, at: int, form: str, *, least: int | None) -> int:
-        given = [each["expression"] for each in self.call.node["arguments"]]
-        found = _constant(given[at]) if at < len(given) else None
-        if found is None or (least is not None and found < least):
+        arguments = [each["expression"] for each in self.call.node["arguments"]]
+        number = _constant(arguments[at]) if at < len(arguments) else None
+        if number is None or (least is not None and number < least):
             raise QueryError(
                 f"{form} takes a whole number that is always the same", self.call.place
             )
-        return found
+        return number
 
     def _refuse(self, part: object, named: str) -> None:
         if part:
@@ -308,8 +308,8 @@ def _constant(node: Node) -> int | None:
     """A whole number, which may be below zero."""
     if node["class"] == "FUNCTION" and node["function_name"] == "-":
         (of,) = node["arguments"] if len(node["arguments"]) == 1 else (None,)
-        found = None if of is None else whole_number(of["expression"])
-        return None if found is None else -found
+        number = None if of is None else whole_number(of["expression"])
+        return None if number is None else -number
     return whole_number(node)
 
 

@@ -32,11 +32,11 @@ class Reads:
         if node["type"] != "SELECT_NODE":
             return
         yield from self.of_from(node["from_table"], views, around)
-        own = [*around, self.scope(node["from_table"], views), _aliases(node)]
+        scopes = [*around, self.scope(node["from_table"], views), _aliases(node)]
         parts = {
             name: part for name, part in node.items() if name not in ("from_table", "cte_map")
         }
-        yield from self.of_parts(parts, views, own)
+        yield from self.of_parts(parts, views, scopes)
 
     def of_parts(self, parts: Any, views: Views, around: Sequence[Scope]) -> Iterator[Name]:
         """The names in expressions that mean no column in `around`."""
@@ -54,7 +54,7 @@ class Reads:
                 yield from self.of_query(node["subquery"]["node"], views, around)
             case "BASE_TABLE":
                 view = views.get(node["table_name"].lower())
-                if view is not None and view.made is None:
+                if view is not None and view.relation is None:
                     yield from self.of_query(view.node, view.views, around)
             case "TABLE_FUNCTION":
                 yield from self.of_parts(node["function"], views, around)
@@ -80,18 +80,20 @@ class Reads:
                 names = [called, "ordinality"]
             case _:
                 names = []
-        given = node.get("column_name_alias") or []
+        aliases = node.get("column_name_alias") or []
         called = node.get("alias") or node.get("table_name") or _USUAL.get(node["type"], "")
-        renamed = [*given, *names[len(given) :]]
-        own = (called.lower(), tuple(name.lower() for name in renamed))
-        return [own, (own[0], _KEYS)] if node["type"] == "BASE_TABLE" else [own]
+        renamed = [*aliases, *names[len(aliases) :]]
+        table = (called.lower(), tuple(name.lower() for name in renamed))
+        return [table, (table[0], _KEYS)] if node["type"] == "BASE_TABLE" else [table]
 
     def _names_in(self, name: str, views: Views) -> list[str]:
         """The columns of a table, or of a view."""
         if (view := views.get(name)) is not None:
-            made = view.made
-            own = self._names_of(view.node, view.views) if made is None else [*made.types]
-            return own if made is not None else [*view.names, *own[len(view.names) :]]
+            relation = view.relation
+            names = (
+                self._names_of(view.node, view.views) if relation is None else [*relation.types]
+            )
+            return names if relation is not None else [*view.names, *names[len(view.names) :]]
         table = self._tables.get(name)
         return [] if table is None else [*table.types]
 
@@ -100,18 +102,18 @@ class Reads:
         views = with_views(node, views)
         for child in _parts(node):
             return self._names_of(child, views)
-        found: list[str] = []
+        names: list[str] = []
         for at, each in enumerate(node.get("select_list", ())):
             if each["class"] == "STAR":
                 of = each["relation_name"].lower()
                 scope = self.scope(node["from_table"], views)
-                listed = (own for by, own in scope if of in ("", by) and own is not _KEYS)
-                found += [name for own in listed for name in own]
+                listed = (fields for by, fields in scope if of in ("", by) and fields is not _KEYS)
+                names += [name for fields in listed for name in fields]
             elif each.get("alias") or each["class"] != "COLUMN_REF":
-                found.append(each.get("alias") or each.get("function_name") or f"column{at}")
+                names.append(each.get("alias") or each.get("function_name") or f"column{at}")
             else:
-                found.append(each["column_names"][-1])
-        return found
+                names.append(each["column_names"][-1])
+        return names
 
 
 _USUAL = {"EXPRESSION_LIST": "valueslist", "TABLE_FUNCTION": "unnest"}
@@ -126,9 +128,9 @@ def _parts(node: Node) -> list[Node]:
 def has(scope: Scope, names: Name) -> bool:
     """Whether a scope has the column that names mean, or of which they mean a part."""
     first, *more = (name.lower() for name in names)
-    if more and any(of == first and more[0] in own for of, own in scope):
+    if more and any(of == first and more[0] in fields for of, fields in scope):
         return True
-    return any(first in own for _, own in scope)
+    return any(first in fields for _, fields in scope)
 
 
 def _aliases(node: Node) -> Scope:

@@ -42,17 +42,17 @@ _KEYS = re.compile(rf"\b({OURS})?key\b", re.IGNORECASE)
 def limits_of(text: str) -> tuple[str, Limits]:
     """The text without the limit of rounds, and the limits.  Raises: QueryError."""
     limits = Limits(reads_keys=_KEYS.search(text) is not None)
-    found = tokens(text) if "recursion" in text.lower() else []
-    for at in range(1, len(found) - len(_LIMIT) - 2):
-        words = [token.text.upper() for token in found[at - 1 : at + 1 + len(_LIMIT)]]
+    lexemes = tokens(text) if "recursion" in text.lower() else []
+    for at in range(1, len(lexemes) - len(_LIMIT) - 2):
+        words = [token.text.upper() for token in lexemes[at - 1 : at + 1 + len(_LIMIT)]]
         if words != ["RECURSIVE", "(", *_LIMIT]:
             continue
-        number, end = found[at + 1 + len(_LIMIT)], found[at + 2 + len(_LIMIT)]
+        number, end = lexemes[at + 1 + len(_LIMIT)], lexemes[at + 2 + len(_LIMIT)]
         if not number.text.isdigit() or not int(number.text) or end.text != ")":
             raise QueryError(
                 "a limit is a number, as in (ERROR AT RECURSION LIMIT 100)", number.at
             )
-        return _without(text, found[at].at, end.end), limits._replace(rounds=int(number.text))
+        return _without(text, lexemes[at].at, end.end), limits._replace(rounds=int(number.text))
     return text, limits
 
 
@@ -72,19 +72,19 @@ def recursive(query: Any, view: Any, name: str, limits: Limits) -> Table:
             raise QueryError(f'"{name}" names a column twice')
         base = of_types(making, base, columns, f'"{name}"')
         variable = making.variable(columns)
-        own = replace(view, made=variable)
+        inner_view = replace(view, relation=variable)
         right = node["right"] if node["union_all"] else _once(node["right"])
-        part = query.query(right, {**view.views, name.lower(): own})
+        part = query.query(right, {**view.views, name.lower(): inner_view})
         part = of_types(making, part, columns, f'"{name}"')
         refuse_nonlinear(making, variable)
-        made = rows.all_of(making, [base, part])
-        divided = carried(making.behind({variable.name}), variable, made)
+        table = rows.all_of(making, [base, part])
+        divided = carried(making.behind({variable.name}), variable, table)
         if not node["union_all"]:
-            made = rows.distinct(making, made)
-        (found,) = looped(making, [Recursive(variable, made)], limits, divided)
+            table = rows.distinct(making, table)
+        (result,) = looped(making, [Recursive(variable, table)], limits, divided)
     except MakingError as error:
         raise QueryError(f'WITH RECURSIVE "{name}": {error}') from None
-    return found
+    return result
 
 
 def _once(node: Node) -> Node:
@@ -113,75 +113,75 @@ class Mutual:
     queries: tuple[_Named, ...]
     last: str
 
-    def made(self, making: Making, translate: _Translate, limits: Limits) -> Table:
+    def result(self, making: Making, translate: _Translate, limits: Limits) -> Table:
         """The collection of the last query; `translate` makes a query over tables.
 
         Raises: QueryError.
         """
         variables = {each.name: making.variable(each.columns) for each in self.queries}
-        found = []
+        recursions = []
         for each in self.queries:
             try:
                 part = translate(each.text, variables)
-                made = of_types(making, part, each.columns, f'"{each.name}"')
+                table = of_types(making, part, each.columns, f'"{each.name}"')
             except MakingError as error:
                 raise QueryError(str(error), each.at) from None
-            found.append(Recursive(variables[each.name], made))
+            recursions.append(Recursive(variables[each.name], table))
         try:
-            results = looped(making, found, limits)
+            results = looped(making, recursions, limits)
         except MakingError as error:
             raise QueryError(f"WITH MUTUALLY RECURSIVE: {error}") from None
         return translate(self.last, dict(zip(variables, results, strict=True)))
 
     def tables(self, named: Callable[[str], list[str]]) -> list[str]:
         """The collections that they name in FROM, but each other; `named` has those of a query."""
-        own = {each.name.lower() for each in self.queries}
+        names = {each.name.lower() for each in self.queries}
         texts = (*(each.text for each in self.queries), self.last)
-        return [name for text in texts for name in named(text) if name.lower() not in own]
+        return [name for text in texts for name in named(text) if name.lower() not in names]
 
 
 def mutual(text: str) -> Mutual | None:
     """The parts of a query that begins WITH MUTUALLY RECURSIVE.  Raises: QueryError."""
-    found = tokens(text)
-    words = [token.text.upper() for token in found[:3]]
+    lexemes = tokens(text)
+    words = [token.text.upper() for token in lexemes[:3]]
     if words != ["WITH", "MUTUALLY", "RECURSIVE"]:
         return None
     queries: list[_Named] = []
     at = 3
     while True:
-        name, columns, at = _head(text, found, at)
+        name, columns, at = _head(text, lexemes, at)
         if any(name.lower() == each.name.lower() for each in queries):
-            raise QueryError(f'"{name}" is named twice', found[at].at)
-        end = _closing(text, found, at)
-        query = _only(text, found[at].end, found[end].at)
-        queries.append(_Named(name, columns, query, found[at].end))
+            raise QueryError(f'"{name}" is named twice', lexemes[at].at)
+        end = _closing(text, lexemes, at)
+        query = _only(text, lexemes[at].end, lexemes[end].at)
+        queries.append(_Named(name, columns, query, lexemes[at].end))
         at = end + 1
-        if at >= len(found) or found[at].text != ",":
+        if at >= len(lexemes) or lexemes[at].text != ",":
             break
         at += 1
-    if at >= len(found):
+    if at >= len(lexemes):
         raise QueryError("there is no SELECT behind the queries", len(text))
-    return Mutual(tuple(queries), _only(text, found[at].at, len(text)))
+    return Mutual(tuple(queries), _only(text, lexemes[at].at, len(text)))
 
 
-def _head(text: str, found: Sequence[Token], at: int) -> tuple[str, Mapping[str, str], int]:
+def _head(text: str, lexemes: Sequence[Token], at: int) -> tuple[str, Mapping[str, str], int]:
     """The name and the columns of a query, and where its parenthesis is among the tokens."""
     begin = at + 1
-    if begin >= len(found) or found[begin].text != "(":
-        place = found[min(at, len(found) - 1)].at
+    if begin >= len(lexemes) or lexemes[begin].text != "(":
+        place = lexemes[min(at, len(lexemes) - 1)].at
         raise QueryError(f"the columns with their types are missing; {_FORM}", place)
-    end = _closing(text, found, begin)
-    columns = dict(_columns(text, found[begin + 1 : end]))
-    after = [token.text.upper() for token in found[end + 1 : end + 3]]
+    end = _closing(text, lexemes, begin)
+    columns = dict(_columns(text, lexemes[begin + 1 : end]))
+    after = [token.text.upper() for token in lexemes[end + 1 : end + 3]]
     if after != ["AS", "("]:
-        place = found[min(end + 1, len(found) - 1)].at
+        place = lexemes[min(end + 1, len(lexemes) - 1)].at
         raise QueryError(f"AS ( is missing; {_FORM}", place)
-    return _name(found[at]), columns, end + 2
+    return _name(lexemes[at]), columns, end + 2
 
 
-def _columns(text: str, found: Sequence[Token]) -> Iterator[tuple[str, str]]:
+def _columns(text: str, lexemes: Sequence[Token]) -> Iterator[tuple[str, str]]:
     depth, parts = 0, list[list[Token]]([[]])
-    for token in found:
+    for token in lexemes:
         depth += (token.text == "(") - (token.text == ")")
         if token.text == "," and not depth:
             parts.append([])
@@ -189,7 +189,7 @@ def _columns(text: str, found: Sequence[Token]) -> Iterator[tuple[str, str]]:
             parts[-1].append(token)
     for part in parts:
         if len(part) < 2:
-            raise QueryError(f"a column needs a name and a type; {_FORM}", found[0].at)
+            raise QueryError(f"a column needs a name and a type; {_FORM}", lexemes[0].at)
         kind = text[part[1].at : part[-1].end]
         try:
             yield _name(part[0]), column_type(kind)
@@ -202,14 +202,14 @@ def _name(token: Token) -> str:
     return text[1:-1].replace('""', '"') if text.startswith('"') else text
 
 
-def _closing(text: str, found: Sequence[Token], begin: int) -> int:
+def _closing(text: str, lexemes: Sequence[Token], begin: int) -> int:
     """The token that closes the parenthesis at a token."""
     depth = 0
-    for at in range(begin, len(found)):
-        depth += (found[at].text == "(") - (found[at].text == ")")
+    for at in range(begin, len(lexemes)):
+        depth += (lexemes[at].text == "(") - (lexemes[at].text == ")")
         if not depth:
             return at
-    raise QueryError("a parenthesis is not closed", found[begin].at)
+    raise QueryError("a parenthesis is not closed", lexemes[begin].at)
 
 
 def _without(text: str, begin: int, end: int) -> str:

@@ -77,11 +77,11 @@ def limit_of(modifier: Node) -> tuple[int | None, int]:
     left_out = 0 if offset is None else whole_number(offset)
     if left_out is None:
         raise QueryError("OFFSET must be a whole number", offset.get("query_location"))
-    found = None if limit is None else whole_number(limit)
-    if limit is not None and (found is None or found < 1):
+    count = None if limit is None else whole_number(limit)
+    if limit is not None and (count is None or count < 1):
         problem = "LIMIT must be a whole number, of at least 1"
         raise QueryError(problem, _place_of_limit(modifier))
-    return found, left_out
+    return count, left_out
 
 
 def whole_number(node: Node) -> int | None:
@@ -93,6 +93,6 @@ def whole_number(node: Node) -> int | None:
 
 
 def _place_of_limit(modifier: Node) -> int | None:
-    given = modifier["limit"] or modifier["offset"] or {}
-    place: int | None = given.get("query_location")
+    node = modifier["limit"] or modifier["offset"] or {}
+    place: int | None = node.get("query_location")
     return place

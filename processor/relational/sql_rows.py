@@ -76,13 +76,13 @@ def series_of(node: Node, *, keeps: bool = False) -> Series:
         raise QueryError("unnest() in FROM takes one list; write list_zip(…) of several", place)
     # Without a name of its own, the column has that of the whole.
     called = node["alias"] or name
-    given = [*node["column_name_alias"]]
+    names = [*node["column_name_alias"]]
     is_numbered = str(node.get("with_ordinality", "")).upper() == "WITH_ORDINALITY"
     return Series(
         arguments[0] if name == "unnest" else function,
         called,
-        given[0] if given else called,
-        (given[1] if len(given) > 1 else "ordinality") if is_numbered else None,
+        names[0] if names else called,
+        (names[1] if len(names) > 1 else "ordinality") if is_numbered else None,
         place,
         keeps,
     )
@@ -107,8 +107,8 @@ def taken_apart(query: Query, left: Froms | None, series: Series) -> Froms:
         tree = Names(left).resolved(series.list)
         read = aliases_of(tree)
     item = next((each for each in left.items if each.alias in read), left.items[0])
-    made = _elements(query, item, tree, series)
-    items = [made if each is item else each for each in left.items]
+    elements = _elements(query, item, tree, series)
+    items = [elements if each is item else each for each in left.items]
     return Froms(items, left.conditions, left.merged)
 
 
@@ -116,7 +116,7 @@ def _elements(query: Query, item: Item, tree: Node, series: Series) -> Item:
     listed = text_of(without(item.alias, tree))
     relation = item.relation
     names = [series.column, *([series.ordinality] if series.ordinality is not None else [])]
-    own = _further(relation, names)
+    fields = _further(relation, names)
     element = relation.free_column("element")
     parts = [quoted(element)]
     if series.ordinality is not None:
@@ -124,23 +124,23 @@ def _elements(query: Query, item: Item, tree: Node, series: Series) -> Item:
         parts = [f"{quoted(element)}.e", f"{quoted(element)}.i"]
     if series.keeps:
         listed = f"CASE WHEN len({listed}) > 0 THEN {listed} ELSE [NULL] END"
-    kept = [(name, quoted(name)) for name in relation.types]
-    step = Sql(flat_map=(element, listed), select=(*kept, *zip(own, parts, strict=True)))
-    made = query.making.linear(relation, "elements", step)
-    shown = [(series.called, name, each) for name, each in zip(names, own, strict=True)]
-    return replace(item, relation=made, columns=(*item.columns, *shown))
+    columns = [(name, quoted(name)) for name in relation.types]
+    step = Sql(flat_map=(element, listed), select=(*columns, *zip(fields, parts, strict=True)))
+    table = query.making.linear(relation, "elements", step)
+    shown = [(series.called, name, each) for name, each in zip(names, fields, strict=True)]
+    return replace(item, relation=table, columns=(*item.columns, *shown))
 
 
 def _further(relation: Table, names: Sequence[str]) -> list[str]:
     """Names for further columns of a collection: none is that of its key."""
     used = {name.lower() for name in relation.types} | SHORT.keys()
-    found = []
+    fields = []
     for name in names:
         while name.lower() in used:
             name += "_"
         used.add(name.lower())
-        found.append(name)
-    return found
+        fields.append(name)
+    return fields
 
 
 def selected(query: Query, froms: Froms, listed: Listed, what: str) -> Table:
@@ -153,12 +153,12 @@ def selected(query: Query, froms: Froms, listed: Listed, what: str) -> Table:
     inner: Listed = []
     used = {name.lower() for name, _ in listed}
 
-    def name_of(tree: Node, wanted: str) -> str:
+    def name_of(tree: Node, stem: str) -> str:
         """The column that has an expression before lists are taken apart."""
         for name, other in inner:
             if bare(other) == bare(tree):
                 return name
-        inner.append((free(wanted, used), tree))
+        inner.append((free(stem, used), tree))
         return inner[-1][0]
 
     lists: dict[str, Node] = {}

@@ -52,10 +52,10 @@ def of_name(
     columns: Sequence[tuple[str, str, _Field]], name: str
 ) -> list[tuple[str, str, _Field]]:
     """The columns that have a name: if none has it, `key` is the whole key."""
-    found = [each for each in columns if each[1].lower() == name.lower()]
-    if not found and name.lower() in SHORT:
-        found = [each for each in columns if each[1] == SHORT[name.lower()]]
-    return found
+    matches = [each for each in columns if each[1].lower() == name.lower()]
+    if not matches and name.lower() in SHORT:
+        matches = [each for each in columns if each[1] == SHORT[name.lower()]]
+    return matches
 
 
 Merged = dict[tuple[str, str], tuple[str, str]]
@@ -105,22 +105,22 @@ class Names:
         if stars is None:
             refuse_stars(node)
 
-        def change(found: Node) -> Node | None:
-            return (stars or {}).get(id(found)) or self.column(found)
+        def change(node: Node) -> Node | None:
+            return (stars or {}).get(id(node)) or self.column(node)
 
-        made: Node = changed(node, change, parts_too=True)
-        for names in columns(made):
+        result: Node = changed(node, change, parts_too=True)
+        for names in columns(result):
             if not self._has(*names):
                 problem = f'"{".".join(names)}" is no column of what FROM names'
                 raise QueryError(problem, node.get("query_location"))
-        return made
+        return result
 
     def _has(self, alias: str, field: str = "", *_: str) -> bool:
         """Whether a collection has a field."""
         for item in self.froms.items:
             if item.alias == alias:
                 return field in item.relation.types or any(
-                    field == own for *_, own in (*item.columns, *item.hidden)
+                    field == name for *_, name in (*item.columns, *item.hidden)
                 )
         return False
 
@@ -136,28 +136,28 @@ class Names:
         if meant is None and (shown := self.shown(node)) is not None:
             return shown
         # What nothing is named is a part of a lambda's parameter.
-        found = self._found(names)
-        return node if found is None else {**node, "column_names": [*found], "alias": ""}
+        path = self._found(names)
+        return node if path is None else {**node, "column_names": [*path], "alias": ""}
 
     def unaliased(self, node: Node) -> Node:
         """The expression with subqueries of the select list in place of their names."""
 
-        def change(found: Node) -> Node | None:
-            if found["class"] != "COLUMN_REF" or len(found["column_names"]) > 1:
+        def change(node: Node) -> Node | None:
+            if node["class"] != "COLUMN_REF" or len(node["column_names"]) > 1:
                 return None
-            meant = self.aliased.get(found["column_names"][0].lower())
-            if not has_subquery(meant) or self.meant(found["column_names"], (False,)):
+            meant = self.aliased.get(node["column_names"][0].lower())
+            if not has_subquery(meant) or self.meant(node["column_names"], (False,)):
                 return None
             return {**meant, "alias": ""} if meant else None
 
-        made: Node = changed(node, change)
-        return made
+        result: Node = changed(node, change)
+        return result
 
     def value(self, node: Node) -> Node | None:
         """What stands for a subquery; None if nothing does so far."""
         plain = bare(node)
-        made = next((made for each, made in self.values if each == plain), None)
-        return made and self.resolved(made)
+        result = next((other for each, other in self.values if each == plain), None)
+        return result and self.resolved(result)
 
     def called(self, node: Node) -> str:
         """The name of a column as it was given; SQL does not tell names apart by case."""
@@ -203,8 +203,8 @@ class Names:
             qualifier = names[0] if many == 2 else None
             # What a table calls `key` comes before the whole key of another one.
             every = [of for item in self.froms.items for of in item.among(qualifier, hidden=among)]
-            for *_, (item, found) in of_name(every, names[many - 1]):
-                return item, found, names[many:]
+            for *_, (item, which) in of_name(every, names[many - 1]):
+                return item, which, names[many:]
         return None
 
     def hidden(self, of: str, name: str) -> Node:
@@ -234,17 +234,17 @@ def output_names(listed: Iterable[tuple[str, Node]]) -> list[tuple[str, Node]]:
     Of several that have one name, those behind the first get `_1`, `_2` and so on behind it, as
     in a table that DuckDB creates of a query.
     """
-    found: dict[str, tuple[str, Node]] = {}
+    columns: dict[str, tuple[str, Node]] = {}
     for name, node in listed:
         if is_ours(name):
             problem = f'no column can be named "{name}"; give it another AS'
             raise QueryError(problem, node.get("query_location"))
-        own, number = name, 0
-        while own.lower() in found:
+        unique, number = name, 0
+        while unique.lower() in columns:
             number += 1
-            own = f"{name}_{number}"
-        found[own.lower()] = (own, node)
-    return list(found.values())
+            unique = f"{name}_{number}"
+        columns[unique.lower()] = (unique, node)
+    return list(columns.values())
 
 
 def relation_item(
@@ -259,14 +259,14 @@ def relation_item(
 
     With `has_key` its key may be named: that of a query in FROM is no column.
     """
-    own = list(relation.types)
-    given = [*names, *own[len(names) :]]
-    columns = [(called, name, each) for name, each in zip(given, own, strict=True)]
+    fields = list(relation.types)
+    labels = [*names, *fields[len(names) :]]
+    columns = [(called, name, each) for name, each in zip(labels, fields, strict=True)]
     return Item(
         alias, relation, (*columns, *([(called, KEY, relation.key_name)] if has_key else []))
     )
 
 
-def no_table(name: str, known: Mapping[str, object], place: int | None) -> QueryError:
+def no_table(name: str, names: Mapping[str, object], place: int | None) -> QueryError:
     """That FROM names what there is not."""
-    return QueryError(f'there is no input or operator "{name}"{instead(name, known)}', place)
+    return QueryError(f'there is no input or operator "{name}"{instead(name, names)}', place)

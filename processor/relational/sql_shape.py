@@ -34,10 +34,10 @@ def shaped(value: Any) -> Any:
         return [shaped(item) for item in value]
     if not isinstance(value, dict):
         return value
-    found = {name: shaped(item) for name, item in value.items()}
-    if found.get("type") in _QUERIES:
-        return _of_query(found)
-    return _of_rows(found) if found.get("type") == "COMPARE_EQUAL" else found
+    node = {name: shaped(item) for name, item in value.items()}
+    if node.get("type") in _QUERIES:
+        return _of_query(node)
+    return _of_rows(node) if node.get("type") == "COMPARE_EQUAL" else node
 
 
 def notes(text: str) -> list[str]:
@@ -69,14 +69,14 @@ def _of_rows(node: Node) -> Node:
 def _of_query(node: Node) -> Node:
     groups = [each for group in _groups(node["modifiers"]) if (each := _with_effect(group))]
     first = groups.pop(0) if groups and node["type"] == "SELECT_NODE" else []
-    found = {**node, "modifiers": first}
+    query = {**node, "modifiers": first}
     for group in groups:
         over = query_tree("SELECT * FROM (SELECT 1)")
         source = over["from_table"]
-        subquery = {**source["subquery"], "node": found}
+        subquery = {**source["subquery"], "node": query}
         over = {**over, "from_table": {**source, "subquery": subquery}}
-        found = {**over, "modifiers": group}
-    return found
+        query = {**over, "modifiers": group}
+    return query
 
 
 def _groups(modifiers: Sequence[Node]) -> Iterator[list[Node]]:
@@ -109,7 +109,7 @@ def _without_effect(value: Any) -> Iterator[int | None]:
                 yield from _without_effect(item)
         if value.get("type") in _QUERIES:
             for group in _groups(value["modifiers"]):
-                kept = _with_effect(group)
+                effective = _with_effect(group)
                 for each in group:
-                    if each not in kept:
+                    if each not in effective:
                         yield each["orders"][0]["expression"].get("query_location")

@@ -104,13 +104,13 @@ class Shown:
         """What is selected, of which only the first rows are kept.  Raises: QueryError."""
         making, behind = self._query.making, self._behind
         asked = [*(node for _, node in self._listed), *behind.nodes()[len(behind.qualify) :]]
-        firsts = [found for each in behind.qualify if (found := _first_of(each)) is not None]
+        firsts = [first for each in behind.qualify if (first := _first_of(each)) is not None]
         if windows_of(asked) or len(firsts) < len(behind.qualify):
             over = OverColumns(self._listed)
             columns = _Columns([(name, over.over(node)) for name, node in self._listed])
             behind = behind.over(over.over)
             targets, orders = [*map(columns.of, behind.targets)], columns.ordered(behind.orders)
-            table = over.made(self._query, froms, self._most())
+            table = over.table(self._query, froms, self._most())
             table = making.where(table, "qualify", *map(text_of, behind.qualify))
             table = making.select(table, "shown", _texts(columns.every))
         else:
@@ -123,8 +123,8 @@ class Shown:
             table = selected(self._query, froms, columns.every, "select")
             if by:
                 # Each condition ranks all rows; equal ones may stand for each other.
-                kept = [first_rows(making, table, *each) for each in by]
-                table = rows.set_operation(making, "intersect", kept, every=True)
+                tables = [first_rows(making, table, *each) for each in by]
+                table = rows.set_operation(making, "intersect", tables, every=True)
         return self._cut(table, columns, targets, orders)
 
     def _cut(
@@ -132,17 +132,17 @@ class Shown:
     ) -> Table:
         """DISTINCT, LIMIT and OFFSET, and none but the columns that show."""
         making = self._query.making
-        own = [(name, quoted(name)) for name, _ in columns.listed]
+        select = [(name, quoted(name)) for name, _ in columns.listed]
         if "DISTINCT_MODIFIER" in self._modifiers and not targets:
             if columns.hidden:
-                table = making.select(table, "shown", own)
-            if any(order.column not in dict(own) for order in orders):
+                table = making.select(table, "shown", select)
+            if any(order.column not in dict(select) for order in orders):
                 raise QueryError("with DISTINCT, ORDER BY needs columns of the result")
             return self._limited(rows.distinct(making, table), orders)
         if targets:
             table = first_rows(making, table, targets, orders, 1, "on")
         table = self._limited(table, orders)
-        return making.select(table, "shown", own) if columns.hidden else table
+        return making.select(table, "shown", select) if columns.hidden else table
 
     def _limited(self, table: Table, orders: Sequence[Order]) -> Table:
         """The rows that LIMIT and OFFSET keep; without an order in that of the columns."""
@@ -155,20 +155,20 @@ class Shown:
             left = first_rows(making, table, self._by, orders, left_out)
             return rows.set_operation(making, "except", [table, left], every=True)
         number = table.free_column("number")
-        found = first_rows(making, table, self._by, orders, limit + left_out, number=number)
-        found = making.where(found, "offset", f"{quoted(number)} > {left_out}")
-        return making.select(found, "shown", [(name, quoted(name)) for name in table.types])
+        ranked = first_rows(making, table, self._by, orders, limit + left_out, number=number)
+        ranked = making.where(ranked, "offset", f"{quoted(number)} > {left_out}")
+        return making.select(ranked, "shown", [(name, quoted(name)) for name in table.types])
 
     def _most(self) -> tuple[Node, int] | None:
         """A rank that a condition bounds, here or in the query around, and its bound."""
-        found = [each for each in map(bounded_by, self._behind.qualify) if each is not None]
+        bounds = [each for each in map(bounded_by, self._behind.qualify) if each is not None]
         if not {"LIMIT_MODIFIER", "DISTINCT_MODIFIER"} & self._modifiers.keys():
-            found += [
+            bounds += [
                 (node, self._bounds[name.lower()])
                 for name, node in self._listed
                 if name.lower() in self._bounds
             ]
-        return next((each for each in found if is_growing(each[0]) and each[1] > 0), None)
+        return next((each for each in bounds if is_growing(each[0]) and each[1] > 0), None)
 
 
 def _texts(listed: Listed) -> list[tuple[str, str]]:
@@ -177,12 +177,12 @@ def _texts(listed: Listed) -> list[tuple[str, str]]:
 
 def _first_of(condition: Node) -> tuple[Node, int] | None:
     """A row_number() of which a condition keeps the first ones, and how many."""
-    found = bounded_by(condition)
-    if found is None or not is_row_number(found[0]) or found[1] < 1:
+    bound = bounded_by(condition)
+    if bound is None or not is_row_number(bound[0]) or bound[1] < 1:
         return None
-    node, limit = found
+    node, limit = bound
     is_first = condition["type"] not in ("COMPARE_EQUAL", "COMPARE_BETWEEN") or limit == 1
-    return found if is_first and node["orders"] and not node["arg_orders"] else None
+    return bound if is_first and node["orders"] and not node["arg_orders"] else None
 
 
 def _orders(window: Node) -> list[Ordered]:

@@ -17,16 +17,16 @@ _ALIAS = "a name of COLUMNS(…) with parts is of a regular expression, as in CO
 
 def stars_of(node: object) -> list[Node]:
     """The stars in an expression, but for those within the conditions of others."""
-    found: list[Node] = []
+    stars: list[Node] = []
 
     def look(each: Node) -> Node | None:
         if each["class"] != "STAR":
             return None
-        found.append(each)
+        stars.append(each)
         return each
 
     changed(node, look)
-    return found
+    return stars
 
 
 def columns_of(node: Node, names: Names) -> Iterator[tuple[str, Node]]:
@@ -71,32 +71,32 @@ def _called(alias: str, star: Node, name: str) -> str:
 
 def expanded(star: Node, names: Names) -> list[tuple[str, Node]]:
     """The columns that a star stands for, by name.  Raises: QueryError."""
-    found = list(_columns(star, names))
+    columns = list(_columns(star, names))
     if star["expr"] is not None:
-        found = _named(star["expr"], found)
+        columns = _named(star["expr"], columns)
     replaced = {each["key"].lower(): each["value"] for each in star["replace_list"]}
     others = {each["key"]["column"].lower(): each["value"] for each in star["rename_list"]}
-    _require([*replaced, *others], found, star)
+    _require([*replaced, *others], columns, star)
     return [
         (
             others.get(name.lower(), name),
             names.resolved(replaced[name.lower()]) if name.lower() in replaced else each,
         )
-        for name, each in found
+        for name, each in columns
     ]
 
 
-def _require(wanted: list[str], found: list[tuple[str, Node]], star: Node) -> None:
-    there = {name.lower() for name, _ in found}
-    for name in wanted:
+def _require(names: list[str], columns: list[tuple[str, Node]], star: Node) -> None:
+    there = {name.lower() for name, _ in columns}
+    for name in names:
         if name not in there:
             problem = f'REPLACE and RENAME are of columns that * has; it has no "{name}"'
             raise QueryError(problem, star.get("query_location"))
 
 
-def _named(condition: Node, found: list[tuple[str, Node]]) -> list[tuple[str, Node]]:
+def _named(condition: Node, columns: list[tuple[str, Node]]) -> list[tuple[str, Node]]:
     """The columns of which the names fit: a regular expression, a list, or a condition."""
-    every = ", ".join(literal(name) for name, _ in found)
+    every = ", ".join(literal(name) for name, _ in columns)
     if (condition.get("literal") or {}).get("kind") == "STRING":
         sql = f"list_filter([{every}], lambda name: regexp_matches(name, {text_of(condition)}))"
     elif [each for each in own_nodes(condition) if each["class"] == "STAR"]:
@@ -107,14 +107,14 @@ def _named(condition: Node, found: list[tuple[str, Node]]) -> list[tuple[str, No
     else:
         sql = text_of(condition)
     try:
-        kept = constant(sql)
+        matches = constant(sql)
     except ExpressionError:
         raise QueryError(
             "COLUMNS(…) takes a regular expression, a list of names, or lambda c: c LIKE 'a%'",
             condition.get("query_location"),
         ) from None
-    wanted = {str(name).lower() for name in kept or ()}
-    fitting = [(name, each) for name, each in found if name.lower() in wanted]
+    names = {str(name).lower() for name in matches or ()}
+    fitting = [(name, each) for name, each in columns if name.lower() in names]
     if not fitting:
         raise QueryError("no column has such a name", condition.get("query_location"))
     return fitting

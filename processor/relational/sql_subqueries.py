@@ -78,14 +78,14 @@ class Subqueries:
 
     def add(self, condition: Node) -> None:
         """Add a condition that AND joins with others.  Raises: QueryError."""
-        found, is_negative = condition, False
-        while found["type"] == "OPERATOR_NOT" and len(found["children"]) == 1:
-            found, is_negative = found["children"][0], not is_negative
-        match found.get("subquery_type") if found["class"] == "SUBQUERY" else None:
+        inner, is_negative = condition, False
+        while inner["type"] == "OPERATOR_NOT" and len(inner["children"]) == 1:
+            inner, is_negative = inner["children"][0], not is_negative
+        match inner.get("subquery_type") if inner["class"] == "SUBQUERY" else None:
             case "EXISTS" | "NOT_EXISTS" as kind:
-                self._exists(found, is_negative=is_negative ^ (kind == "NOT_EXISTS"))
+                self._exists(inner, is_negative=is_negative ^ (kind == "NOT_EXISTS"))
             case "ANY":
-                self._any(found, is_negative=is_negative)
+                self._any(inner, is_negative=is_negative)
             case _:
                 self.place([condition], is_strict=_is_strict(condition))
                 self._names.froms.conditions.append(self.resolved(condition))
@@ -97,21 +97,21 @@ class Subqueries:
         """
         for each in own_nodes(parts):
             if each["class"] == "SUBQUERY" and self._names.value(each) is None:
-                made = self._placed(each, is_strict=is_strict)
-                self._names.values.append((bare(each), made))
+                value = self._placed(each, is_strict=is_strict)
+                self._names.values.append((bare(each), value))
 
     def resolved(self, node: Node) -> Node:
         """An expression over aliases and fields, also of subqueries that have been placed."""
         if not self._are_resolved:
             return self._names.resolved(node)
 
-        def change(found: Node) -> Node | None:
-            if found["class"] == "SUBQUERY":
-                return self._names.value(found)
+        def change(node: Node) -> Node | None:
+            if node["class"] == "SUBQUERY":
+                return self._names.value(node)
             return None
 
-        made: Node = changed(node, change)
-        return made
+        result: Node = changed(node, change)
+        return result
 
     def _placed(self, node: Node, *, is_strict: bool) -> Node:
         """What stands for a subquery, over names."""
@@ -145,84 +145,84 @@ class Subqueries:
     def _any(self, node: Node, *, is_negative: bool) -> None:
         if is_negative or node["comparison_type"] != "COMPARE_EQUAL":
             self._gathered.left()
-        given, (is_true, *are_null) = self._compared(node)
-        self._gathered.keep(given, [is_true], is_negative=is_negative)
+        result, (is_true, *are_null) = self._compared(node)
+        self._gathered.keep(result, [is_true], is_negative=is_negative)
         for each in are_null if is_negative else ():
-            self._gathered.keep(given, [each], is_negative=True)
+            self._gathered.keep(result, [each], is_negative=True)
 
     def _any_of(self, node: Node) -> Node:
         """Whether a comparison with a row is true; null if it is so of one."""
         self._gathered.left()
-        given, (is_true, *are_null) = self._compared(node)
-        found = self._gathered.mark(given, [is_true])
-        unknown = [self._gathered.mark(given, [each]) for each in are_null]
+        result, (is_true, *are_null) = self._compared(node)
+        is_met = self._gathered.mark(result, [is_true])
+        unknown = [self._gathered.mark(result, [each]) for each in are_null]
         if not unknown:
-            return found
-        made = tree("CASE WHEN true THEN true WHEN true OR true THEN NULL::BOOLEAN ELSE false END")
-        first, second = made["case_checks"]
+            return is_met
+        case = tree("CASE WHEN true THEN true WHEN true OR true THEN NULL::BOOLEAN ELSE false END")
+        first, second = case["case_checks"]
         either = {**second["when_expr"], "children": [*unknown, tree("false")]}
-        checks = [{**first, "when_expr": found}, {**second, "when_expr": either}]
-        return {**made, "case_checks": checks}
+        checks = [{**first, "when_expr": is_met}, {**second, "when_expr": either}]
+        return {**case, "case_checks": checks}
 
     def _compared(self, node: Node) -> tuple[Given, list[Node]]:
         """What is compared with: when the comparison with a row is true, and when it is null."""
         self.place([node["child"]])
         inner = node["subquery"]["node"]
-        given = dependent(self._query, self._views, inner, self._names, may_be_totals=False)
-        if len(given.shown) != 1:
+        result = dependent(self._query, self._views, inner, self._names, may_be_totals=False)
+        if len(result.shown) != 1:
             raise QueryError(
-                f"a comparison with a subquery needs one column; it has {len(given.shown)}: of "
+                f"a comparison with a subquery needs one column; it has {len(result.shown)}: of "
                 "several write EXISTS (SELECT 1 FROM … WHERE …), with an equality for each",
                 node.get("query_location"),
             )
-        ((_, shown),) = given.shown
+        ((_, shown),) = result.shown
         child = self.resolved(node["child"])
-        found = [{**equal(child, shown), "type": node["comparison_type"]}]
+        conditions = [{**equal(child, shown), "type": node["comparison_type"]}]
         if not _shows_no_nulls(inner):
-            found.append(_is_null(shown))
+            conditions.append(_is_null(shown))
         if bare(node["child"]) not in self._nonnull:
-            found.append(_is_null(child))
-        return given, found
+            conditions.append(_is_null(child))
+        return result, conditions
 
     def _value(self, node: Node, *, is_strict: bool) -> Node:
         """A column with the value of a subquery, which is null where it has no row."""
         inner = node["subquery"]["node"]
-        given = dependent(self._query, self._views, inner, self._names)
-        if len(given.shown) != 1:
+        result = dependent(self._query, self._views, inner, self._names)
+        if len(result.shown) != 1:
             raise QueryError(
-                f"a subquery for one value needs one column; it has {len(given.shown)}",
+                f"a subquery for one value needs one column; it has {len(result.shown)}",
                 node.get("query_location"),
             )
-        ((_, value),) = given.shown
-        relation = given.item.relation
-        if given.is_total:
-            text = text_of(without(given.item.alias, value))
+        ((_, value),) = result.shown
+        relation = result.item.relation
+        if result.is_total:
+            text = text_of(without(result.item.alias, value))
             is_joined = is_strict and is_null_of_nulls(text, relation.keyed())
         elif is_one_row(inner):
             is_joined = True
-        elif relation.facts.sure.is_unique(given.fields):
+        elif relation.facts.sure.is_unique(result.fields):
             is_joined = is_strict
         else:
-            given, value = self._checked(given, value)
+            result, value = self._checked(result, value)
             is_joined = False
         if is_joined:
-            return self._gathered.joined(given, value)
+            return self._gathered.joined(result, value)
         return self._gathered.attached(
-            Side(given.item.alias, given.item.relation), given.on, value
+            Side(result.item.alias, result.item.relation), result.on, value
         )
 
-    def _checked(self, given: Given, value: Node) -> tuple[Given, Node]:
+    def _checked(self, result: Given, value: Node) -> tuple[Given, Node]:
         """One row of what is given for each row around, and its value: an error of several."""
-        relation, alias = given.item.relation, self._query.free_alias("v")
+        relation, alias = result.item.relation, self._query.free_alias("v")
         count, one = (relation.free_column(name) for name in ("n", "v"))
-        by = [(name, quoted(name), relation.types[name]) for name in given.fields]
-        least = f"min({text_of(without(given.item.alias, value))})"
+        by = [(name, quoted(name), relation.types[name]) for name in result.fields]
+        least = f"min({text_of(without(result.item.alias, value))})"
         listed = [(count, "count(*)"), (one, least)]
-        made = self._query.making.reduce(relation, "value", by, listed, total=not by)
+        table = self._query.making.reduce(relation, "value", by, listed, total=not by)
         rows, shown = (text_of(column(alias, name)) for name in (count, one))
         several = f"CASE WHEN CAST(({literal(_SEVERAL)} || {rows}) AS BOOLEAN) THEN {shown} END"
         checked = tree(f"CASE WHEN {rows} > 1 THEN {several} ELSE {shown} END")
-        return replace(given, item=Item(alias, made)), checked
+        return replace(result, item=Item(alias, table)), checked
 
 
 def rank(condition: Node) -> int:
@@ -244,8 +244,8 @@ def _shows_no_nulls(node: Node) -> bool:
     """Whether WHERE says of all columns of a query that they are not null."""
     if node["type"] != "SELECT_NODE":
         return False
-    known = _nonnull(conjuncts(node["where_clause"]))
-    return all(bare({**each, "alias": ""}) in known for each in node["select_list"])
+    nonnull = _nonnull(conjuncts(node["where_clause"]))
+    return all(bare({**each, "alias": ""}) in nonnull for each in node["select_list"])
 
 
 def _nonnull(conditions: Iterable[Node]) -> list[Node]:

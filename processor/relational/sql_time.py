@@ -86,11 +86,11 @@ def bounded(query: Query, names: Names, bounds: Sequence[Bound]) -> list[Bound]:
     """
     left = list(bounds)
     for at, item in enumerate(names.froms.items):
-        own = [each for each in bounds if _aliases(names, each) == {item.alias}]
-        if own:
-            made = _valid(query, names, item.alias, item.relation, own)
-            names.froms.items[at] = replace(item, relation=made)
-            left = [each for each in left if each not in own]
+        of_item = [each for each in bounds if _aliases(names, each) == {item.alias}]
+        if of_item:
+            relation = _valid(query, names, item.alias, item.relation, of_item)
+            names.froms.items[at] = replace(item, relation=relation)
+            left = [each for each in left if each not in of_item]
     return left
 
 
@@ -109,8 +109,8 @@ def bounded_after(query: Query, names: Names, bounds: Sequence[Bound]) -> None:
                 "a time to compare ikebana_now() with is an expression over columns of FROM",
                 each.place,
             )
-    made = _valid(query, names, item.alias, item.relation, bounds)
-    names.froms.items[0] = replace(item, relation=made)
+    relation = _valid(query, names, item.alias, item.relation, bounds)
+    names.froms.items[0] = replace(item, relation=relation)
 
 
 def _aliases(names: Names, each: Bound) -> set[str]:

@@ -44,18 +44,18 @@ class By:
     """
 
     domain: Item | None = None
-    own: tuple[Node, ...] = ()
+    expressions: tuple[Node, ...] = ()
     bounds: Bounds = field(default_factory=dict)
 
     def columns(self, names: Names) -> list[Node]:
         """The columns, over what the query has brought together."""
         if self.domain is None:
-            return [names.resolved(each) for each in self.own]
+            return [names.resolved(each) for each in self.expressions]
         named = {field: (of, name) for of, name, field in reversed(self.domain.hidden)}
         return [names.hidden(*named[field]) for field in self.domain.relation.types]
 
 
-class Wanted(NamedTuple):
+class Selection(NamedTuple):
     """Columns to select from items together, with new names, and as columns of one item."""
 
     listed: Listed
@@ -81,7 +81,7 @@ class View:
     node: Node
     names: Sequence[str]
     views: Views
-    made: Table | None = None
+    relation: Table | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Query:
     def __init__(
         self,
         making: Making,
-        known: Known,
+        pipeline: Known,
         node: Node,
         select: _Select,
         windows: Mapping[str, WindowCall],
@@ -110,7 +110,7 @@ class Query:
         self.making = making
         self._recursion = recursion
         self._windows = windows
-        self._known = known
+        self._known = pipeline
         self._node = node
         self._select = select
         self._aliases: set[str] = set()
@@ -176,15 +176,17 @@ class Query:
     def _read(self, table: Table, *, with_key: bool) -> dict[str, str]:
         """The columns of a table that SQL sees, and its key by the names that the query has."""
         alike = table.alike()
-        found = {name: kind for name, kind in table.types.items() if name.lower() not in alike}
+        columns = {name: kind for name, kind in table.types.items() if name.lower() not in alike}
         keyed = table.keyed().items() if with_key else ()
-        return found | {n: kind for n, kind in keyed if n in self._mentioned and n not in found}
+        return columns | {
+            n: kind for n, kind in keyed if n in self._mentioned and n not in columns
+        }
 
     def result(self) -> Table:
         """The collection that the query gives.  Raises: QueryError."""
-        given = self._recursion.tables.items()
+        tables = self._recursion.tables.items()
         return self.query(
-            self._node, {name.lower(): View(self._node, (), {}, of) for name, of in given}
+            self._node, {name.lower(): View(self._node, (), {}, of) for name, of in tables}
         )
 
     def query(
@@ -203,9 +205,9 @@ class Query:
         views = with_views(node, views)
         if node["type"] == "SET_OPERATION_NODE":
             return self._set_operation(node, views, domain)
-        made = self.select(node, views, By(domain, bounds=bounds))
-        assert isinstance(made, Table)
-        return made
+        table = self.select(node, views, By(domain, bounds=bounds))
+        assert isinstance(table, Table)
+        return table
 
     def select(self, node: Node, views: Views, by: By) -> Table | Totals:
         """What a SELECT gives by columns, which are the last of the result.
@@ -223,19 +225,19 @@ class Query:
         view = views.get(name)
         if view is None:
             return next(each for called, each in self.tables.items() if called.lower() == name)
-        if view.made is None and view.node["type"] == "RECURSIVE_CTE_NODE":
-            view.made = recursive(self, view, node["table_name"], self._recursion.limits)
-        if view.made is None:
+        if view.relation is None and view.node["type"] == "RECURSIVE_CTE_NODE":
+            view.relation = recursive(self, view, node["table_name"], self._recursion.limits)
+        if view.relation is None:
             # Another reader may ask for other rows.
             is_single = len(list(named(self._node, name))) == 1 and not view.names
-            view.made = self.query(view.node, view.views, bounds if is_single else NOT_BOUND)
-            own = list(view.made.types)
+            view.relation = self.query(view.node, view.views, bounds if is_single else NOT_BOUND)
+            fields = list(view.relation.types)
             if view.names:
                 columns = zip(
-                    [*view.names, *own[len(view.names) :]], map(quoted, own), strict=True
+                    [*view.names, *fields[len(view.names) :]], map(quoted, fields), strict=True
                 )
-                view.made = self.making.select(view.made, "named", columns)
-        return view.made
+                view.relation = self.making.select(view.relation, "named", columns)
+        return view.relation
 
     def one_row(self) -> Table:
         """One row, of which nothing is to be read, from the first time on.  Raises: QueryError."""
@@ -253,16 +255,16 @@ class Query:
 
     def _sources(self) -> Iterator[Table]:
         """Collections of which a row of no table has its times: one that the query reads first."""
-        given = {each.name for each in self._recursion.tables.values()}
-        yield from (each for each in self.tables.values() if each.name not in given)
+        others = {each.name for each in self._recursion.tables.values()}
+        yield from (each for each in self.tables.values() if each.name not in others)
         for name in self._known.inputs:
             with suppress(MakingError, UnmadeError):
                 is_there = name in self._known
                 yield self._known.relation(name) if is_there else self.making.rows_of(name)
 
-    def free_alias(self, wanted: str) -> str:
+    def free_alias(self, name: str) -> str:
         """An alias that nothing else in the query has: letters, digits and "_"."""
-        plain = "".join(c if c.isascii() and c.isalnum() else "_" for c in wanted)
+        plain = "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
         return free(plain if plain[:1].isalpha() else f"t{plain}", self._aliases)
 
     def free_value(self) -> str:
@@ -270,9 +272,9 @@ class Query:
         self._values += 1
         return f"s{self._values}"
 
-    def wanted(
+    def selection(
         self, items: Sequence[Item], only: Collection[tuple[str, ...]] | None = None
-    ) -> Wanted:
+    ) -> Selection:
         """The columns of items that the query may read, to be selected from them together.
 
         With `only`, pairs (alias, field), these are all that is read.
@@ -290,15 +292,15 @@ class Query:
                     continue
                 plain = "key" if is_key else name
                 plain = f"{of}_{plain}" if is_key or name.lower() in used else plain
-                own = free(plain, used)
-                listed.append((own, column(item.alias, each)))
-                columns.append((of, name, own))
+                fresh = free(plain, used)
+                listed.append((fresh, column(item.alias, each)))
+                columns.append((of, name, fresh))
             for of, name, each in item.hidden:
-                own = free(f"{of}_{name}" if name == KEY else name, used)
-                listed.append((own, column(item.alias, each)))
-                hidden.append((of, name, own))
+                fresh = free(f"{of}_{name}" if name == KEY else name, used)
+                listed.append((fresh, column(item.alias, each)))
+                hidden.append((of, name, fresh))
         # A row is there, even if nothing of it is read.
-        return Wanted(listed or [("there", tree("true"))], tuple(columns), tuple(hidden))
+        return Selection(listed or [("there", tree("true"))], tuple(columns), tuple(hidden))
 
     def item(
         self, froms: Froms, what: str, only: Collection[tuple[str, ...]] | None = None
@@ -306,9 +308,9 @@ class Query:
         """One collection in place of several and their conditions, with all that may be read."""
         if len(froms.items) == 1 and not froms.conditions:
             return froms.items[0]
-        wanted = self.wanted(froms.items, only)
-        relation = self.selected(froms, wanted.listed, what)
-        return Item(self.free_alias(what), relation, wanted.columns, wanted.hidden)
+        selection = self.selection(froms.items, only)
+        relation = self.selected(froms, selection.listed, what)
+        return Item(self.free_alias(what), relation, selection.columns, selection.hidden)
 
     def selected(self, froms: Froms, listed: Listed, what: str) -> Table:
         """The collection of expressions over items for which the conditions are true."""
@@ -346,33 +348,34 @@ class Query:
         """The sources with the columns of all of them, with null for those that one lacks."""
         every = {name.lower(): name for source in reversed(sources) for name in source.types}
         order = dict.fromkeys(name.lower() for source in sources for name in source.types)
-        found = []
+        tables = []
         for source in sources:
-            own = {name.lower(): quoted(name) for name in source.types}
-            columns = [(every[name], own.get(name, "NULL")) for name in order]
-            found.append(self.making.select(source, "by_name", columns))
-        return found
+            by_name = {name.lower(): quoted(name) for name in source.types}
+            columns = [(every[name], by_name.get(name, "NULL")) for name in order]
+            tables.append(self.making.select(source, "by_name", columns))
+        return tables
 
     def _of_common_types(self, sources: Sequence[Table]) -> list[Table]:
         columns = zip(*(each.types.values() for each in sources), strict=True)
         kinds = [common_type(each) for each in columns]
-        found = []
+        tables = []
         for source in sources:
-            for (name, own), kind in zip(source.types.items(), kinds, strict=True):
-                if _parses(type_of(own), type_of(kind)):
+            for (name, actual), kind in zip(source.types.items(), kinds, strict=True):
+                if _parses(type_of(actual), type_of(kind)):
                     raise QueryError(
-                        f'"{name}" is {own}, and in its place stands {kind}: its texts would be '
-                        f"read as JSON; write to_json({name}) here, or cast the other to {own}"
+                        f'"{name}" is {actual}, and in its place stands {kind}: its texts '
+                        f"would be read as JSON; write to_json({name}) here, or cast the other "
+                        f"to {actual}"
                     )
             if list(source.types.values()) == kinds:
-                found.append(source)
+                tables.append(source)
                 continue
             casts = [
-                (name, quoted(name) if own == kind else f"CAST({quoted(name)} AS {kind})")
-                for (name, own), kind in zip(source.types.items(), kinds, strict=True)
+                (name, quoted(name) if actual == kind else f"CAST({quoted(name)} AS {kind})")
+                for (name, actual), kind in zip(source.types.items(), kinds, strict=True)
             ]
-            found.append(self.making.select(source, "cast", casts))
-        return found
+            tables.append(self.making.select(source, "cast", casts))
+        return tables
 
     def _tables(self, node: Node) -> Iterator[tuple[str, Table]]:
         """All collections that the query names, but for the views of its own."""
@@ -388,9 +391,9 @@ class Query:
                 continue
             seen.add(name.lower())
             window = self._windows.get(name)
-            given = {each.lower(): of for each, of in self._recursion.tables.items()}
-            if name.lower() in given:
-                yield name, given[name.lower()]
+            extra = {each.lower(): of for each, of in self._recursion.tables.items()}
+            if name.lower() in extra:
+                yield name, extra[name.lower()]
             elif window is None:
                 yield name, self._collection(name, place)
             else:
@@ -399,18 +402,18 @@ class Query:
 
     def _window(self, window: WindowCall, source: Table) -> Table:
         try:
-            return window.made(self.making, source)
+            return window.table(self.making, source)
         except MakingError as error:
             raise QueryError(str(error), window.place) from None
 
     def _collection(self, name: str, place: int | None) -> Table:
         pending = dict.fromkeys(self._known.pending)
-        known: dict[str, object] = {**self._known.inputs, **self._known.operators, **pending}
-        alike = [each for each in known if each.lower() == name.lower()]
+        collections: dict[str, object] = {**self._known.inputs, **self._known.operators, **pending}
+        alike = [each for each in collections if each.lower() == name.lower()]
         if self._known.hides(name):
             raise UnmadeError
         if not alike:
-            raise no_table(name, known, place)
+            raise no_table(name, collections, place)
         actual = name if name in alike else alike[0]
         try:
             if actual in self._known or actual in pending:
@@ -420,21 +423,21 @@ class Query:
             raise QueryError(str(error), place) from None
 
 
-def _parses(own: SqlType, kind: SqlType) -> bool:
+def _parses(actual: SqlType, kind: SqlType) -> bool:
     """Whether a cast from one type to another reads texts as JSON."""
     if kind == JSON:
-        return own == VARCHAR
-    return any(map(_parses, parts(own), parts(kind)))
+        return actual == VARCHAR
+    return any(map(_parses, parts(actual), parts(kind)))
 
 
 def with_views(node: Node, views: Views) -> Views:
     """The views that a query may name: its own before those of the queries around it."""
-    found = dict(views)
+    visible = dict(views)
     for each in _views_of(node):
-        given = each["value"]
+        value = each["value"]
         # A view may name those before it.
-        found[each["key"].lower()] = View(given["query_node"], given["aliases"], dict(found))
-    return found
+        visible[each["key"].lower()] = View(value["query_node"], value["aliases"], dict(visible))
+    return visible
 
 
 def children(node: Node) -> list[Node]:
@@ -451,12 +454,12 @@ def _views_of(node: Node) -> list[Node]:
 
 def free(name: str, used: set[str]) -> str:
     """The name, with a number if it is used already; it is used from now on."""
-    found, number = name, 1
-    while found.lower() in used:
+    candidate, number = name, 1
+    while candidate.lower() in used:
         number += 1
-        found = f"{name}_{number}"
-    used.add(found.lower())
-    return found
+        candidate = f"{name}_{number}"
+    used.add(candidate.lower())
+    return candidate
 
 
 def named_tables(value: Any, views: Collection[str] = ()) -> Iterator[Node]:
@@ -470,10 +473,10 @@ def named_tables(value: Any, views: Collection[str] = ()) -> Iterator[Node]:
     elif isinstance(value, dict):
         there = set(views)
         for view in _views_of(value):
-            own = {view["key"].lower()}
+            itself = {view["key"].lower()}
             is_recursive = view["value"]["query_node"]["type"] == "RECURSIVE_CTE_NODE"
-            yield from named_tables(view["value"], there | own if is_recursive else there)
-            there |= own
+            yield from named_tables(view["value"], there | itself if is_recursive else there)
+            there |= itself
         if "table_name" in value and (
             value["table_name"].lower() not in there or value["schema_name"]
         ):

@@ -78,7 +78,7 @@ def sessions(
             raise MakingError(f'there is no column "{column}"', "partition")
     moment = source.free_column("moment")
     timed = _timed(making, source, over, moment)
-    found = _sessions(making, timed, moment, gap, partition)
+    spans = _sessions(making, timed, moment, gap, partition)
     row, of = "r", "s"
     # Structs, for which a null is equal to a null.
     one, other = (
@@ -90,7 +90,7 @@ def sessions(
     conditions += [f"{at} >= {first}", f"{at} <= {last}"]
     select = [(name, f"{row}.{quoted(name)}") for name in source.types]
     select += [(START, _timestamp(first)), (END, _timestamp(last, gap))]
-    both = (row, timed), (of, found)
+    both = (row, timed), (of, spans)
     return making.join("windows", both, conditions, select, cartesian=not partition)
 
 
@@ -102,17 +102,17 @@ def _sessions(
     by = [(name, quoted(name), timed.types[name]) for name in partition]
     listed = making.reduce(timed, "times", by, [(times, f"list({quoted(moment)})")])
     ts, session = quoted(times), quoted(timed.free_column("session"))
-    own = [(name, quoted(name)) for name in partition]
+    keys = [(name, quoted(name)) for name in partition]
     after = f"{ts}[i_ + 1]::HUGEINT - t_"
     starts = f"list_filter({ts}, lambda t_, i_: i_ = 1 OR t_::HUGEINT - {ts}[i_ - 1] >= {gap})"
     ends = f"list_filter({ts}, lambda t_, i_: i_ = len({ts}) OR {after} >= {gap})"
     cut = making.linear(
         listed,
         "cut",
-        Sql(select=(*own, (times, f"CAST({ts} AS BIGINT[])"))),
+        Sql(select=(*keys, (times, f"CAST({ts} AS BIGINT[])"))),
         Sql(
             flat_map=(timed.free_column("session"), f"list_zip({starts}, {ends})"),
-            select=(*own, (START, f"{session}[1]"), (END, f"{session}[2]")),
+            select=(*keys, (START, f"{session}[1]"), (END, f"{session}[2]")),
         ),
     )
     # Where one session changes, the others are no news to the join.
@@ -171,7 +171,7 @@ class WindowCall:
     partition: tuple[str, ...]
     place: int
 
-    def made(self, making: Making, source: Table) -> Table:
+    def table(self, making: Making, source: Table) -> Table:
         """The rows of the collection with their windows.  Raises: MakingError."""
         if self.function == "session":
             return sessions(making, source, self.over, self.lengths[0], self.partition)
@@ -183,16 +183,16 @@ def without_windows(text: str) -> tuple[str, Mapping[str, WindowCall]]:
 
     Raises: QueryError.
     """
-    found: dict[str, WindowCall] = {}
+    calls: dict[str, WindowCall] = {}
     if not any(f"{name}(" in text.lower().replace(" ", "") for name in _FORMS):
-        return text, found
+        return text, calls
     whole = text.encode()
     for node in _calls(query_tree(text)):
         place = len(whole[: node["query_location"]].decode())
         name = next(each for each in _names() if each not in text.lower())
-        found[name] = _call(node["function"], place)
+        calls[name] = _call(node["function"], place)
         text = _replaced(text, place, name)
-    return text, found
+    return text, calls
 
 
 def _names() -> Iterator[str]:
@@ -262,7 +262,7 @@ def _microseconds(node: Node, name: str, place: int) -> int:
     if columns(node) or kind != "INTERVAL":
         raise QueryError(problem, place)
     parts = f"datepart('month', {text}), datepart('year', {text}), epoch_us({text})"
-    ((months, years, found),) = asked(f"SELECT {parts}")
+    ((months, years, microseconds),) = asked(f"SELECT {parts}")
     if months or years:
         raise QueryError(problem, place)
-    return int(found)
+    return int(microseconds)
