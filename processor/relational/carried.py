@@ -1,9 +1,9 @@
 """The column that a recursion carries unchanged, by which it can be divided.
 
-If each row of a recursion has in a column what the rows have that it is made of, rows with
-different values there have nothing to do with each other: the loop has a key, and shards share it.
-This is so for the tenant of a graph whose edges are joined by it, and not for the begin of a path,
-since the edges behind it belong to no begin.
+If every row that a recursion derives has the same value in a column as the rows it is derived
+from, rows with different values never meet: the column is a key of the loop, and shards divide it.
+The tenant of a graph is such a column if edges are joined by tenant.  The start of a path is none,
+because an edge belongs to many starts.
 """
 
 from collections.abc import Mapping
@@ -24,9 +24,9 @@ Column = tuple[str, str]
 def carried(
     operators: Mapping[str, Operator], variable: Table, union: Table
 ) -> Mapping[str, str] | None:
-    """The column by which each source of a recursion can be divided; None if there is none.
+    """The column of each source by which the recursion can be divided; None if there is none.
 
-    `operators` make the collection `made` of sources and the `variable`.
+    `operators` compute `union`, the next round, from the sources and the `variable`.
     """
     for column in variable.types:
         needs = _Needs(operators, variable.name, column)
@@ -36,7 +36,7 @@ def carried(
 
 
 class _Needs:
-    """The columns of sources that have the value that one column of the variable has."""
+    """Traces one column of the variable back to a column of each source."""
 
     def __init__(self, operators: Mapping[str, Operator], variable: str, column: str) -> None:
         self.sources: dict[str, str] = {}
@@ -44,7 +44,7 @@ class _Needs:
         self._variable, self._column = variable, column
 
     def meets(self, name: str, column: str) -> bool:
-        """Whether a column of a collection has that value in each row; sources are to have it."""
+        """Whether a column equals the variable's in each row; notes the columns of sources."""
         if name == self._variable:
             return column == self._column
         match self._operators.get(name):
@@ -63,7 +63,7 @@ class _Needs:
                 return False
 
     def _of_join(self, join: DeltaJoin, column: str) -> bool:
-        """Whether all inputs have a column that is equal to one of the results."""
+        """Whether each input of a join has a column that equals this column of its result."""
         selected = _column(_tree(dict(join.select).get(column, "")))
         if selected is None:
             return False
@@ -83,7 +83,7 @@ class _Needs:
 
 
 def _before(step: AnyStep, column: str) -> str | None:
-    """The column before a step that a column behind it is; None if it is none."""
+    """The input column of a step that an output column copies; None if it copies none."""
     match step:
         case Negate():
             return column

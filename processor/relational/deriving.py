@@ -1,4 +1,4 @@
-"""Sections of a pipeline that become operators only when the types of what they read are known."""
+"""Sections that become operators only when the types of the collections they read are known."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,10 @@ Problem = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A section that is made of others: its name, the key that says how, and how it is made."""
+    """A section that is translated into operators.
+
+    `kind` is the section's key in the file, such as `sql`; `make` translates it.
+    """
 
     name: str
     kind: str
@@ -29,7 +32,7 @@ class Derived:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What sections have become: operators in their order, problems, and what is not known."""
+    """The operators of all sections, in file order; problems; and sections that have none."""
 
     operators: tuple[Operator, ...]
     problems: tuple[Problem, ...]
@@ -54,7 +57,10 @@ def from_sql(name: str, text: str, key: str | None) -> Derived:
 def resolved(
     inputs: Iterable[Input], parts: Sequence[Operator | Derived], unread: Unread = ALL_READ
 ) -> Resolved:
-    """Make all that is derived, each after what it reads, of which `unread` was not read."""
+    """Translate all derived sections, each after the collections that it reads.
+
+    `unread` lists parts of the file that could not be parsed.
+    """
     waiting = {part.name: part for part in parts if isinstance(part, Derived)}
     plain = [part for part in parts if not isinstance(part, Derived)]
     pipeline = Known(inputs, plain, waiting, unread)
@@ -89,7 +95,7 @@ def resolved(
 
 
 def _circles(waiting: dict[str, Derived], plain: Iterable[Operator]) -> Iterator[Problem]:
-    """The parts that read themselves."""
+    """A problem for each section that reads itself, directly or through others."""
     reads = {each.name: set(kind_of(each).sources(each)) for each in plain}
     reads |= {name: set(part.reads()) for name, part in waiting.items()}
     for name, part in waiting.items():

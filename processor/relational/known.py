@@ -1,4 +1,4 @@
-"""What is known of the collections of a pipeline that others are made of."""
+"""The collections of a pipeline that relational operators read: their columns, types and keys."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -14,11 +14,11 @@ Types = Mapping[str, str]
 
 
 class UnmadeError(Exception):
-    """A source is not known because of a mistake that is reported at the source."""
+    """A source has a mistake of its own, which is reported there; so nothing is said here."""
 
 
 class MakingError(Exception):
-    """What is asked for cannot be made; `part` is the faulty key of the section, if any."""
+    """A section cannot be translated; `part` is its key that has the mistake, if one has."""
 
     def __init__(self, problem: str, part: str = "") -> None:
         super().__init__(problem)
@@ -27,48 +27,48 @@ class MakingError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A relation under its name, of which all columns are known, as SQL over it needs it."""
+    """A relation with a name and the types of all its columns, as SQL needs it."""
 
     name: str
     types: Types
     key: str = "JSON"
     """The type of its key."""
     facts: Facts = NOTHING_KNOWN
-    """What is known of its columns and its key: which tell rows apart."""
+    """Which sets of its columns are unique."""
 
     def type_of(self, column: str) -> str:
         """The type of a column, or of the key."""
         return self.types.get(column, self.key)
 
     def column(self, name: str) -> str | None:
-        """The column that a name means, or the key; None if it means neither."""
+        """Resolve a name to a column or to the key; None if it is neither."""
         if name in self.types:
             return name
         return self.key_name if name in (KEY, self.key_name) else None
 
     @property
     def key_name(self) -> str:
-        """What SQL over it calls its key: `key`, where no column has that name."""
+        """The name of its key in SQL: `key` unless a column has that name."""
         return "key" if self.free_column("key") == "key" else KEY
 
     def keyed(self) -> dict[str, str]:
-        """The types of its columns, and of the key, by the names that it has in SQL."""
+        """The types of its columns and of its key, by their names in SQL."""
         return {**self.types, KEY: self.key, self.key_name: self.key}
 
     def alike(self) -> Mapping[str, tuple[str, ...]]:
-        """The columns that SQL does not tell apart, by their name in lower case."""
+        """Columns with names that differ in case alone, by their name in lower case."""
         by_name: dict[str, tuple[str, ...]] = {}
         for name in self.types:
             by_name[name.lower()] = (*by_name.get(name.lower(), ()), name)
         return {lower: names for lower, names in by_name.items() if len(names) > 1}
 
     def selected(self, columns: Iterable[tuple[str, str]]) -> Facts:
-        """What is known of columns that are selected from these, without the key."""
+        """The facts of a selection from its columns, without the key."""
         origins = {name: made_of(sql, names=self.types) for name, sql in columns}
         return self.facts.each(lambda keys: keys.selected(origins))
 
     def free_column(self, name: str) -> str:
-        """A name that no column has: this one, or this one with underscores behind it."""
+        """A name that no column has: this one, with underscores appended if it is used."""
         used = {column.lower() for column in self.types}
         while name in used:
             name += "_"
@@ -76,10 +76,10 @@ class Table:
 
 
 class Known:
-    """The inputs and operators of a pipeline that others may be made of.
+    """The inputs and operators of a pipeline that a section may read.
 
-    `pending` are the names of those that are still to be made, and `unread` says which others
-    may be there although nothing is known of them.
+    `pending` are names of sections that are not translated yet.  `unread` are parts of the file
+    that could not be parsed, where more names may be.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Known:
         return self.catalog.operators
 
     def hides(self, name: str) -> bool:
-        """Whether a name may be of something that was not read, or not completely."""
+        """Whether a name may be defined in a part of the file that could not be parsed."""
         unread = self._unread
         return unread.may_have("inputs", name) or unread.may_have("operators", name)
 
@@ -116,7 +116,7 @@ class Known:
         """A collection with its types.
 
         Raises:
-            UnmadeError: it has a problem of its own, or what it reads is not there.
+            UnmadeError: it has a problem of its own, or reads a collection that does not exist.
             MakingError: its columns are not declared.
         """
         if name in self.pending or self.hides(name):
@@ -134,7 +134,7 @@ class Known:
 def declared(
     keys: Keys, inputs: Mapping[str, Input], operator: Operator | None, of: Table
 ) -> Keys:
-    """What is known of a collection with what its input, if it has one, declares."""
+    """The keys of a collection, with the unique columns that its input declares, if it has one."""
     name = operator.input if isinstance(operator, Upsert) else of.name
     if name not in inputs or not (operator is None or isinstance(operator, Upsert)):
         return keys

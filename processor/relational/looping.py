@@ -1,9 +1,9 @@
-"""Recursions made of operators: what depends on variables goes into a loop.
+"""Recursions made of operators: operators that depend on variables go into a loop.
 
-A variable is a collection that names itself.  What reads it is made as of any other collection;
-`looped` then takes all operators that depend on variables out of what has been made, and puts them
-into the loop of one reduction.  All others stay outside, and are sources of the loop: they run in
-parallel, and are shared with other views.
+A variable is a collection that is defined by a query that reads it.  Operators over a variable are
+made as over any other collection.  `looped` then moves all operators that depend on variables into
+the loop of one reduction.  Operators that depend on none stay outside and are sources of the loop:
+they run in parallel, and other views share them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,11 +23,11 @@ from ikebana.processor.relational.known import MakingError, Table
 from ikebana.processor.relational.making import Making, key_of, struct
 
 ROUNDS = 1000
-"""How many rounds a recursion may take, if it does not say so."""
+"""How many rounds a recursion may take by default."""
 
 
 class Recursive(NamedTuple):
-    """A variable, and the collection that it is in the next round."""
+    """A variable, and the collection that is its value in the next round."""
 
     variable: Table
     result: Table
@@ -46,10 +46,9 @@ def looped(
     limits: Limits,
     divided: Mapping[str, str] | None = None,
 ) -> list[Table]:
-    """The collections that variables are when nothing changes any more.
+    """The fixed points of variables: their collections when a round changes nothing.
 
-    `divided` has a column of each source: rows that differ in it have nothing to do with each
-    other.
+    `divided` names a column of each source, such that rows with different values in it never meet.
 
     Raises: MakingError.
     """
@@ -88,7 +87,7 @@ def looped(
 
 def _renamed(operator: Operator, named: Mapping[str, str]) -> Operator:
     copy = kind_of(operator).with_sources(operator, lambda name: named[name])
-    # What is known of rows changes none of them.
+    # Declared keys matter to planners only: a loop needs none.
     more = {"unique": ()} if isinstance(operator, Linear | Concat) else {}
     renamed: Operator = msgspec.structs.replace(copy, name=named[operator.name], **more)
     return renamed
@@ -97,14 +96,14 @@ def _renamed(operator: Operator, named: Mapping[str, str]) -> Operator:
 def _columns(
     table: Table, body: Iterable[Operator], shown: Iterable[str]
 ) -> tuple[tuple[str, str], ...]:
-    """The columns of a source that a loop reads, as far as its SQL tells."""
+    """The columns of a source that a loop may read: those that its SQL mentions."""
     whole = {name for each in body if isinstance(each, Concat) for name in each.sources}
     if table.name in {*whole, *shown}:
         return tuple(table.types.items())
     readers = [each for each in body if table.name in kind_of(each).sources(each)]
     text = msgspec.json.encode(readers).decode().lower()
     named = [name for name in table.types if not name.isalnum() or name.lower() in text]
-    # A row is there, even if nothing of it is read.
+    # Rows count even if none of their columns is read, so one column stays.
     return tuple((name, table.types[name]) for name in named or list(table.types)[:1])
 
 
@@ -117,7 +116,7 @@ def _tagged(
     *,
     reads_keys: bool,
 ) -> Table:
-    """The rows of a source with its number, by the column that divides them if there is one."""
+    """The rows of a source with the source's number, keyed by the dividing column if any."""
     if reads_keys and table.key == BLOB:
         raise MakingError(
             f'a recursion reads keys, and those of "{table.name}" are bytes: read a view that '
@@ -146,9 +145,9 @@ def _result(making: Making, loop: Table, number: int, of: Recursive) -> Table:
 
 
 def refuse_nonlinear(making: Making, variable: Table) -> None:
-    """Refuse a part that is another one of the rows of the last round than of all rows.
+    """Refuse a recursive part with another result over the last round's rows than over all rows.
 
-    Raises: MakingError.
+    SQL evaluates it over the last round's rows alone, and a loop over all.  Raises: MakingError.
     """
     behind = making.behind({variable.name})
     for operator in behind.values():
@@ -167,7 +166,7 @@ _LAST = (
 
 
 def of_types(making: Making, source: Table, columns: Mapping[str, str], what: str) -> Table:
-    """A collection with the names and types of these columns in the place of its own.
+    """Rename and cast the columns of a collection to these names and types, in order.
 
     Raises: MakingError.
     """

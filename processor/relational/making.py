@@ -1,4 +1,4 @@
-"""Operators in the making: what has been made so far, and the types of what it makes."""
+"""Builds operators one after another, and knows the types and keys of their results."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -35,9 +35,9 @@ from ikebana.processor.relational.known import (
 
 
 class Making:
-    """Makes operators of others, under the name of what they are for.
+    """Builds the operators of one section.
 
-    What is made has the names `name.what`, and the last of it `name` itself; see `finished`.
+    They get the names `name.what`, and the last one gets `name` itself; see `finished`.
     """
 
     def __init__(self, pipeline: Known, name: str) -> None:
@@ -48,23 +48,23 @@ class Making:
         self._relations: dict[str, Table] = {}
 
     def relation(self, name: str) -> Table:
-        """A collection that is known, or that has been made."""
+        """A collection of the pipeline, or one of an operator that was built here."""
         return self._relations.get(name) or self._known.relation(name)
 
     def linear(self, source: Table, what: str, *steps: Step, facts: Facts | None = None) -> Table:
-        """Steps over a collection; `facts` are those of the result, if more is known."""
+        """Steps over a collection; `facts` of the result replace those that steps imply."""
         return self._add(Linear(self._free(what), source.name, steps), facts)
 
     def select(self, source: Table, what: str, columns: Iterable[tuple[str, str]]) -> Table:
-        """A collection of other columns, as SQL over those that it has."""
+        """A collection of expressions over columns of the source, by name."""
         return self.linear(source, what, Sql(select=tuple(columns)))
 
     def where(self, source: Table, what: str, *conditions: str) -> Table:
-        """The data of a collection for which conditions are true."""
+        """The rows of a collection for which conditions are true."""
         return self.linear(source, what, Sql(where=conditions)) if conditions else source
 
     def vouched(self, table: Table, facts: Facts) -> Table:
-        """What has been made by steps or as a sum, of which more is known."""
+        """The same collection with more facts; it must be of linear steps or a sum."""
         operator = self._made[table.name]
         assert isinstance(operator, Linear | Concat), table.name
         self._made[table.name] = msgspec.structs.replace(operator, unique=_unique(facts))
@@ -72,15 +72,15 @@ class Making:
         return self._relations[table.name]
 
     def negated(self, source: Table, what: str) -> Table:
-        """A collection with the opposite counts."""
+        """A collection with negated diffs."""
         return self.linear(source, what, Negate())
 
     def is_whole(self, source: Table) -> bool:
-        """Whether values have the columns that are known of them and no others."""
+        """Whether values have exactly the columns of the type, and no others."""
         return source.name in self._made and not isinstance(self._made[source.name], Upsert)
 
     def may_lack_keys(self, name: str) -> bool:
-        """Whether rows may have no key: they come out of decoding, and no step has made keys."""
+        """Whether rows may have no key: they are decoded messages, and no step sets a key."""
         operator = self._made.get(name) or self._known.operators.get(name)
         match operator:
             case None:
@@ -94,12 +94,12 @@ class Making:
                 return False
 
     def together(self, what: str, *sources: Table, facts: Facts | None = None) -> Table:
-        """The sum of collections, of which `facts` are known."""
+        """The sum of collections; `facts` are those of the result."""
         operator = Concat(self._free(what), tuple(source.name for source in sources))
         return self._add(operator, facts)
 
     def rows_of(self, source: str) -> Table:
-        """The rows of an input of upserts; an upsert that is there already is taken."""
+        """The rows of an input of upserts; reuses an existing upsert of that input."""
         for operator in (*self._known.operators.values(), *self._made.values()):
             if isinstance(operator, Upsert) and operator.input == source:
                 return self.relation(operator.name)
@@ -116,12 +116,12 @@ class Making:
         total: bool = False,
         minimal: bool = False,
     ) -> Table:
-        """The aggregates of each group, with columns for what the groups are by.
+        """The aggregates of each group, beside the columns that rows are grouped by.
 
         `by` are triples (column, SQL over the source, its type).  `then` has conditions and a
-        diff over aggregates alone; behind it, only the columns that groups are by are left.
-        With `total` there is one group, also of no rows.  With `minimal`, what others of them
-        determine is no part of the key.
+        diff over aggregates alone; after it only the grouping columns remain.  With `total` there
+        is one group, even of no rows.  With `minimal`, grouping columns that others of them
+        determine are no part of the key.
         """
         by, listed = tuple(by), tuple(aggregates)
         reduced = self.reduced(source, what, by, listed, total=total)
@@ -161,13 +161,13 @@ class Making:
         *,
         total: bool = False,
     ) -> Table:
-        """The aggregates of each group alone; the key is what they are by."""
+        """The aggregates of each group alone; the grouping columns are the key."""
         key = None if total else key_of(tuple(by))
         name, listed = self._free(what), tuple(aggregates)
         return self._add(Reduce(name, source.name, listed, key, total=total))
 
     def variable(self, columns: Mapping[str, str]) -> Table:
-        """A collection that names itself, which a loop is to make; see `extract`."""
+        """A variable, the value of which a loop computes; see `extract` and `looping`."""
         name = f"{self._name}.recursive.{len(self._catalog.inputs)}"
         source = variable(name, tuple(columns.items()))
         self._catalog.inputs = {**self._catalog.inputs, name: source}
@@ -175,7 +175,7 @@ class Making:
         return self._relations[name]
 
     def behind(self, names: Iterable[str]) -> dict[str, Operator]:
-        """The operators that have been made of some collections, each behind its sources."""
+        """The operators built here that depend on some collections, each after its sources."""
         operators: dict[str, Operator] = {}
         begin = set(names)
         for name, operator in self._made.items():
@@ -185,13 +185,13 @@ class Making:
         return operators
 
     def extract(self, variables: Iterable[str]) -> dict[str, Operator]:
-        """Take out the operators that have been made of variables."""
+        """Remove and return the operators that depend on variables."""
         operators = self.behind(variables)
         self._made = {name: of for name, of in self._made.items() if name not in operators}
         return operators
 
     def loop(self, source: Table, what: str, loop: Loop, *, total: bool) -> Table:
-        """What a loop makes of its sources' rows: of those of each key, or of all (`total`)."""
+        """A reduction that runs a loop over the rows of each key, or over all (`total`)."""
         return self._add(Reduce(self._free(what), source.name, total=total, loop=loop))
 
     def windowed(
@@ -224,10 +224,10 @@ class Making:
         *,
         cartesian: bool = False,
     ) -> Table:
-        """Every combination of data of several collections for which conditions are true."""
+        """An inner join: combinations of rows for which all conditions are true."""
         (alias, first), *others = inputs
         every = [each for each in where if each != "true"]
-        # A condition that reads nothing is as true of a row of one collection as of all results.
+        # A condition that reads no column can be tested on the rows of one input.
         constant = [each for each in every if not columns(tree(each))]
         first = self.where(first, f"{what}.rows", *constant)
         joined = tuple(JoinInput(a, each.name) for a, each in ((alias, first), *others))
@@ -237,15 +237,15 @@ class Making:
         )
 
     def finished(self, last: Table, key: str | None = None) -> tuple[Operator, ...]:
-        """The operators, of which the one that makes `last` has the name of all."""
+        """All operators; the one of `last` gets the section's name."""
         if key is not None:
             last = self.linear(last, "keyed", Sql(key=key))
         if last.name not in self._made:
-            # Something that is there already, under another name.
+            # An existing collection under another name.
             last = self.select(last, "all", [(name, quoted(name)) for name in last.types])
 
         operators = dict(self._made)
-        # Steps behind steps that nobody else reads are one operator.
+        # Linear steps over linear steps that have no other reader become one operator.
         for name, operator in self._made.items():
             before = operators.get(operator.source) if isinstance(operator, Linear) else None
             if isinstance(before, Linear) and self._readers(before.name) == 1:
@@ -260,12 +260,12 @@ class Making:
 
         readers = (kind_of(each).with_sources(each, named) for each in operators.values())
         renamed = (msgspec.structs.replace(each, name=named(each.name)) for each in readers)
-        # Stable: whatever it reads comes before the last one.
+        # The sort is stable, so all operators stay after their sources.
         in_order = sorted(renamed, key=lambda each: each.name == self._name)
         return tuple(self._unshared(in_order, last))
 
     def _unshared(self, operators: Iterable[Operator], last: Table) -> Iterator[Operator]:
-        """The operators of which there is no equal one yet; others read those that are there."""
+        """The operators without those that the pipeline has already; readers are redirected."""
         there = {_nameless(each): each.name for each in self._known.operators.values()}
         instead: dict[str, str] = {}
         for operator in operators:
@@ -276,7 +276,7 @@ class Making:
             elif copy.name != self._name:
                 instead[copy.name] = same
             else:
-                # The name is kept, and the state is not kept twice.
+                # The section needs its name, but no second copy of the state.
                 select = tuple((name, quoted(name)) for name in last.types)
                 yield Linear(copy.name, same, (Sql(select=select),), _unique(last.facts))
 
@@ -288,9 +288,9 @@ class Making:
         return next(name for name in _numbered(f"{self._name}.{what}") if name not in used)
 
     def _add(self, operator: Operator, facts: Facts | None = None) -> Table:
-        """Add an operator, and find the types of what it makes.  Raises: MakingError.
+        """Add an operator and infer the types of its result.  Raises: MakingError.
 
-        `facts` are those of the result, where the operator alone does not show them.
+        `facts` of the result replace those that the operator alone implies.
         """
         self._catalog.add((operator,))
         scope = self._catalog.relation(operator.name).scope
@@ -307,7 +307,7 @@ class Making:
         return self._relations[operator.name]
 
     def _problem(self, operator: Operator) -> str:
-        """Why an operator that has been added cannot be: of its steps the first reason."""
+        """The first problem of an operator that has been added; empty if it has none."""
         problems = [problem for _, problem in self._catalog.faults]
         match operator:
             case DeltaJoin() if parts := self._catalog.examined(operator).problems:
@@ -327,7 +327,7 @@ class Making:
         return problems[0] if problems else ""
 
     def _keys(self, operator: Operator, table: Table, level: int) -> Keys:
-        """What is known of what an operator makes, at a level of facts."""
+        """The keys of an operator's result, at a level of facts: sure (0) or declared (1)."""
 
         def keyed(name: str) -> Keyed:
             of = self.relation(name)
@@ -338,14 +338,14 @@ class Making:
 
 
 def _unique(facts: Facts) -> tuple[tuple[str, ...], ...]:
-    """The sets of columns that are unique for sure, as operators have them."""
+    """The sets of columns that are surely unique, in the form of `Linear.unique`."""
     keys = facts.sure
     by_key = {(KEY,)} if keys.is_unique([KEY]) else set()
     return tuple(sorted(by_key | {tuple(sorted(key)) for key in keys.unique}))
 
 
 def _of_column(source: Table, problem: str) -> str:
-    """The problem of a type as the problem of a column that has it."""
+    """Reword a problem of a type as a problem of the column of that type."""
     if not problem.startswith("is of "):
         return problem
     # The longest type is the whole one, if others are parts of it.
@@ -360,7 +360,7 @@ def _nameless(operator: Operator) -> Operator:
 def _keys_of_groups(
     keys: Keys, columns: Sequence[str], every: Sequence[str], few: Iterable[str], *, several: bool
 ) -> Keys:
-    """Return the keys of groups by `columns`, of which `few` are their key.
+    """The keys of groups by `columns`; the columns `few` are the key of a row.
 
     `every` lists all columns of the result; with `several`, a group may have several rows.
     """
@@ -374,7 +374,7 @@ def _keys_of_groups(
 
 
 def key_of(by: tuple[tuple[str, str, str], ...]) -> str:
-    """SQL of the key of groups by triples (column, SQL, its type)."""
+    """SQL of a group's key; `by` are triples (column, SQL, its type)."""
     if not by:
         return "0"
     if len(by) == 1:
@@ -388,7 +388,7 @@ def struct(fields: Iterable[tuple[str, str]]) -> str:
 
 
 def as_type(sql: str, kind: str) -> str:
-    """SQL of something in JSON as a type."""
+    """SQL of a JSON value cast to a type."""
     return sql if kind == "JSON" else f"{sql}::{kind}"
 
 

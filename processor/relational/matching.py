@@ -1,10 +1,10 @@
 """Semi-joins, anti-joins and outer joins, made of delta joins and sums.
 
-A delta join gives the rows that match.  Rows of the left that do not are what is left of it
-without those that meet a *key* of the right, each of which is there once: so every lookup is
-one into an arrangement of keys, and the counts of the right do not matter.  Where conditions
-other than equalities decide what matches, the matching rows of the left are made distinct and
-take the place of the keys.
+A delta join gives the rows that match.  The rows of the left without a match are the left minus a
+semi-join of the left with the distinct *keys* of the right.  As keys are distinct, each lookup
+goes into an arrangement of keys, and the counts of the right do not matter.  Where conditions
+other than equalities decide what matches, the distinct matching rows of the left take the place
+of keys.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,7 +44,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Conditions over the aliases of a left and a right, by what they read."""
+    """Conditions of a join, sorted by the sides that they read."""
 
     left: tuple[Node, ...]
     right: tuple[Node, ...]
@@ -59,7 +59,7 @@ class Conditions:
         return (*self.left, *self.right, *equalities, *self.others)
 
     def turned(self) -> "Conditions":
-        """The same, for whom the right is the left."""
+        """The same conditions with left and right exchanged."""
         equalities = tuple((other, one) for one, other in self.equalities)
         return Conditions(self.right, self.left, equalities, self.others)
 
@@ -78,7 +78,7 @@ def equal(one: Node, other: Node) -> Node:
 
 
 def null_safe(pairs: Sequence[tuple[Node, Node]]) -> tuple[tuple[Node, Node], ...]:
-    """One equality in place of several, for which null is equal to null; none of none."""
+    """One equality of structs in place of several equalities, so that null equals null."""
     if not pairs:
         return ()
     one, other = (
@@ -88,7 +88,7 @@ def null_safe(pairs: Sequence[tuple[Node, Node]]) -> tuple[tuple[Node, Node], ..
 
 
 def told_apart(conditions: Iterable[Node], lefts: set[str], rights: set[str]) -> Conditions:
-    """Tell conditions apart by the aliases that they read: some of the left, or of the right."""
+    """Sort conditions by the aliases that they read: of the left, the right, or both."""
     left, right, others = [], [], []
     equalities: list[tuple[Node, Node]] = []
     for condition in conditions:
@@ -110,7 +110,7 @@ def aliases_of(node: object) -> set[str]:
 
 
 def over(text: str, relations: Mapping[str, Table], part: str) -> Node:
-    """An expression over inputs, with an alias before every column.
+    """Parse an expression in which each column is qualified by an input's alias.
 
     Raises: MakingError, as a problem of `part`.
     """
@@ -150,7 +150,7 @@ def _pair(condition: Node, lefts: set[str], rights: set[str]) -> tuple[Node, Nod
 
 
 def without(alias: str, node: Node) -> Node:
-    """An expression over one input, without its alias."""
+    """An expression over one input, with this alias removed from its columns."""
     names = {(names[0], names[1]): (names[1],) for names in columns(node) if names[0] == alias}
     result: Node = renamed(node, names)
     return result
@@ -164,7 +164,7 @@ def met(
     what: str,
     select: Listed | None = None,
 ) -> Table:
-    """The rows of the left for which there is a row of the right: a semi-join.
+    """A semi-join: the rows of the left that match a row of the right.
 
     `select` are expressions over the left, by default its columns.
     """
@@ -190,7 +190,7 @@ def _met_by_rows(
     what: str,
     listed: list[tuple[str, str]],
 ) -> Table:
-    """The same by rows of the left that match, each of them once.
+    """A semi-join by conditions that are no equalities: with the distinct matching left rows.
 
     Rows are identified by their columns, and by their key too if a condition reads it.
     """
@@ -205,7 +205,7 @@ def _met_by_rows(
         [(name, text_of(node)) for name, node in listed_left],
         cartesian=not on.equalities,
     )
-    # Of a row of the left that counts less than nothing, matches do, too.
+    # A row of the left with a negative count has matches with negative counts, so signs stay.
     rows = distinct(making, matches, f"{what}.rows", signed=True)
     both = (left.alias, left.relation), (right.alias, rows)
     one = struct((name, text_of(node)) for name, node in listed_left)
@@ -214,13 +214,13 @@ def _met_by_rows(
 
 
 def keys_of(making: Making, right: Side, on: Conditions, what: str) -> tuple[list[Node], Table]:
-    """The distinct keys of the right, and the equalities of the left with them.
+    """The equalities of the left with distinct keys of the right, and these keys.
 
-    Without equalities it is one row if the right has any.
+    Without equalities the keys are one row if the right has a row, and else empty.
     """
     names = [f"k{at}" for at, _ in enumerate(on.equalities)]
     keys = [text_of(without(right.alias, node)) for _, node in on.equalities]
-    # Null is equal to nothing.
+    # Null equals nothing, so keys with a null never match.
     nonnull = [f"({key}) IS NOT NULL" for key in keys]
     conditions = [text_of(without(right.alias, condition)) for condition in on.right]
     select = tuple(zip(names, keys, strict=True)) or (("k0", "true"),)
@@ -234,21 +234,21 @@ def keys_of(making: Making, right: Side, on: Conditions, what: str) -> tuple[lis
 
 
 def unmet(making: Making, left: Side, right: Side, on: Conditions, what: str) -> Table:
-    """The rows of the left for which there is no row of the right: an anti-join."""
+    """An anti-join: the rows of the left that match no row of the right."""
     rows, less = unmet_parts(making, left, right, on, what, own_columns(left))
-    # What is left of rows is told apart as they are.
+    # A subset of the rows has the unique columns of all of them.
     return making.together(what, rows, less, facts=rows.facts)
 
 
 def unmet_parts(
     making: Making, left: Side, right: Side, on: Conditions, what: str, select: Listed
 ) -> list[Table]:
-    """Collections that sum to expressions over an anti-join: all rows, less those met."""
+    """Two collections with an anti-join as their sum: all rows, and the negated matches."""
     matched = met(making, left, right, on, f"{what}.met", select)
     listed = [(name, text_of(without(left.alias, node))) for name, node in select]
     is_all = select == own_columns(left) and making.is_whole(left.relation)
     if making.may_lack_keys(left.relation.name) or left.relation.key == BLOB:
-        # A join makes keys of JSON, and of a row without a key the key null: so here, too.
+        # A join writes keys as JSON, and a missing key as null; both parts must agree to cancel.
         step = Sql(select=tuple(listed), key=left.relation.key_name)
         rows = making.linear(left.relation, f"{what}.rows", step)
     else:
@@ -264,10 +264,10 @@ def outer_join(
     select: Sequence[tuple[str, Node]],
     kind: Outer,
 ) -> Table:
-    """What SQL calls LEFT, RIGHT and FULL JOIN; `select` is over the aliases of both sides.
+    """LEFT, RIGHT and FULL JOIN of SQL; `select` is over the aliases of both sides.
 
-    Conditions over one side alone say what matches; they leave out no row of an outer side.
-    The key of a row that matches is that of the left, as it is in a delta join.
+    Conditions over one side alone decide what matches; they remove no row of an outer side.
+    The key of a matching row is the key of its left row, as in a delta join.
     """
     matched = making.join(
         f"{kind}.met",
@@ -294,7 +294,7 @@ def outer_join(
 def _facts(
     left: Side, right: Side, on: Conditions, select: Sequence[tuple[str, Node]], kind: Outer
 ) -> Facts:
-    """What is known of an outer join: a row without a match is there once, and meets no other."""
+    """The facts of an outer join: each row of the outer side without a match is there once."""
     if kind == "full":
         return NOTHING_KNOWN
     outer, other = (left, right) if kind == "left" else (right, left)
@@ -319,10 +319,9 @@ def _facts(
 def outer_of(
     making: Making, left: Side, right: Side, matched: Side, select: Listed, kind: Outer
 ) -> Table:
-    """An outer join of which the rows that match are given.
+    """Complete `matched`, the matching rows of an outer join, with the rows without a match.
 
-    `select` are columns of both sides, by the names that they have in the rows that match.  Rows
-    are identified by them.
+    `select` are columns of both sides, by their names in `matched`; rows are identified by them.
     """
     parts = [matched.relation]
     for side, other, kinds in ((left, right, ("left", "full")), (right, left, ("right", "full"))):
@@ -343,13 +342,13 @@ def _alone(
     select: Sequence[tuple[str, Node]],
     what: str,
 ) -> list[Table]:
-    """Collections that sum to the rows of a side without a match, with nulls for the other."""
+    """Collections with the unmatched rows of a side as their sum, nulls for the other side."""
     columns = [(name, _with_nulls(node, other)) for name, node in select]
     return unmet_parts(making, side, other, on, what, columns)
 
 
 def _with_nulls(node: Node, other: Side) -> Node:
-    """An expression in which all columns of a side are null."""
+    """An expression with nulls in place of all columns of a side."""
 
     def change(node: Node) -> Node | None:
         if node["class"] != "COLUMN_REF" or node["column_names"][0] != other.alias:

@@ -1,7 +1,7 @@
-"""Delta joins that keep rows without a match of some inputs, as a pipeline file says them.
+"""Delta joins with `left` and `full`: inputs that need no match.
 
-The inputs that must match are one delta join.  The others follow one after the other, each by
-an outer join with what there is so far, of which it has the columns that are still read.
+The inputs that must match form one delta join.  The others follow in order, each by an outer join
+with the result so far, which has only the columns that are still read.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,12 +33,12 @@ Column = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class OuterInput:
-    """An input that may be without a match (`left`), or whose rows may be, too (`full`)."""
+    """An input that needs no match (`left`); with `full` its unmatched rows stay as well."""
 
     alias: str
     kind: Outer
     on: tuple[str, ...]
-    """The conditions by which it matches inputs before it."""
+    """The conditions that join it with inputs before it."""
 
 
 Told = Sequence[tuple[str, tuple[str, ...]]]
@@ -46,7 +46,7 @@ Told = Sequence[tuple[str, tuple[str, ...]]]
 
 
 def outer_inputs(join: DeltaJoin, left: Told, full: Told) -> tuple[OuterInput, ...]:
-    """The inputs of `left` and `full`, in the order of all.  Raises: MakingError."""
+    """The inputs under `left` and `full`, in the order of the join.  Raises: MakingError."""
     for part, is_told in (("orders", join.orders), ("strategy", join.strategy != "auto")):
         if is_told:
             raise MakingError(
@@ -71,20 +71,20 @@ def outer_inputs(join: DeltaJoin, left: Told, full: Told) -> tuple[OuterInput, .
 
 @dataclass(frozen=True, slots=True)
 class _SoFar:
-    """What has been joined: a side, and the names under which it has the columns of inputs."""
+    """The result so far: a side, and which of its columns has each column of an input."""
 
     side: Side
     names: Mapping[Column, Column]
 
     def of(self, node: Node) -> Node:
-        """An expression over inputs, over what has been joined."""
+        """Rewrite an expression over inputs as one over the result so far."""
         result: Node = renamed(node, self.names)
         return result
 
     def listed(self, columns: Mapping[Column, str]) -> Listed:
-        """Columns of inputs by the names that they get."""
+        """A select list of columns of inputs, each with its new name."""
         listed = [(name, self.of(column(*of))) for of, name in columns.items()]
-        # A row is there, even if nothing of it is read.
+        # Rows count even if none of their columns is read, so there is one column.
         return listed or [("there", tree("true"))]
 
 
@@ -118,7 +118,7 @@ def outer_delta(
 
 
 class _Parts(NamedTuple):
-    """The expressions of a join, read."""
+    """The parsed expressions of a join."""
 
     where: list[Node]
     on: list[list[Node]]
@@ -126,15 +126,15 @@ class _Parts(NamedTuple):
     select: Listed
     key: Node | None
     alias: str
-    """The alias of what has been joined."""
+    """The alias of the result so far."""
 
     def so_far(self, relation: Table, columns: Mapping[Column, str]) -> _SoFar:
-        """A collection that has columns of inputs by other names."""
+        """The result so far, with columns of inputs under the names in `columns`."""
         names = {of: (self.alias, name) for of, name in columns.items()}
         return _SoFar(Side(self.alias, relation), names)
 
     def names_behind(self, there: Iterable[Column], behind: int) -> dict[Column, str]:
-        """Of columns those that are read behind so many outer inputs, with names of their own."""
+        """The columns that are still read after `behind` outer inputs, with unique names."""
         later = [self.on[behind:], [node for _, node in self.select], [self.key or {}]]
         read = {names[:2] for names in columns(later)}
         used: set[str] = set()

@@ -1,7 +1,7 @@
 """Window functions over a collection: its rows, each with the values of functions as columns.
 
-Rows are partitioned and ordered by columns, as SQL says behind OVER.  Rows that are equal in the
-order stand in that of their columns, as those of `rows.first_rows` do.
+Rows are partitioned and ordered by columns, as OVER (…) says.  Ties of the order are broken by all
+columns of the row, as in `rows.first_rows`.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from ikebana.processor.relational.rows import Order, ordering
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """What stands behind OVER, without frames: columns to partition by, and to order by."""
+    """The window of OVER (…) without its frame: columns to partition by and to order by."""
 
     partition: tuple[str, ...] = ()
     orders: tuple[Order, ...] = ()
@@ -27,7 +27,7 @@ class Over:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A column with the values of a function, as SQL over what the operator makes of it."""
+    """A column with the values of a function; `sql` converts what the operator returns."""
 
     name: str
     function: WindowFunction
@@ -43,8 +43,9 @@ def with_functions(
     most: int = 0,
     what: str = "over",
 ) -> Table:
-    """The rows with further columns; those alone of which the first result, a rank, is `most`
-    at most.
+    """The rows with a column for each result.
+
+    With `most`, only rows are needed for which the first result, a rank, is at most that.
     """
     by = [(name, quoted(name), source.types[name]) for name in over.partition]
     order, is_descending = order_of_rows(source, over.orders)
@@ -59,14 +60,14 @@ def with_functions(
 
 
 def order_of_rows(source: Table, orders: Sequence[Order]) -> tuple[str | None, bool]:
-    """SQL of what rows are ordered by, None if by nothing; and whether all is turned around."""
+    """SQL of the order of rows, None without one; and whether it is descending."""
     parts, _, aggregate = ordering(source, orders)
     order = struct((f"o{at}", sql) for at, sql in enumerate(parts)) if parts else None
     return order, aggregate == "top"
 
 
 def _facts(source: Table, over: Over, results: Sequence[Result]) -> Facts:
-    """What is known of the rows: they are those of the source, and have another key."""
+    """The facts of the result: the rows are those of the source, with the partition as key."""
     key, by = frozenset((KEY,)), frozenset(over.partition)
     numbers = [each.name for each in results if each.function.kind == "row_number"]
 

@@ -1,12 +1,12 @@
 """Collections as multisets of rows: distinct and first rows, unions, differences, intersections.
 
-A row is what a value has in its columns; keys do not count, and nulls are equal.  Each of these
-but the first rows is a reduction by the whole row, whose counts say how often it is in the result.
+A row is the tuple of a value's columns; its key does not count, and nulls are equal.  All of these
+except the first rows are reductions by the whole row, with counts that decide how often the row is
+in the result.
 
-The first rows of each group in an order are what row_number() and LIMIT ask for.  A reduction
-keeps the first of what `{order..., row}` comes to; its list is taken apart into rows again.  Rows
-that are equal in the order stand in that of their columns, so that the result does not depend on
-how they came.
+The first rows of each group in an order serve row_number() and LIMIT.  A reduction keeps the first
+of the structs `{order..., row}`, and its list is unnested into rows again.  Ties of the order are
+broken by all columns of the row, so the result does not depend on the order of arrival.
 """
 
 from collections.abc import Sequence
@@ -22,17 +22,17 @@ from ikebana.processor.relational.known import MakingError, Table
 from ikebana.processor.relational.making import Making, struct
 
 SetOperation = Literal["union", "except", "intersect"]
-# In reductions by the whole row: what is counted of each side.
+# The name of the count in reductions by the whole row.
 _COUNT = "n"
 
 
 def distinct(
     making: Making, source: Table, what: str = "distinct", *, signed: bool = False
 ) -> Table:
-    """Each row once, as often as it may be there; the row is its own key.
+    """Each row once, however often it occurs; the row is its own key.
 
-    A count below zero is of rows that have been retracted more often than inserted: they are not
-    there, unless counts are `signed`.
+    A count below zero belongs to a row that was retracted more often than inserted.  It is left
+    out, unless counts are `signed`.
     """
     count = source.free_column(_COUNT)
     once = Sql(where=(f"{quoted(count)} {'<>' if signed else '>'} 0",))
@@ -40,14 +40,14 @@ def distinct(
 
 
 def all_of(making: Making, sources: Sequence[Table]) -> Table:
-    """The rows of several collections: each as often as it is in all of them."""
+    """UNION ALL: each row as often as it is in all of the collections together."""
     return making.together("union", *alike(making, sources))
 
 
 def set_operation(
     making: Making, operation: SetOperation, sources: Sequence[Table], *, every: bool
 ) -> Table:
-    """What SQL calls UNION, EXCEPT and INTERSECT; with `every`, ALL of it."""
+    """UNION, EXCEPT and INTERSECT of SQL; with `every`, their ALL variants."""
     if operation == "union":
         union = all_of(making, sources)
         return union if every else distinct(making, union)
@@ -58,7 +58,7 @@ def set_operation(
 
 
 def alike(making: Making, sources: Sequence[Table]) -> list[Table]:
-    """The sources with the columns of the first, in place of theirs."""
+    """The sources with columns renamed to those of the first.  Raises: MakingError."""
     first = sources[0]
     types = dict(first.types)
     tables = [first]
@@ -84,7 +84,7 @@ def alike(making: Making, sources: Sequence[Table]) -> list[Table]:
 def _of_two(
     making: Making, operation: SetOperation, left: Table, right: Table, *, every: bool
 ) -> Table:
-    """Both sides together, each row marked by its side; its counts decide how often it remains."""
+    """EXCEPT or INTERSECT: counts each row per side, and keeps it as often as the counts say."""
     left, right = alike(making, (left, right))
     side = left.free_column("side")
     marked = [
@@ -147,7 +147,7 @@ def first_rows(
 ) -> Table:
     """The first `limit` rows of each partition, by columns of the source.
 
-    `number` is a column for the place of each among them, from 1 on.
+    `number` names a column for the rank of each row in its partition, from 1.
     """
     parts, kinds, aggregate = ordering(source, orders)
     columns = [(name, quoted(name)) for name in source.types]
@@ -172,7 +172,7 @@ def first_rows(
 
 
 def _facts(source: Table, partition: Sequence[str], limit: int) -> Facts:
-    """What is known of the first rows: they are rows of the source, and have another key."""
+    """The facts of first rows: they are rows of the source, with the partition as key."""
     key, by = frozenset((KEY,)), frozenset(partition)
 
     def of(keys: Keys) -> Keys:
@@ -185,7 +185,7 @@ def _facts(source: Table, partition: Sequence[str], limit: int) -> Facts:
 
 
 def ordering(source: Table, orders: Sequence[Order]) -> tuple[list[str], list[str], str]:
-    """SQL to order rows by, its types, and the aggregate that keeps the first."""
+    """SQL of the order of rows, its types, and the aggregate that keeps the first rows."""
     parts, kinds, descending = in_one_direction(
         [
             Sorted(
@@ -202,21 +202,22 @@ def ordering(source: Table, orders: Sequence[Order]) -> tuple[list[str], list[st
 
 
 class Sorted(NamedTuple):
-    """SQL to order by, its type, and the way."""
+    """An expression to order by: SQL, type and direction."""
 
     sql: str
     kind: str
     descending: bool
     nulls_first: bool
     name: str
-    """What errors call it."""
+    """Its name in errors."""
 
 
 def in_one_direction(orders: Sequence[Sorted]) -> tuple[list[str], list[str], bool]:
     """SQL to order by in one direction, its types, and whether this is descending.
 
-    Orders of one direction are kept as they are.  In others, numbers, times and texts are turned
-    around.  Of a struct, null comes last, and first if it is descending.
+    If all have one direction, they stay as they are.  Otherwise the expressions of the other
+    direction are inverted: numbers and times are negated, and texts get inverted digits.  In a
+    struct, nulls come last, and first in a descending order.
     """
     descending = bool(orders) and all(order.descending for order in orders)
     parts: list[str] = []
@@ -228,7 +229,7 @@ def in_one_direction(orders: Sequence[Sorted]) -> tuple[list[str], list[str], bo
             parts.append(f"({sql} IS NOT NULL)")
             kinds.append("BOOLEAN")
         if turned and kind in ("DOUBLE", "FLOAT"):
-            # NaN is the greatest, and turned around is itself.
+            # NaN is the greatest number, and -NaN is NaN; so a flag orders it.
             parts.append(f"NOT isnan({sql})")
             kinds.append("BOOLEAN")
         if turned:
@@ -241,7 +242,7 @@ def in_one_direction(orders: Sequence[Sorted]) -> tuple[list[str], list[str], bo
 def _turned(order: Sorted) -> tuple[str, str]:
     name, kind = order.sql, order.kind
     if kind in ("VARCHAR", BLOB, "UUID"):
-        # In digits that are turned around; what goes on comes before what has ended.
+        # Hex digits are inverted; 'G' at the end lets a longer text come before its prefix.
         digits = f"hex({name}::VARCHAR)" if kind == "UUID" else f"hex({name})"
         return f"translate({digits}, '{_DIGITS}', '{_DIGITS[::-1]}') || 'G'", "VARCHAR"
     if kind in WHOLE or kind in ("HUGEINT", "UBIGINT"):
@@ -251,7 +252,7 @@ def _turned(order: Sorted) -> tuple[str, str]:
     if kind == "DATE":
         return f"DATE '1970-01-01' - {name}", "BIGINT"
     if kind in INSTANTS and kind != "TIMESTAMP_NS":
-        # Of infinity there are no microseconds; it lies beyond all that have some.
+        # Infinity has no microseconds, and lies beyond all times that have.
         infinite = f"CASE WHEN {name} > 'epoch'::{kind} THEN -{_INFINITE} ELSE {_INFINITE} END"
         ends = f"CASE WHEN {name} IS NOT NULL THEN {infinite} END"
         return f"coalesce(-epoch_us({name}), {ends})", "BIGINT"

@@ -1,6 +1,6 @@
-"""Operators made of others, as sections of a pipeline file and methods of a collection say them.
+"""Relational sections of a pipeline file, which are methods of a collection in Python.
 
-Each is made when the types of what it reads are known, and is given by its name.
+Each function returns a `Derived`, which becomes operators when the types of its sources are known.
 """
 
 from collections.abc import Callable, Sequence
@@ -69,7 +69,7 @@ def distinct(name: str, source: str, select: Pairs | None) -> Derived:
 def set_operation(
     name: str, kind: str, operation: rows.SetOperation, sources: Sequence[str], *, every: bool
 ) -> Derived:
-    """The union, difference or intersection of collections; with `every`, counts count."""
+    """The union, difference or intersection of collections; `every` keeps repeated rows."""
 
     def last(making: Making, relations: list[Table]) -> Table:
         if len(relations) < 2:
@@ -81,13 +81,13 @@ def set_operation(
 
 
 def _own_columns(making: Making, relation: Table) -> Table:
-    """The collection with its declared columns alone, as rows are compared by them."""
+    """The collection with its declared columns alone, since rows are compared by all columns."""
     listed = [(each, quoted(each)) for each in relation.types]
     return making.select(relation, "rows", listed)
 
 
 def matching(name: str, kind: str, inputs: Pairs, on: Sequence[str]) -> Derived:
-    """The rows of the first input that meet one of the second, or meet none (`anti_join`)."""
+    """A semi-join or an anti-join (`kind`) of two inputs."""
 
     def last(making: Making, relations: list[Table]) -> Table:
         left, right = _sides(inputs, relations)
@@ -113,7 +113,7 @@ def outer(
 
 
 def delta(join: DeltaJoin, left: Told, full: Told) -> Derived:
-    """A delta join of which the inputs of `left` and `full` may be without a match."""
+    """A delta join in which the inputs under `left` and `full` need no match."""
 
     def last(making: Making, relations: list[Table]) -> Table:
         outer = outer_inputs(join, left, full)
@@ -171,7 +171,7 @@ def _order(text: str, relation: Table) -> Order:
     except QueryError as error:
         raise MakingError(f"{text}: {error.problem}", "order") from None
     orders = [each for modifier in node["modifiers"] for each in modifier.get("orders", [{}])]
-    # Nothing but an order may have been added, such as a LIMIT.
+    # The text must add one order and nothing else, such as a LIMIT.
     is_order = {**node, "modifiers": []} == query_tree(beginning) and len(orders) == 1
     each = orders[0].get("expression", {})
     if not is_order or each.get("class") != "COLUMN_REF" or len(each["column_names"]) != 1:

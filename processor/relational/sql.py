@@ -1,18 +1,18 @@
 """Translate a SQL query into linear operators, delta joins and reductions.
 
-DuckDB parses the query and binds it over the columns that are known; what is done here is on
-its syntax tree.  A SELECT becomes, in this order:
+DuckDB parses the query and binds it over the columns of its tables; this module translates the
+syntax tree.  A SELECT becomes, in this order:
 
 * Windows in FROM (`windows`): linear operators, and for sessions a reduction.
 * Conditions with `ikebana_now()` (`sql_time`): linear operators with `valid_until`.
-* FROM and WHERE (`sql_filter`): one delta join of all that inner joins bring together, with
-  every condition; of a single collection, a linear operator.  Outer joins are made before
-  (`matching`).  Subqueries are further collections to join (`sql_subqueries`).
-* Recursive WITH (`sql_recursive`): a loop of what all of this makes.
-* GROUP BY (`sql_aggregates`): a reduction, filtered by HAVING, and selected from.
+* FROM and WHERE (`sql_filter`): one delta join of all inner joins, with every condition; a linear
+  operator if there is a single collection.  Outer joins come before it (`matching`).  Subqueries
+  are further collections to join (`sql_subqueries`).
+* Recursive WITH (`sql_recursive`): a loop of these operators.
+* GROUP BY (`sql_aggregates`): a reduction, filtered by HAVING, with linear steps for the columns.
 * QUALIFY, DISTINCT and LIMIT (`rows`): reductions as well.
 
-What is not supported is refused with its place in the text.
+Everything else is refused with its place in the text.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -67,13 +67,13 @@ from ikebana.processor.relational.windows import without_windows
 def sql_operators(
     name: str, text: str, pipeline: Known, key: str | None = None
 ) -> tuple[Operator, ...]:
-    """The operators that a query becomes, the last one under the name.
+    """Translate a query into operators; the last one is called `name`.
 
     `key` is SQL over the columns of the result: its key.
 
     Raises:
         QueryError: the query is refused.
-        UnmadeError: what it reads has a problem of its own.
+        UnmadeError: a collection that it reads has a problem of its own.
     """
     making = Making(pipeline, name)
     try:
@@ -95,7 +95,7 @@ def sql_operators(
 def _translated(
     making: Making, pipeline: Known, text: str, tables: Mapping[str, Table], limits: Limits
 ) -> Table:
-    """What a query gives over what is known, and tables that are `given`.  Raises: QueryError."""
+    """Translate a query over the pipeline and over further `tables`.  Raises: QueryError."""
     text, windows = without_windows(text)
     node = shaped(query_tree(text))
     query = Query(making, pipeline, node, select, windows, Recursion(tables, limits))
@@ -120,7 +120,7 @@ def tables_of(text: str) -> list[str]:
 
 
 def select(query: Query, node: Node, views: Views, by: By) -> Table | Totals:
-    """The collection that a SELECT gives, for each value of what it is made by.
+    """Translate a SELECT; the columns of `by` are the last ones of its result.
 
     Raises: QueryError.
     """
@@ -130,7 +130,7 @@ def select(query: Query, node: Node, views: Views, by: By) -> Table | Totals:
 
 
 def _field(node: Node) -> str:
-    """The field of a reduction by which a subquery meets what stands around it."""
+    """The field of a reduction that joins a subquery with the query around it."""
     if node["class"] != "COLUMN_REF":
         problem = "a subquery is joined by a column that is always null; cast it to a type"
         raise QueryError(problem, node.get("query_location"))
@@ -139,7 +139,7 @@ def _field(node: Node) -> str:
 
 
 def _grouped_by(node: Node) -> Iterator[Node]:
-    """What rows are grouped by, before it is resolved."""
+    """The expressions of GROUP BY, with names not resolved."""
     listed = node["select_list"]
     if node["aggregate_handling"] == "FORCE_AGGREGATES":
         yield from (each for each in listed if not calls(each))
@@ -150,7 +150,7 @@ def _grouped_by(node: Node) -> Iterator[Node]:
 
 
 def _of_all(making: Making, domain: Item, groups: Item, fields: Sequence[str]) -> Item:
-    """Aggregates by a domain, with a row for each of its values."""
+    """Aggregates with a row for each value of a domain, also where there are no rows."""
     pairs = [
         (column(domain.alias, name), column(groups.alias, field))
         for name, field in zip(domain.relation.types, fields, strict=True)
@@ -166,7 +166,7 @@ def _of_all(making: Making, domain: Item, groups: Item, fields: Sequence[str]) -
 
 
 def _apart(keys: Listed) -> Callable[[Node], Node]:
-    """Makes windows of expressions those of each value of the keys."""
+    """Return a function that partitions the windows of an expression by the keys too."""
 
     def change(node: Node) -> Node | None:
         if not is_window(node):
@@ -203,7 +203,7 @@ class _Select:
         return self._shown(names.froms, listed, self._keys(listed), self._behind(listed))
 
     def _shown(self, froms: Froms, listed: Listed, keys: Listed, behind: Behind) -> Table:
-        """What is selected, for each value of the keys, which are the last columns."""
+        """The result, with the keys as its last columns."""
         apart = _apart(keys)
         targets = [*(key for _, key in keys), *behind.targets] if behind.targets else []
         behind = replace(behind.over(apart), targets=tuple(targets))
@@ -212,7 +212,7 @@ class _Select:
         return Shown(self._query, self._node, every, behind, self._by.bounds, of_each).of(froms)
 
     def _keys(self, listed: Listed) -> Listed:
-        """The columns that the query is made by, with names that no other column has."""
+        """The columns of `by`, with names that no other column has."""
         used = {name.lower() for name, _ in listed}
         return [(free("k", used), tree) for tree in self._by.columns(self._names)]
 
@@ -223,7 +223,7 @@ class _Select:
         return bool(self._groups(output_names(self._listed())))
 
     def _read(self) -> set[tuple[str, ...]] | None:
-        """The columns that are read behind WHERE, as pairs (alias, field); None: it may be all."""
+        """The columns read after WHERE, as pairs (alias, field); None if it may be all."""
         node = self._node
         parts = [node[part] for part in ("select_list", "group_expressions", "having", "qualify")]
         parts += [node["modifiers"], self._by.expressions]
@@ -269,7 +269,7 @@ class _Select:
         )
 
     def _having(self, node: Node, groups: Listed) -> Node:
-        """A condition of HAVING; a name is of a group before it is one of the select list."""
+        """Resolve a condition of HAVING; names of groups hide names of the select list."""
         names = self._names
         grouped_by = [bare(tree) for _, tree in groups]
 
@@ -297,7 +297,7 @@ class _Select:
             yield name or f"column{at}", self._names.resolved({**each, "alias": ""})
 
     def _groups(self, listed: Listed) -> Listed:
-        """What rows are grouped by, with names."""
+        """The distinct expressions of GROUP BY, with names."""
         if self._node["aggregate_handling"] == "FORCE_AGGREGATES":
             return [(name, tree) for name, tree in listed if columns(tree) and not calls(tree)]
         groups: Listed = []
@@ -308,7 +308,7 @@ class _Select:
         return groups
 
     def _sets(self, keys: Listed, listed: Listed, groups: Listed) -> list[set[int]]:
-        """The grouping sets as places of keys and groups, if there are several."""
+        """The grouping sets as positions in keys and groups; empty if there is only one set."""
         sets = self._node["group_sets"]
         if len(sets) < 2:
             return []
@@ -352,7 +352,7 @@ class _Select:
         return [self._meant(node, listed)]
 
     def _meant(self, node: Node, listed: Listed) -> Node:
-        """What ORDER BY and DISTINCT ON mean: a place or a name in the select list is that."""
+        """Resolve ORDER BY and DISTINCT ON: positions and names of the select list come first."""
         by_name = {name.lower(): tree for name, tree in listed}
         at = whole_number(node)
         if at is not None and 0 < at <= len(listed):

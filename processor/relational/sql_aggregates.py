@@ -1,4 +1,4 @@
-"""GROUP BY and aggregates of SQL: a reduction, and expressions over what it gives."""
+"""GROUP BY and aggregates of SQL: a reduction, and expressions over its columns."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ from ikebana.processor.relational.sql_whole import Listed, Query, free
 
 
 class Call(NamedTuple):
-    """A call of an aggregate: SQL of its arguments, of rows where its FILTER is true."""
+    """A call of an aggregate, with SQL of its arguments."""
 
     name: str
     arguments: tuple[str, ...]
@@ -43,7 +43,7 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What an aggregate is made of: aggregates of a reduction, and SQL over their columns."""
+    """An aggregate of SQL as aggregates of a reduction, and SQL over their columns."""
 
     aggregates: tuple[str, ...]
     result: Callable[..., str] = str
@@ -64,7 +64,7 @@ def calls(value: object) -> list[Node]:
 
 
 def parts_of(node: Node, type_of: Callable[[str], str]) -> Parts:
-    """What a call over fields is made of.  Raises: QueryError."""
+    """Translate a call over unqualified columns.  Raises: QueryError."""
     call = _call(node, type_of)
     make = _MADE.get(call.name)
     if make is None:
@@ -97,7 +97,7 @@ def _named(node: Node) -> Node:
 
 
 def _unnamed(sql: str, kind: SqlType, depth: int = 0) -> str:
-    """SQL of a value of a type, with structs that stand for rows of values as these."""
+    """SQL that turns structs back into rows of values; see `_named`."""
     match kind:
         case Tuple(of):
             parts = (_unnamed(f"({sql})['v{at}']", each, depth) for at, each in enumerate(of))
@@ -121,7 +121,7 @@ def _count(call: Call) -> Parts:
 
 
 def _plain(kind: str) -> Callable[[Call], Parts]:
-    """An aggregate that a reduction has as well."""
+    """An aggregate that a reduction has under this name."""
     traits = KINDS[kind]
     several = 2 if traits.is_of_pairs else 1
     is_typed = traits.type not in ("JSON", "BIGINT")
@@ -141,7 +141,7 @@ def _plain(kind: str) -> Callable[[Call], Parts]:
 
 
 def _extreme(kind: str) -> Callable[[Call], Parts]:
-    """The least or greatest value, or a list of so many of them."""
+    """min(x) and max(x), or the list of n values of min(x, n) and max(x, n)."""
 
     def parts(call: Call) -> Parts:
         if len(call.arguments) != 2:
@@ -174,9 +174,9 @@ def _count_if(call: Call) -> Parts:
 
 
 def _of_extreme(kind: str) -> Callable[[Call], Parts]:
-    """The argument where another is least or greatest.
+    """arg_min and arg_max: the first argument in the row with the least or greatest second one.
 
-    Of several it is the first in the order of its ORDER BY, or else the least or greatest.
+    Ties take the first row by the call's ORDER BY, and without one the least or greatest value.
     """
 
     def parts(call: Call) -> Parts:
@@ -205,14 +205,14 @@ def _of_extreme(kind: str) -> Callable[[Call], Parts]:
 
 
 def _any_value(call: Call) -> Parts:
-    """A value that is not null: the least, or the first in the order of its ORDER BY."""
+    """any_value: the least value that is not null, or the first one by the call's ORDER BY."""
     if not call.orders:
         return _extreme("min")(call)
     return _at_an_end(call, f"({call.arguments[0]}) IS NOT NULL", is_last=False)
 
 
 def _end(*, is_last: bool) -> Callable[[Call], Parts]:
-    """The first or the last value in an order, which may be null; without an order, in its own."""
+    """The first or last value by the call's ORDER BY, which may be null; else min or max."""
 
     def parts(call: Call) -> Parts:
         if not call.orders:
@@ -229,13 +229,13 @@ def _at_an_end(call: Call, there: str | None, *, is_last: bool) -> Parts:
 
 
 def _listed(call: Call) -> Parts:
-    """All values in their order, nulls among them; without an order, in that of the values."""
+    """All values with nulls, by the call's ORDER BY, or else ordered by value."""
     listed = _in_order(call, call.arguments[0])
     return Parts((listed.aggregate,), listed.of)
 
 
 def _string(call: Call) -> Parts:
-    """Texts that are not null, one behind another; null where what separates them is null."""
+    """Concatenate texts that are not null; null if the separator is null."""
     text, separator = (*call.arguments, "','")[:2]
     listed = _in_order(call, f"({text})::VARCHAR", f"({text}) IS NOT NULL")
     return Parts(
@@ -248,7 +248,7 @@ def _string(call: Call) -> Parts:
 
 
 class _Row(NamedTuple):
-    """A struct to order values by; if it is turned, they are read backwards."""
+    """A struct that orders values; if `is_turned`, in the opposite direction."""
 
     sql: str
     kind: str
@@ -258,7 +258,7 @@ class _Row(NamedTuple):
 
 
 def _row_in_order(call: Call, shown: str, there: str | None) -> _Row:
-    """A row for each value of which `there` is true, by the order of a call."""
+    """A struct for each value where `there` is true, ordered by the call's ORDER BY."""
     orders = [
         Sorted(sql, call.type_of(sql), descending, nulls_first, sql)
         for sql, descending, nulls_first in call.orders
@@ -283,7 +283,7 @@ class _InOrder(NamedTuple):
 
 
 def _in_order(call: Call, shown: str, there: str | None = None) -> _InOrder:
-    """The values of which `there` is true."""
+    """The list of values where `there` is true, by the call's ORDER BY."""
     row = _row_in_order(call, shown, there)
 
     def of(column: str) -> str:
@@ -295,7 +295,7 @@ def _in_order(call: Call, shown: str, there: str | None = None) -> _InOrder:
 
 
 def _quantile(name: str, *, is_typed: bool = True) -> Callable[[Call], Parts]:
-    """A quantile of all values that are not null; its order says from which end it counts."""
+    """A quantile of the values that are not null; DESC counts from the greatest value."""
 
     def parts(call: Call) -> Parts:
         shown, *fraction = call.arguments
@@ -317,7 +317,7 @@ def _quantile(name: str, *, is_typed: bool = True) -> Callable[[Call], Parts]:
 
 
 def _of_all(name: str) -> Callable[[Call], Parts]:
-    """What DuckDB makes of all values that are not null, in any order of them."""
+    """An aggregate that DuckDB computes from the list of values that are not null."""
 
     def parts(call: Call) -> Parts:
         if len(call.arguments) != 1:
@@ -328,7 +328,7 @@ def _of_all(name: str) -> Callable[[Call], Parts]:
 
 
 def _mode(call: Call) -> Parts:
-    """The value that is there most often; of several the least, or the greatest if it is first."""
+    """The most frequent value; of several the least, or with ORDER BY … DESC the greatest."""
     shown = call.arguments[0] if call.arguments else call.orders[0][0]
     if any(sql != shown for sql, *_ in call.orders):
         raise QueryError("ORDER BY in mode() is supported by its argument alone", call.place)
@@ -345,7 +345,7 @@ def _of_list(
     is_typed: bool = True,
     is_turned: bool = False,
 ) -> Parts:
-    """DuckDB's aggregate of a list, in the order of its values."""
+    """DuckDB's `list_aggregate` over the ordered list of values."""
     of = f"{call.type_of(shown)}[]"
     arguments = "".join(f", {each}" for each in more)
 
@@ -360,9 +360,9 @@ def _of_list(
 
 
 def _negated(fraction: str, call: Call) -> str:
-    """SQL of a fraction, or of a list of fractions, that counts from the end.
+    """SQL of a fraction, or of a list of fractions, that counts from the greatest value.
 
-    It is below zero.  Zero has no sign, so something that is next to it stands for it.
+    Such fractions are negative.  Zero has no sign, so a number just below zero replaces it.
     """
     turned = "CASE WHEN {0} = 0 THEN -0.000000000000000001 ELSE -({0}) END"
     if isinstance(sql_type(call.type_of(fraction)), List | Array):
@@ -370,7 +370,7 @@ def _negated(fraction: str, call: Call) -> str:
     return turned.format(fraction)
 
 
-# What these come to does not depend on how often a value is there.
+# Aggregates with a result that does not depend on how often a value occurs.
 _ONCE = {"bool_or", "bool_and", "bit_or", "bit_and", "min", "max"}
 _ALIASES = {
     **dict.fromkeys(("fsum", "kahan_sum", "sumkahan"), "sum"),
@@ -378,7 +378,7 @@ _ALIASES = {
     "variance": "var_samp",
     "stddev": "stddev_samp",
 }
-# Kinds of reductions that SQL has not, or that have a row of their own below.
+# Aggregates of reductions that SQL does not have, or that have a row of their own below.
 _NOT_PLAIN = {"top", "bottom", "distinct", "list", "count", "min", "max"}
 
 _MADE: Mapping[str, Callable[[Call], Parts]] = {
@@ -414,14 +414,14 @@ def result_tree(parts: Parts, names: list[str], alias: str, kind: str) -> Node:
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """A reduction as an item, and what expressions over its rows become over its columns."""
+    """A reduction as an item of FROM, and the rewriting of expressions over its columns."""
 
     item: Item
     replacements: tuple[tuple[Node, Node], ...]
-    """What is grouped by, and calls of aggregates, without places; and what stands for them."""
+    """Pairs of an expression of GROUP BY or a call of an aggregate, and its replacement."""
 
     def over(self, node: Node) -> Node:
-        """An expression over groups and aggregates.  Raises: QueryError."""
+        """Rewrite an expression of the query as one over the reduction.  Raises: QueryError."""
 
         def change(node: Node) -> Node | None:
             plain = bare(node)
@@ -439,7 +439,7 @@ class Grouped:
         return result
 
     def _part(self, node: Node) -> Node | None:
-        """What stands for a part of a struct that is grouped by."""
+        """The replacement of a field of a struct that rows are grouped by."""
         *names, part = node["column_names"]
         if len(names) < 2:
             return None
@@ -449,7 +449,7 @@ class Grouped:
         return result and {**result, "column_names": [*result["column_names"], part]}
 
     def with_names_of(self, item: Item) -> Item:
-        """The reduction, in which columns that are grouped by have the names of another item."""
+        """The item of the reduction; grouping columns keep the names they have in `item`."""
         stands = {
             tuple(each["column_names"]): other["column_names"][1]
             for each, other in self.replacements
@@ -475,10 +475,10 @@ def grouped(
     sets: Sequence[Collection[int]] = (),
     of_none: bool = False,
 ) -> Grouped:
-    """Group an item by expressions, and compute all aggregates that are in what is asked for.
+    """Group an item by expressions, and compute all aggregates in the expressions `asked`.
 
-    `sets` are the grouping sets, if there are several: for each the places of its groups.  With
-    `of_none`, where the columns of the reduction are null, aggregates are those of no rows.
+    `sets` are the grouping sets, if there are several: for each the positions of its groups.  With
+    `of_none`, null columns of the reduction give the aggregates of no rows.
     """
     used: set[str] = set()
     alias = query.free_alias("g")
@@ -486,7 +486,7 @@ def grouped(
     of_groups = [each for each, _ in replacements]
     calls_known, named = _aggregates(item, asked, of_groups, alias, used, of_none=of_none)
     if not named:
-        # A group is there as long as it has a row.
+        # A group exists while it has a row, so it needs a count.
         named["count(*)"] = free("count_star", used)
     aggregates = [(name, text) for text, name in named.items()]
     absent = free("absent", used)
@@ -496,7 +496,7 @@ def grouped(
     making = query.making
     if not sets:
         present = [each for each in by if each is not None]
-        # Without groups SQL has one row, also of no rows.
+        # Without GROUP BY the result is one row even if there are no rows.
         relation = making.reduce(
             item.relation, "groups", present, aggregates, total=not groups, minimal=True
         )
@@ -506,21 +506,21 @@ def grouped(
 
 
 _By = tuple[str, str, str]
-"""A column that is grouped by, its SQL and its type."""
+"""A grouping column, its SQL and its type."""
 _Replacements = list[tuple[Node, Node]]
 
 
 def _groups(
     item: Item, groups: Listed, alias: str, used: set[str]
 ) -> tuple[list[_By | None], _Replacements]:
-    """The columns that are grouped by, in their places, and what stands for the expressions."""
+    """The grouping columns by position, and the replacements of their expressions."""
     by_sql = [text_of(without(item.alias, node)) for _, node in groups]
     by: list[_By | None] = []
     replacements: _Replacements = []
     types = types_of(by_sql, item.relation.keyed())
     for (name, node), sql, kind in zip(groups, by_sql, types, strict=True):
         if kind == '"NULL"':
-            # What is always null has no type, and tells no rows apart.
+            # A constant null has no type, and all rows have the same.
             by.append(None)
             replacements.append((bare(node), tree("NULL")))
             continue
@@ -539,7 +539,7 @@ def _aggregates(
     *,
     of_none: bool,
 ) -> tuple[_Replacements, dict[str, str]]:
-    """What stands for the calls of aggregates, and the names of those of a reduction."""
+    """The replacements of calls, and the columns of the reduction's aggregates, by their SQL."""
     columns = item.relation.keyed()
     replacements: _Replacements = []
     named: dict[str, str] = {}
@@ -567,9 +567,9 @@ def _aggregates(
 
 
 def _groupings(groups: Listed, asked: Sequence[Node], absent: Node | None) -> _Replacements:
-    """What stands for calls of grouping(): a bit for each argument that its row is not grouped by.
+    """Replacements of grouping(…): a bit for each argument that is absent in the grouping set.
 
-    `absent` is the column that has a bit for each group; None: rows are grouped by all of them.
+    `absent` is the column with a bit for each absent group; None if there is only one set.
     """
     places = [bare(node) for _, node in groups]
     replacements: _Replacements = []
@@ -584,7 +584,7 @@ def _groupings(groups: Listed, asked: Sequence[Node], absent: Node | None) -> _R
 
 
 def _of_none(result: Node, call: Node, columns: Mapping[str, str], kind: str) -> Node:
-    """The result of a call, which where it is null is that of no rows."""
+    """The result of a call, with the aggregate of no rows in place of null."""
     value = of_no_rows(text_of(call), columns)
     if value is None:
         return result
@@ -599,7 +599,7 @@ def _of_sets(
     sets: Sequence[Collection[int]],
     absent: str,
 ) -> Table:
-    """The sum of a reduction for each grouping set, in which other groups are null.
+    """The sum of one reduction for each grouping set; groups outside of the set are null.
 
     Each is a reduction of its own, which a view with the same GROUP BY shares.
     """
@@ -635,7 +635,7 @@ _NUMBERS = {*WHOLE, "UBIGINT", "HUGEINT", "UHUGEINT", "FLOAT", "DOUBLE", "BOOLEA
 
 
 def refuse_other_types(call: Node, unqualified: Node, columns: dict[str, str]) -> None:
-    """Refuse sums, averages and the like of what are no numbers, such as intervals or booleans."""
+    """Refuse sums, averages and the like of values that are no numbers, such as intervals."""
     name = call["function_name"].lower()
     traits = KINDS.get(_ALIASES.get(name, name))
     if traits is None or traits.takes != "number":

@@ -1,16 +1,15 @@
 """ASOF JOIN: each row of the left with the one row of the right that is nearest to it in an order.
 
 The right of `t ASOF JOIN p ON t.symbol = p.symbol AND t.at >= p.at` becomes spans: window
-functions over the rows of each symbol in the order of `p.at` give each row the `at` of the one
-behind it.  Then a row of the left meets the right in whose span it is, by an ordinary join.  So
-no row of the left is kept with all that it may have met, and a row that comes to the right
-changes two spans.
+functions over the rows of each symbol, ordered by `p.at`, give each row the `at` of its successor.
+An ordinary join then gives each row of the left the right row with a span that covers it.  So no
+state has all pairs, and a new row of the right changes two spans.
 
-Where further conditions read both sides, all pairs for which they are true are kept, and of them
-the best for each row of the left.
+Where further conditions read both sides, the join keeps all pairs for which they are true, and a
+reduction keeps the best pair of each row of the left.
 
-Of rows of the right that are equal in symbol and order, the first in the order of their columns
-is met.  DuckDB takes any of them.
+Of right rows with the same symbol and order, the first by their columns is taken.  DuckDB takes
+any of them.
 """
 
 from collections.abc import Sequence
@@ -42,7 +41,7 @@ _TURNED = {
     "COMPARE_LESSTHAN": "COMPARE_GREATERTHAN",
     "COMPARE_LESSTHANOREQUALTO": "COMPARE_GREATERTHANOREQUALTO",
 }
-# How a row of the left lies to the order of the right that it meets, and to that of the next one.
+# How the left's value compares to the begin of the span that it is in, and to its end.
 _BOUNDS = {
     "COMPARE_GREATERTHAN": (">", "<="),
     "COMPARE_GREATERTHANOREQUALTO": (">=", "<"),
@@ -50,13 +49,13 @@ _BOUNDS = {
     "COMPARE_LESSTHANOREQUALTO": ("<=", ">"),
 }
 
-# The rows of the next value of the order.
+# The frame of the rows with the next value of the order.
 _NEXT = Frame("groups", Bound("following", 1), Bound("following", 1))
 
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """The one condition of an ASOF JOIN that is no equality."""
+    """The one comparison of an ASOF JOIN that is no equality."""
 
     left: Node
     right: Node
@@ -64,14 +63,14 @@ class _Order:
 
     @property
     def is_before(self) -> bool:
-        """Whether rows of the left meet what is before them."""
+        """Whether the matching row of the right comes before the row of the left."""
         return self.comparison.startswith("COMPARE_GREATERTHAN")
 
 
 def as_of(
     query: Query, left: Item, right: Item, conditions: Sequence[Node], place: int | None
 ) -> tuple[Item, list[Node]]:
-    """The spans of the right, and the conditions by which a row of the left is in one.
+    """The spans of the right, and the conditions that join a row of the left with its span.
 
     Raises: QueryError.
     """
@@ -99,7 +98,7 @@ def as_of(
 def _order(
     on: Conditions, left: Item, right: Item, place: int | None
 ) -> tuple[_Order, list[Node]]:
-    """The condition by which the right is ordered, as seen from the left, and all others."""
+    """The comparison that orders the right, with the left side first; and all others."""
     orders, others = [], []
     for condition in on.others:
         one, other, comparison = _sides(condition)
@@ -124,9 +123,9 @@ def _order(
 def _best(
     query: Query, left: Item, right: Item, conditions: Sequence[Node], order: _Order
 ) -> tuple[Item, list[Node]]:
-    """The best row of the right for each row of the left, and how the left meets these.
+    """The best row of the right for each row of the left, and the conditions that join both.
 
-    Conditions over both sides may leave any row out, so all pairs are compared.
+    Conditions over both sides may exclude any pair, so all pairs are compared.
     """
     making = query.making
     fields, columns, hidden = query.selection([right])
@@ -144,7 +143,7 @@ def _best(
     by = [name for name, _ in names]
     best = first_rows(making, pairs, by, [Order(at, descending=order.is_before)], 1, "as_of")
     item = Item(query.free_alias(right.alias), best, columns, hidden)
-    # Rows are the same where their values are, null to null.
+    # A comparison of structs, in which null equals null.
     one = struct((name, text_of(node)) for name, node in names)
     other = struct((name, text_of(column(item.alias, name))) for name in by)
     return item, [tree(f"{one} = {other}")]
@@ -157,7 +156,7 @@ def _sides(condition: Node) -> tuple[Node, Node, str]:
 
 
 def _spans(query: Query, right: Item, on: Conditions, order: _Order) -> tuple[Item, list[str]]:
-    """The rows of the right with their spans; and the columns that bound these, and have keys."""
+    """The spans of the right; and the names of their begin, their end and their keys."""
     making = query.making
     fields, columns, hidden = query.selection([right])
     used = {name.lower() for name, _ in fields}
@@ -178,7 +177,7 @@ def _spans(query: Query, right: Item, on: Conditions, order: _Order) -> tuple[It
         function = WindowFunction(other, "first_value", quoted(at), frame=_NEXT)
         results.append(Result(other, function, cast))
     table = with_functions(making, rows, Over(tuple(keys), (Order(at),)), results, what="as_of")
-    # Of rows that are equal in the order the first one.
+    # Of rows with an equal order, the first one.
     first = Sql(
         where=(f"{quoted(before)} IS DISTINCT FROM {quoted(at)}",),
         select=(
@@ -191,5 +190,5 @@ def _spans(query: Query, right: Item, on: Conditions, order: _Order) -> tuple[It
 
 
 def _own(item: Item, node: Node) -> str:
-    """SQL of an expression over an item, over its columns."""
+    """SQL of an expression over an item, with unqualified columns."""
     return text_of(without(item.alias, node))

@@ -1,9 +1,9 @@
-"""What a query has brought together, and collections that are joined to it for subqueries.
+"""Joins of the collections of subqueries with those of FROM.
 
-A semi-join adds distinct keys to the join, an anti-join takes rows away, and an outer join adds a
-column: one that says whether a key is met, or one with a value.  Where conditions other than
-equalities decide what is met, they are tested once for each distinct value of what they read, and
-the values that meet something are the keys.
+A semi-join adds distinct keys to the join, an anti-join removes rows, and an outer join adds a
+column: whether a row matches, or a value.  Where conditions other than equalities decide what
+matches, they are tested once for each distinct tuple of the columns that they read, and the tuples
+that match are the keys.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,16 +37,16 @@ from ikebana.processor.relational.sql_scope import VALUES, Froms, Item, Names
 from ikebana.processor.relational.sql_whole import Listed, Query, Selection, free
 
 Pairs = Sequence[tuple[Node, Node]]
-"""Equalities: expressions over what there is, and over what is joined."""
+"""Equalities: an expression over the collections so far, and one over the joined collection."""
 Place = tuple[str, str]
 """An alias, and a field."""
 
 
 class Gathered:
-    """What a query has brought together, to which what subqueries give is joined.
+    """The collections of a query so far, with which the results of subqueries are joined.
 
-    If expressions over it `are_resolved` already, the first collection is the one that they read,
-    which keeps its alias and its columns.
+    If expressions `are_resolved` already, they read the first collection, which therefore keeps
+    its alias and its columns.
     """
 
     def __init__(self, query: Query, names: Names, *, are_resolved: bool = False) -> None:
@@ -55,7 +55,7 @@ class Gathered:
         self._are_resolved = are_resolved
 
     def keep(self, result: Given, more: Sequence[Node] = (), *, is_negative: bool) -> None:
-        """Keep the rows that meet one of what is given, or only the others."""
+        """Keep the rows that match a row of a subquery; if `is_negative`, the rows without."""
         froms, making = self.names.froms, self._query.making
         right, on = self._matching(result, more)
         if is_negative:
@@ -67,24 +67,24 @@ class Gathered:
         froms.conditions += [*on.left, *conditions]
 
     def mark(self, result: Given, more: Sequence[Node] = ()) -> Node:
-        """A column that says whether a row meets one of what is given."""
+        """Add a column that says whether a row matches a row of a subquery."""
         right, on = self._matching(result, more)
         conditions, keys = keys_of(self._query.making, right, on, "mark")
         pairs = tuple(pair for each in conditions if (pair := equated(each)) is not None)
-        # Keys are not null but where there is none.
+        # Keys are never null, so after the outer join a null means that there is no match.
         first = column(right.alias, next(iter(keys.types)))
         there = {**tree("NULL IS NOT NULL"), "children": [first]}
         return self.attached(Side(right.alias, keys), pairs, there, on.left)
 
     def _matching(self, result: Given, more: Sequence[Node]) -> tuple[Side, Conditions]:
-        """The right of a semi-join, and by what it is met: equalities, if need be of values."""
+        """The right side of a semi-join, and its conditions, which have no `others`."""
         right = Side(result.item.alias, result.item.relation)
         conditions = [equal(*pair) for pair in result.on]
         on = told_apart([*conditions, *more], self.names.aliases(), {right.alias})
         return self._by_values(right, on) if on.others else (right, on)
 
     def _by_values(self, right: Side, on: Conditions) -> tuple[Side, Conditions]:
-        """The distinct values of the left that meet a row of the right by any condition."""
+        """The distinct values of the left that match a row of the right by all conditions."""
         (item,) = self.names.froms.items
         read = columns([[one for one, _ in on.equalities], on.others])
         around = [
@@ -111,7 +111,7 @@ class Gathered:
         return Side(alias, matches), Conditions(on.left, (), pairs, ())
 
     def joined(self, result: Given, value: Node) -> Node:
-        """The value as one more input of the join."""
+        """Join a value as one more input of the inner join."""
         item, name = result.item, self._query.free_value()
         keys = [(field, column(item.alias, field)) for field in result.fields]
         field = item.relation.free_column("v")
@@ -123,7 +123,7 @@ class Gathered:
     def attached(
         self, right: Side, on: Pairs, value: Node, conditions: Sequence[Node] = ()
     ) -> Node:
-        """The value as one more column."""
+        """Add a value as one more column, by an outer join."""
         name = self._query.free_value()
         (field,) = self.attach(right, on, [(name, value)], conditions)
         (item,) = self.names.froms.items
@@ -134,9 +134,9 @@ class Gathered:
     def attach(
         self, right: Side, on: Pairs, values: Listed, conditions: Sequence[Node] = ()
     ) -> list[str]:
-        """Add values by an outer join, over nulls where nothing is met.
+        """Add values by an outer join; without a match they are computed over nulls.
 
-        `conditions` are over what there is.  Returns the fields of the one collection.
+        `conditions` read the collections so far, which become one.  Returns its new fields.
         """
         moved = self.left()
         pairs = tuple((renamed(one, moved), other) for one, other in on)
@@ -151,9 +151,9 @@ class Gathered:
         return fields
 
     def left(self) -> Mapping[Place, Place]:
-        """Make one collection of what there is.
+        """Make one collection, the left of a further join, of the collections so far.
 
-        Returns the columns that have moved, with their new places.
+        Returns the columns that moved, with their new places.
         """
         names, query = self.names, self._query
         first, *more = names.froms.items
@@ -186,7 +186,7 @@ class Gathered:
         return Selection(listed, first.columns, tuple(hidden))
 
     def _replace(self, relation: Table) -> None:
-        """Another collection in place of the one that there is, with the same columns."""
+        """Replace the one collection by another one with the same columns."""
         (item,) = self.names.froms.items
         new_item = replace(item, relation=relation)
         self.names.froms = Froms([new_item], [], self.names.froms.merged)

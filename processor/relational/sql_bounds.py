@@ -9,7 +9,7 @@ _TURNED = {"COMPARE_GREATERTHANOREQUALTO": 0, "COMPARE_GREATERTHAN": -1, "COMPAR
 
 
 def bounded_by(condition: Node) -> tuple[Node, int] | None:
-    """An expression that a condition bounds from above, and the greatest that it may be."""
+    """The expression that a condition bounds from above, and its greatest value."""
     kind = condition["type"]
     if kind == "COMPARE_BETWEEN":
         bound = whole_number(condition["upper"])

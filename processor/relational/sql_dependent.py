@@ -1,13 +1,13 @@
-"""Dependent joins: what a query gives for each row of what stands around it.
+"""Dependent joins: the result of a subquery for each row of the query around it.
 
-The method is that of Thomas Neumann and Alfons Kemper, "Unnesting Arbitrary Queries" (BTW 2015).
-The columns that a query takes from around it have a *domain*: the distinct values that they have
-there.  The query is made once, over its own tables and the domain, with the columns of the domain
-beside its own: groups are by them, too, first rows are first for each of them, and so on.  The
-rows around then meet the result by these columns, where null is equal to null.
+The method is Thomas Neumann and Alfons Kemper, "Unnesting Arbitrary Queries" (BTW 2015).  The
+columns that a subquery reads from the query around it have a *domain*: their distinct values.  The
+subquery is translated once, over its own tables joined with the domain, and has the columns of the
+domain beside its own: it groups by them too, ranks within each of their values, and so on.  The
+outer rows are then joined with the result by these columns, where null equals null.
 
-A domain is left out where equalities in WHERE say what the columns are: then the other sides of
-the equalities stand for them.  So what is equal to nothing around is made as well, and meets
+No domain is needed if equalities in WHERE determine the outer columns: the inner sides of these
+equalities take their place.  The result then has values that no outer row has, and these match
 nothing.
 """
 
@@ -45,11 +45,10 @@ from ikebana.processor.relational.sql_whole import (
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a query gives for what stands around it, as a collection to be joined.
+    """The result of a subquery as an item to be joined with the query around it.
 
-    `around` are expressions over what stands around, and `fields` the columns of the item that
-    have their values.  Of totals there is a result for all that stands around, which `shown` says
-    over nulls where the item has no row.
+    `around` are expressions over the outer query, and `fields` the item's columns that equal them.
+    If it `is_total`, an outer row without a match has a result too: `shown` over nulls.
     """
 
     item: Item
@@ -61,7 +60,7 @@ class Given:
 
     @property
     def on(self) -> tuple[tuple[Node, Node], ...]:
-        """The equalities by which what stands around meets the item."""
+        """The equalities that join the outer query with the item."""
         inner = [column(self.item.alias, name) for name in self.fields]
         pairs = tuple(zip(self.around, inner, strict=True))
         return null_safe(pairs) if self.is_null_safe else pairs
@@ -70,9 +69,9 @@ class Given:
 def dependent(
     query: Query, views: Views, node: Node, names: Names, *, may_be_totals: bool = True
 ) -> Given:
-    """What a query gives for each row of what `names` has brought together.
+    """Translate a subquery for each row of the outer query, whose names are `names`.
 
-    Its collections may become one, so that what was resolved before has no meaning any more.
+    The collections of `names` may become one; expressions resolved before are no longer valid.
     Raises: QueryError.
     """
     read = reads(query, views, node, names)
@@ -86,13 +85,13 @@ def dependent(
 
 
 def reads(query: Query, views: Views, node: Node, names: Names) -> list[Name]:
-    """The names by which a query reads what stands around it."""
+    """The names in a subquery that mean columns of the query around it."""
     unbound = Reads(query.tables).of_query(node, views)
     return [each for each in dict.fromkeys(unbound) if names.meant(each) is not None]
 
 
 def is_one_row(node: Node) -> bool:
-    """Whether a query has one row always: aggregates without groups, of which none is left out."""
+    """Whether a query always has one row: aggregates without GROUP BY, and no filter of them."""
     if node["type"] != "SELECT_NODE" or has_groups(node) or node["having"] or node["qualify"]:
         return False
     listed = node["select_list"]
@@ -101,12 +100,12 @@ def is_one_row(node: Node) -> bool:
 
 
 def has_lists(value: object) -> bool:
-    """Whether an expression takes a list apart, so that a row becomes several, or none."""
+    """Whether an expression unnests a list, so that a row becomes several rows or none."""
     return any(map(is_unnest, own_nodes(value)))
 
 
 def leaves_none_out(node: Node) -> bool:
-    """Whether what follows a SELECT leaves a row, if there is any."""
+    """Whether LIMIT and OFFSET keep at least one row of any result that has rows."""
     for modifier in node["modifiers"]:
         if modifier["type"] == "LIMIT_MODIFIER":
             limit = modifier["limit"] and whole_number(modifier["limit"])
@@ -117,7 +116,7 @@ def leaves_none_out(node: Node) -> bool:
 
 
 def _given(query: Query, relation: Table, around: tuple[Node, ...]) -> Given:
-    """What a collection gives, whose last columns are those of a domain."""
+    """The result of a query that has the columns of its domain as its last ones."""
     listed = list(relation.types)
     at = len(listed) - len(around)
     item = relation_item(query.free_alias("s"), relation, "")
@@ -127,7 +126,7 @@ def _given(query: Query, relation: Table, around: tuple[Node, ...]) -> Given:
 
 @dataclass(frozen=True, slots=True)
 class _Supplied:
-    """A query without the equalities that say what it reads: sides around, and its own."""
+    """A query without the equalities that determine outer columns; and both sides of these."""
 
     node: Node
     around: tuple[Node, ...]
@@ -135,7 +134,7 @@ class _Supplied:
 
 
 def _supplied(query: Query, views: Views, node: Node, names: Names) -> _Supplied | None:
-    """A query that reads what stands around it by equalities in WHERE alone; None of others."""
+    """The parts of a query that reads outer columns in equalities of WHERE alone; else None."""
     if node["type"] != "SELECT_NODE" or (_is_grouped(node) and not _is_plain(node)):
         return None
     scope = Reads(query.tables).scope(node["from_table"], with_views(node, views))
@@ -164,7 +163,7 @@ def _is_plain(node: Node) -> bool:
 
 
 def _pair(condition: Node, scope: Scope, names: Names) -> tuple[Node, Node] | None:
-    """The sides of an equality, of what stands around and of a query's own."""
+    """The outer and the inner side of an equality; None if a side mixes both."""
     sides = equated(condition)
     for one, other in (sides, sides[::-1]) if sides else ():
         around, inner = (columns(side, with_parts=True) for side in (one, other))
@@ -189,9 +188,9 @@ def _by_equalities(query: Query, views: Views, supplied: _Supplied, names: Names
 
 
 def domain_of(query: Query, names: Names, read: Sequence[Name]) -> tuple[Item, tuple[Node, ...]]:
-    """The distinct values of the columns that names mean, and these columns.
+    """The domain of names: distinct values of the columns they mean, and these columns.
 
-    They are taken from the one collection that has these columns; several become one.
+    All must be columns of one item, so several items are joined to one first.
     """
     meant = names.all_meant(read)
     if len({item.alias for item, _ in meant}) > 1:
@@ -208,11 +207,11 @@ def domain_of(query: Query, names: Names, read: Sequence[Name]) -> tuple[Item, t
 
 
 def distinct_values(query: Query, froms: Froms, item: Item, of: Sequence[Node]) -> Table:
-    """The distinct values of expressions over an item, after the conditions over it alone."""
+    """The distinct values of expressions over an item, filtered by the item's own conditions."""
     conditions = [each for each in froms.conditions if aliases_of(each) == {item.alias}]
     listed = [(f"k{at}", each) for at, each in enumerate(of)]
     values = query.selected(Froms([item], conditions), listed, "around")
     if values.facts.sure.is_unique(values.types):
         return values
-    # What counts less than nothing has values, too.
+    # Rows with negative counts have values too, so signs stay.
     return rows.distinct(query.making, values, "around.once", signed=True)

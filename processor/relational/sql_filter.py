@@ -28,9 +28,9 @@ from ikebana.processor.relational.sql_whole import Bounds, Query, Views
 
 
 def filtered(query: Query, node: Node, views: Views, domain: Item | None = None) -> Names:
-    """The names of a SELECT, with all that its FROM and its WHERE bring together.
+    """Translate FROM and WHERE of a SELECT; returns the names that its other clauses may use.
 
-    For each value of a domain, if there is one, which is then among the collections.
+    With a domain, the domain is one of the joined collections.
     """
     bounds, others = told_from_others(node["where_clause"])
     from_clause = _From(query, views, others, _bounds(node["where_clause"]))
@@ -52,7 +52,7 @@ def filtered(query: Query, node: Node, views: Views, domain: Item | None = None)
     return names
 
 
-# The qualifier of a column, which may be empty, and its name, in lower case; and its bound.
+# The qualifier of a column (may be empty) and its name, both in lower case; and its bound.
 _Bound = tuple[str, str, int]
 
 
@@ -69,10 +69,10 @@ def _bounds(where: Node | None) -> list[_Bound]:
 
 
 class _From:
-    """The items of FROM, and the conditions of WHERE that are still to be tested.
+    """The items of FROM, and the conditions of WHERE that are not tested yet.
 
-    A condition over what a LEFT or RIGHT JOIN keeps is tested before the join: then neither the
-    join nor what it reads has rows that are left out in the end.
+    A condition over the preserved side of a LEFT or RIGHT JOIN is tested before the join, so that
+    neither the join nor its inputs have rows that WHERE would remove later.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class _From:
         self._queries = 0
 
     def whole(self, node: Node, domain: Item | None) -> Froms:
-        """The collections of FROM, and the domain."""
+        """The items of FROM, and the domain if there is one."""
         if domain is None:
             return self.froms(node, is_filtered=True)
         before = Froms([domain])
@@ -99,16 +99,16 @@ class _From:
         return froms
 
     def _is_read(self, froms: Froms, node: Node) -> bool:
-        """Whether what stands in FROM reads collections that stand before it."""
+        """Whether an item of FROM reads items before it."""
         names = Names(froms)
         read = self._reads.of_from(node, self._views)
         return any(names.meant(each) is not None for each in read)
 
     def froms(self, node: Node, *, is_filtered: bool, before: Froms | None = None) -> Froms:
-        """The collections of FROM, with the conditions of inner joins.
+        """Translate a part of FROM, with the conditions of inner joins.
 
-        `is_filtered` of which a row is in a result only if WHERE is true of that row.  What
-        stands `before` them is among them.
+        `is_filtered`: WHERE decides on the rows of this part, as no outer join adds any.  The
+        result includes the items `before` it.
         """
         if node["type"] == "JOIN":
             return self._join(node, is_filtered=is_filtered, before=before)
@@ -123,7 +123,7 @@ class _From:
         return Froms(items, before.conditions, before.merged)
 
     def _leaf(self, node: Node) -> Froms:
-        """What stands in FROM and reads nothing beside it."""
+        """Translate an item of FROM that reads no other item."""
         place = node.get("query_location")
         if node.get("sample"):
             raise QueryError("a sample depends on chance; write a condition", place)
@@ -151,7 +151,7 @@ class _From:
         return Froms([relation_item(alias, relation, called, names, has_key=has_key)])
 
     def _called(self, node: Node) -> str:
-        """The name by which columns are qualified."""
+        """The qualifier of an item's columns."""
         called: str = node["alias"] or node.get("table_name") or ""
         if called or node["type"] == "EXPRESSION_LIST":
             return called or "valueslist"
@@ -160,7 +160,7 @@ class _From:
         return f"unnamed_subquery{self._queries if self._queries > 1 else ''}"
 
     def _bounds_of(self, called: str, node: Node) -> Bounds:
-        """What WHERE bounds of the columns of a query in FROM, of which it needs no other rows."""
+        """The bounds that WHERE sets for the columns of a query in FROM."""
         if node["column_name_alias"]:
             return {}
         return {n: most for of, n, most in self._bounds if of in ("", called.lower())}
@@ -171,7 +171,7 @@ class _From:
         kind, is_half = OUTER.get(join), join in HALF
         if before is not None and kind not in (None, "left"):
             raise QueryError(lateral.AROUND.format(join), node.get("query_location"))
-        # Of a semi-join or an anti-join the rows of the left are in the result.
+        # The result of a semi-join or an anti-join has the rows of the left.
         keeps = {
             "left": is_filtered and kind in (None, "left"),
             "right": is_filtered and not is_half and kind in (None, "right"),
@@ -203,7 +203,7 @@ class _From:
         return self._joined(node, left, right, conditions)
 
     def _joined(self, node: Node, left: Froms, right: Froms, conditions: Sequence[Node]) -> Froms:
-        """An inner or an outer join by conditions, and by those that have subqueries."""
+        """An inner or an outer join by conditions, including those with subqueries."""
         kind, of = OUTER.get(node["join_type"]), merged(node, left, right)
         if kind is None:
             every = [*left.conditions, *right.conditions, *conditions]
@@ -233,11 +233,11 @@ class _From:
         return tested(self._query, self._views, node, both)
 
     def _one(self, froms: Froms) -> Froms:
-        """One collection in place of several and their conditions."""
+        """Join several collections by their conditions to one."""
         return Froms([self._query.item(froms, "joined")], [], froms.merged)
 
     def _with_elements(self, left: Froms, node: Node) -> Froms:
-        """A join of rows with the elements of lists that they have."""
+        """A join of rows with the elements of a list in one of their columns."""
         place, conditions = node.get("query_location"), list(conjuncts(node["condition"]))
         is_left = node["join_type"] == "LEFT"
         is_true = all(text_of(each).upper() == "TRUE" for each in conditions)
@@ -254,7 +254,7 @@ class _From:
         return froms
 
     def _test(self, froms: Froms) -> None:
-        """Test the conditions of WHERE that read these collections alone."""
+        """Test the conditions of WHERE that read only these collections."""
         names = Names(froms)
         for condition in list(self.conditions):
             if not has_subquery(condition) and names.have_all(condition):
@@ -262,7 +262,7 @@ class _From:
                 self.conditions.remove(condition)
 
     def _on(self, node: Node, left: Froms, right: Froms) -> list[Node]:
-        """The conditions of a join, but for those with subqueries."""
+        """The conditions of a join without subqueries."""
         both = Names(Froms([*left.items, *right.items], [], left.merged | right.merged))
         of_subqueries = with_subqueries(node)
         if of_subqueries and (node["join_type"] in HALF or node["ref_type"] == "ASOF"):
@@ -276,10 +276,10 @@ class _From:
         return [*conditions, *using(node, left, right)]
 
     def _as_of(self, node: Node, left: Froms, right: Froms) -> tuple[Froms, list[Node]]:
-        """The right of an ASOF JOIN, and the conditions by which a row of the left meets one."""
+        """The right of an ASOF JOIN, and the conditions that join both sides."""
         conditions = self._on(node, left, right)
         if node["using_columns"]:
-            # Of USING it is the last one that need not be equal.
+            # The last column of USING is the one that is compared by >=.
             conditions[-1] = {**conditions[-1], "type": "COMPARE_GREATERTHANOREQUALTO"}
         (first,), (second,) = left.items, right.items
         item, meets = as_of(self._query, first, second, conditions, node.get("query_location"))
@@ -292,13 +292,13 @@ def with_subqueries(node: Node) -> list[Node]:
 
 
 def is_always(node: Node) -> bool:
-    """Whether a join has no condition but true."""
+    """Whether a join has no condition other than true."""
     is_true = bare(tree("true"))
     return all(bare(each) == is_true for each in conjuncts(node["condition"]))
 
 
 def tested(query: Query, views: Views, node: Node, both: Froms) -> Froms:
-    """What an inner join brings together, with the conditions that have subqueries."""
+    """An inner join, filtered by the conditions that have subqueries."""
     names = Names(both)
     subqueries = Subqueries(query, views, names)
     for condition in sorted(with_subqueries(node), key=rank):
@@ -307,7 +307,7 @@ def tested(query: Query, views: Views, node: Node, both: Froms) -> Froms:
 
 
 def matched(query: Query, views: Views, node: Node) -> Callable[[Item], Side] | None:
-    """Tests conditions with subqueries of pairs of an outer join; None if it has none."""
+    """A filter of an outer join's pairs by conditions with subqueries; None if it has none."""
     conditions = with_subqueries(node)
 
     def test(pairs: Item) -> Side:

@@ -34,9 +34,9 @@ def using(node: Node, left: Froms, right: Froms) -> list[Node]:
 
 
 def merged(node: Node, left: Froms, right: Froms) -> Merged:
-    """The columns of USING, each pair of which is one column of the result.
+    """The columns of USING; each pair becomes one column of the result.
 
-    It is that of the left; where a row may have none there, it is one of its own.
+    It is the column of the left, or a column of its own if a row may have no left side.
     """
     columns = left.merged | right.merged
     for name in _names(node, left, right):
@@ -59,8 +59,7 @@ def outer(
 ) -> Item:
     """An outer join as one collection.
 
-    `tested` makes of the pairs for which the conditions are true those that match, if there are
-    further conditions.
+    `tested` filters the pairs for which the conditions are true by further conditions.
     """
     selection = query.selection([left, right])
     listed, columns = list(selection.listed), list(selection.columns)
@@ -81,9 +80,9 @@ def outer(
 def half(
     query: Query, join: str, left: Froms, right: Item, on: Callable[[Froms], Sequence[Node]]
 ) -> Froms:
-    """The rows of the left that meet one of the right (SEMI), or those that meet none (ANTI).
+    """The rows of the left with a match in the right (SEMI), or without one (ANTI).
 
-    `on` gives the conditions over a left, which may become one collection.
+    `on` returns the conditions over a left, since the left may have to become one collection.
     """
     side = Side(right.alias, right.relation)
     conditions = told_apart(on(left), {each.alias for each in left.items}, {right.alias})
@@ -117,7 +116,7 @@ def refuse_join(node: Node) -> None:
 
 
 def _names(node: Node, left: Froms, right: Froms) -> list[str]:
-    """The columns of USING, and those that both sides of a NATURAL JOIN have."""
+    """The columns of USING; for a NATURAL JOIN, those that both sides have."""
     if node["ref_type"] != "NATURAL":
         return list(node["using_columns"])
     others = {name.lower() for name in right.names()}
@@ -133,7 +132,7 @@ def _names(node: Node, left: Froms, right: Froms) -> list[str]:
 def _add_merged(
     kind: Outer, listed: Listed, columns: list[tuple[str, str, str]], merged: Merged
 ) -> None:
-    """Add the columns of USING that are of either side, before those that they are made of."""
+    """Add the columns of USING that combine both sides, before the columns they combine."""
     trees = dict(listed)
     used = {name.lower() for name in trees}
     for one in [each for each, by in merged.items() if each == by and not each[0]]:
@@ -145,7 +144,7 @@ def _add_merged(
         if not parts:
             continue
         sides = [trees[field] for _, (of, _, field) in parts if of]
-        # Where each row has one of the right, that is it.
+        # In a right join each row has a right side, so its column comes first.
         either = {**tree("coalesce(a)"), "children": sides if kind == "full" else sides[::-1]}
         at, (_, name, _) = parts[0]
         listed.append((free(name, used), either))

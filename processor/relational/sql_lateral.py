@@ -1,4 +1,4 @@
-"""Queries in FROM that read what stands to their left (LATERAL): dependent joins as well."""
+"""LATERAL queries: queries in FROM that read items to their left, as dependent joins."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,7 +26,7 @@ AROUND = (
 
 
 def query_of(node: Node, views: Views) -> tuple[Node, Views, list[Sequence[str]]]:
-    """The query that stands in FROM, its views, and other names of its columns.
+    """The query of an item of FROM, its views, and other names of its columns.
 
     Raises: QueryError.
     """
@@ -44,7 +44,7 @@ def query_of(node: Node, views: Views) -> tuple[Node, Views, list[Sequence[str]]
 def inner(
     query: Query, views: Views, node: Node, called: str, left: Froms
 ) -> tuple[Froms, Froms, Froms]:
-    """What stands to the left, what a query gives for it, and both.  Raises: QueryError."""
+    """The items to the left, the result of the query, and their join.  Raises: QueryError."""
     names = Names(left)
     result, columns = _given(query, views, node, called, names, may_be_totals=True)
     if not result.is_total:
@@ -65,7 +65,7 @@ def inner(
 def outer(
     query: Query, views: Views, node: Node, called: str, left: Froms
 ) -> tuple[Froms, Froms, list[Node]]:
-    """What stands to the left as one collection, what a query gives for it, and how they meet.
+    """The left as one collection, the result of the query, and the conditions that join them.
 
     Raises: QueryError.
     """
@@ -78,12 +78,12 @@ def outer(
 def _given(
     query: Query, views: Views, node: Node, called: str, names: Names, *, may_be_totals: bool
 ) -> tuple[Given, tuple[Column, ...]]:
-    """What a query gives for what stands to its left, and its columns."""
+    """The result of a query for each row to its left, and its columns."""
     within, own_views, renames = query_of(node, views)
     result = dependent(query, own_views, within, names, may_be_totals=may_be_totals)
     shown = [name for name, _ in result.shown]
     for others in renames:
         shown = [*others, *shown[len(others) :]]
-    # Those of totals are still expressions, and get fields when they are joined.
+    # Columns of totals are still expressions; they get fields in the join.
     fields = shown if result.is_total else [each["column_names"][1] for _, each in result.shown]
     return result, tuple((called, name, each) for name, each in zip(shown, fields, strict=True))

@@ -1,8 +1,9 @@
-"""Window functions of a SELECT: what stands behind OVER becomes operators (`over`).
+"""Window functions of a SELECT: each window becomes an operator (`over`).
 
-All that a SELECT has of FROM is selected first; each combination of PARTITION BY and ORDER BY is
-an operator, which adds columns to the one before it; and expressions over window functions are
-over these columns.  Where a condition bounds a rank, its operator shows no more rows.
+All columns that a SELECT reads are selected first.  Each combination of PARTITION BY and ORDER BY
+is an operator, which adds columns to the result of the one before.  Expressions over window
+functions then read these columns.  If a condition bounds a rank, its operator emits only the rows
+within the bound.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,9 +26,9 @@ from ikebana.processor.relational.sql_rows import selected
 from ikebana.processor.relational.sql_scope import Froms
 from ikebana.processor.relational.sql_whole import Listed, Query, free
 
-# Ranks that grow along the order, so that a condition may bound them.
-# No distance of these moves a value.
+# Types without a distance, so RANGE frames by a distance are refused.
 _NO_DISTANCE = (*TIME_OF_DAY, "VARCHAR", "BOOLEAN")
+# Ranks that grow along the order, so that a condition may bound them.
 _GROWING = ("row_number", "rank", "dense_rank")
 _EXCLUDES: Mapping[str, Exclude] = {
     "NO_OTHER": "",
@@ -48,7 +49,7 @@ def windows_of(value: object) -> list[Node]:
 
 
 class _Call(NamedTuple):
-    """A call over the columns of the collection, the column that has it, and its window."""
+    """A call over columns of the collection, its window, and the column of its values."""
 
     name: str
     node: Node
@@ -57,9 +58,9 @@ class _Call(NamedTuple):
 
 
 class OverColumns:
-    """Expressions of a SELECT over the columns of one collection, which has window functions.
+    """Rewrites expressions of a SELECT over columns of one collection with window functions.
 
-    All expressions are asked for first; then `table` makes the collection.
+    First all expressions are rewritten by `over` and `column`; then `table` makes the collection.
     """
 
     def __init__(self, listed: Listed) -> None:
@@ -69,7 +70,7 @@ class OverColumns:
         self._known: list[tuple[Node, str]] = []
 
     def column(self, node: Node) -> str:
-        """The column that has an expression over FROM, which may be one that is not shown."""
+        """The column of an expression over FROM; adds a hidden one if no column has it."""
         plain = bare(node)
         for name, other in self.columns:
             if bare(other) == plain:
@@ -78,7 +79,7 @@ class OverColumns:
         return self.columns[-1][0]
 
     def over(self, node: Node) -> Node:
-        """An expression over FROM and window functions, over columns.  Raises: QueryError."""
+        """Rewrite an expression over FROM and window functions.  Raises: QueryError."""
 
         def change(node: Node) -> Node | None:
             if is_window(node):
@@ -94,7 +95,7 @@ class OverColumns:
         return result
 
     def table(self, query: Query, froms: Froms, most: tuple[Node, int] | None) -> Table:
-        """The collection.  With `most`, no rows are needed of which a rank is greater."""
+        """The collection.  `most` is a rank and its bound: rows beyond it are left out."""
         limited = None if most is None else self._call(most[0])
         there = self.columns or [("there", tree("true"))]
         table = selected(query, froms, there, "select")
@@ -102,7 +103,7 @@ class OverColumns:
         by_window: dict[Over, list[_Call]] = {}
         for call in self._calls:
             by_window.setdefault(call.over, []).append(call)
-        # The one that shows fewer rows comes last, and its rank first.
+        # The window of the bounded rank comes last, and the rank first in it.
         ordered = sorted(
             by_window.items(), key=lambda each: limited in [call.name for call in each[1]]
         )
@@ -111,7 +112,7 @@ class OverColumns:
             results = [_Function(source, call).result() for call in calls]
             bound = most[1] if most is not None and calls[0].name == limited else 0
             if bound and len(self._calls) == 1 and is_row_number(calls[0].node):
-                # A reduction has no more than the rows that show.
+                # A reduction keeps only the rows of the result, and is cheaper.
                 return first_rows(
                     query.making, table, over.partition, over.orders, bound, number=limited
                 )
@@ -140,7 +141,7 @@ class OverColumns:
         return name
 
     def over_parts(self, value: object) -> object:
-        """A part of a call, over columns."""
+        """Rewrite a part of a call, such as its arguments."""
         if isinstance(value, list):
             return [self.over_parts(each) for each in value]
         if isinstance(value, dict) and "class" not in value:
@@ -148,20 +149,20 @@ class OverColumns:
         return self.over(value) if isinstance(value, dict) else value
 
 
-# Aggregates whose values have the order of the window where they have none of their own.
+# Aggregates that take their values in the window's order unless they have an ORDER BY.
 _IN_ORDER = ("list", "array_agg", "string_agg", "group_concat", "listagg", "any_value")
 _OWN = ("arguments", "filter_expr", "arg_orders", "start_expr", "end_expr")
 
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    """The function that a call becomes."""
+    """Translates a call into a window function of the kernel."""
 
     source: Table
     call: _Call
 
     def result(self) -> Result:
-        """The function, and SQL of its value in the type that SQL gives it."""
+        """The function, with SQL that casts its value to the type of the call."""
         node, name = self.call.node, self.call.name
         (kind,) = types_of([text_of(node)], self.source.keyed())
         called = node["function_name"].lower()
@@ -202,7 +203,7 @@ class _Function:
         )
 
     def _aggregate(self, kind: str) -> Result:
-        """An aggregate over a frame, as it is of a group."""
+        """An aggregate over a frame, translated as an aggregate of a group."""
         node, name = self.call.node, self.call.name
         if node["ignore_nulls"]:
             raise QueryError("IGNORE NULLS is of lag, lead and values of frames", self.call.place)
@@ -267,7 +268,7 @@ class _Function:
         return Bound(side, at=self._value_at(text_of(by), side, is_start=is_start))
 
     def _value_at(self, by: str, side: str, *, is_start: bool) -> str:
-        """SQL of the value of the order so far away, as what rows are ordered by."""
+        """SQL of the order's value at a distance, converted as the order's values are."""
         if len(self.call.over.orders) != 1 or columns(tree(by)):
             raise QueryError(
                 "RANGE with a distance needs one ORDER BY, and a distance that is always the same",
@@ -279,7 +280,7 @@ class _Function:
         sign = "-" if (side == "preceding") != order.descending else "+"
         bound = f"({value} {sign} ({by}))"
         if kind == "DATE":
-            # Up to which day a time of day comes.
+            # A distance may end within a day: the least bound is rounded up to the next day.
             is_least = is_start != order.descending
             up = " + INTERVAL '1 day' - INTERVAL '1 microsecond'" if is_least else ""
             bound = f"CAST(({bound}{up}) AS DATE)"
@@ -305,7 +306,7 @@ class _Function:
 
 
 def _constant(node: Node) -> int | None:
-    """A whole number, which may be below zero."""
+    """The whole number that a constant is, which may be negative; else None."""
     if node["class"] == "FUNCTION" and node["function_name"] == "-":
         (of,) = node["arguments"] if len(node["arguments"]) == 1 else (None,)
         number = None if of is None else whole_number(of["expression"])

@@ -1,7 +1,7 @@
-"""Which names a query takes from the queries around it, before anything of it is translated.
+"""Finds the names that a subquery reads from the queries around it, before it is translated.
 
-A name belongs to the innermost query that has a table with such a column.  So names alone decide
-it: those of tables, and those that queries in FROM give to their columns.
+A name belongs to the innermost query that has a table with such a column.  So the names of columns
+of tables and of queries in FROM are enough to decide.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,17 +15,17 @@ from ikebana.processor.relational.sql_whole import Views, children, with_views
 
 Name = tuple[str, ...]
 Scope = list[tuple[str, tuple[str, ...]]]
-"""The tables of a FROM: what qualifies their columns, and their names, in lower case."""
+"""The tables of a FROM: the qualifier of their columns, and the columns, in lower case."""
 
 
 class Reads:
-    """Tells names of a query's own tables from others; `tables` are those that are no views."""
+    """Finds names that no table of a query has; `tables` are the tables that are no views."""
 
     def __init__(self, tables: Mapping[str, Table]) -> None:
         self._tables = {name.lower(): table for name, table in tables.items()}
 
     def of_query(self, node: Node, views: Views, around: Sequence[Scope] = ()) -> Iterator[Name]:
-        """The names in a query that mean none of its own columns, nor those in `around`."""
+        """The names in a query that are neither columns of its tables nor in `around`."""
         views = with_views(node, views)
         for child in _parts(node):
             yield from self.of_query(child, views, around)
@@ -39,7 +39,7 @@ class Reads:
         yield from self.of_parts(parts, views, scopes)
 
     def of_parts(self, parts: Any, views: Views, around: Sequence[Scope]) -> Iterator[Name]:
-        """The names in expressions that mean no column in `around`."""
+        """The names in expressions that are no column in `around`."""
         for names in columns(parts, with_parts=True):
             if not any(has(scope, names) for scope in around):
                 yield names
@@ -48,7 +48,7 @@ class Reads:
                 yield from self.of_query(each["subquery"]["node"], views, around)
 
     def of_from(self, node: Node, views: Views, around: Sequence[Scope] = ()) -> Iterator[Name]:
-        """The same of what stands in FROM, of which a query may read tables to its left."""
+        """The same for an item of FROM; its queries may read tables to their left."""
         match node["type"]:
             case "SUBQUERY":
                 yield from self.of_query(node["subquery"]["node"], views, around)
@@ -65,7 +65,7 @@ class Reads:
                 yield from self.of_parts(node["condition"], views, [*around, left, right])
 
     def scope(self, node: Node, views: Views) -> Scope:
-        """The columns of what stands in FROM."""
+        """The tables and columns of an item of FROM."""
         match node["type"]:
             case "JOIN":
                 return [*self.scope(node["left"], views), *self.scope(node["right"], views)]
@@ -98,7 +98,7 @@ class Reads:
         return [] if table is None else [*table.types]
 
     def _names_of(self, node: Node, views: Views) -> list[str]:
-        """The columns that a query gives."""
+        """The names of a query's result columns."""
         views = with_views(node, views)
         for child in _parts(node):
             return self._names_of(child, views)
@@ -121,12 +121,12 @@ _KEYS = (KEY, *(name for name, whole in SHORT.items() if whole == KEY))
 
 
 def _parts(node: Node) -> list[Node]:
-    """The queries that a query is made of: those of a set, and where a recursion begins."""
+    """The branches of a set operation, or the base of a recursion; none of a SELECT."""
     return [node["left"]] if node["type"] == "RECURSIVE_CTE_NODE" else children(node)
 
 
 def has(scope: Scope, names: Name) -> bool:
-    """Whether a scope has the column that names mean, or of which they mean a part."""
+    """Whether a scope has the column that names mean, or a column with the field they mean."""
     first, *more = (name.lower() for name in names)
     if more and any(of == first and more[0] in fields for of, fields in scope):
         return True
@@ -134,6 +134,6 @@ def has(scope: Scope, names: Name) -> bool:
 
 
 def _aliases(node: Node) -> Scope:
-    """The names of the select list, which other parts of a query may use."""
+    """The aliases of the select list, which other clauses of the query may use."""
     named = (each.get("alias") for each in node["select_list"])
     return [("", tuple(name.lower() for name in named if name))]

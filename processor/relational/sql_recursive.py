@@ -1,14 +1,15 @@
 """Recursive queries: `WITH RECURSIVE`, and `WITH MUTUALLY RECURSIVE`.
 
-`WITH RECURSIVE t AS (base UNION part)`, where the part reads t, is the least collection that has
-the rows of both.  With UNION ALL a row is there once for each way in which it comes about.
+`WITH RECURSIVE t AS (base UNION part)`, where the part reads t, is the least collection with the
+rows of both.  With UNION ALL a row is there once for each derivation of it.
 
 `WITH MUTUALLY RECURSIVE a (x BIGINT) AS (…), b (…) AS (…)` names collections, with the types of
-their columns, and each query may read all of them.  They begin empty, and all are computed again
-from those before until nothing changes.  DuckDB has no such words, so each query is taken out of
-the text and is a query of its own, over tables of these columns; its place in the text stays.
+their columns, and each query may read all of them.  They begin empty, and each round computes all
+of them from the round before, until nothing changes.  DuckDB does not parse this, so each query is
+cut out of the text and translated alone, over tables with these columns.  Spaces replace the rest
+of the text, so positions in errors stay right.
 
-`(ERROR AT RECURSION LIMIT n)` behind RECURSIVE says how many rounds there may be.
+`(ERROR AT RECURSION LIMIT n)` after RECURSIVE limits the number of rounds.
 """
 
 import re
@@ -88,7 +89,7 @@ def recursive(query: Any, view: Any, name: str, limits: Limits) -> Table:
 
 
 def _once(node: Node) -> Node:
-    """A query without its DISTINCT, where each row counts once anyway."""
+    """A query without its DISTINCT, as UNION makes rows distinct anyway."""
     modifiers = node.get("modifiers") or []
     if [each["type"] for each in modifiers] != ["DISTINCT_MODIFIER"]:
         return node
@@ -98,7 +99,7 @@ def _once(node: Node) -> Node:
 
 
 class _Named(NamedTuple):
-    """A query with a name, and the columns that it says it has."""
+    """A named query with its declared columns, and its position in the text."""
 
     name: str
     columns: Mapping[str, str]
@@ -108,13 +109,13 @@ class _Named(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Mutual:
-    """Queries that name each other, and the one that reads them; their places in the text stay."""
+    """Queries that read each other, and the last one, which is the result."""
 
     queries: tuple[_Named, ...]
     last: str
 
     def result(self, making: Making, translate: _Translate, limits: Limits) -> Table:
-        """The collection of the last query; `translate` makes a query over tables.
+        """The collection of the last query; `translate` translates a query over tables.
 
         Raises: QueryError.
         """
@@ -134,7 +135,7 @@ class Mutual:
         return translate(self.last, dict(zip(variables, results, strict=True)))
 
     def tables(self, named: Callable[[str], list[str]]) -> list[str]:
-        """The collections that they name in FROM, but each other; `named` has those of a query."""
+        """The collections outside that they read; `named` lists the names in a query's FROM."""
         names = {each.name.lower() for each in self.queries}
         texts = (*(each.text for each in self.queries), self.last)
         return [name for text in texts for name in named(text) if name.lower() not in names]
@@ -165,7 +166,7 @@ def mutual(text: str) -> Mutual | None:
 
 
 def _head(text: str, lexemes: Sequence[Token], at: int) -> tuple[str, Mapping[str, str], int]:
-    """The name and the columns of a query, and where its parenthesis is among the tokens."""
+    """The name and columns of a query, and the index of the parenthesis that opens it."""
     begin = at + 1
     if begin >= len(lexemes) or lexemes[begin].text != "(":
         place = lexemes[min(at, len(lexemes) - 1)].at
@@ -203,7 +204,7 @@ def _name(token: Token) -> str:
 
 
 def _closing(text: str, lexemes: Sequence[Token], begin: int) -> int:
-    """The token that closes the parenthesis at a token."""
+    """The index of the token that closes the parenthesis opened at `begin`."""
     depth = 0
     for at in range(begin, len(lexemes)):
         depth += (lexemes[at].text == "(") - (lexemes[at].text == ")")
@@ -213,12 +214,12 @@ def _closing(text: str, lexemes: Sequence[Token], begin: int) -> int:
 
 
 def _without(text: str, begin: int, end: int) -> str:
-    """The text with spaces in place of a part."""
+    """The text with a part replaced by spaces."""
     return text[:begin] + _blank(text[begin:end]) + text[end:]
 
 
 def _only(text: str, begin: int, end: int) -> str:
-    """The text with spaces in place of all but a part."""
+    """The text with everything outside of a part replaced by spaces."""
     return _blank(text[:begin]) + text[begin:end] + _blank(text[end:])
 
 

@@ -1,4 +1,4 @@
-"""What a query may have that is not supported, and what to write instead."""
+"""Refusals of SQL that is not supported, with what to write instead."""
 
 from ikebana.processor.linear.bound_query import QueryError
 from ikebana.processor.linear.syntax import Node
@@ -18,12 +18,12 @@ def is_now(node: Node) -> bool:
 
 
 def reads_now(value: object) -> bool:
-    """Whether there is a call of `ikebana_now` within, outside of subqueries."""
+    """Whether an expression calls `ikebana_now` outside of its subqueries."""
     return any(map(is_now, own_nodes(value)))
 
 
 def refuse_now(value: object) -> None:
-    """Refuse `ikebana_now()` elsewhere, and clocks.  Raises: QueryError."""
+    """Refuse `ikebana_now()` and clocks in an expression.  Raises: QueryError."""
     for node in own_nodes(value):
         if is_now(node):
             raise QueryError(_FORM, node.get("query_location"))
@@ -36,7 +36,7 @@ def refuse_now(value: object) -> None:
 
 
 def refuse_stars(value: object) -> None:
-    """Refuse what stands for several columns within an expression.  Raises: QueryError."""
+    """Refuse `*` and COLUMNS(…) in an expression.  Raises: QueryError."""
     for node in own_nodes(value):
         if node["class"] == "STAR":
             raise QueryError(
@@ -57,13 +57,13 @@ def targets_of(node: Node) -> list[Node]:
 
 
 def has_groups(node: Node) -> bool:
-    """Whether a SELECT has a GROUP BY, be it of ALL or of nothing."""
+    """Whether a SELECT has a GROUP BY, including ALL and an empty one."""
     is_of_all = node["aggregate_handling"] == "FORCE_AGGREGATES"
     return bool(node["group_expressions"] or node["group_sets"] or is_of_all)
 
 
 def limit_of(modifier: Node) -> tuple[int | None, int]:
-    """How many rows a LIMIT keeps, None for all; and how many OFFSET leaves out before them.
+    """The number of LIMIT, None without one; and the number of OFFSET.
 
     Raises: QueryError.
     """
@@ -85,7 +85,7 @@ def limit_of(modifier: Node) -> tuple[int | None, int]:
 
 
 def whole_number(node: Node) -> int | None:
-    """The number that a constant is; None for anything else."""
+    """The value of a whole-number constant; None for anything else."""
     literal = node.get("literal") or {}
     text = str(literal.get("text", ""))
     is_whole = literal.get("kind") == "INTEGER" and text.isdigit()

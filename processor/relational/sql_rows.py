@@ -1,8 +1,8 @@
-"""Rows that no collection has: one row, VALUES, and the elements of lists.
+"""Rows that come from no collection: one row, VALUES, and the elements of lists.
 
-The one row of a query without FROM is the count of no rows, a total that is there from the first
-time that is closed.  VALUES are a list that is taken apart, and so are `unnest(…)` and the series
-of numbers and times: each element is a row, beside the columns that the list is made of.
+The one row of a query without FROM is the count of no rows: a total, which exists from the first
+closed time on.  VALUES, `unnest(…)` and series of numbers and times are lists that a linear step
+unnests: each element becomes a row, beside the other columns of its row.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ def _cast(sql: str, kind: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A list in FROM: its tree, and the names that it, its column and its numbers have."""
+    """A list in FROM: its tree, and the names of the item, its column and its ordinality."""
 
     list: Node
     called: str
@@ -58,11 +58,11 @@ class Series:
     ordinality: str | None
     place: int | None
     keeps: bool = False
-    """Whether a row without elements is there once, with null."""
+    """Whether a row with an empty list stays, with null as its element."""
 
 
 def series_of(node: Node, *, keeps: bool = False) -> Series:
-    """The list that a function in FROM has.  Raises: QueryError."""
+    """The list of a function in FROM.  Raises: QueryError."""
     place, function = node.get("query_location"), node["function"]
     name = function["function_name"].lower()
     arguments = [each["expression"] for each in function["arguments"]]
@@ -74,7 +74,7 @@ def series_of(node: Node, *, keeps: bool = False) -> Series:
         )
     if name == "unnest" and len(arguments) != 1:
         raise QueryError("unnest() in FROM takes one list; write list_zip(…) of several", place)
-    # Without a name of its own, the column has that of the whole.
+    # By default the column has the name of the item.
     called = node["alias"] or name
     names = [*node["column_name_alias"]]
     is_numbered = str(node.get("with_ordinality", "")).upper() == "WITH_ORDINALITY"
@@ -89,14 +89,14 @@ def series_of(node: Node, *, keeps: bool = False) -> Series:
 
 
 def reads_columns(node: Node) -> bool:
-    """Whether a function in FROM reads columns of what stands before it."""
+    """Whether a function in FROM reads columns of items before it."""
     return bool(columns(node["function"], with_parts=True))
 
 
 def taken_apart(query: Query, left: Froms | None, series: Series) -> Froms:
-    """What FROM has so far, each row beside the elements of a list of its columns.
+    """Join each row of the items so far with the elements of a list over its columns.
 
-    Without anything before it, it is the elements alone.  Raises: QueryError.
+    Without items so far, the result is the elements alone.  Raises: QueryError.
     """
     if left is None:
         left = Froms([Item(query.free_alias(series.called), query.one_row())])
@@ -132,7 +132,7 @@ def _elements(query: Query, item: Item, tree: Node, series: Series) -> Item:
 
 
 def _further(relation: Table, names: Sequence[str]) -> list[str]:
-    """Names for further columns of a collection: none is that of its key."""
+    """Unique names for further columns of a collection, none of which means its key."""
     used = {name.lower() for name in relation.types} | SHORT.keys()
     fields = []
     for name in names:
@@ -144,7 +144,7 @@ def _further(relation: Table, names: Sequence[str]) -> list[str]:
 
 
 def selected(query: Query, froms: Froms, listed: Listed, what: str) -> Table:
-    """Expressions over items, in which `unnest(…)` takes lists apart, several beside each other.
+    """Select expressions over items; lists of `unnest(…)` in them are unnested side by side.
 
     Raises: QueryError.
     """
@@ -154,7 +154,7 @@ def selected(query: Query, froms: Froms, listed: Listed, what: str) -> Table:
     used = {name.lower() for name, _ in listed}
 
     def name_of(tree: Node, stem: str) -> str:
-        """The column that has an expression before lists are taken apart."""
+        """The column of an expression in the collection before lists are unnested."""
         for name, other in inner:
             if bare(other) == bare(tree):
                 return name
@@ -185,7 +185,7 @@ def selected(query: Query, froms: Froms, listed: Listed, what: str) -> Table:
             raise QueryError(problem, node.get("query_location"))
     most = ", ".join(f"len({quoted(name)})" for name in lists)
     of_one = struct((name, f"{quoted(name)}[i_]") for name in lists)
-    # A shorter list goes on with nulls.
+    # Shorter lists are padded with nulls.
     rows = f"list_transform(range(1, greatest({most}) + 1), lambda i_: {of_one})"
     step = Sql(flat_map=(element, rows), select=tuple(select))
     return query.making.linear(relation, what, step)

@@ -1,4 +1,4 @@
-"""Names in SQL queries: which column of which collection each of them means."""
+"""Resolution of names in SQL queries to columns of items."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,16 +17,16 @@ Column = tuple[str, str, str]
 """A column that a query may name: its qualifier, its name, and the field of the collection."""
 
 VALUES = "ikebana_subquery"
-"""The qualifier of columns that have what subqueries come to."""
+"""The qualifier of columns with values of subqueries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A collection in FROM, under an alias that no other one has, with the names of its columns.
+    """A collection in FROM, under a unique alias, with the names of its columns.
 
-    A collection that is made of others has the columns of all of them, each with the qualifier
-    that it had there.  `hidden` are columns of queries around this one, and values of subqueries:
-    `*` does not have them, and a name means one only if no other column has it.
+    A join of items is one item with the columns of all of them under their old qualifiers.
+    `hidden` are columns of queries around this one and values of subqueries: `*` leaves them out,
+    and a name means one of them only if no other column has the name.
     """
 
     alias: str
@@ -35,7 +35,7 @@ class Item:
     hidden: tuple[Column, ...] = ()
 
     def among(self, qualifier: str | None, *, hidden: bool) -> list[tuple[str, str, "Place"]]:
-        """The columns that a qualifier may mean, each with this item."""
+        """The columns with a qualifier (None: all), as (qualifier, name, place)."""
         return [
             (of, name, (self, (of, name, field)))
             for of, name, field in (self.hidden if hidden else self.columns)
@@ -51,7 +51,7 @@ _Field = TypeVar("_Field")
 def of_name(
     columns: Sequence[tuple[str, str, _Field]], name: str
 ) -> list[tuple[str, str, _Field]]:
-    """The columns that have a name: if none has it, `key` is the whole key."""
+    """The columns with a name; if none has it, `key` means the row's key."""
     matches = [each for each in columns if each[1].lower() == name.lower()]
     if not matches and name.lower() in SHORT:
         matches = [each for each in columns if each[1] == SHORT[name.lower()]]
@@ -59,30 +59,30 @@ def of_name(
 
 
 Merged = dict[tuple[str, str], tuple[str, str]]
-"""Columns of USING, as (qualifier, name) in lower case, and the first one that is equal."""
+"""Columns of USING as (qualifier, name) in lower case, by the columns that they replace."""
 
 
 @dataclass(slots=True)
 class Froms:
-    """What FROM and WHERE have brought together so far: collections, and conditions over them."""
+    """The items of FROM so far, to be joined by the conditions."""
 
     items: list[Item] = field(default_factory=list)
     conditions: list[Node] = field(default_factory=list)
     merged: Merged = field(default_factory=dict)
-    """The columns of USING, of which `*` has the first one that it shows."""
+    """The columns of USING; `*` has each of them once."""
 
     def named(self, name: str) -> tuple[str, str]:
-        """The column that a name alone means, as (qualifier, name) in lower case."""
+        """The column that an unqualified name means, as (qualifier, name) in lower case."""
         lower = name.lower()
         columns = [each for item in self.items for each in item.columns]
         return of_name(columns, name)[0][0].lower(), lower
 
     def names(self) -> list[str]:
-        """The names of all columns, in their order, but for those of keys."""
+        """The names of all columns except keys, in order."""
         return [name for item in self.items for _, name, _ in item.columns if name != KEY]
 
     def known_by(self, pair: tuple[str, str]) -> tuple[str, str]:
-        """The first of the columns of USING that a column is one of, or this one."""
+        """The column of USING that represents a column, or the column itself."""
         return self.merged.get(pair, pair)
 
 
@@ -92,14 +92,14 @@ class Names:
     def __init__(self, froms: Froms) -> None:
         self.froms = froms
         self.aliased: dict[str, Node] = {}
-        """Expressions of the select list by the names that they get, if these may be used."""
+        """Expressions of the select list by alias, where other clauses may use aliases."""
         self.values: list[tuple[Node, Node]] = []
-        """Subqueries, without places, and expressions over names that stand for them."""
+        """Pairs of a subquery, without positions, and the expression that replaces it."""
 
     def resolved(self, node: Node, stars: Mapping[int, Node] | None = None) -> Node:
-        """The expression over aliases and fields.  Raises: QueryError.
+        """Resolve the names in an expression to (alias, field).  Raises: QueryError.
 
-        `stars` has the columns, resolved, that stars within stand for, by their ids.
+        `stars` maps the id of a star in the expression to the resolved column that replaces it.
         """
         refuse_now(node)
         if stars is None:
@@ -125,7 +125,7 @@ class Names:
         return False
 
     def column(self, node: Node) -> Node | None:
-        """What a column or a subquery means, over aliases and fields; None for other nodes."""
+        """Resolve a column or a subquery; None for other nodes."""
         if node["class"] == "SUBQUERY":
             return self.value(node)
         if node["class"] != "COLUMN_REF":
@@ -135,12 +135,12 @@ class Names:
         # A name of the select list comes before one of a query around.
         if meant is None and (shown := self.shown(node)) is not None:
             return shown
-        # What nothing is named is a part of a lambda's parameter.
+        # An unresolved name is a lambda's parameter, or a field of one.
         path = self._found(names)
         return node if path is None else {**node, "column_names": [*path], "alias": ""}
 
     def unaliased(self, node: Node) -> Node:
-        """The expression with subqueries of the select list in place of their names."""
+        """Replace aliases of subqueries in the select list by these subqueries."""
 
         def change(node: Node) -> Node | None:
             if node["class"] != "COLUMN_REF" or len(node["column_names"]) > 1:
@@ -154,13 +154,13 @@ class Names:
         return result
 
     def value(self, node: Node) -> Node | None:
-        """What stands for a subquery; None if nothing does so far."""
+        """The expression that replaces a subquery; None if it has none yet."""
         plain = bare(node)
         result = next((other for each, other in self.values if each == plain), None)
         return result and self.resolved(result)
 
     def called(self, node: Node) -> str:
-        """The name of a column as it was given; SQL does not tell names apart by case."""
+        """The name of a column in its declared case, whatever the case in the query."""
         named: str = node["column_names"][-1]
         alias, *field = self._found(node["column_names"]) or ("",)
         return next(
@@ -174,10 +174,10 @@ class Names:
         )
 
     def shown(self, node: Node) -> Node | None:
-        """The expression of the select list that has a column's name, if these may be used."""
+        """The expression of the select list with this alias, where aliases may be used."""
         name, *more = node["column_names"]
         if not more and name.lower() in self.aliased:
-            # It is itself over the names that stand before it.
+            # An expression may use the aliases before it, and no others.
             before = Names(self.froms)
             before.values = self.values
             for each, meant in self.aliased.items():
@@ -187,7 +187,7 @@ class Names:
         return None
 
     def _found(self, names: Sequence[str]) -> tuple[str, ...] | None:
-        """The alias and the field that a name means, and parts of that; None if it means none."""
+        """The path of a name: alias, field and fields of a struct; None if it means no column."""
         if (meant := self.meant(names)) is None:
             return None
         item, (*_, field), more = meant
@@ -196,12 +196,12 @@ class Names:
     def meant(
         self, names: Sequence[str], hidden: Sequence[bool] = (False, True)
     ) -> tuple[Item, Column, Sequence[str]] | None:
-        """The column that a name means, of which item, and the parts of it that are named."""
+        """The item and column that a name means, and the rest of the name: fields of a struct."""
         for among, many in product(hidden, (2, 1)):
             if len(names) < many:
                 continue
             qualifier = names[0] if many == 2 else None
-            # What a table calls `key` comes before the whole key of another one.
+            # A column called `key` of one table comes before the key of another table's rows.
             every = [of for item in self.froms.items for of in item.among(qualifier, hidden=among)]
             for *_, (item, which) in of_name(every, names[many - 1]):
                 return item, which, names[many:]
@@ -214,12 +214,12 @@ class Names:
         return column(item.alias, field)
 
     def all_meant(self, read: Iterable[Sequence[str]]) -> list[Place]:
-        """The columns that names mean, but for those that mean none."""
+        """The columns that names mean; names that mean none are skipped."""
         every = map(self.meant, read)
         return [meant[:2] for meant in every if meant is not None]
 
     def have_all(self, node: Node) -> bool:
-        """Whether an expression reads columns, and none that these are not."""
+        """Whether an expression reads columns, and these names have all of them."""
         read = columns(node, with_parts=True)
         return bool(read) and all(self.meant(names) is not None for names in read)
 
@@ -229,10 +229,9 @@ class Names:
 
 
 def output_names(listed: Iterable[tuple[str, Node]]) -> list[tuple[str, Node]]:
-    """The columns of a result, each with a name of its own.  Raises: QueryError.
+    """Make the names of a result's columns unique.  Raises: QueryError.
 
-    Of several that have one name, those behind the first get `_1`, `_2` and so on behind it, as
-    in a table that DuckDB creates of a query.
+    Repeated names get the suffixes `_1`, `_2` and so on, as in CREATE TABLE AS of DuckDB.
     """
     columns: dict[str, tuple[str, Node]] = {}
     for name, node in listed:
@@ -255,9 +254,9 @@ def relation_item(
     *,
     has_key: bool = False,
 ) -> Item:
-    """A collection in FROM, whose columns have other names if there are any.
+    """An item of FROM; `names` rename its first columns.
 
-    With `has_key` its key may be named: that of a query in FROM is no column.
+    With `has_key` names may mean the row's key; a query in FROM has none.
     """
     fields = list(relation.types)
     labels = [*names, *fields[len(names) :]]
@@ -268,5 +267,5 @@ def relation_item(
 
 
 def no_table(name: str, names: Mapping[str, object], place: int | None) -> QueryError:
-    """That FROM names what there is not."""
+    """The error for a name in FROM that no input or operator has."""
     return QueryError(f'there is no input or operator "{name}"{instead(name, names)}', place)

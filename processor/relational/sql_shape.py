@@ -1,10 +1,10 @@
-"""Rewrites of a query's tree into the forms that are translated, wherever they stand in it.
+"""Rewrites of a query's tree, and of all queries within it, into forms that the translator knows.
 
-* ORDER BY without LIMIT is left out: a collection has no order.
-* The LIMIT of a set operation, and that of a query in parentheses that has one already, becomes
-  that of a SELECT over it: `(…) ORDER BY x LIMIT 3` is `SELECT * FROM (…) ORDER BY x LIMIT 3`.
-* Rows are equal if their values are, null to null: `(a, b) = (c, d)` is `a IS NOT DISTINCT FROM c
-  AND b IS NOT DISTINCT FROM d`.
+* ORDER BY without LIMIT is dropped: a collection has no order.
+* The LIMIT of a set operation, or of a parenthesized query that has one already, moves to a SELECT
+  around it: `(…) ORDER BY x LIMIT 3` becomes `SELECT * FROM (…) ORDER BY x LIMIT 3`.
+* An equality of rows compares their values, and null equals null: `(a, b) = (c, d)` becomes
+  `a IS NOT DISTINCT FROM c AND b IS NOT DISTINCT FROM d`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ _NO_ORDER = (
     "a collection has no order, so this ORDER BY says nothing; with a LIMIT it says which rows "
     "are the first"
 )
-# In the order in which a SELECT has them, each of them once.
+# The order of modifiers in one SELECT, each at most once.
 _RANKS = {
     "DISTINCT_MODIFIER": 0,
     "ORDER_MODIFIER": 1,
@@ -29,7 +29,7 @@ _QUERIES = ("SELECT_NODE", "SET_OPERATION_NODE")
 
 
 def shaped(value: Any) -> Any:
-    """The tree of a query in which all queries have these forms."""
+    """The tree with all rewrites applied."""
     if isinstance(value, list):
         return [shaped(item) for item in value]
     if not isinstance(value, dict):
@@ -41,7 +41,7 @@ def shaped(value: Any) -> Any:
 
 
 def notes(text: str) -> list[str]:
-    """What a query says that has no effect, each with its place."""
+    """Notes on parts of a query that have no effect, each with its place in the text."""
     try:
         text, _ = without_windows(text)
         return [QueryError(_NO_ORDER, at).told(text) for at in _without_effect(query_tree(text))]
@@ -50,7 +50,7 @@ def notes(text: str) -> list[str]:
 
 
 def _of_rows(node: Node) -> Node:
-    """An equality of rows by that of their values."""
+    """An equality of rows as equalities of their values."""
     sides = [
         [each["expression"] for each in side["arguments"]]
         for side in (node["left"], node["right"])
@@ -80,7 +80,7 @@ def _of_query(node: Node) -> Node:
 
 
 def _groups(modifiers: Sequence[Node]) -> Iterator[list[Node]]:
-    """The modifiers of each pair of parentheses, the inner ones first."""
+    """The modifiers of each pair of parentheses, from the inside out."""
     group: list[Node] = []
     for each in modifiers:
         if group and _RANKS[each["type"]] <= _RANKS[group[-1]["type"]]:
@@ -91,7 +91,7 @@ def _groups(modifiers: Sequence[Node]) -> Iterator[list[Node]]:
 
 
 def _with_effect(group: Sequence[Node]) -> list[Node]:
-    """The modifiers without an ORDER BY on which nothing depends."""
+    """The modifiers without an ORDER BY that has no effect."""
     matters = any(
         each["type"].startswith("LIMIT") or each.get("distinct_on_targets") for each in group
     )
@@ -99,7 +99,7 @@ def _with_effect(group: Sequence[Node]) -> list[Node]:
 
 
 def _without_effect(value: Any) -> Iterator[int | None]:
-    """The places of the ORDER BY that are left out, in the order of the text."""
+    """The places of each ORDER BY that is dropped, in the order of the text."""
     if isinstance(value, list):
         for item in value:
             yield from _without_effect(item)

@@ -1,7 +1,7 @@
-"""What a SELECT shows of the rows that FROM, WHERE and GROUP BY give.
+"""The clauses of a SELECT that apply after FROM, WHERE and GROUP BY.
 
-In this order: the columns, with window functions (`sql_over`); QUALIFY; DISTINCT; ORDER BY with
-LIMIT and OFFSET.  The first rows of partitions are reductions (`rows.first_rows`).
+In this order: the select list, with window functions (`sql_over`); QUALIFY; DISTINCT; ORDER BY
+with LIMIT and OFFSET.  The first rows of partitions are reductions (`rows.first_rows`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -39,11 +39,11 @@ class Ordered:
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """What a SELECT has behind its columns, over what FROM brings together or groups."""
+    """The clauses that apply after the select list, over the columns of FROM or of groups."""
 
     qualify: tuple[Node, ...] = ()
     targets: tuple[Node, ...] = ()
-    """What DISTINCT ON tells rows apart by."""
+    """The expressions of DISTINCT ON."""
     orders: tuple[Ordered, ...] = ()
 
     def nodes(self) -> list[Node]:
@@ -51,13 +51,13 @@ class Behind:
         return [*self.qualify, *self.targets, *(order.node for order in self.orders)]
 
     def over(self, change: Callable[[Node], Node]) -> "Behind":
-        """The same with other expressions."""
+        """The same clauses with each expression changed."""
         orders = tuple(replace(order, node=change(order.node)) for order in self.orders)
         return Behind(tuple(map(change, self.qualify)), tuple(map(change, self.targets)), orders)
 
 
 class _Columns:
-    """The columns of a result, and others that it needs but does not show."""
+    """The columns of a result, and hidden ones that its clauses need."""
 
     def __init__(self, listed: Listed) -> None:
         self.listed = listed
@@ -70,7 +70,7 @@ class _Columns:
         return [*self.listed, *self.hidden]
 
     def of(self, node: Node) -> str:
-        """The column that has an expression."""
+        """The column of an expression; adds a hidden one if no column has it."""
         plain = bare(node)
         for name, other in self.every:
             if bare(other) == plain:
@@ -84,7 +84,7 @@ class _Columns:
 
 
 class Shown:
-    """The collection of a SELECT; the first rows are those of each value of the columns `by`."""
+    """The collection of a SELECT; LIMIT and OFFSET apply to each value of the columns `by`."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Shown:
         self._modifiers = {each["type"]: each for each in node["modifiers"]}
 
     def of(self, froms: Froms) -> Table:
-        """What is selected, of which only the first rows are kept.  Raises: QueryError."""
+        """Translate the clauses over the items of FROM.  Raises: QueryError."""
         making, behind = self._query.making, self._behind
         asked = [*(node for _, node in self._listed), *behind.nodes()[len(behind.qualify) :]]
         firsts = [first for each in behind.qualify if (first := _first_of(each)) is not None]
@@ -122,7 +122,7 @@ class Shown:
             ]
             table = selected(self._query, froms, columns.every, "select")
             if by:
-                # Each condition ranks all rows; equal ones may stand for each other.
+                # Each condition ranks all rows, so the result is the intersection.
                 tables = [first_rows(making, table, *each) for each in by]
                 table = rows.set_operation(making, "intersect", tables, every=True)
         return self._cut(table, columns, targets, orders)
@@ -130,7 +130,7 @@ class Shown:
     def _cut(
         self, table: Table, columns: _Columns, targets: Sequence[str], orders: Sequence[Order]
     ) -> Table:
-        """DISTINCT, LIMIT and OFFSET, and none but the columns that show."""
+        """Apply DISTINCT, LIMIT and OFFSET, and drop hidden columns."""
         making = self._query.making
         select = [(name, quoted(name)) for name, _ in columns.listed]
         if "DISTINCT_MODIFIER" in self._modifiers and not targets:
@@ -145,7 +145,7 @@ class Shown:
         return making.select(table, "shown", select) if columns.hidden else table
 
     def _limited(self, table: Table, orders: Sequence[Order]) -> Table:
-        """The rows that LIMIT and OFFSET keep; without an order in that of the columns."""
+        """The rows within LIMIT and OFFSET; without ORDER BY, they are ordered by all columns."""
         if (modifier := self._modifiers.get("LIMIT_MODIFIER")) is None:
             return table
         making, (limit, left_out) = self._query.making, limit_of(modifier)
@@ -160,7 +160,7 @@ class Shown:
         return making.select(ranked, "shown", [(name, quoted(name)) for name in table.types])
 
     def _most(self) -> tuple[Node, int] | None:
-        """A rank that a condition bounds, here or in the query around, and its bound."""
+        """A rank that QUALIFY or the WHERE of the query around bounds, and its bound."""
         bounds = [each for each in map(bounded_by, self._behind.qualify) if each is not None]
         if not {"LIMIT_MODIFIER", "DISTINCT_MODIFIER"} & self._modifiers.keys():
             bounds += [
@@ -176,7 +176,7 @@ def _texts(listed: Listed) -> list[tuple[str, str]]:
 
 
 def _first_of(condition: Node) -> tuple[Node, int] | None:
-    """A row_number() of which a condition keeps the first ones, and how many."""
+    """The row_number() of a condition that keeps the first rows, and how many; else None."""
     bound = bounded_by(condition)
     if bound is None or not is_row_number(bound[0]) or bound[1] < 1:
         return None

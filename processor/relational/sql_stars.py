@@ -1,4 +1,4 @@
-"""What stands for several columns: `*`, `t.*` and COLUMNS(…), alone and within expressions."""
+"""Expansion of `*`, `t.*` and COLUMNS(…), alone and within expressions, to columns."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ _ALIAS = "a name of COLUMNS(…) with parts is of a regular expression, as in CO
 
 
 def stars_of(node: object) -> list[Node]:
-    """The stars in an expression, but for those within the conditions of others."""
+    """The stars in an expression, without stars inside of another star's condition."""
     stars: list[Node] = []
 
     def look(each: Node) -> Node | None:
@@ -30,7 +30,7 @@ def stars_of(node: object) -> list[Node]:
 
 
 def columns_of(node: Node, names: Names) -> Iterator[tuple[str, Node]]:
-    """The columns that an item of a select list with stars stands for.  Raises: QueryError."""
+    """Expand an expression of a select list that has stars.  Raises: QueryError."""
     stars = stars_of(node)
     first, place = stars[0], stars[0].get("query_location")
     if node["class"] == "FUNCTION" and node["function_name"] in _FILTERS and not first["columns"]:
@@ -59,7 +59,7 @@ def columns_of(node: Node, names: Names) -> Iterator[tuple[str, Node]]:
 
 
 def _called(alias: str, star: Node, name: str) -> str:
-    """The name of a column of COLUMNS(…), of which an alias may have parts."""
+    """The name of a column of COLUMNS(…); an alias may refer to groups of its pattern."""
     if not alias or "\\" not in alias:
         return alias or name
     pattern = (star["expr"] or {}).get("literal", {}).get("text")
@@ -70,7 +70,7 @@ def _called(alias: str, star: Node, name: str) -> str:
 
 
 def expanded(star: Node, names: Names) -> list[tuple[str, Node]]:
-    """The columns that a star stands for, by name.  Raises: QueryError."""
+    """The columns of a star, by name, with REPLACE and RENAME applied.  Raises: QueryError."""
     columns = list(_columns(star, names))
     if star["expr"] is not None:
         columns = _named(star["expr"], columns)
@@ -95,7 +95,7 @@ def _require(names: list[str], columns: list[tuple[str, Node]], star: Node) -> N
 
 
 def _named(condition: Node, columns: list[tuple[str, Node]]) -> list[tuple[str, Node]]:
-    """The columns of which the names fit: a regular expression, a list, or a condition."""
+    """The columns with names that match a regular expression, a list, or a condition."""
     every = ", ".join(literal(name) for name, _ in columns)
     if (condition.get("literal") or {}).get("kind") == "STRING":
         sql = f"list_filter([{every}], lambda name: regexp_matches(name, {text_of(condition)}))"
@@ -121,7 +121,7 @@ def _named(condition: Node, columns: list[tuple[str, Node]]) -> list[tuple[str, 
 
 
 def _columns(star: Node, names: Names) -> Iterator[tuple[str, Node]]:
-    """The columns of which a star leaves none out, by name; or the fields of one."""
+    """The columns of a star without its EXCLUDE list; for `s.*` of a struct, its fields."""
     of, froms = star["relation_name"].lower(), names.froms
     left_out = {name.lower() for name in star["exclude_list"]}
     left_out_of = {
@@ -147,7 +147,7 @@ def _columns(star: Node, names: Names) -> Iterator[tuple[str, Node]]:
 
 
 def _fields(star: Node, names: Names) -> list[tuple[str, Node]]:
-    """The fields of a struct that has a star."""
+    """The fields of the struct in `s.*`.  Raises: QueryError."""
     place = star.get("query_location")
     whole = names.resolved({**column(star["relation_name"]), "query_location": place})
     alias, field = whole["column_names"]

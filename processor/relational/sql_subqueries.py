@@ -1,14 +1,14 @@
-"""Subqueries in expressions: what they come to, as columns of what a query has brought together.
+"""Subqueries in expressions, which become columns of joined collections.
 
-A subquery becomes a collection (`sql_dependent`), and a column of it, or whether it has a row,
-takes the place of the subquery.  In general the rows around keep their place in an outer join with
-it.  Less is needed of conditions that AND joins with others: for EXISTS and IN the distinct keys
-are one more input of the join, for NOT EXISTS and NOT IN the rows that meet a key are taken away,
-and a comparison is not true of a value that is not there.
+A subquery becomes a collection (`sql_dependent`).  A column of it, or whether it has a matching
+row, replaces the subquery in the expression.  In general the outer rows are joined with it by an
+outer join, which keeps them all.  Conditions that are joined by AND need less: for EXISTS and IN
+the distinct keys are one more input of the inner join, for NOT EXISTS and NOT IN an anti-join
+removes the rows with a match, and a comparison with a missing value is not true.
 
-`x <op> ANY (…)` is true where `x <op> y` is true of a row y, null where it is null of one, and
-else false; so it is made of three questions: whether there is such a row, a row that is null, or,
-if x is null, any row.  `ALL` is the opposite of the opposite.
+`x <op> ANY (…)` is true if `x <op> y` is true for a row y, else null if it is null for one, else
+false.  So it takes three questions: is there a row for which it is true, a row that is null, or,
+if x is null, any row?  `ALL` is the negation of ANY with the negated operator.
 """
 
 from collections.abc import Iterable
@@ -44,7 +44,7 @@ from ikebana.processor.relational.sql_refusals import has_groups
 from ikebana.processor.relational.sql_scope import Item, Names
 from ikebana.processor.relational.sql_whole import Query, Views
 
-# What is null if one of its arguments is.
+# Functions that are null if one of their arguments is.
 _STRICT = {"+", "-", "*", "/", "//", "%"}
 _COMPARISONS = {
     *("COMPARE_EQUAL", "COMPARE_NOTEQUAL", "COMPARE_LESSTHAN", "COMPARE_GREATERTHAN"),
@@ -54,10 +54,10 @@ _SEVERAL = "a subquery for one value has several rows: "
 
 
 class Subqueries:
-    """Joins subqueries to what a query has brought together, and says what stands for each.
+    """Joins subqueries with the collections of a query, and replaces them in expressions.
 
-    `beside` are conditions that are true of all rows.  If expressions `are_resolved` already, the
-    first collection is the one that they read, which keeps its alias and its columns.
+    `beside` are conditions that are true for all rows.  If expressions `are_resolved` already,
+    they read the first collection, which therefore keeps its alias and its columns.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Subqueries:
         self._are_resolved = are_resolved
 
     def add(self, condition: Node) -> None:
-        """Add a condition that AND joins with others.  Raises: QueryError."""
+        """Add a condition that is joined to others by AND.  Raises: QueryError."""
         inner, is_negative = condition, False
         while inner["type"] == "OPERATOR_NOT" and len(inner["children"]) == 1:
             inner, is_negative = inner["children"][0], not is_negative
@@ -91,9 +91,9 @@ class Subqueries:
                 self._names.froms.conditions.append(self.resolved(condition))
 
     def place(self, parts: Any, *, is_strict: bool = False) -> None:
-        """Join what stands for the subqueries in expressions; `resolved` puts it there.
+        """Join the subqueries in expressions; `resolved` then replaces them by columns.
 
-        With `is_strict`, rows without a value of each are left out.  Raises: QueryError.
+        With `is_strict`, rows may be dropped if a subquery has no value.  Raises: QueryError.
         """
         for each in own_nodes(parts):
             if each["class"] == "SUBQUERY" and self._names.value(each) is None:
@@ -101,7 +101,7 @@ class Subqueries:
                 self._names.values.append((bare(each), value))
 
     def resolved(self, node: Node) -> Node:
-        """An expression over aliases and fields, also of subqueries that have been placed."""
+        """Resolve an expression, and replace the subqueries in it that have been placed."""
         if not self._are_resolved:
             return self._names.resolved(node)
 
@@ -114,7 +114,7 @@ class Subqueries:
         return result
 
     def _placed(self, node: Node, *, is_strict: bool) -> Node:
-        """What stands for a subquery, over names."""
+        """Join a subquery; returns the expression over names that replaces it."""
         inner = node["subquery"]["node"]
         match node["subquery_type"]:
             case "SCALAR":
@@ -136,7 +136,7 @@ class Subqueries:
         self._gathered.keep(self._rows_of(inner), is_negative=is_negative)
 
     def _rows_of(self, inner: Node) -> Given:
-        """What a query gives of which it is asked only whether there is a row."""
+        """Translate a subquery of EXISTS: only whether it has a row matters."""
         is_plain = inner["type"] == "SELECT_NODE" and leaves_none_out(inner)
         if is_plain and not _shows_more(inner):
             inner = {**inner, "select_list": [tree("1")], "modifiers": []}
@@ -151,7 +151,7 @@ class Subqueries:
             self._gathered.keep(result, [each], is_negative=True)
 
     def _any_of(self, node: Node) -> Node:
-        """Whether a comparison with a row is true; null if it is so of one."""
+        """The value of ANY: true, null or false."""
         self._gathered.left()
         result, (is_true, *are_null) = self._compared(node)
         is_met = self._gathered.mark(result, [is_true])
@@ -165,7 +165,7 @@ class Subqueries:
         return {**case, "case_checks": checks}
 
     def _compared(self, node: Node) -> tuple[Given, list[Node]]:
-        """What is compared with: when the comparison with a row is true, and when it is null."""
+        """The subquery of ANY, and conditions: one true if the comparison is, others if null."""
         self.place([node["child"]])
         inner = node["subquery"]["node"]
         result = dependent(self._query, self._views, inner, self._names, may_be_totals=False)
@@ -185,7 +185,7 @@ class Subqueries:
         return result, conditions
 
     def _value(self, node: Node, *, is_strict: bool) -> Node:
-        """A column with the value of a subquery, which is null where it has no row."""
+        """A column with the value of a scalar subquery, which is null if it has no row."""
         inner = node["subquery"]["node"]
         result = dependent(self._query, self._views, inner, self._names)
         if len(result.shown) != 1:
@@ -212,7 +212,7 @@ class Subqueries:
         )
 
     def _checked(self, result: Given, value: Node) -> tuple[Given, Node]:
-        """One row of what is given for each row around, and its value: an error of several."""
+        """One row of the result for each outer row, and its value, an error if it has several."""
         relation, alias = result.item.relation, self._query.free_alias("v")
         count, one = (relation.free_column(name) for name in ("n", "v"))
         by = [(name, quoted(name), relation.types[name]) for name in result.fields]
@@ -226,7 +226,7 @@ class Subqueries:
 
 
 def rank(condition: Node) -> int:
-    """In which order conditions are added: first those that need no collection in the middle."""
+    """The order of conditions: first those that do not need one collection of all items."""
     if not has_subquery(condition):
         return 0
     is_one = condition["class"] == "SUBQUERY" and condition["subquery_type"] != "NOT_EXISTS"
@@ -234,14 +234,14 @@ def rank(condition: Node) -> int:
 
 
 def _shows_more(node: Node) -> bool:
-    """Whether the select list says more than which rows there are."""
+    """Whether the select list matters for the number of rows, or has aliases."""
     listed = node["select_list"]
     is_of_rows = not (has_groups(node) or node["having"] or node["qualify"] or calls(listed))
     return not is_of_rows or has_lists(listed) or any(each.get("alias") for each in listed)
 
 
 def _shows_no_nulls(node: Node) -> bool:
-    """Whether WHERE says of all columns of a query that they are not null."""
+    """Whether WHERE has IS NOT NULL for each column of the result."""
     if node["type"] != "SELECT_NODE":
         return False
     nonnull = _nonnull(conjuncts(node["where_clause"]))
@@ -249,7 +249,7 @@ def _shows_no_nulls(node: Node) -> bool:
 
 
 def _nonnull(conditions: Iterable[Node]) -> list[Node]:
-    """What conditions say is not null, without places."""
+    """The expressions of IS NOT NULL conditions, without positions."""
     return [
         bare(each["children"][0]) for each in conditions if each["type"] == "OPERATOR_IS_NOT_NULL"
     ]
@@ -264,7 +264,7 @@ def _negated(node: Node) -> Node:
 
 
 def _is_strict(node: Node) -> bool:
-    """Whether an expression is not true where one of its subqueries has no value."""
+    """Whether an expression is null or false if one of its subqueries has no value."""
     if not has_subquery(node):
         return True
     match node["class"]:

@@ -1,9 +1,9 @@
 """Temporal filters of SQL: conditions that compare an expression with `ikebana_now()`.
 
-The collection as of a time has the rows for which they are true then.  So a row has a time
-from which it counts, and one until which, which a linear step knows as `valid_from` and
-`valid_until`.  A condition that reads one collection is applied to it before any join, and one
-that reads several to what they come to: either is the same at every time.
+The collection as of a time has the rows for which the conditions are true at that time.  So each
+row counts in an interval, which a linear step has as `valid_from` and `valid_until`.  A condition
+over one collection is applied before joins, and a condition over several after their join; the
+result is the same at every time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,9 +30,9 @@ _TURNED = {
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """An expression from which (included), or until which (excluded), a row counts.
+    """A time from which (inclusive) or until which (`is_upper`, exclusive) a row counts.
 
-    If it is `after`, what is meant is the first moment after it.
+    With `is_after` the bound is the first moment after the expression's value.
     """
 
     node: Node
@@ -42,7 +42,7 @@ class Bound:
 
 
 def told_from_others(where: Node | None) -> tuple[list[Bound], list[Node]]:
-    """What the conditions of a WHERE bound in time, and those that say nothing of it.
+    """Split the conditions of a WHERE into bounds in time and other conditions.
 
     Raises: QueryError.
     """
@@ -80,9 +80,9 @@ def _bound(node: Node, comparison: str, whole: Node) -> Bound:
 
 
 def bounded(query: Query, names: Names, bounds: Sequence[Bound]) -> list[Bound]:
-    """Let rows of one collection count in their time alone, before anything is joined.
+    """Apply bounds over one collection to this collection, before joins.
 
-    Returns the bounds that read several.  Raises: QueryError.
+    Returns the bounds over several collections.  Raises: QueryError.
     """
     left = list(bounds)
     for at, item in enumerate(names.froms.items):
@@ -95,7 +95,7 @@ def bounded(query: Query, names: Names, bounds: Sequence[Bound]) -> list[Bound]:
 
 
 def bounded_after(query: Query, names: Names, bounds: Sequence[Bound]) -> None:
-    """The same for the bounds that are left, of what is brought together.
+    """Apply the other bounds to the join of all collections.
 
     Raises: QueryError.
     """
@@ -135,7 +135,7 @@ def _valid(
             if kind == "TIMESTAMP_NS":
                 problem = "cast TIMESTAMP_NS to TIMESTAMP to compare it with ikebana_now()"
                 raise QueryError(problem, each.place)
-            # What has microseconds, and is not before a moment, is before the next one.
+            # In whole microseconds, t <= x is t < x + 1.
             text = f"{text} + INTERVAL 1 MICROSECOND"
         (upper if each.is_upper else lower).append(text)
     steps = [Sql(valid_from=text) for text in lower] + [Sql(valid_until=text) for text in upper]

@@ -1,4 +1,4 @@
-"""A SQL query as a whole: its tables, its views, and the collections that it is made of."""
+"""The translation of a whole SQL query: its tables, views and set operations."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -25,7 +25,7 @@ from ikebana.processor.relational.windows import WindowCall
 Listed = list[tuple[str, Node]]
 Views = Mapping[str, "View"]
 Bounds = Mapping[str, int]
-"""Of columns, by names in lower case, the greatest value with which rows are asked for."""
+"""Greatest values of columns, by names in lower case: rows beyond them are not needed."""
 NOT_BOUND: Bounds = {}
 _Select = Callable[["Query", Node, Views, "By"], "Table | Totals"]
 _SET_OPERATIONS: Mapping[str, rows.SetOperation] = {
@@ -38,9 +38,9 @@ _SET_OPERATIONS: Mapping[str, rows.SetOperation] = {
 
 @dataclass(frozen=True, slots=True)
 class By:
-    """What a query is made for, once for each value: columns of a domain, or of its own.
+    """Columns by which a subquery has results: those of a domain, or expressions of its own.
 
-    A domain has the values that the queries around it have, each once, as hidden columns.
+    A domain has the distinct values of the outer columns, as hidden columns.
     """
 
     domain: Item | None = None
@@ -48,7 +48,7 @@ class By:
     bounds: Bounds = field(default_factory=dict)
 
     def columns(self, names: Names) -> list[Node]:
-        """The columns, over what the query has brought together."""
+        """The columns, resolved over the items of the query."""
         if self.domain is None:
             return [names.resolved(each) for each in self.expressions]
         named = {field: (of, name) for of, name, field in reversed(self.domain.hidden)}
@@ -56,7 +56,7 @@ class By:
 
 
 class Selection(NamedTuple):
-    """Columns to select from items together, with new names, and as columns of one item."""
+    """A select list over several items, and the columns of the one item that it makes."""
 
     listed: Listed
     columns: tuple[Column, ...]
@@ -64,9 +64,9 @@ class Selection(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """Aggregates by columns of the query's own, with one result also where there are no rows.
+    """Aggregates by the subquery's own columns, with a result even for values without rows.
 
-    `shown` says what the result is, over the item, or over nulls in place of its columns.
+    `shown` computes the result from the item's columns, or from nulls if there is no row.
     """
 
     item: Item
@@ -76,7 +76,7 @@ class Totals(NamedTuple):
 
 @dataclass(slots=True)
 class View:
-    """A query with a name, made when it is first asked for."""
+    """A named query of WITH, translated when it is first read."""
 
     node: Node
     names: Sequence[str]
@@ -86,7 +86,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Recursion:
-    """Tables that a query may name beside those of the pipeline, and the limits of recursions."""
+    """Variables, which a query may read like tables, and the limits of recursions."""
 
     tables: Mapping[str, Table]
     limits: Limits
@@ -134,8 +134,8 @@ class Query:
     def bind(self, text: str, functions: Mapping[str, str]) -> None:
         """Let DuckDB bind the query over the columns of all tables.  Raises: QueryError.
 
-        Keys are among them where they are named.  Then `*` has them as well, and one may stand
-        beside a column that is called `key`, which is not what these mean; so either is taken.
+        If the query mentions keys, tables have key columns.  As `*` then includes them, and a
+        column may be called `key` too, binding is tried without key columns as well.
         """
         self._refuse_alike()
         problems = []
@@ -152,7 +152,7 @@ class Query:
         raise self._of_windows(problems[0])
 
     def _of_windows(self, error: QueryError) -> QueryError:
-        """The problem, as one of the window if it is of a collection that a window hides."""
+        """Reword an error about a collection that is only read through a window function."""
         for call in self._windows.values():
             if error.problem.startswith(f'FROM names no "{call.source}"'):
                 name = f"{call.function}({call.source}, …)"
@@ -161,7 +161,7 @@ class Query:
         return error
 
     def _refuse_alike(self) -> None:
-        """Refuse to read one of several columns that SQL does not tell apart."""
+        """Refuse to read columns with names that differ in case alone."""
         for called, table in self.tables.items():
             for lower, names in table.alike().items():
                 if self._stars or lower in self._mentioned:
@@ -174,7 +174,7 @@ class Query:
                     )
 
     def _read(self, table: Table, *, with_key: bool) -> dict[str, str]:
-        """The columns of a table that SQL sees, and its key by the names that the query has."""
+        """The columns of a table for DuckDB, and with `with_key` its key if it is mentioned."""
         alike = table.alike()
         columns = {name: kind for name, kind in table.types.items() if name.lower() not in alike}
         keyed = table.keyed().items() if with_key else ()
@@ -183,7 +183,7 @@ class Query:
         }
 
     def result(self) -> Table:
-        """The collection that the query gives.  Raises: QueryError."""
+        """Translate the query.  Raises: QueryError."""
         tables = self._recursion.tables.items()
         return self.query(
             self._node, {name.lower(): View(self._node, (), {}, of) for name, of in tables}
@@ -197,10 +197,9 @@ class Query:
         *,
         domain: Item | None = None,
     ) -> Table:
-        """The collection of a query within, which may lack rows beyond bounds of its columns.
+        """Translate a query within; rows beyond the bounds of its columns may be left out.
 
-        With a domain it is made for each of its values, and its columns are the last ones.
-        Raises: QueryError.
+        With a domain, the domain's columns are the last ones of the result.  Raises: QueryError.
         """
         views = with_views(node, views)
         if node["type"] == "SET_OPERATION_NODE":
@@ -210,7 +209,7 @@ class Query:
         return table
 
     def select(self, node: Node, views: Views, by: By) -> Table | Totals:
-        """What a SELECT gives by columns, which are the last of the result.
+        """Translate a SELECT; the columns of `by` are the last ones of the result.
 
         Raises: QueryError.
         """
@@ -228,7 +227,7 @@ class Query:
         if view.relation is None and view.node["type"] == "RECURSIVE_CTE_NODE":
             view.relation = recursive(self, view, node["table_name"], self._recursion.limits)
         if view.relation is None:
-            # Another reader may ask for other rows.
+            # Bounds of one reader apply only if the view has no other reader.
             is_single = len(list(named(self._node, name))) == 1 and not view.names
             view.relation = self.query(view.node, view.views, bounds if is_single else NOT_BOUND)
             fields = list(view.relation.types)
@@ -240,7 +239,7 @@ class Query:
         return view.relation
 
     def one_row(self) -> Table:
-        """One row, of which nothing is to be read, from the first time on.  Raises: QueryError."""
+        """A collection of one row from the first time on.  Raises: QueryError."""
         if self._one is None:
             making, source = self.making, next(self._sources(), None)
             if source is None:
@@ -254,7 +253,7 @@ class Query:
         return self._one
 
     def _sources(self) -> Iterator[Table]:
-        """Collections of which a row of no table has its times: one that the query reads first."""
+        """Collections that can give `one_row` its times; those that the query reads come first."""
         others = {each.name for each in self._recursion.tables.values()}
         yield from (each for each in self.tables.values() if each.name not in others)
         for name in self._known.inputs:
@@ -263,21 +262,21 @@ class Query:
                 yield self._known.relation(name) if is_there else self.making.rows_of(name)
 
     def free_alias(self, name: str) -> str:
-        """An alias that nothing else in the query has: letters, digits and "_"."""
+        """An unused alias of letters, digits and "_"."""
         plain = "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
         return free(plain if plain[:1].isalpha() else f"t{plain}", self._aliases)
 
     def free_value(self) -> str:
-        """A name for the value of a subquery that no other one has."""
+        """An unused name for the value of a subquery."""
         self._values += 1
         return f"s{self._values}"
 
     def selection(
         self, items: Sequence[Item], only: Collection[tuple[str, ...]] | None = None
     ) -> Selection:
-        """The columns of items that the query may read, to be selected from them together.
+        """A select list of all columns of items that the query mentions.
 
-        With `only`, pairs (alias, field), these are all that is read.
+        `only` limits it to these pairs (alias, field).
         """
         listed: Listed = []
         columns: list[Column] = []
@@ -299,13 +298,13 @@ class Query:
                 fresh = free(f"{of}_{name}" if name == KEY else name, used)
                 listed.append((fresh, column(item.alias, each)))
                 hidden.append((of, name, fresh))
-        # A row is there, even if nothing of it is read.
+        # Rows count even if none of their columns is read, so there is one column.
         return Selection(listed or [("there", tree("true"))], tuple(columns), tuple(hidden))
 
     def item(
         self, froms: Froms, what: str, only: Collection[tuple[str, ...]] | None = None
     ) -> Item:
-        """One collection in place of several and their conditions, with all that may be read."""
+        """Join items by their conditions to one item, with all columns that may be read."""
         if len(froms.items) == 1 and not froms.conditions:
             return froms.items[0]
         selection = self.selection(froms.items, only)
@@ -313,7 +312,7 @@ class Query:
         return Item(self.free_alias(what), relation, selection.columns, selection.hidden)
 
     def selected(self, froms: Froms, listed: Listed, what: str) -> Table:
-        """The collection of expressions over items for which the conditions are true."""
+        """Select expressions from the join of items by their conditions."""
         if len(froms.items) == 1:
             (item,) = froms.items
             as_it_is = [(name, column(item.alias, name)) for name in item.relation.types]
@@ -345,7 +344,7 @@ class Query:
         return rows.set_operation(self.making, operation, sources, every=node["setop_all"])
 
     def _by_name(self, sources: Sequence[Table]) -> list[Table]:
-        """The sources with the columns of all of them, with null for those that one lacks."""
+        """The sources with the columns of all of them; missing columns are null."""
         every = {name.lower(): name for source in reversed(sources) for name in source.types}
         order = dict.fromkeys(name.lower() for source in sources for name in source.types)
         tables = []
@@ -378,7 +377,7 @@ class Query:
         return tables
 
     def _tables(self, node: Node) -> Iterator[tuple[str, Table]]:
-        """All collections that the query names, but for the views of its own."""
+        """All collections that FROM clauses of the query name, except its own views."""
         seen: set[str] = set()
         for each in named_tables(node):
             name, place = each["table_name"], each.get("query_location")
@@ -424,24 +423,24 @@ class Query:
 
 
 def _parses(actual: SqlType, kind: SqlType) -> bool:
-    """Whether a cast from one type to another reads texts as JSON."""
+    """Whether a cast from one type to another parses texts as JSON."""
     if kind == JSON:
         return actual == VARCHAR
     return any(map(_parses, parts(actual), parts(kind)))
 
 
 def with_views(node: Node, views: Views) -> Views:
-    """The views that a query may name: its own before those of the queries around it."""
+    """The views that a query may name: its own hide those of the queries around it."""
     visible = dict(views)
     for each in _views_of(node):
         value = each["value"]
-        # A view may name those before it.
+        # A view may read the views before it.
         visible[each["key"].lower()] = View(value["query_node"], value["aliases"], dict(visible))
     return visible
 
 
 def children(node: Node) -> list[Node]:
-    """The queries that a set operation combines; none of any other query."""
+    """The branches of a set operation; empty for any other query."""
     if node["type"] != "SET_OPERATION_NODE":
         return []
     return node.get("children") or [node["left"], node["right"]]
@@ -453,7 +452,7 @@ def _views_of(node: Node) -> list[Node]:
 
 
 def free(name: str, used: set[str]) -> str:
-    """The name, with a number if it is used already; it is used from now on."""
+    """The name, with a number if it is used already; adds the result to `used`."""
     candidate, number = name, 1
     while candidate.lower() in used:
         number += 1
@@ -463,9 +462,9 @@ def free(name: str, used: set[str]) -> str:
 
 
 def named_tables(value: Any, views: Collection[str] = ()) -> Iterator[Node]:
-    """What FROM names anywhere in a query, in the order of the text, but for views of its own.
+    """Table references anywhere in a query, in the order of the text, without those to views.
 
-    A view is there behind its own query, and hides a table of its name.
+    A view hides a table of the same name in all queries after its own.
     """
     if isinstance(value, list):
         for item in value:
@@ -487,12 +486,12 @@ def named_tables(value: Any, views: Collection[str] = ()) -> Iterator[Node]:
 
 
 def named(value: Any, name: str) -> Iterator[Node]:
-    """Where FROM has a name, be it of a table or of a view."""
+    """References to a table or view of this name."""
     return (n for n in within(value, "table_name") if n["table_name"].lower() == name)
 
 
 def within(value: Any, part: str) -> Iterator[Node]:
-    """Everything in a tree that has a part of this name, in the order of the text."""
+    """All nodes of a tree with a part of this name, in the order of the text."""
     if isinstance(value, list):
         for item in value:
             yield from within(item, part)
@@ -504,7 +503,7 @@ def within(value: Any, part: str) -> Iterator[Node]:
 
 
 def _is_connected(froms: Froms) -> bool:
-    """Whether equalities connect all items."""
+    """Whether equalities between items connect all of them."""
     both = [[*map(aliases_of, equated(each) or ())] for each in froms.conditions]
     joined = [set[str]().union(*sides) for sides in both if all(len(side) == 1 for side in sides)]
     return len(reached({froms.items[0].alias}, joined)) == len(froms.items)

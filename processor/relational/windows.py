@@ -1,18 +1,16 @@
-"""Rows with the windows of time that they are in: tumbling, hopping and session windows.
+"""Rows with their windows of time: tumbling, hopping and session windows.
 
-Each row gets the columns `window_start` (included) and `window_end` (excluded); a row without a
-time is in no window.  Tumbling and hopping windows begin at multiples of a length of time since
-1970, so a linear step makes them.  Sessions depend on the other rows of their partition: a
-reduction lists the times of each, a step cuts the list where nothing happens for the gap, and
-a join gives each row its session.  So a row that comes or goes between two sessions makes one
-of them, or two of one, at its time.
+Each row gets the columns `window_start` (inclusive) and `window_end` (exclusive); a row without a
+time is in no window.  Tumbling and hopping windows begin at multiples of a duration since 1970, so
+a linear step computes them.  Sessions depend on the other rows of their partition: a reduction
+lists the times of the partition, a step cuts the list at gaps, and a join gives each row its
+session.  So an insertion between two sessions can merge them, and a deletion can split one.
 
-A row of which the time is infinite is in a window that begins and ends there, as SQL's
-`time_bucket` has it.
+A row with an infinite time is in a window that begins and ends at infinity, as with `time_bucket`.
 
-A view names windows in FROM: `tumble(t, at, size)`, `hop(t, at, every, size)` and `session(…)`.
-SQL has no such functions, so a call is taken out of the text, and the name of a table stands in
-its place: as long as the call, so that all places in the text stay.
+A view has windows in FROM: `tumble(t, at, size)`, `hop(t, at, every, size)` and `session(…)`.
+DuckDB has no such table functions, so a call in the text is replaced by a table name, padded with
+spaces to the length of the call: positions in errors stay right.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,8 +37,8 @@ _INFINITE = 2**63 - 1
 def hopping(making: Making, source: Table, over: str, every: int, size: int) -> Table:
     """Each row once for each window that it is in.
 
-    Windows have `size` microseconds, and one begins every `every`; where both are the same, they
-    are tumbling.  `over` is SQL of a date or a timestamp.
+    Windows are `size` microseconds long, and one begins every `every` microseconds; equal values
+    are tumbling windows.  `over` is SQL of a date or a timestamp.
     """
     _require(source)
     if every < 1 or size < 1:
@@ -67,8 +65,10 @@ def hopping(making: Making, source: Table, over: str, every: int, size: int) -> 
 def sessions(
     making: Making, source: Table, over: str, gap: int, partition: Sequence[str]
 ) -> Table:
-    """Each row with its session: rows of a partition of which each is less than `gap` after
-    another one, in microseconds.  A session ends `gap` after its last row.
+    """Each row with its session.
+
+    Consecutive rows of a partition that are less than `gap` microseconds apart are one session,
+    which ends `gap` after its last row.
     """
     _require(source)
     if gap < 1:
@@ -80,7 +80,7 @@ def sessions(
     timed = _timed(making, source, over, moment)
     spans = _sessions(making, timed, moment, gap, partition)
     row, of = "r", "s"
-    # Structs, for which a null is equal to a null.
+    # A comparison of structs, in which null equals null.
     one, other = (
         struct((name, f"{alias}.{quoted(name)}") for name in partition) for alias in (row, of)
     )
@@ -115,14 +115,14 @@ def _sessions(
             select=(*keys, (START, f"{session}[1]"), (END, f"{session}[2]")),
         ),
     )
-    # Where one session changes, the others are no news to the join.
+    # Distinct sessions let unchanged ones cancel before the join.
     return distinct(making, cut, "sessions")
 
 
 def _timed(making: Making, source: Table, over: str, moment: str) -> Table:
-    """The rows that have a time, with it in microseconds; infinity is beyond all others."""
+    """The rows with a time, and a column with it in microseconds; infinity is the greatest."""
     try:
-        # One expression, which may stand within others.
+        # Parsing refuses anything but one expression, which is then safe within others.
         over = text_of(tree(over))
     except ExpressionError as error:
         raise MakingError(str(error), "over") from None
@@ -136,7 +136,7 @@ def _timed(making: Making, source: Table, over: str, moment: str) -> Table:
 
 
 def _timestamp(at: str, after: int = 0) -> str:
-    """SQL of the timestamp some time after microseconds since 1970, infinity among them."""
+    """SQL of the timestamp `after` microseconds after `at`, in microseconds since 1970."""
     finite = f"make_timestamp({at} + {after})" if after else f"make_timestamp({at})"
     sign = f"CASE WHEN {at} > 0 THEN 'infinity' ELSE '-infinity' END::TIMESTAMP"
     return f"CASE WHEN abs({at}) = {_INFINITE} THEN {sign} ELSE {finite} END"
@@ -147,7 +147,7 @@ def _own(source: Table) -> list[tuple[str, str]]:
 
 
 def _require(source: Table) -> None:
-    """Refuse a source that has columns of these names.  Raises: MakingError."""
+    """Refuse a source with columns called window_start or window_end.  Raises: MakingError."""
     for name in (START, END):
         if name in {column.lower() for column in source.types}:
             raise MakingError(f'"{source.name}" has a column "{name}" already')
@@ -162,7 +162,7 @@ _FORMS = {
 
 @dataclass(frozen=True, slots=True)
 class WindowCall:
-    """A call: the function, the collection, SQL of the time, lengths in microseconds, columns."""
+    """A call in FROM: function, collection, SQL of the time, microseconds, partition columns."""
 
     function: str
     source: str
@@ -179,7 +179,7 @@ class WindowCall:
 
 
 def without_windows(text: str) -> tuple[str, Mapping[str, WindowCall]]:
-    """The text with names in place of calls, and the calls by these names.
+    """Replace calls in FROM by table names; returns the text, and the calls by name.
 
     Raises: QueryError.
     """
@@ -211,7 +211,7 @@ def _calls(value: object) -> list[Node]:
 
 
 def _replaced(text: str, place: int, name: str) -> str:
-    """The text with a name in place of the call that begins there."""
+    """The text with the call that begins at `place` replaced by a name and spaces."""
     depth, end = 0, len(text)
     for token in tokens(text):
         if token.at <= place:
@@ -252,7 +252,7 @@ def _call(node: Node, place: int) -> WindowCall:
 
 
 def _microseconds(node: Node, name: str, place: int) -> int:
-    """A length of time, which must always be the same one."""
+    """The microseconds of a constant INTERVAL.  Raises: QueryError."""
     text = text_of(node)
     problem = f"must be an INTERVAL without months, as in {_FORMS[name]}"
     try:
