@@ -25,7 +25,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edge:types texts are read as JSON beside JSON": (
         "tests/property/test_types_of_views.py::test_texts_are_not_read",
         "processor/relational/sql_whole.py",
-        "        return own == VARCHAR\n",
+        "        return actual == VARCHAR\n",
         "        return False\n",
     ),
     "edge:types types are compared as they are spelt": (
@@ -453,8 +453,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edge:keys what an input declares is sure": (
         BY_KEY,
         "processor/relational/known.py",
-        "facts = Facts(keys, declared(keys, self.inputs, self.operators.get(name), found))",
-        "facts = Facts(*[declared(keys, self.inputs, self.operators.get(name), found)] * 2)",
+        "facts = Facts(keys, declared(keys, self.inputs, self.operators.get(name), table))",
+        "facts = Facts(*[declared(keys, self.inputs, self.operators.get(name), table)] * 2)",
     ),
     "edge:acts: a second start is refused in its own thread": (
         "tests/unit/test_attempts.py::test_spark_is_started_once",
