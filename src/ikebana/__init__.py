@@ -53,8 +53,8 @@ _HOMES = {
     "processor.building.pipeline": ("Pipeline",),
     "processor.building.rows": ("Sql",),
     "processor.building.topic": ("Topic",),
-    "processor.evaluate": ("Evaluation", "evaluate"),
-    "processor.joins.query": ("AsOfJoin", "DeltaJoin", "JoinInput"),
+    "processor.engine.evaluate": ("Evaluation", "evaluate"),
+    "processor.planning.joins.query": ("AsOfJoin", "DeltaJoin", "JoinInput"),
     "processor.linear": ("steps",),
     "processor.planning.plan": (
         "Concat",
