@@ -147,7 +147,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edge:new rows of Connect are plain JSON": (
         "tests/unit/test_new_types.py::test_rows_of_connect_with_their_schema",
         "processor/authoring/proposing/formats.py",
-        "return row is not value and len(value) == 2 and told",
+        "return row is not value and len(value) == 2 and is_struct",
         "return False",
     ),
     "edge:new messages without a schema have no encoding": (
@@ -159,7 +159,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edge:new old images that lack are trusted": (
         "tests/unit/test_new_types.py::test_tables_without_a_key",
         "processor/authoring/proposing/proposal.py",
-        "if traits.old_images and not found.imageless and",
+        "if traits.old_images and not evidence.imageless and",
         "if traits.old_images and",
     ),
     "edge:new a fraction is a double": (
@@ -258,8 +258,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edge:loud a declared column that is absent counts as null": (
         "tests/unit/test_notices.py::test_every_format",
         "processor/authoring/proposing/look.py",
-        "declared=_AsTheyAre(wanted.declared)",
-        "declared=wanted.declared",
+        "declared=_AsTheyAre(request.declared)",
+        "declared=request.declared",
     ),
     "edge:loud a notice is said each time": (
         "tests/unit/test_batch_display.py::test_a_notice_is_said_once",

@@ -25,11 +25,11 @@ class FunctionPart(Part):
 
 def with_functions(document: Mapping[str, object]) -> Mapping[str, object]:
     """A document in which expressions call its functions by names that say all of them."""
-    given = document.get("functions")
-    if not isinstance(given, dict) or not given:
+    sections = document.get("functions")
+    if not isinstance(sections, dict) or not sections:
         return document
     functions: dict[str, SqlFunction] = {}
-    for name, section in given.items():
+    for name, section in sections.items():
         if isinstance(section, FunctionPart):
             part = section
         else:
@@ -51,18 +51,18 @@ def with_functions(document: Mapping[str, object]) -> Mapping[str, object]:
             return {key: within(each) for key, each in value.items()}
         return value
 
-    made = dict(document)
-    if "operators" in made:
-        made["operators"] = within(made["operators"])
-    inputs = made.get("inputs")
+    result = dict(document)
+    if "operators" in result:
+        result["operators"] = within(result["operators"])
+    inputs = result.get("inputs")
     if isinstance(inputs, dict):
-        made["inputs"] = {
+        result["inputs"] = {
             name: {key: within(each) if key in _OF_INPUTS else each for key, each in of.items()}
             if isinstance(of, dict)
             else of
             for name, of in inputs.items()
         }
-    return made
+    return result
 
 
 def sql_function(name: str, part: FunctionPart) -> SqlFunction:

@@ -15,7 +15,7 @@ from ikebana.processor.planning.plan import Plan
 
 
 def given_settings(
-    given: Mapping[str, Any],
+    sections: Mapping[str, Any],
     plan: Plan,
     *,
     bootstrap_servers: str | None = None,
@@ -27,7 +27,7 @@ def given_settings(
         ConfigError: with every problem.
     """
     try:
-        part = SettingsPart.model_validate(given)
+        part = SettingsPart.model_validate(sections)
     except ValidationError as error:
         problems = [
             (".".join(map(str, each["loc"])), worded(each))
@@ -36,12 +36,12 @@ def given_settings(
         raise _refused(plan, problems) from None
     problems = [*kafka_values(part), *registry_missing(plan, part.registry)]
     try:
-        found = part.settings(bootstrap_servers=bootstrap_servers, checkpoint=checkpoint)
+        settings = part.settings(bootstrap_servers=bootstrap_servers, checkpoint=checkpoint)
     except SettingsError as error:
         raise _refused(plan, [*error.problems, *problems]) from None
     if problems:
         raise _refused(plan, problems)
-    return found
+    return settings
 
 
 def _refused(plan: Plan, problems: list[tuple[str, str]]) -> ConfigError:

@@ -33,12 +33,12 @@ def value_problem(name: str, value: str) -> str | None:
     'must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL; is "SASL_SLL"; did you mean \
 "SASL_SSL"?'
     """
-    wanted = _wanted(name, value)
-    if wanted is None:
+    expected = _wanted(name, value)
+    if expected is None:
         return None
     shown = redacted({name: value})[name]
     meant = hint(value, _CHOICES.get(name, ())) if shown == value else ""
-    return f'must be {wanted}; is "{shown}"{meant}'
+    return f'must be {expected}; is "{shown}"{meant}'
 
 
 def _wanted(name: str, value: str) -> str | None:
@@ -47,8 +47,8 @@ def _wanted(name: str, value: str) -> str | None:
         return None if value.upper() in choices else f"one of {', '.join(choices)}"
     if name in _UNASKED or (said := _refusal(name, value)) is None:
         return None
-    if found := _RANGE.search(said):
-        return f"a whole number from {found[1]} to {found[2]}"
+    if limits := _RANGE.search(said):
+        return f"a whole number from {limits[1]} to {limits[2]}"
     if said.startswith("Expected bool"):
         return "true or false"
     return "a value that Kafka's client takes (librdkafka's CONFIGURATION.md lists them)"

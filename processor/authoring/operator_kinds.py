@@ -35,16 +35,16 @@ def operators(part: OperatorPart, name: str) -> tuple[Operator | Derived, ...]:
         raise PlanError(name, [(path, f"must be one of {', '.join(KINDS)}{both}")])
     (kind,) = kinds
     section = _SECTIONS[kind]
-    given = part.model_fields_set - {kind, *section.keys}
+    extra = part.model_fields_set - {kind, *section.keys}
     if kind == "linear":
-        given -= {*StepPart.model_fields, "steps"}
-    if given:
-        other = ", ".join(sorted(given))
-        remedy = "; add a linear operator" if given & {*StepPart.model_fields, "steps"} else ""
-        if (conditions := _CONDITIONS.get(kind)) and conditions[0] in given:
+        extra -= {*StepPart.model_fields, "steps"}
+    if extra:
+        other = ", ".join(sorted(extra))
+        remedy = "; add a linear operator" if extra & {*StepPart.model_fields, "steps"} else ""
+        if (conditions := _CONDITIONS.get(kind)) and conditions[0] in extra:
             remedy = f'; its conditions are "{conditions[1]}"'
         raise PlanError(name, [(path, f"{kind} takes no {other}{remedy}")])
-    return section.made(part, name, getattr(part, kind))
+    return section.build(part, name, getattr(part, kind))
 
 
 def as_far_as_read(
@@ -65,8 +65,8 @@ def as_far_as_read(
     for at, each in enumerate(part.steps or [part]):
         lost = unread.keys(f"{path}.steps.{at}" if part.steps else path)
         # A flat_map makes a column for the rest of its step.
-        known = lost & set(StepPart.keys())
-        if "flat_map" in known or "steps" in lost or (lost and not known):
+        keys = lost & set(StepPart.keys())
+        if "flat_map" in keys or "steps" in lost or (lost and not keys):
             break
         try:
             steps.append(each.as_step())
@@ -105,11 +105,11 @@ def _as_machine(part: OperatorPart, name: str, source: str) -> tuple[Operator, .
 
 
 def _as_join(
-    part: OperatorPart, name: str, given: tuple[tuple[str, str], ...]
+    part: OperatorPart, name: str, pairs: tuple[tuple[str, str], ...]
 ) -> tuple[Operator | Derived, ...]:
     """What `delta_join` and `as_of_join` become.  Raises: PlanError."""
     path = f"operators.{name}"
-    inputs = tuple(starmap(JoinInput, given))
+    inputs = tuple(starmap(JoinInput, pairs))
     select = part.select or ()
     problems: list[tuple[str, str]] = []
     if not select:
@@ -135,8 +135,8 @@ def _as_join(
 def _as_linear(part: OperatorPart, name: str, source: str) -> tuple[Operator, ...]:
     """What `linear` becomes.  Raises: PlanError."""
     path = f"operators.{name}"
-    given = {field for field in part.model_fields_set if field in StepPart.model_fields}
-    if given and part.steps:
+    step_keys = {field for field in part.model_fields_set if field in StepPart.model_fields}
+    if step_keys and part.steps:
         problem = "has steps, and a step beside them; write it among them"
         raise PlanError(name, [(path, problem)])
     steps: list[Step] = []
@@ -204,18 +204,18 @@ def _as_windows(part: OperatorPart, name: str, source: str) -> tuple[Derived, ..
     if kind == "session":
         return (sections.session(name, source, part.over, part.gap, part.partition),)
     every = part.every if kind == "hop" else part.size
-    made = sections.windows(name, kind, source, part.over, every=every, size=part.size)
-    return (made,)
+    derived = sections.windows(name, kind, source, part.over, every=every, size=part.size)
+    return (derived,)
 
 
 class _Section(NamedTuple):
     """What belongs to a kind of operator: its own keys, and what a section of it becomes.
 
-    `made` is given the section, the operator's name, and what stands under the kind.
+    `build` gets the section, the name of the operator, and the value under the key of its kind.
     """
 
     keys: tuple[str, ...]
-    made: Callable[[OperatorPart, str, Any], tuple[Operator | Derived, ...]]
+    build: Callable[[OperatorPart, str, Any], tuple[Operator | Derived, ...]]
 
 
 _SECTIONS: Mapping[str, _Section] = {

@@ -50,13 +50,13 @@ class StepPart(Part):
 
     def as_step(self) -> Step:
         """The step that this section describes.  Raises: ValueError, saying why it is none."""
-        found: list[Step] = [
+        steps: list[Step] = [
             Call(kind, function, moves_time=kind == "join_function")
             for kind in _PYTHON
             if isinstance(function := getattr(self, kind), str)
         ]
         if self.negate:
-            found.append(Negate())
+            steps.append(Negate())
         sql = Sql(
             self.where,
             self.select,
@@ -67,14 +67,14 @@ class StepPart(Part):
             self.valid_until,
         )
         if sql != Sql():
-            found.append(sql)
-        if not found:
+            steps.append(sql)
+        if not steps:
             raise ValueError(f"says nothing; a step has {', '.join(StepPart.keys())}")
-        if len(found) > 1:
+        if len(steps) > 1:
             raise ValueError(
                 "mixes SQL, Python and negate; write them as steps, in the order that is meant"
             )
-        return found[0]
+        return steps[0]
 
 
 class OperatorPart(StepPart):
@@ -138,5 +138,5 @@ class OperatorPart(StepPart):
     @classmethod
     def keys(cls) -> dict[str, Any]:
         steps = StepPart.keys()
-        own = {name: kind for name, kind in super().keys().items() if name not in steps}
-        return {**own, **steps}
+        of_operators = {name: kind for name, kind in super().keys().items() if name not in steps}
+        return {**of_operators, **steps}

@@ -183,9 +183,9 @@ def mapping_of(document: Document, source: str) -> dict[str, object]:
     """The document as a mapping.  Raises: ConfigError, where it is none."""
     if isinstance(document.value, dict):
         return document.value
-    found = "it is empty" if document.value is None else "it is not a mapping of settings"
+    problem = "it is empty" if document.value is None else "it is not a mapping of settings"
     raise ConfigError(
-        f"cannot read pipeline file {source}: {found}",
+        f"cannot read pipeline file {source}: {problem}",
         hint="`ikebana new FILE` writes a first one, with comments.",
     )
 
@@ -245,32 +245,32 @@ def schema_problems(errors: list[ErrorDetails], unread: Container[str]) -> Probl
 def _not_judged(errors: list[ErrorDetails], schema: Problems) -> set[str]:
     """The sections whose further problems would follow from those of the schema."""
     # What was left out has one problem already, and to be missing is not another.
-    found = {path for path, _ in schema}
+    paths = {path for path, _ in schema}
     # What else an input says can only be judged by its format.
-    found |= {_dotted(e["loc"][:2]) for e in errors if e["loc"][2:3] == ("format",)}
+    paths |= {_dotted(e["loc"][:2]) for e in errors if e["loc"][2:3] == ("format",)}
     # The kind of an operator is not known where the key that names it could not be read.
-    found |= {
+    paths |= {
         _dotted(e["loc"][:2])
         for e in errors
         if e["loc"][:1] == ("operators",) and e["loc"][2:3] and e["loc"][2] in KINDS
     }
-    return found
+    return paths
 
 
 def kafka_values(part: SettingsPart | None) -> Iterator[tuple[str, str]]:
     """The values that Kafka's clients would not take; it asks no broker."""
     if part is None:
         return
-    for path, given in (
+    for path, values in (
         ("kafka", part.kafka),
         ("source.kafka", part.source.kafka),
         ("sink.kafka", part.sink.kafka),
     ):
-        for name in given.keys() & KAFKA_NAMES - OWNED_KAFKA.keys() - {"bootstrap.servers"}:
+        for name in values.keys() & KAFKA_NAMES - OWNED_KAFKA.keys() - {"bootstrap.servers"}:
             # Kafka's library takes a while to load, and most files have no such setting.
             from ikebana.processor.authoring.kafka_values import value_problem
 
-            if problem := value_problem(name, given[name]):
+            if problem := value_problem(name, values[name]):
                 yield f"{path}.{name}", problem
 
 
@@ -335,18 +335,18 @@ def _readable(
 
 
 def _without(document: dict[str, object], wrong: set[tuple[int | str, ...]]) -> dict[str, object]:
-    def kept(value: object, path: tuple[int | str, ...]) -> object:
+    def copy_of(value: object, path: tuple[int | str, ...]) -> object:
         if isinstance(value, list):
             # What is left out of a list would give its others another place.
             places = [(*path, at) for at in range(len(value))]
             pairs = zip(value, places, strict=True)
-            return [{} if place in wrong else kept(item, place) for item, place in pairs]
+            return [{} if place in wrong else copy_of(item, place) for item, place in pairs]
         if not isinstance(value, dict):
             return value
         items = {key: item for key, item in value.items() if (*path, key) not in wrong}
-        return {key: kept(item, (*path, key)) for key, item in items.items()}
+        return {key: copy_of(item, (*path, key)) for key, item in items.items()}
 
-    copy = kept(document, ())
+    copy = copy_of(document, ())
     assert isinstance(copy, dict)
     return copy
 

@@ -116,10 +116,10 @@ class PlanPart(Part):
                 lost.add(f"operators.{name}")
                 problems += error.problems
         inputs = [source.input(name) for name, source in self.inputs.items()]
-        found = resolved(inputs, operators, unread)
-        of_operators = found.operators
-        problems += found.problems
-        lost |= {f"operators.{name}" for name in found.lost}
+        result = resolved(inputs, operators, unread)
+        of_operators = result.operators
+        problems += result.problems
+        lost |= {f"operators.{name}" for name in result.lost}
         if not (problems or lost or unread.paths):
             return checked(self._made(of_operators))
         # There, and not above, since it looks into the steps, for which it needs DuckDB.

@@ -47,65 +47,69 @@ class _Reader:
         unread, lines = frozenset(self._unread), self._lines
         return Document(self._value, lines, self._problems, unread, self._columns)
 
-    def _take(self, number: int, own: list[Token]) -> None:
-        found = Statement()
+    def _take(self, number: int, tokens: list[Token]) -> None:
+        statement = Statement()
         try:
-            read(own, found)
+            read(tokens, statement)
         except StatementError as error:
-            self._refuse_statement(number, found, error)
+            self._refuse_statement(number, statement, error)
             return
-        if found.kind == "PIPELINE":
-            self._pipeline(found, own[0])
+        if statement.kind == "PIPELINE":
+            self._pipeline(statement, tokens[0])
         else:
-            self._part(found, own[0])
+            self._part(statement, tokens[0])
 
-    def _refuse_statement(self, number: int, found: Statement, error: StatementError) -> None:
-        what = f"{found.kind} {found.name}" if found.name else f"statement {number}"
+    def _refuse_statement(self, number: int, statement: Statement, error: StatementError) -> None:
+        what = f"{statement.kind} {statement.name}" if statement.name else f"statement {number}"
         self._place(what, error.at)
         self._problems.append((what, error.problem))
-        section = found.belongs if found.kind in SECTIONS else None
+        section = statement.belongs if statement.kind in SECTIONS else None
         if section is None:
             self._unread |= {"inputs", "operators", "outputs"}
-        elif section and found.name:
-            self._unread.add(f"{section}.{found.name}")
+        elif section and statement.name:
+            self._unread.add(f"{section}.{statement.name}")
         elif section:
             self._unread.add(section)
         else:
             # Another statement may have its name and its other settings.
             self._unread |= {*PipelineFile.keys()} - {*SECTIONS.values()}
 
-    def _pipeline(self, found: Statement, first: Token) -> None:
+    def _pipeline(self, statement: Statement, first: Token) -> None:
         if "pipeline" in self._value:
             self._again("pipeline", first.at)
             return
-        own = dict(found.section)
-        for name in _STATED & own.keys():
-            del own[name]
-            self._place(f"PIPELINE {name}", found.places[name,])
+        section = dict(statement.section)
+        for name in _STATED & section.keys():
+            del section[name]
+            self._place(f"PIPELINE {name}", statement.places[name,])
             problem = "is no option of a pipeline; it has statements of its own"
             self._problems.append((f"PIPELINE {name}", problem))
         self._place("pipeline", first.at)
-        self._value["pipeline"] = found.name
-        self._value |= {name: self._filled(found, (name,), "", own[name]) for name in own}
-        self._places(found, "")
+        self._value["pipeline"] = statement.name
+        self._value |= {
+            name: self._filled(statement, (name,), "", section[name]) for name in section
+        }
+        self._places(statement, "")
 
-    def _part(self, found: Statement, first: Token) -> None:
-        section = found.belongs
+    def _part(self, statement: Statement, first: Token) -> None:
+        section = statement.belongs
         parts = self._value.setdefault(section, {})
         assert isinstance(parts, dict)
-        path = f"{section}.{found.name}"
-        if found.name in parts:
+        path = f"{section}.{statement.name}"
+        if statement.name in parts:
             self._again(path, first.at)
             return
         self._place(path, first.at)
-        self._places(found, path)
-        own = {
-            name: self._filled(found, (name,), path, value)
-            for name, value in found.section.items()
+        self._places(statement, path)
+        values = {
+            name: self._filled(statement, (name,), path, value)
+            for name, value in statement.section.items()
         }
-        if found.query is not None:
-            own["sql"] = self._variables.substituted(self._query(*found.query), f"{path}.sql")
-        parts[found.name] = own
+        if statement.query is not None:
+            values["sql"] = self._variables.substituted(
+                self._query(*statement.query), f"{path}.sql"
+            )
+        parts[statement.name] = values
 
     def _query(self, at: int, end: int) -> str:
         """A query behind as many lines and columns as in the file, which places are told by."""
@@ -113,27 +117,27 @@ class _Reader:
         return "\n" * (line - 1) + " " * (column - 1) + self._text[at:end]
 
     def _filled(
-        self, found: Statement, place: tuple[str, ...], path: str, value: object
+        self, statement: Statement, place: tuple[str, ...], path: str, value: object
     ) -> object:
         """The value with variables substituted in its texts."""
         if isinstance(value, dict):
             return {
-                name: self._filled(found, (*place, name), path, each)
+                name: self._filled(statement, (*place, name), path, each)
                 for name, each in value.items()
             }
         if isinstance(value, list):
             return [
-                self._filled(found, (*place, str(number)), path, each)
+                self._filled(statement, (*place, str(number)), path, each)
                 for number, each in enumerate(value)
             ]
-        if isinstance(value, str) and place in found.texts:
+        if isinstance(value, str) and place in statement.texts:
             return self._variables.substituted(value, _joined(path, place))
         return value
 
-    def _places(self, found: Statement, path: str) -> None:
-        for place, at in found.places.items():
+    def _places(self, statement: Statement, path: str) -> None:
+        for place, at in statement.places.items():
             self._place(_joined(path, place), at)
-        for place, at in found.repeated:
+        for place, at in statement.repeated:
             self._again(_joined(path, place), at)
 
     def _again(self, path: str, at: int) -> None:
@@ -158,14 +162,14 @@ def _joined(path: str, place: Iterable[str]) -> str:
     return ".".join(filter(None, (path, *place)))
 
 
-def _statements(found: Iterable[Token]) -> Iterator[list[Token]]:
+def _statements(tokens: Iterable[Token]) -> Iterator[list[Token]]:
     """The tokens of each statement, without what ends it."""
-    own: list[Token] = []
-    for token in found:
+    current: list[Token] = []
+    for token in tokens:
         if token.text != ";":
-            own.append(token)
-        elif own:
-            yield own
-            own = []
-    if own:
-        yield own
+            current.append(token)
+        elif current:
+            yield current
+            current = []
+    if current:
+        yield current

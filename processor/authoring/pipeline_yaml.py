@@ -123,7 +123,7 @@ class _Reader:
     def _mapping(self, node: yaml.MappingNode, path: tuple[str, ...]) -> dict[str, object]:
         where = ".".join(path) or "the file"
         values: dict[str, object] = {}
-        given: dict[str, list[int]] = {}
+        lines_by_key: dict[str, list[int]] = {}
         pairs = list(node.value)
         while pairs:
             key_node, value_node = pairs.pop(0)
@@ -132,14 +132,14 @@ class _Reader:
                 self.problems.append((where, f"has a key that is not text, at line {line}"))
                 continue
             key = self._whole(key_node.value, ".".join(path) or "the file")
-            given.setdefault(key, []).append(line)
+            lines_by_key.setdefault(key, []).append(line)
             self.lines[".".join((*path, key))] = line
             if node.flow_style and (cut := whole_value(value_node, pairs)):
                 values[key] = self._cut(cut, (*path, key))
                 del pairs[: cut.others]
                 continue
             values[key] = self.value(value_node, (*path, key))
-        for key, lines in given.items():
+        for key, lines in lines_by_key.items():
             if len(lines) > 1:
                 at = " and ".join(map(str, lines))
                 self.problems.append(

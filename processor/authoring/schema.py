@@ -118,9 +118,9 @@ class _Generator(GenerateJsonSchema):
 
     def function_before_schema(self, schema: core_schema.BeforeValidatorFunctionSchema) -> Schema:
         function: Any = schema["function"]["function"]
-        if (taken := _TAKEN.get(function)) is not None:
+        if (accepted := _TAKEN.get(function)) is not None:
             # Pydantic writes defaults into what it is given.
-            return copy.deepcopy(taken)
+            return copy.deepcopy(accepted)
         if (choices := getattr(function, "choices", None)) is not None:
             return _any({"enum": list(choices)}, _VARIABLE)
         inner: Schema = self.generate_inner(schema["schema"])
@@ -132,35 +132,35 @@ class _Generator(GenerateJsonSchema):
         return inner
 
     def model_schema(self, schema: core_schema.ModelSchema) -> Schema:
-        made: Schema = super().model_schema(schema)
+        result: Schema = super().model_schema(schema)
         part = schema["cls"]
         assert issubclass(part, Part)
-        needed = made.get("required", ())
-        made["properties"] = {
-            key: self._property(part, key, made["properties"][key], needed=key in needed)
+        needed = result.get("required", ())
+        result["properties"] = {
+            key: self._property(part, key, result["properties"][key], needed=key in needed)
             for key in part.keys()  # noqa: SIM118 -- no mapping
         }
-        made.pop("title", None)
-        made.pop("description", None)
+        result.pop("title", None)
+        result.pop("description", None)
         if part is OperatorPart:
-            made |= _kinds()
+            result |= _kinds()
         # A type alone is short for it.
-        return _any(_TEXT, made) if part in (ColumnPart, DeliveredColumnPart) else made
+        return _any(_TEXT, result) if part in (ColumnPart, DeliveredColumnPart) else result
 
-    def _property(self, part: type[Part], key: str, given: Schema, *, needed: bool) -> Schema:
-        own = {name: of for name, of in given.items() if name not in ("title", "default")}
+    def _property(self, part: type[Part], key: str, generated: Schema, *, needed: bool) -> Schema:
+        plain = {name: of for name, of in generated.items() if name not in ("title", "default")}
         # A key without a value is as if it were not there.
-        several = own.get("anyOf", [own])
+        several = plain.get("anyOf", [plain])
         if not needed:
             several = [*(each for each in several if each != {"type": "null"}), {"type": "null"}]
-        made: Schema = {} if needed else {"anyOf": several}
+        result: Schema = {} if needed else {"anyOf": several}
         described = self.described.get(PLACES[part.__name__] + key)
-        default = given.get("default")
+        default = generated.get("default")
         return {
             **({"description": described} if described else {}),
             # Of what is made of several values the default is told by the description.
             **({"default": default} if isinstance(default, str | int | float) else {}),
-            **(made or own),
+            **(result or plain),
         }
 
 
@@ -169,11 +169,11 @@ def _kinds() -> Schema:
     steps = {*StepPart.keys(), "steps"}
     rules = []
     for kind in KINDS:
-        own = {kind, *own_keys(kind), *(steps if kind == "linear" else ())}
+        keys = {kind, *own_keys(kind), *(steps if kind == "linear" else ())}
         others = {
             key: {"type": "null", "errorMessage": f"{kind} takes no {key}"}
             for key in OperatorPart.keys()  # noqa: SIM118 -- no mapping
-            if key not in own
+            if key not in keys
         }
         rules.append({"if": _has(kind), "then": {"properties": others}})
     return {"anyOf": [_has(kind) for kind in KINDS], "allOf": rules}
@@ -186,14 +186,14 @@ def _has(key: str) -> Schema:
 def pipeline_schema(described: Mapping[str, str]) -> Schema:
     """The schema, with a description for each key by its path in docs/pipeline-file.md."""
     generator = type("Generator", (_Generator,), {"described": described})
-    made: Schema = PipelineFile.model_json_schema(
+    result: Schema = PipelineFile.model_json_schema(
         by_alias=True,
         ref_template="#/definitions/{model}",
         schema_generator=generator,
         mode="validation",
     )
-    definitions = made.pop("$defs")
-    for section in (made, definitions["SourcePart"], definitions["SinkPart"]):
+    definitions = result.pop("$defs")
+    for section in (result, definitions["SourcePart"], definitions["SinkPart"]):
         client = {"$ref": "#/definitions/KafkaClient"}
         section["properties"]["kafka"]["anyOf"] = [client, {"type": "null"}]
     definitions["KafkaClient"] = {
@@ -203,7 +203,7 @@ def pipeline_schema(described: Mapping[str, str]) -> Schema:
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Pipeline file of ikebana",
-        **made,
+        **result,
         "definitions": dict(sorted(definitions.items())),
     }
 

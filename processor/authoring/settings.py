@@ -118,8 +118,8 @@ class Settings:
     @property
     def least_executors(self) -> int:
         """The number of executors that a run begins with, if Spark is told; else 0."""
-        told = self.spark.get("spark.executor.instances", "0")
-        return int(told) if told.isdigit() else 0
+        count = self.spark.get("spark.executor.instances", "0")
+        return int(count) if count.isdigit() else 0
 
     def __repr__(self) -> str:
         shown = (f"{f.name}={_shown(getattr(self, f.name))}" for f in fields(self))
@@ -139,8 +139,8 @@ def redacted(mapping: Mapping[str, str]) -> dict[str, str]:
 
 
 def _may_be_shown(key: str) -> bool:
-    known = key in KAFKA_NAMES or key in _HARMLESS or key.startswith("spark.")
-    return known and not _SECRET.search(key)
+    is_expected = key in KAFKA_NAMES or key in _HARMLESS or key.startswith("spark.")
+    return is_expected and not _SECRET.search(key)
 
 
 def _shown(value: object) -> str:

@@ -24,15 +24,15 @@ def overlaid(document: Document, over: Document, source: str) -> tuple[Document,
     if not isinstance(over.value, dict):
         problem = (source, "is not a mapping of settings")
         return document._replace(problems=[*document.problems, problem]), {}
-    known = SettingsPart.keys()
+    keys = SettingsPart.keys()
     problems = [
-        (path, f"does not belong in a file of settings; these do: {', '.join(known)}")
+        (path, f"does not belong in a file of settings; these do: {', '.join(keys)}")
         for path in over.value
-        if path not in known
+        if path not in keys
     ]
     return (
         Document(
-            _merged(document.value, {k: v for k, v in over.value.items() if k in known}),
+            _merged(document.value, {k: v for k, v in over.value.items() if k in keys}),
             document.lines,
             [*document.problems, *problems, *over.problems],
             document.unread | over.unread,
@@ -43,6 +43,6 @@ def overlaid(document: Document, over: Document, source: str) -> tuple[Document,
 
 def _merged(below: object, above: object) -> object:
     if isinstance(below, dict) and isinstance(above, dict):
-        given = {key: _merged(below.get(key), value) for key, value in above.items()}
-        return {**below, **given}
+        merged = {key: _merged(below.get(key), value) for key, value in above.items()}
+        return {**below, **merged}
     return below if above is None else above

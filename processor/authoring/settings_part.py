@@ -50,10 +50,10 @@ class SettingsPart(Part):
 
     def settings(self, *, bootstrap_servers: str | None, checkpoint: str | None) -> Settings:
         """The settings of these sections; arguments win.  Raises: SettingsError."""
-        given = {} if bootstrap_servers is None else {"bootstrap.servers": bootstrap_servers}
+        brokers = {} if bootstrap_servers is None else {"bootstrap.servers": bootstrap_servers}
         return Settings(
             checkpoint=self.run.checkpoint if checkpoint is None else checkpoint,
-            kafka={**self.kafka, **given},
+            kafka={**self.kafka, **brokers},
             source_kafka=self.source.kafka,
             sink_kafka=self.sink.kafka,
             registry=self.registry,

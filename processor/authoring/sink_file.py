@@ -15,7 +15,7 @@ from ikebana.processor.authoring.settings_file import SETTINGS_VARIABLE, Placed,
 class Sinks(NamedTuple):
     """The sections, and whether they are of a pipeline, whose other sections are not judged."""
 
-    told: SinkFile
+    sections: SinkFile
     of_pipeline: bool
 
 

@@ -28,25 +28,25 @@ class Cursor:
         self.at = 0
         self.form = ""
 
-    def name(self, wanted: str) -> str:
+    def name(self, expected: str) -> str:
         """Take a name, quoted or not."""
-        token = self.token(wanted)
+        token = self.token(expected)
         if token.kind not in ("identifier", "keyword"):
             self.at -= 1
-            self.refuse(wanted)
+            self.refuse(expected)
         return named(token)
 
-    def long_name(self, wanted: str) -> str:
+    def long_name(self, expected: str) -> str:
         """A name that may have dots and dashes without being quoted."""
-        name = self.name(wanted)
+        name = self.name(expected)
         while self.next_is(".", "-"):
             name += self.token("").text + self.name("the rest of a name")
         return name
 
-    def token(self, wanted: str) -> Token:
+    def token(self, expected: str) -> Token:
         """Take the next token, which is `wanted`."""
         if self.at == len(self.tokens):
-            self.refuse(wanted)
+            self.refuse(expected)
         self.at += 1
         return self.tokens[self.at - 1]
 
@@ -60,9 +60,9 @@ class Cursor:
 
     def takes(self, word: str) -> bool:
         """Take the next token if it is this one; whether it was."""
-        found = self.next_is(word)
-        self.at += found
-        return found
+        is_next = self.next_is(word)
+        self.at += is_next
+        return is_next
 
     def expect(self, word: str) -> None:
         """Take the next token, which has to be this one."""
@@ -74,12 +74,12 @@ class Cursor:
         rest = self.tokens[self.at :]
         return rest[0].at if rest else self.tokens[-1].end
 
-    def refuse(self, wanted: str) -> NoReturn:
+    def refuse(self, expected: str) -> NoReturn:
         """Refuse the statement: something else is `wanted` where the next token is."""
         rest = self.tokens[self.at :]
-        found = f'"{rest[0].text[:30]}" stands there' if rest else "the statement ends there"
+        actual = f'"{rest[0].text[:30]}" stands there' if rest else "the statement ends there"
         remedy = f"; its form is {self.form}" if self.form else ""
-        raise StatementError(f"must have {wanted} where {found}{remedy}", self.place())
+        raise StatementError(f"must have {expected} where {actual}{remedy}", self.place())
 
     def type_text(self, end: str = "") -> str:
         """A type, up to a comma, a parenthesis, or the word that ends it."""
@@ -116,10 +116,10 @@ class Cursor:
 
 def _between(tokens: Sequence[Token], first: Token, last: Token) -> str:
     """The text from one token to another, with a space where there was any."""
-    own = [each for each in tokens if first.at <= each.at <= last.at]
+    part = [each for each in tokens if first.at <= each.at <= last.at]
     return "".join(
-        each.text if number == 0 or own[number - 1].end == each.at else f" {each.text}"
-        for number, each in enumerate(own)
+        each.text if number == 0 or part[number - 1].end == each.at else f" {each.text}"
+        for number, each in enumerate(part)
     )
 
 

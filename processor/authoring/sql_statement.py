@@ -129,8 +129,8 @@ class _Reader:
             columns = self._columns("columns")
         self._cursor.expect("FROM")
         self._cursor.expect("KAFKA")
-        given = self._options(())
-        self._into.section = {**({"columns": columns} if columns else {}), **given}
+        options = self._options(())
+        self._into.section = {**({"columns": columns} if columns else {}), **options}
 
     def _view(self) -> None:
         if self._cursor.next_is("("):
@@ -138,12 +138,12 @@ class _Reader:
                 "a view has the names of its query's columns; write SELECT … AS name",
                 self._cursor.tokens[self._cursor.at].at,
             )
-        given = self._options(()) if self._cursor.takes("WITH") else {}
+        options = self._options(()) if self._cursor.takes("WITH") else {}
         self._cursor.expect("AS")
         first = self._cursor.token("a query")
         self._into.places["sql",] = first.at
         self._into.query = first.at, self._cursor.tokens[-1].end
-        self._into.section = given
+        self._into.section = options
         self._cursor.at = len(self._cursor.tokens)
 
     def _sink(self) -> None:
@@ -162,10 +162,10 @@ class _Reader:
         """A sink with one table, which has the sink's name unless `table` says another one."""
         into = self._into
         into.delivers = True
-        given = self._options(())
-        table = str(given.pop("table", into.name))
-        of_table = {name: given.pop(name) for name in _OF_TABLE & given.keys()}
-        into.section = {target: given, "tables": {table: {"from": source, **of_table}}}
+        options = self._options(())
+        table = str(options.pop("table", into.name))
+        of_table = {name: options.pop(name) for name in _OF_TABLE & options.keys()}
+        into.section = {target: options, "tables": {table: {"from": source, **of_table}}}
 
         def moved(place: Place) -> Place:
             return (
@@ -194,10 +194,10 @@ class _Reader:
 
     def _columns(self, part: str) -> dict[str, object]:
         """Columns or parameters with their types, which are DuckDB's to judge."""
-        found: dict[str, object] = {}
+        columns: dict[str, object] = {}
         self._cursor.expect("(")
         if part == "parameters" and self._cursor.takes(")"):
-            return found
+            return columns
         while True:
             at = self._cursor.place()
             name = self._cursor.name("a name")
@@ -206,10 +206,10 @@ class _Reader:
                     "a source says what its key is as an option: FROM KAFKA (…, key = (…))", at
                 )
             place = (part, name)
-            self._note(place, at, is_new=name not in found)
-            found[name] = self._type(place)
+            self._note(place, at, is_new=name not in columns)
+            columns[name] = self._type(place)
             if self._cursor.ends():
-                return found
+                return columns
 
     def _type(self, place: Place) -> object:
         kind = self._cursor.type_text("ENCODING")
@@ -219,19 +219,19 @@ class _Reader:
 
     def _options(self, within: Place, depth: int = 0) -> dict[str, object]:
         """Options in parentheses; their names may have dots and dashes."""
-        found: dict[str, object] = {}
+        options: dict[str, object] = {}
         self._cursor.expect("(")
         if self._cursor.takes(")"):
-            return found
+            return options
         while True:
             at = self._cursor.place()
             name = self._cursor.long_name("the name of an option")
             place = (*within, name)
-            self._note(place, at, is_new=name not in found)
+            self._note(place, at, is_new=name not in options)
             self._cursor.expect("=")
-            found[name] = self._value(place, depth)
+            options[name] = self._value(place, depth)
             if self._cursor.ends():
-                return found
+                return options
 
     def _value(self, place: Place, depth: int) -> object:
         if self._cursor.next_is("("):
@@ -262,16 +262,16 @@ class _Reader:
         is_options = len(words) > 1 and words[0].kind in ("identifier", "keyword")
         if is_options and any(each.text == "=" for each in ahead[: _end_of_name(ahead)]):
             return self._options(place, depth + 1)
-        found: list[object] = []
+        values: list[object] = []
         self._cursor.expect("(")
         if self._cursor.takes(")"):
-            return found
+            return values
         while True:
-            of_item = (*place, str(len(found)))
+            of_item = (*place, str(len(values)))
             self._into.places[of_item] = self._cursor.place()
-            found.append(self._value(of_item, depth + 1))
+            values.append(self._value(of_item, depth + 1))
             if self._cursor.ends():
-                return found
+                return values
 
     def _number(self, token: Token, sign: str) -> object:
         self._cursor.refuse_tail(token)

@@ -38,11 +38,11 @@ def shown(value: object) -> str:
 
 
 def refuse(
-    value: object, wanted: str, choices: tuple[str, ...] = (), remedy: str = ""
+    value: object, expected: str, choices: tuple[str, ...] = (), remedy: str = ""
 ) -> NoReturn:
     """Refuse a value; raises what pydantic takes as its own error."""
     behind = f"; {remedy}" if remedy else hint(value, choices)
-    problem = f"must be {wanted}; is {shown(value)}{behind}"
+    problem = f"must be {expected}; is {shown(value)}{behind}"
     # Given as context, since a template would read the braces that it may hold.
     raise PydanticCustomError("ikebana", "{problem}", {"problem": problem})
 
@@ -266,7 +266,7 @@ def as_conditions(value: object) -> object:
     """A mapping of names in a join to conditions."""
     if not isinstance(value, dict):
         refuse(value, "a mapping of names to conditions, such as {p: o.product = p.key}")
-    return tuple((name, as_texts(given)) for name, given in value.items())
+    return tuple((name, as_texts(texts)) for name, texts in value.items())
 
 
 def as_orders(value: object) -> object:

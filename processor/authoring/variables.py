@@ -24,12 +24,12 @@ class Variables:
     def substituted(self, text: str, path: str) -> str:
         """The text with what variables stand for."""
 
-        def variable(found: re.Match[str]) -> str:
-            if found["escaped"]:
+        def variable(match: re.Match[str]) -> str:
+            if match["escaped"]:
                 return "${"
-            name, default = found["name"], found["default"]
-            if found["file"] is not None:
-                return self._content(found["file"], path)
+            name, default = match["name"], match["default"]
+            if match["file"] is not None:
+                return self._content(match["file"], path)
             if name is None:
                 self._refuse(
                     path, 'has a "${" that is not ${NAME}, ${NAME:-default} or ${file:PATH}'
@@ -41,7 +41,7 @@ class Variables:
                 return self._environ[name]
             else:
                 self._refuse(path, f"the variable {name} is not set")
-            return found[0]
+            return match[0]
 
         return _VARIABLE.sub(variable, text)
 

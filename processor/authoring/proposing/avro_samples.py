@@ -9,10 +9,10 @@ from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.formats import Format
 from ikebana.codecs.framing import Framing, locate
 from ikebana.processor.authoring.proposing.formats import (
+    Evidence,
     Row,
     Sample,
     Seen,
-    Told,
     event,
     gathered,
     is_envelope,
@@ -23,14 +23,14 @@ from ikebana.processor.authoring.proposing.formats import (
 from ikebana.processor.authoring.proposing.kinds import AvroKinds
 
 
-class AvroTold(NamedTuple):
+class AvroEvidence(NamedTuple):
     """What messages in Avro say: their format, and why some were not read."""
 
     form: Format
     seen: list[Seen]
     unread: str = ""
 
-    def told(self, table: str | None = None) -> Told:
+    def of_table(self, table: str | None = None) -> Evidence:
         """What they say of one table or of all."""
         return gathered(self.seen, table)
 
@@ -46,12 +46,16 @@ def framing_of(samples: Sequence[Sample]) -> Framing:
     return "apicurio" if wide else "confluent"
 
 
-def told_of_avro(samples: Sequence[Sample], schemas: Schemas, framing: Framing) -> AvroTold:
+def evidence_of_avro(
+    samples: Sequence[Sample], schemas: Schemas, framing: Framing
+) -> AvroEvidence:
     """Extract the rows of the messages whose schemas there are, rows of events if any is one."""
     reader = _Reader(schemas, framing)
     seen = [reader.seen(sample) for sample in samples if sample.value]
-    form: Format = "debezium-avro" if any(own == "debezium-avro" for own, _ in seen) else "avro"
-    return AvroTold(form, [its for own, its in seen if own == form], reader.unread)
+    form: Format = (
+        "debezium-avro" if any(each_form == "debezium-avro" for each_form, _ in seen) else "avro"
+    )
+    return AvroEvidence(form, [its for each_form, its in seen if each_form == form], reader.unread)
 
 
 class _Reader:

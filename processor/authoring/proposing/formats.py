@@ -49,7 +49,7 @@ class Seen(NamedTuple):
     keyed: bool = False
 
 
-class Told(NamedTuple):
+class Evidence(NamedTuple):
     """What messages of one format say, together, of tables, keys and rows.
 
     `keys` are counted by the columns that messages name, `kafka_keys` by those of Kafka keys.
@@ -66,7 +66,7 @@ class Told(NamedTuple):
     imageless: int = 0
 
 
-def gathered(seen: Sequence[Seen], table: str | None = None) -> Told:
+def gathered(seen: Sequence[Seen], table: str | None = None) -> Evidence:
     """What some messages say together, of one table or of all."""
     seen = [each for each in seen if table is None or each.table == table]
     rows = [each for each in seen if each.rows]
@@ -74,7 +74,7 @@ def gathered(seen: Sequence[Seen], table: str | None = None) -> Told:
     for each in rows:
         tables[each.table] += len(each.rows)
     del tables[""]
-    return Told(
+    return Evidence(
         tables,
         Counter(each.columns for each in seen if each.columns),
         Counter(each.of_kafka for each in rows if each.of_kafka),
@@ -171,7 +171,7 @@ def schema_of(value: Any) -> Schema | None:
     return _schema_of(msgspec.json.encode(value["schema"]))
 
 
-def told(form: Format, samples: Sequence[Sample], table: str | None = None) -> Told:
+def evidence_of(form: Format, samples: Sequence[Sample], table: str | None = None) -> Evidence:
     """Extract the rows of the messages in a format, of one table or of all."""
     seen = []
     for sample in samples:
@@ -250,8 +250,8 @@ def _is_flat(value: dict[str, Any]) -> bool:
     if row.get("__op") in _OPERATIONS or row.get("__deleted") in (True, False, "true", "false"):
         return True
     schema = value.get("schema")
-    told = schema is None or (isinstance(schema, dict) and schema.get("type") == "struct")
-    return row is not value and len(value) == 2 and told
+    is_struct = schema is None or (isinstance(schema, dict) and schema.get("type") == "struct")
+    return row is not value and len(value) == 2 and is_struct
 
 
 def _flat(value: dict[str, Any]) -> Seen:
@@ -273,9 +273,9 @@ def _canal(value: dict[str, Any]) -> Seen:
         return Seen()
     table, types = f"{value.get('database')}.{value['table']}", value.get("mysqlType")
     # Without types all values are text.
-    known = types if isinstance(types, dict) else {}
+    column_types = types if isinstance(types, dict) else {}
     names = {name: None for row in value["data"] if isinstance(row, dict) for name in row}
-    kinds = {name: of_mysql(str(known.get(name))) for name in names}
+    kinds = {name: of_mysql(str(column_types.get(name))) for name in names}
     return Seen(table, _names(value.get("pkNames")), _rows(value["data"], kinds))
 
 
@@ -310,8 +310,8 @@ def _dms(value: dict[str, Any]) -> Seen:
     if metadata["record-type"] == "data":
         return Seen(table, rows=_rows([value.get("data")]))
     control = value.get("control")
-    made = control.get("table-def") if isinstance(control, dict) else None
-    return Seen(table, _names(made.get("primary-key")) if isinstance(made, dict) else ())
+    table_def = control.get("table-def") if isinstance(control, dict) else None
+    return Seen(table, _names(table_def.get("primary-key")) if isinstance(table_def, dict) else ())
 
 
 def _is_maxwell(value: dict[str, Any]) -> bool:
@@ -359,5 +359,5 @@ LOOKS: Mapping[Format, _Looks] = {
 }
 
 
-def _names(given: Any) -> tuple[str, ...]:
-    return tuple(map(str, given)) if isinstance(given, list) else ()
+def _names(value: Any) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list) else ()

@@ -93,29 +93,29 @@ class AvroKinds:
 
     def fields(self, schema: Any) -> dict[str, Any]:
         """The types of the fields of a record, by name; none if it is none."""
-        found = self._one(schema)
-        if not isinstance(found, dict) or found["type"] != "record":
+        node = self._one(schema)
+        if not isinstance(node, dict) or node["type"] != "record":
             return {}
-        return {field["name"]: field["type"] for field in found["fields"]}
+        return {field["name"]: field["type"] for field in node["fields"]}
 
     def of(self, schema: Any) -> Kind:
         """The kind of values of a type."""
-        found = self._one(schema)
-        if isinstance(found, list):
+        node = self._one(schema)
+        if isinstance(node, list):
             return Kind(JSON)
-        if isinstance(found, str):
-            return Kind(_AVRO.get(found, JSON))
-        if meaning := semantics_of(found):
+        if isinstance(node, str):
+            return Kind(_AVRO.get(node, JSON))
+        if meaning := semantics_of(node):
             return Kind(meaning.type, meaning.encoding)
-        kind = found["type"]
+        kind = node["type"]
         match kind:
             case "array":
-                return Kind(f"{self.of(found['items']).type}[]")
+                return Kind(f"{self.of(node['items']).type}[]")
             case "map":
-                return Kind(_map(self.of(found["values"]).type))
+                return Kind(_map(self.of(node["values"]).type))
             case "record":
-                return Kind(self._record(found))
-        return Kind(_NARROW.get(found.get("connect.type"), _AVRO.get(kind, JSON)))
+                return Kind(self._record(node))
+        return Kind(_NARROW.get(node.get("connect.type"), _AVRO.get(kind, JSON)))
 
     def _record(self, schema: Any) -> str:
         # A record within itself has no type in SQL.
@@ -157,8 +157,8 @@ def of_mysql(text: str) -> Kind:
         return Kind(TEXT)
     name, arguments = match.groups()
     if name in _MYSQL_DECIMALS:
-        told = [int(part) for part in re.findall(r"\d+", arguments or "")]
-        precision, scale = (*told, *_MYSQL_DIGITS[len(told) :])
+        digits = [int(part) for part in re.findall(r"\d+", arguments or "")]
+        precision, scale = (*digits, *_MYSQL_DIGITS[len(digits) :])
         return Kind(decimal_type(precision, scale))
     kind = _MYSQL.get(name, TEXT)
     return Kind(f"U{kind}" if "unsigned" in text.lower() and kind in _INTEGERS else kind)

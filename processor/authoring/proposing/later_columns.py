@@ -51,17 +51,17 @@ def later_columns(
         proposal = propose(source.topics[0], samples, schemas)
     except ConfigError:
         return new
-    told = {column.name: column for column in proposal.columns}
-    found: dict[str, str | Mapping[str, str]] = {}
+    by_name = {column.name: column for column in proposal.columns}
+    declarations: dict[str, str | Mapping[str, str]] = {}
     for name, kind in new.items():
-        column = told.get(name) if proposal.value == source.value_format else None
+        column = by_name.get(name) if proposal.value == source.value_format else None
         if column is None:
-            found[name] = kind
+            declarations[name] = kind
         elif column.encoding is None:
-            found[name] = column.type
+            declarations[name] = column.type
         else:
-            found[name] = {"type": column.type, "encoding": column.encoding}
-    return found
+            declarations[name] = {"type": column.type, "encoding": column.encoding}
+    return declarations
 
 
 def _has_schema(message: Message) -> bool:

@@ -71,24 +71,26 @@ def look(source: Input, messages: Sequence[Message], schemas: "Schemas | None" =
         return Look(len(rows), Counter(), *_of_objects([[row] for row in rows]))
     if takes_empty_for_null(source):
         messages = [each if each.value else each._replace(value=None) for each in messages]
-    found = _found(source, messages, schemas)
-    bad = {at: _reason(each.record) for at, each in found if isinstance(each, Bad)}
+    results = _found(source, messages, schemas)
+    bad = {at: _reason(each.record) for at, each in results if isinstance(each, Bad)}
     good = [
-        (at, each) for at, changes in found if not isinstance(changes, Bad) for each in changes
+        (at, each) for at, changes in results if not isinstance(changes, Bad) for each in changes
     ]
-    kept = [(at, change) for at, change in good if change.after is not None]
-    images = [change.after for _, change in kept]
+    writes = [(at, change) for at, change in good if change.after is not None]
+    images = [change.after for _, change in writes]
     if source.mode == "diffs":
         for at, change in good:
             if (lacking := untold(change)) is not None:
                 bad.setdefault(at, str(DecodeError(*lacking)))
     for index, reason in ColumnTypes(source).wrong(images).items():
-        bad.setdefault(kept[index][0], reason)
+        bad.setdefault(writes[index][0], reason)
     if source.event_time is not None:
         of = EventTimes(dating_query(source))
-        clocks = [messages[at].timestamp for at, _ in kept]
-        dated = of.of_rows([c.key for _, c in kept], images, clocks, [Bounds(0, None)] * len(kept))
-        for (at, _), time in zip(kept, dated.times, strict=True):
+        clocks = [messages[at].timestamp for at, _ in writes]
+        dated = of.of_rows(
+            [c.key for _, c in writes], images, clocks, [Bounds(0, None)] * len(writes)
+        )
+        for (at, _), time in zip(writes, dated.times, strict=True):
             if isinstance(time, str):
                 bad.setdefault(at, time)
     # A delete by its key alone says nothing of a row that could be wrong.
@@ -107,11 +109,11 @@ def _rows(
     source: Input, messages: Sequence[Message], schemas: "Schemas | None"
 ) -> tuple[int, list[dict[str, Any]]]:
     """Decode rows with the columns that they have: a declared one that is absent is not null."""
-    wanted = wanted_of(source, _ALL)
-    wanted = msgspec.structs.replace(wanted, declared=_AsTheyAre(wanted.declared))
+    request = wanted_of(source, _ALL)
+    request = msgspec.structs.replace(request, declared=_AsTheyAre(request.declared))
     make = source.traits.codec
     assert make is not None, f"{source.value_format} has updates, not changes"
-    reader = MessageReader(source, make(wanted, source.key_format, schemas), _ALL)
+    reader = MessageReader(source, make(request, source.key_format, schemas), _ALL)
     return _of_objects(
         [
             [_object(image) for change in changes for image in (change.before, change.after)]
@@ -123,8 +125,8 @@ def _rows(
 
 def _of_objects(by_message: Sequence[Sequence[Any]]) -> tuple[int, list[dict[str, Any]]]:
     """Count the messages that have objects, and list these."""
-    found = [[row for row in rows if isinstance(row, dict)] for rows in by_message]
-    return sum(map(bool, found)), [row for rows in found for row in rows]
+    objects = [[row for row in rows if isinstance(row, dict)] for rows in by_message]
+    return sum(map(bool, objects)), [row for rows in objects for row in rows]
 
 
 _decode = canonical.decoder(Any)

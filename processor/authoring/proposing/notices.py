@@ -31,10 +31,10 @@ _ENVELOPE = {"schema", "payload"}
 
 def notices(plan: Plan, source: Input, messages: Sequence[Message], seen: Look) -> list[Notice]:
     """List what is probably not meant; `seen` is what the messages show."""
-    found = [*_errors(source, seen)]
+    errors = [*_errors(source, seen)]
     if (envelope := _envelope(source, messages, seen)) is not None:
-        return [*found, envelope]
-    return [*found, *_columns(source, seen), *_texts(plan, source, seen)]
+        return [*errors, envelope]
+    return [*errors, *_columns(source, seen), *_texts(plan, source, seen)]
 
 
 def _errors(source: Input, seen: Look) -> Iterator[Notice]:

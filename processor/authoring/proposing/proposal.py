@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 from ikebana.codecs.avro_schema import Schemas
 from ikebana.codecs.formats import FORMATS, Format, InputTraits, KeyFormat
 from ikebana.errors import ConfigError
-from ikebana.processor.authoring.proposing.avro_samples import framing_of, told_of_avro
+from ikebana.processor.authoring.proposing.avro_samples import evidence_of_avro, framing_of
 from ikebana.processor.authoring.proposing.formats import (
+    Evidence,
     Row,
     Sample,
-    Told,
+    evidence_of,
     gathered,
     key_format,
-    told,
     value_format,
 )
 from ikebana.processor.authoring.proposing.kinds import Kind, common, hint, of_values
@@ -86,10 +86,10 @@ def propose(
         f"Seen: {counted(len(samples), 'message')}, of which {there} have a value."
     )
     if form != "avro":
-        proposal, found = _of_a_table(proposal, partial(told, form, samples), table)
-        if form == "debezium-flat-json" and found.keyless and not _identity(found):
+        proposal, evidence = _of_a_table(proposal, partial(evidence_of, form, samples), table)
+        if form == "debezium-flat-json" and evidence.keyless and not _identity(evidence):
             return _as_rows_that_stay(proposal, samples)
-        return _declared(proposal, found, samples)
+        return _declared(proposal, evidence, samples)
     framing = framing_of(samples)
     options = {} if framing == "confluent" else {"framing": framing}
     proposal = replace(proposal, options=options)
@@ -98,52 +98,54 @@ def propose(
             "Values are in Avro, whose schemas are in a registry and were not read.",
             "Name it with --registry: then format, key and columns are those of the schemas.",
         )
-    of_avro = told_of_avro(samples, schemas, framing)
+    of_avro = evidence_of_avro(samples, schemas, framing)
     if of_avro.unread:
         proposal = proposal.noting(f"Not all values could be read: {of_avro.unread}.")
-    proposal, found = _of_a_table(replace(proposal, value=of_avro.form), of_avro.told, table)
-    return _declared(proposal, found, samples)
+    proposal, evidence = _of_a_table(
+        replace(proposal, value=of_avro.form), of_avro.of_table, table
+    )
+    return _declared(proposal, evidence, samples)
 
 
 def _of_a_table(
-    proposal: Proposal, told: Callable[[str | None], Told], table: str | None
-) -> tuple[Proposal, Told]:
+    proposal: Proposal, read: Callable[[str | None], Evidence], table: str | None
+) -> tuple[Proposal, Evidence]:
     """Choose a table, the one that is asked for or that with the most rows, and its rows."""
-    found = told(None)
-    if table is not None and table not in found.tables:
-        tables = f"There are {', '.join(sorted(found.tables))}." if found.tables else None
+    evidence = read(None)
+    if table is not None and table not in evidence.tables:
+        tables = f"There are {', '.join(sorted(evidence.tables))}." if evidence.tables else None
         raise ConfigError(
             f'no message read of topic "{proposal.topic}" is of table "{table}"', hint=tables
         )
-    if len(found.tables) < 2:
-        return proposal, found
-    one = table or found.tables.most_common(1)[0][0]
-    others = ", ".join(sorted(found.tables.keys() - {one}))
+    if len(evidence.tables) < 2:
+        return proposal, evidence
+    one = table or evidence.tables.most_common(1)[0][0]
+    others = ", ".join(sorted(evidence.tables.keys() - {one}))
     note = f"The topic has several tables: this input reads one, others are {others}."
-    return replace(proposal, tables=re.escape(one)).noting(note), told(one)
+    return replace(proposal, tables=re.escape(one)).noting(note), read(one)
 
 
 def _as_rows_that_stay(proposal: Proposal, samples: Sequence[Sample]) -> Proposal:
     """Rows in messages of Connect without keys: none replaces another one."""
-    found = told("json", samples)
-    rows = [Row({n: of for n, of in row.values.items() if n != "schema"}) for row in found.rows]
+    evidence = evidence_of("json", samples)
+    rows = [Row({n: of for n, of in row.values.items() if n != "schema"}) for row in evidence.rows]
     proposal = replace(proposal, value="json").noting(
         "Rows are in the field payload, and their schema is not used: with a key in the "
         "messages, the format is debezium-flat-json."
     )
-    return _declared(proposal, found._replace(rows=rows), samples)
+    return _declared(proposal, evidence._replace(rows=rows), samples)
 
 
-def _declared(proposal: Proposal, found: Told, samples: Sequence[Sample]) -> Proposal:
+def _declared(proposal: Proposal, evidence: Evidence, samples: Sequence[Sample]) -> Proposal:
     """Add the columns and the key of rows."""
     form, traits = proposal.value, FORMATS[proposal.value]
-    bare = any(row.kinds is None for row in found.rows)
+    bare = any(row.kinds is None for row in evidence.rows)
     columns, unknown = columns_of(
-        found.rows,
+        evidence.rows,
         hints=bare and traits.kind == "changes",
         texts=traits.usual_encodings == "always",
     )
-    proposal = _keyed(replace(proposal, columns=columns), traits, found, samples)
+    proposal = _keyed(replace(proposal, columns=columns), traits, evidence, samples)
     if form == "bytes":
         proposal = proposal.noting(
             "Values are no JSON: expressions have them as `value`, of type BLOB."
@@ -203,7 +205,7 @@ def columns_of(
 
 
 def _keyed(
-    proposal: Proposal, traits: InputTraits, found: Told, samples: Sequence[Sample]
+    proposal: Proposal, traits: InputTraits, evidence: Evidence, samples: Sequence[Sample]
 ) -> Proposal:
     """Add what the key of a row is, and how rows without one are read."""
     form = proposal.value
@@ -222,41 +224,41 @@ def _keyed(
             proposal = proposal.noting("Keys are no JSON: they are taken as bytes.")
         return proposal
     if traits.key_from == "either":
-        named = not found.keyless
+        named = not evidence.keyless
     elif traits.key_from == "message":
-        named = bool(found.keys) and not found.unnamed
+        named = bool(evidence.keys) and not evidence.unnamed
     else:
         named = False
-    if named or not found.rows:
+    if named or not evidence.rows:
         return proposal
-    if of_messages := _key_columns(proposal, found):
+    if of_messages := _key_columns(proposal, evidence):
         note = "The key's columns are those that keys of messages name."
         return replace(proposal, key_columns=of_messages).noting(note)
-    if traits.old_images and not found.imageless and traits.key_from != "columns":
+    if traits.old_images and not evidence.imageless and traits.key_from != "columns":
         return replace(proposal, mode="diffs").noting(
             "Messages name no key: rows are told apart by their old images (mode: diffs), so the "
             "source must write whole ones and repeat nothing. If the table has a key, name it "
             "with key, and take mode away."
         )
     # This is a guess: messages do not name the key, and an input must have one.
-    guess = _identity(found) or tuple(column.name for column in proposal.columns[:1])
+    guess = _identity(evidence) or tuple(column.name for column in proposal.columns[:1])
     note = f"Messages of {form} do not name the key: check that key has its columns."
     return replace(proposal, key_columns=guess).noting(note)
 
 
-def _key_columns(proposal: Proposal, found: Told) -> tuple[str, ...]:
+def _key_columns(proposal: Proposal, evidence: Evidence) -> tuple[str, ...]:
     """The columns that most keys name, if all of them are columns of the row."""
     by_name = {column.name.lower(): column.name for column in proposal.columns}
-    for names, _ in (found.keys + found.kafka_keys).most_common():
+    for names, _ in (evidence.keys + evidence.kafka_keys).most_common():
         # Maxwell writes the names in lower case.
         if all(name.lower() in by_name for name in names):
             return tuple(by_name[name.lower()] for name in names)
     return ()
 
 
-def _identity(found: Told) -> tuple[str, ...]:
+def _identity(evidence: Evidence) -> tuple[str, ...]:
     """The column that is called `id`, if every row has a value of it."""
-    for name in found.rows[0].values if found.rows else ():
-        if name.lower() == "id" and all(r.values.get(name) is not None for r in found.rows):
+    for name in evidence.rows[0].values if evidence.rows else ():
+        if name.lower() == "id" and all(r.values.get(name) is not None for r in evidence.rows):
             return (name,)
     return ()

@@ -60,15 +60,15 @@ def _loadable(proposal: Proposal, write: Write) -> Proposal:
     """Leave out the columns that a pipeline file cannot declare."""
     if _refusal(proposal, write) is None:
         return proposal
-    kept: list[ProposedColumn] = []
+    columns: list[ProposedColumn] = []
     notes = []
     for column in proposal.columns:
-        refusal = _refusal(replace(proposal, columns=(*kept, column)), write)
+        refusal = _refusal(replace(proposal, columns=(*columns, column)), write)
         if refusal is None:
-            kept.append(column)
+            columns.append(column)
         else:
             notes.append(f'Column "{column.name}" is not declared: {refusal}.')
-    return replace(proposal, columns=tuple(kept)).noting(*notes)
+    return replace(proposal, columns=tuple(columns)).noting(*notes)
 
 
 def _refusal(proposal: Proposal, write: Write) -> str | None:

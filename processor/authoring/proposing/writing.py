@@ -185,10 +185,10 @@ def quoted_name(text: str) -> str:
     return text if quoted(text) == text else _in_quotes(text)
 
 
-def _in_quotes(told: str) -> str:
-    if '"' in told and "'" not in told and told.isprintable():
-        return f"'{told}'"
-    return f'"{"".join(map(_escaped, told))}"'
+def _in_quotes(text: str) -> str:
+    if '"' in text and "'" not in text and text.isprintable():
+        return f"'{text}'"
+    return f'"{"".join(map(_escaped, text))}"'
 
 
 def _printable(text: str) -> str:

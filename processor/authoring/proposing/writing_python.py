@@ -53,13 +53,13 @@ def written(proposal: Proposal, brokers: str, registry: str | None = None) -> st
         url = text(registry or "http://localhost:8081")
         settings = f'settings={{"registry": {{"url": {url}}}}}'
     # A text within the docstring must not end it.
-    told = [line.replace("\\", "\\\\").replace('"', "'") for line in comments(proposal)]
+    notes = [line.replace("\\", "\\\\").replace('"', "'") for line in comments(proposal)]
     lines = [
         f'"""A first pipeline for the topic {proposal.topic}.',
         "",
         "`python FILE` runs it; docs/python.md has all of the interface.",
         "",
-        *told,
+        *notes,
         '"""',
         "",
         "import ikebana as ik",
