@@ -1,4 +1,4 @@
-"""A pipeline file as values, whatever it is written in, with what values do not know."""
+"""A pipeline file as values, for YAML and SQL alike, with lines, columns and problems."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -12,6 +12,6 @@ class Document(NamedTuple):
     """The line of each path, from 1."""
     problems: list[tuple[str, str]]
     unread: frozenset[str]
-    """Paths whose problem is that the value could not be read: it is the text it was."""
+    """Paths with a value that could not be read; the value is then its source text."""
     columns: Mapping[str, int] = {}
-    """The column of each path, from 1, of a file whose problems are told with them."""
+    """The column of each path, from 1, if problems of this file have columns (SQL)."""

@@ -1,4 +1,4 @@
-"""Texts in YAML's flow style that a comma has cut: `{rate: DECIMAL(18, 6)}` has two keys."""
+"""Repair of texts that a comma splits in YAML's flow style: `{rate: DECIMAL(18, 6)}`."""
 
 from collections.abc import Iterable
 from itertools import takewhile
@@ -8,20 +8,20 @@ import yaml
 
 
 class Whole(NamedTuple):
-    """A text as it was meant, and how many keys or items behind its beginning are of it."""
+    """The text that was meant, and how many keys or items after the first belong to it."""
 
     text: str
     others: int
 
 
 def whole_value(value: yaml.Node, pairs: list[tuple[yaml.Node, yaml.Node]]) -> Whole | None:
-    """The text that a value of a mapping begins, if the keys of `pairs` behind it end it."""
+    """Join a value of a mapping with the keys after it, if a comma split one text."""
     cut_off = takewhile(lambda pair: _is_empty(pair[1]), pairs)
     return whole_item(value, (key for key, _ in cut_off))
 
 
 def whole_item(first: yaml.Node, others: Iterable[yaml.Node]) -> Whole | None:
-    """The text that an item of a list begins, if its parentheses close in the others."""
+    """Join an item of a list with the items after it, until its parentheses are closed."""
     if not _is_plain(first) or _opened(first) <= 0:
         return None
     opened = _opened(first)
@@ -37,7 +37,7 @@ def whole_item(first: yaml.Node, others: Iterable[yaml.Node]) -> Whole | None:
 
 
 def quoted(text: str) -> str:
-    """A text in quotes, of the kind that it has none of.
+    """A text in double quotes, or in single ones if it has only double quotes.
 
     >>> print(quoted("DECIMAL(18,6)"), quoted('top(3, "at")'))
     "DECIMAL(18,6)" 'top(3, "at")'

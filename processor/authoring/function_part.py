@@ -1,4 +1,4 @@
-"""The section of a function of one's own, and the expressions that call it."""
+"""The section of user-defined functions, and the renaming of their calls in expressions."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
@@ -10,7 +10,7 @@ from ikebana.processor.linear import sql_functions
 from ikebana.processor.linear.sql_functions import SqlFunction, with_long_names
 
 OnNull = Literal["null", "call"]
-# Beside operators, where expressions may stand.
+# Keys of inputs that have expressions, beside those of operators.
 _OF_INPUTS = ("event_time",)
 
 
@@ -24,7 +24,7 @@ class FunctionPart(Part):
 
 
 def with_functions(document: Mapping[str, object]) -> Mapping[str, object]:
-    """A document in which expressions call its functions by names that say all of them."""
+    """Replace function names in expressions by long names, which include their definition."""
     sections = document.get("functions")
     if not isinstance(sections, dict) or not sections:
         return document

@@ -1,4 +1,4 @@
-"""Settings that are given as data: sections of the pipeline file that say where and how."""
+"""Settings from data: the sections of a pipeline file that say where and how it runs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,7 +21,7 @@ def given_settings(
     bootstrap_servers: str | None = None,
     checkpoint: str | None = None,
 ) -> Settings:
-    """The settings for a plan; the options win over what is given.
+    """The settings for a plan; the options win over the sections.
 
     Raises:
         ConfigError: with every problem.

@@ -1,4 +1,4 @@
-"""The section of an input, and what it becomes."""
+"""The section of an input, and the `Input` that it becomes."""
 
 from typing import Annotated
 
@@ -65,7 +65,7 @@ class EventTimePart(Part):
     transactions: Text | None = None
 
     def event_time(self) -> EventTime:
-        """What this section describes."""
+        """The event time that this section describes."""
         idle, ahead = (None if s is None else round(s * 1000) for s in (self.idle, self.ahead))
         lateness = round(self.lateness * 1000)
         return EventTime(self.of, self.clock, lateness, idle, ahead, self.transactions)

@@ -1,7 +1,7 @@
-"""Whether Kafka's client takes the value of a setting, asked of the client's own library.
+"""Checks values of Kafka settings by the client's own library.
 
-Nothing is connected and no client is made: behind the setting stands one that there is
-not, at which the library ends in any case.
+No client is created and nothing connects: after the setting comes one that does not exist, at
+which the library stops in any case.
 """
 
 import functools
@@ -13,10 +13,10 @@ from ikebana.processor.authoring.settings import redacted
 from ikebana.processor.base.spelling import hint
 
 _NONE = "ikebana.no.such.setting"
-# Loads what it names.
+# Not checked, since the library would load the file.
 _UNASKED = {"plugin.library.paths"}
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-# The library looks at these only when it connects.
+# The library checks these only when it connects, so they are listed here.
 _MECHANISMS = ("GSSAPI", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _CHOICES = {
     "security.protocol": _PROTOCOLS,
@@ -27,7 +27,7 @@ _RANGE = re.compile(r"value \S+ is outside allowed range (\S+)\.\.(\S+)")
 
 
 def value_problem(name: str, value: str) -> str | None:
-    """Why a setting cannot have a value, which is shown only where it is no secret.
+    """Why a setting cannot have a value; None if it can.  Secret values are not shown.
 
     >>> value_problem("security.protocol", "SASL_SLL")
     'must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL; is "SASL_SLL"; did you mean \
@@ -42,7 +42,7 @@ def value_problem(name: str, value: str) -> str | None:
 
 
 def _wanted(name: str, value: str) -> str | None:
-    """What a setting's value must be; None if it is that."""
+    """What the value must be; None if the client accepts it."""
     if (choices := _CHOICES.get(name)) is not None:
         return None if value.upper() in choices else f"one of {', '.join(choices)}"
     if name in _UNASKED or (said := _refusal(name, value)) is None:

@@ -1,4 +1,4 @@
-"""The kinds of operators in the pipeline file: their keys, and the operators that they become."""
+"""The kinds of operators in the pipeline file: their keys, and their translation."""
 
 from collections.abc import Callable, Mapping
 from itertools import starmap
@@ -22,12 +22,12 @@ from ikebana.processor.relational.deriving import Derived, from_sql
 from ikebana.processor.relational.matching import Outer
 from ikebana.processor.relational.rows import SetOperation
 
-# What the conditions of the other kind of join are called, and those of each.
+# By kind of join: the key of the other kind's conditions, and the right one.
 _CONDITIONS = {"delta_join": ("on", "where"), "as_of_join": ("where", "on")}
 
 
 def operators(part: OperatorPart, name: str) -> tuple[Operator | Derived, ...]:
-    """The operators that a section describes, or how they are made.  Raises: PlanError."""
+    """The operators of a section, or what becomes them later.  Raises: PlanError."""
     kinds = [kind for kind in KINDS if getattr(part, kind)]
     path = f"operators.{name}"
     if len(kinds) != 1:
@@ -50,9 +50,9 @@ def operators(part: OperatorPart, name: str) -> tuple[Operator | Derived, ...]:
 def as_far_as_read(
     part: OperatorPart, name: str, unread: Unread
 ) -> tuple[Operator | Derived, ...]:
-    """The operators, of which something was not read; none if nothing is known of them.
+    """The operators of a section with parts that could not be parsed, as far as it was parsed.
 
-    What steps behind one that was not read may name, nobody knows.
+    Steps after such a part are dropped, because the names they may use are not known.
     """
     kinds = [kind for kind in KINDS if getattr(part, kind)]
     if part.linear is None or len(kinds) != 1:
@@ -74,7 +74,7 @@ def as_far_as_read(
             break
         if lost:
             break
-    # Steps that say nothing, so that those before them keep their places.
+    # Steps without effect on problems, so that the number of steps stays.
     others = len(part.steps) - len(steps)
     return (Linear(name, part.linear, (*steps, *[Negate()] * others)),)
 
@@ -90,7 +90,7 @@ def _as_concat(part: OperatorPart, name: str, sources: tuple[str, ...]) -> tuple
 
 
 def _as_reduce(part: OperatorPart, name: str, source: str) -> tuple[Operator, ...]:
-    """What `reduce` becomes; its conditions are a linear operator behind it."""
+    """What `reduce` becomes; `having` becomes a linear operator after it."""
     groups = f"{name}.groups" if part.having else name
     reduce = Reduce(groups, source, part.aggregates, part.by, part.function, part.total)
     step = Sql(where=part.having)
@@ -209,7 +209,7 @@ def _as_windows(part: OperatorPart, name: str, source: str) -> tuple[Derived, ..
 
 
 class _Section(NamedTuple):
-    """What belongs to a kind of operator: its own keys, and what a section of it becomes.
+    """A kind of operator: the keys of its section, and the function that translates it.
 
     `build` gets the section, the name of the operator, and the value under the key of its kind.
     """
@@ -248,5 +248,5 @@ KINDS = tuple(_SECTIONS)
 
 
 def own_keys(kind: str) -> tuple[str, ...]:
-    """The keys that belong to a kind of operator alone."""
+    """The keys that a section of this kind may have."""
     return _SECTIONS[kind].keys

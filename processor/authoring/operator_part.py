@@ -49,7 +49,7 @@ class StepPart(Part):
     negate: Annotated[bool, BeforeValidator(as_flag)] = False
 
     def as_step(self) -> Step:
-        """The step that this section describes.  Raises: ValueError, saying why it is none."""
+        """The step that this section describes.  Raises: ValueError, with the reason."""
         steps: list[Step] = [
             Call(kind, function, moves_time=kind == "join_function")
             for kind in _PYTHON

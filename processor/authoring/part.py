@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 
 class Part(BaseModel):
-    """A section of the file; a key without a value is as if it were not there."""
+    """A section of the file; a key without a value counts as absent."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
@@ -19,5 +19,5 @@ class Part(BaseModel):
 
     @classmethod
     def keys(cls) -> dict[str, Any]:
-        """The keys that may stand in this section, with their types."""
+        """The keys of this section, with their types."""
         return {f.alias or name: f.annotation for name, f in cls.model_fields.items()}

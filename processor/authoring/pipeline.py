@@ -1,12 +1,11 @@
 """The pipeline file: YAML or SQL text -> a plan and its settings, or every problem at once.
 
 Problems of all kinds (of the YAML, the variables, the schema, the plan, the settings)
-are one list, in the order of the file, each with its path and line.  What cannot be
-read is left out and the rest is still judged, unless that would find fault with
-something only because another part of it is missing.  Neither Kafka nor Spark is asked
-anything.
+are one list, in the order of the file, each with its path and line.  A part that cannot be
+read is left out, and the rest is still checked, except for problems that would only follow
+from the missing part.  No broker and no Spark is needed.
 
-A second file may hold settings, which win over those of the first one: the pipeline is
+A second file may have settings, which win over those of the first one: the pipeline is
 the same everywhere, where and how it runs is not.
 """
 
@@ -44,7 +43,7 @@ AnyPart = TypeVar("AnyPart", bound=Part)
 Problems = list[tuple[str, str]]
 
 
-# What a view of a SQL file has against itself is placed where it is in the file.
+# A problem within a view of a SQL file begins with its place in the file.
 _WITHIN = re.compile(r"line (\d+), column (\d+): (.*)", re.DOTALL)
 
 
@@ -61,7 +60,7 @@ class _Place(NamedTuple):
 
 
 class Pipeline(NamedTuple):
-    """What to compute, and where and how."""
+    """A plan, and the settings of its run."""
 
     plan: Plan
     settings: Settings
@@ -75,12 +74,12 @@ def read(
     environ: Mapping[str, str],
     columns: Mapping[str, Mapping[str, object]] = MappingProxyType({}),
 ) -> Pipeline:
-    """Read a pipeline file; the options win over what it says.
+    """Read a pipeline file; the options win over its settings.
 
-    A file of settings that the environment names in IKEBANA_SETTINGS wins over the
-    pipeline file, and the options over both.  A relative checkpoint stays as it is
-    given, relative to the current directory.  Modules of functions are looked for in the
-    file's own folder as well.  `columns` are declared by input beside those of the file.
+    A file of settings, named by the variable IKEBANA_SETTINGS, wins over the pipeline file,
+    and the options win over both.  A relative checkpoint stays relative to the current
+    directory.  Modules of functions are also searched in the file's own folder.  `columns` are
+    further declared columns, by input.
     Raises: ConfigError, for a file that cannot be read or that has problems.
     """
     over = environ.get(SETTINGS_VARIABLE)
@@ -98,7 +97,7 @@ def read(
 
 
 def file_text(path: Path, kind: str) -> str:
-    """The text of a file that errors call `kind` and its path.
+    """The text of a file; errors name it by `kind` and path.
 
     Raises:
         ConfigError: it cannot be read, or is not UTF-8.
@@ -121,7 +120,7 @@ def parse(
     environ: Mapping[str, str],
     columns: Mapping[str, Mapping[str, object]] = MappingProxyType({}),
 ) -> Pipeline:
-    """Read the text of a pipeline file that errors call `source`; see `read`.
+    """Read the text of a pipeline file; errors call it `source`.  See `read`.
 
     `over` is the name and the text of a file of settings.
     """
@@ -158,7 +157,7 @@ def parse(
 
 
 def document_of(text: str, source: str, environ: Mapping[str, str]) -> Document:
-    """The values of a pipeline file, by its name in SQL or in YAML.  Raises: ConfigError."""
+    """Parse a pipeline file: SQL if its name ends in .sql, else YAML.  Raises: ConfigError."""
     is_sql = source.endswith(".sql")
     begins, form, other = (_YAML, "YAML", ".yaml") if is_sql else (_SQL, "SQL", ".sql")
     if begins.search(text):
@@ -174,7 +173,7 @@ def document_of(text: str, source: str, environ: Mapping[str, str]) -> Document:
     return read_sql(text, environ)
 
 
-# How a pipeline in YAML has to have a line, and how one in SQL has to begin, behind comments.
+# A line that each pipeline in YAML has, and the beginning of each in SQL, after comments.
 _YAML = re.compile(r"^pipeline\s*:", re.MULTILINE)
 _SQL = re.compile(r"\A(?:\s+|--[^\n]*\n|/\*.*?\*/)*CREATE\s", re.DOTALL | re.IGNORECASE)
 
@@ -193,7 +192,7 @@ def mapping_of(document: Document, source: str) -> dict[str, object]:
 def _with_columns(
     content: dict[str, object], columns: Mapping[str, Mapping[str, object]]
 ) -> dict[str, object]:
-    """A document of which inputs declare more columns."""
+    """The document with further declared columns of inputs."""
     inputs = content.get("inputs")
     if not isinstance(inputs, dict):
         return content
@@ -206,7 +205,7 @@ def _with_columns(
 
 
 def _plan(readable: dict[str, object], left_out: set[str]) -> tuple[Plan | None, Problems]:
-    """The plan of what is readable, or its problems."""
+    """The plan of the readable parts, or its problems."""
     plan_keys = PlanPart.keys()
     unread = Unread(frozenset(p for p in left_out if p.partition(".")[0] in plan_keys))
     part = _part(PlanPart, _named(readable, unread))
@@ -219,7 +218,7 @@ def _plan(readable: dict[str, object], left_out: set[str]) -> tuple[Plan | None,
 def _settings(
     part: SettingsPart | None, bootstrap_servers: str | None, checkpoint: str | None
 ) -> tuple[Settings | None, Problems]:
-    """The settings of the sections that have them, or their problems; arguments win."""
+    """The settings of a part, or their problems; arguments win."""
     if part is None:
         return None, []
     try:
@@ -229,9 +228,9 @@ def _settings(
 
 
 def schema_problems(errors: list[ErrorDetails], unread: Container[str]) -> Problems:
-    """The problems of the schema, each told once.
+    """The problems of the schema, each once.
 
-    A misspelt key is one problem; that the key it meant is missing is the same one.
+    A misspelt key and the absence of the key that it was meant to be are one problem.
     """
     meant = _meant_instead(errors)
     return [
@@ -243,12 +242,12 @@ def schema_problems(errors: list[ErrorDetails], unread: Container[str]) -> Probl
 
 
 def _not_judged(errors: list[ErrorDetails], schema: Problems) -> set[str]:
-    """The sections whose further problems would follow from those of the schema."""
-    # What was left out has one problem already, and to be missing is not another.
+    """The sections that are not checked further, since they have problems in the schema."""
+    # A part that was left out has a problem already; its absence is not another one.
     paths = {path for path, _ in schema}
-    # What else an input says can only be judged by its format.
+    # The rest of an input can only be checked if its format is known.
     paths |= {_dotted(e["loc"][:2]) for e in errors if e["loc"][2:3] == ("format",)}
-    # The kind of an operator is not known where the key that names it could not be read.
+    # If the key that names an operator's kind could not be read, its kind is not known.
     paths |= {
         _dotted(e["loc"][:2])
         for e in errors
@@ -258,7 +257,7 @@ def _not_judged(errors: list[ErrorDetails], schema: Problems) -> set[str]:
 
 
 def kafka_values(part: SettingsPart | None) -> Iterator[tuple[str, str]]:
-    """The values that Kafka's clients would not take; it asks no broker."""
+    """Problems of values that Kafka's clients would refuse; no broker is asked."""
     if part is None:
         return
     for path, values in (
@@ -275,7 +274,7 @@ def kafka_values(part: SettingsPart | None) -> Iterator[tuple[str, str]]:
 
 
 def registry_missing(plan: Plan, registry: Mapping[str, str]) -> Problems:
-    """The problem of a plan that needs a registry, where none is given; or none."""
+    """A problem if the plan needs a schema registry and `registry` has no url."""
     if registry.get("url"):
         return []
     needing = [
@@ -288,7 +287,7 @@ def registry_missing(plan: Plan, registry: Mapping[str, str]) -> Problems:
 def schema_errors(
     document: dict[str, object], model: type[Part] = PipelineFile
 ) -> list[ErrorDetails]:
-    """What a model has against a document."""
+    """The errors of a model's validation of a document."""
     try:
         model.model_validate(document)
     except ValidationError as err:
@@ -297,7 +296,7 @@ def schema_errors(
 
 
 def _meant_instead(errors: list[ErrorDetails]) -> set[str]:
-    """The places of the keys that misspelt ones were meant to be."""
+    """The paths of the keys that misspelt keys were meant to be."""
     meant = set()
     for error in errors:
         *section, key = error["loc"]
@@ -312,7 +311,7 @@ def _dotted(loc: tuple[int | str, ...]) -> str:
 
 
 def _sections(path: str) -> Iterator[str]:
-    """The path, then those of the sections that it is in, from the inside."""
+    """The path, then the paths of the sections around it, from the inside out."""
     while path:
         yield path
         path = path.rpartition(".")[0]
@@ -321,9 +320,9 @@ def _sections(path: str) -> Iterator[str]:
 def _readable(
     document: dict[str, object], errors: list[ErrorDetails]
 ) -> tuple[dict[str, object], set[str]]:
-    """A copy of the document without what has errors, and the places of that.
+    """A copy of the document without the parts that have errors; and the paths of these.
 
-    A section that lacks what it needs is left out as a whole.
+    A section without a key that it needs is left out as a whole.
     """
     lost: set[str] = set()
     while errors:
@@ -337,7 +336,7 @@ def _readable(
 def _without(document: dict[str, object], wrong: set[tuple[int | str, ...]]) -> dict[str, object]:
     def copy_of(value: object, path: tuple[int | str, ...]) -> object:
         if isinstance(value, list):
-            # What is left out of a list would give its others another place.
+            # Items of a list are emptied, not removed, so the others keep their places.
             places = [(*path, at) for at in range(len(value))]
             pairs = zip(value, places, strict=True)
             return [{} if place in wrong else copy_of(item, place) for item, place in pairs]
@@ -352,7 +351,7 @@ def _without(document: dict[str, object], wrong: set[tuple[int | str, ...]]) -> 
 
 
 def _named(document: dict[str, object], unread: Unread) -> dict[str, object]:
-    """The document with something in the place of the sections that a plan must have."""
+    """The document with placeholders for missing sections that a plan needs."""
     needed: dict[str, object] = {"inputs": {}, "outputs": {}}
     name = document.get("pipeline")
     readable = isinstance(name, str) and "pipeline" not in unread.paths
@@ -360,7 +359,7 @@ def _named(document: dict[str, object], unread: Unread) -> dict[str, object]:
 
 
 def _part(model: type[AnyPart], document: Mapping[str, object]) -> AnyPart | None:
-    """The part of a document that `model` describes, if nothing that it needs is missing."""
+    """The part of a document that `model` describes; None if it lacks a key."""
     keys = model.keys()
     try:
         return model.model_validate({k: v for k, v in document.items() if k in keys})
@@ -369,13 +368,13 @@ def _part(model: type[AnyPart], document: Mapping[str, object]) -> AnyPart | Non
 
 
 def listed(problems: Problems, source: str, document: Document, over: Placed) -> str:
-    """The text of an error that lists problems in the order of the file, with their lines."""
+    """The text of an error with all problems in the order of the file, with their lines."""
 
     def place(path: str, problem: str) -> tuple[_Place | None, str]:
         within = document.columns and _WITHIN.fullmatch(problem)
         if within:
             return _Place("", int(within[1]), int(within[2])), within[3]
-        # Of what is not there, the line of the section that it is missing from.
+        # A missing key has no line: the line of the section around it is shown.
         for section in _sections(path):
             if section in over:
                 return _Place(*over[section]), problem

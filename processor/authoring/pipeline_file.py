@@ -1,9 +1,9 @@
-"""The schema of the pipeline file, its operators and outputs, and the plan that they become.
+"""The schema of the pipeline file, and the plan that it becomes.
 
-One model a section, with the file's own keys; a key that is not here is refused, and so
-is a value of another type, in our words.  Numbers may also be written as text, since
-that is what a substituted variable is.  Ranges, and whether the parts fit together, are
-for `Plan` and `Settings` to judge.
+Each section is a model with the file's own keys; an unknown key is refused, and so is a
+value of another type, with our own messages.  Numbers may also be written as text, since
+a substituted variable is text.  `Plan` and `Settings` check ranges, and whether the parts
+fit together.
 """
 
 from typing import Annotated
@@ -81,7 +81,7 @@ class ErrorsPart(Part):
 
 
 class PlanPart(Part):
-    """The sections that say what is computed."""
+    """The sections of the plan: what is computed."""
 
     pipeline: Text
     functions: dict[str, FunctionPart] = {}
@@ -98,7 +98,7 @@ class PlanPart(Part):
         return with_functions(value) if isinstance(value, dict) else value
 
     def plan(self, unread: Unread = ALL_READ) -> Plan:
-        """The plan that these sections describe, of which `unread` could not be read.
+        """The plan of these sections; the parts in `unread` could not be parsed.
 
         Raises: PlanError.
         """
@@ -107,7 +107,7 @@ class PlanPart(Part):
         lost: set[str] = set()
         for name, part in self.operators.items():
             if unread.may_have("operators", name):
-                # What it lacks may be what was not read, and so is no problem of its own.
+                # A key that it lacks may be the one that was not parsed, so that is no problem.
                 operators += operator_kinds.as_far_as_read(part, name, unread)
                 continue
             try:
@@ -122,7 +122,7 @@ class PlanPart(Part):
         lost |= {f"operators.{name}" for name in result.lost}
         if not (problems or lost or unread.paths):
             return checked(self._made(of_operators))
-        # There, and not above, since it looks into the steps, for which it needs DuckDB.
+        # Imported here, since checking steps needs DuckDB, which is slow to import.
         from ikebana.processor.planning.plan_problems import problems_of
 
         problems += problems_of(self._made(of_operators), Unread(unread.paths | lost))

@@ -1,8 +1,8 @@
 """SQL text -> the values that the same pipeline has in YAML, with lines and columns.
 
-Statements are told apart by DuckDB's tokens, so a semicolon in a text or a comment ends none.
-A statement that cannot be read is one problem, and what it would have made is left open, so that
-all others are still judged.
+DuckDB's tokens separate the statements, so a semicolon in a text or a comment ends none.  A
+statement that cannot be read is one problem; the part that it defines counts as unread, and all
+others are still checked.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,7 +34,7 @@ class _Reader:
         self._variables = Variables(environ, self._refuse)
 
     def document(self) -> Document:
-        """What the statements say together."""
+        """The document of all statements together."""
         for number, each in enumerate(_statements(tokens(self._text)), start=1):
             self._take(number, each)
         if "pipeline" not in self._value and "pipeline" not in self._unread:
@@ -42,7 +42,7 @@ class _Reader:
             self._unread.add("pipeline")
         for section in ("inputs", "operators", "outputs"):
             if any(path.partition(".")[0] == section for path in self._unread):
-                # What is there may be in a statement that could not be read.
+                # The section may be in a statement that could not be read.
                 self._value.setdefault(section, {})
         unread, lines = frozenset(self._unread), self._lines
         return Document(self._value, lines, self._problems, unread, self._columns)
@@ -71,7 +71,7 @@ class _Reader:
         elif section:
             self._unread.add(section)
         else:
-            # Another statement may have its name and its other settings.
+            # The pipeline's statement: its name and all settings may be lost.
             self._unread |= {*PipelineFile.keys()} - {*SECTIONS.values()}
 
     def _pipeline(self, statement: Statement, first: Token) -> None:
@@ -112,7 +112,7 @@ class _Reader:
         parts[statement.name] = values
 
     def _query(self, at: int, end: int) -> str:
-        """A query behind as many lines and columns as in the file, which places are told by."""
+        """A query after blank lines and spaces, so that it has the file's lines and columns."""
         line, column = self._line_and_column(at)
         return "\n" * (line - 1) + " " * (column - 1) + self._text[at:end]
 
@@ -163,7 +163,7 @@ def _joined(path: str, place: Iterable[str]) -> str:
 
 
 def _statements(tokens: Iterable[Token]) -> Iterator[list[Token]]:
-    """The tokens of each statement, without what ends it."""
+    """The tokens of each statement, without the semicolon."""
     current: list[Token] = []
     for token in tokens:
         if token.text != ";":

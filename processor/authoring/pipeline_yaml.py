@@ -1,13 +1,12 @@
-"""YAML text -> values, with what values do not know: lines, repeated keys, variables.
+"""YAML text -> values with lines, repeated keys and variables.
 
-Keys are always text, and one given twice is a problem.  `${NAME}` and
-`${NAME:-default}` in values stand for variables of the given environment, `${file:PATH}`
-for what a file holds, `$${` for `${`; what they stand for is text and is never read as
-YAML.  Dates and merge keys have
-no meaning here.  Which keys and values are wanted is not known here.
+Keys are always text, and a repeated key is a problem.  In values, `${NAME}` and
+`${NAME:-default}` are replaced by variables of the environment, `${file:PATH}` by the content
+of a file, and `$${` by `${`; the replacement is text and is never parsed as YAML.  Dates and
+merge keys are text.  This module does not know which keys and values a file may have.
 
-No file costs more than its length: nesting, values and what is read of a file are bounded,
-and aliases count as what they stand for.
+Small files cannot cost much: nesting, the number of values and the length of files in variables
+are limited, and an alias counts as its whole value.
 """
 
 from collections.abc import Mapping
@@ -27,9 +26,9 @@ _MOST_VALUES = 20_000
 
 
 def read_yaml(text: str, source: str, environ: Mapping[str, str]) -> Document:
-    """Read one YAML document, which errors call `source`.
+    """Read one YAML document; errors call it `source`.
 
-    Raises: ConfigError, with line and column, for what is not YAML.
+    Raises: ConfigError, with line and column, if the text is not YAML.
     """
     reader = _Reader(source, environ)
     value = reader.value(_composed(text, source), ())
@@ -58,7 +57,7 @@ def _composed(text: str, source: str) -> yaml.Node | None:
 
 
 def _remedy(problem: str, line: str) -> str | None:
-    """What to write instead in a line that is not YAML, where that is known."""
+    """A hint for a line that is not YAML; None if there is none."""
     if r"'\t'" in problem:
         return "Indent by spaces: YAML takes no tabs."
     if "${" in line and "'{'" in problem:
@@ -67,7 +66,7 @@ def _remedy(problem: str, line: str) -> str | None:
 
 
 class _Loader(yaml.SafeLoader):
-    """Composes nodes up to a depth that no pipeline needs."""
+    """Composes nodes up to a depth that no pipeline exceeds."""
 
     _depth = 0
 
@@ -83,7 +82,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Reader:
-    """Walks the nodes of a document and remembers where it has been."""
+    """Converts the nodes of a document to values, and records lines and problems."""
 
     def __init__(self, source: str, environ: Mapping[str, str]) -> None:
         self._source = source
@@ -96,7 +95,7 @@ class _Reader:
         self._scalars = SafeConstructor()
 
     def value(self, node: yaml.Node | None, path: tuple[str, ...]) -> object:
-        """The value of a node; of one that cannot be read, its text."""
+        """The value of a node, or its source text if the value cannot be read."""
         self._values += 1
         if self._values > _MOST_VALUES:
             raise ConfigError(
@@ -162,7 +161,7 @@ class _Reader:
         return values
 
     def _cut(self, cut: Whole, path: tuple[str, ...]) -> str:
-        """A text in flow style that a comma has cut, as it was meant."""
+        """The text that a comma split in flow style; reports the problem."""
         self._refuse(
             ".".join(path),
             f"a comma ends it within {{}} and []; put it in quotes: {in_quotes(cut.text)}",
@@ -178,7 +177,7 @@ class _Reader:
             "float": self._scalars.construct_yaml_float,
         }
         match node.tag.removeprefix("tag:yaml.org,2002:"):
-            # Dates and merge keys have no meaning here, so they are the text they are.
+            # Dates and merge keys have no meaning here, so they stay text.
             case "str" | "timestamp" | "merge" | "value":
                 return self._whole(self._variables.substituted(text, path), path)
             case "null" | "bool" | "int" | "float" as kind:
@@ -195,7 +194,7 @@ class _Reader:
                 return text
 
     def _whole(self, text: str, path: str) -> str:
-        """Text of whole characters: an escape can make half of one, and so can a variable."""
+        """Refuse surrogates in a text, which escapes and variables can bring in."""
         if not any("\ud800" <= character <= "\udfff" for character in text):
             return text
         self._refuse(path, "holds half of a character, a surrogate, which no text may")

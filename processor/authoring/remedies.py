@@ -1,4 +1,4 @@
-"""Settings that other systems have and the pipeline file has not: what to write instead."""
+"""Keys of other systems that the pipeline file does not have: what to write instead."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ _OF_OPERATORS = {
 
 
 def remedy_for(path: Sequence[int | str]) -> str | None:
-    """What to write instead of the setting at this path of the file; None if nothing is known.
+    """What to write instead of the key at this path of the file; None if nothing is known.
 
     >>> remedy_for(("operators", "totals", "group_by"))
     'a reduce operator has its key under by'

@@ -1,7 +1,7 @@
-"""The JSON Schema of the pipeline file, made of the models that read it.
+"""The JSON Schema of the pipeline file, generated from the models that read it.
 
-Keys, sections and what must be there are those of `pipeline_file`; what may stand for a value is
-told here for each validator of `values`, which takes more than the type that it gives.
+Keys, sections and required keys come from `pipeline_file`.  The values that a key accepts are
+listed here for each validator of `values`, since a validator accepts more than its result type.
 """
 
 import copy
@@ -29,7 +29,7 @@ FILE = "pipeline.schema.json"
 
 _TEXT: Schema = {"type": "string"}
 _SCALAR: Schema = {"type": ["string", "number", "boolean"]}
-# What is substituted is not known before a file is read.
+# A variable has no value before the file is read, so any variable is accepted.
 _VARIABLE: Schema = {"type": "string", "pattern": r"\$\{"}
 _NUMBERS = {"type": "string", "pattern": "^[0-9]+$"}
 _DURATION = {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?(ms|s|m|h|d)?$"}
@@ -49,7 +49,7 @@ def _mapping(of: Schema) -> Schema:
 
 
 _SECONDS = _any(_FINITE, _DURATION, _VARIABLE)
-# What each of these takes.
+# The values that each validator accepts.
 _TAKEN: Mapping[Callable[[Any], object], Schema] = {
     values.as_aggregates: _mapping(_SCALAR),
     values.as_by: _any(_SCALAR, _list({"type": "string", "pattern": r"^\w+$"}, 1)),
@@ -81,12 +81,12 @@ _TAKEN: Mapping[Callable[[Any], object], Schema] = {
     values.as_text: _TEXT,
     values.as_whole: _any({"type": "integer"}, _NUMBERS, _VARIABLE),
 }
-# What may also stand in the place of a section, beside the section.
+# Short forms that are accepted in place of a section.
 _SHORT: Mapping[Callable[[Any], object], tuple[Schema, ...]] = {
     values.as_formats: ({"enum": list(get_args(Format))}, _VARIABLE),
     values.as_columns: (),
 }
-# Where in the file the sections are, as docs/pipeline-file.md names their keys.
+# The path of each section, as docs/pipeline-file.md writes it.
 PLACES = {
     "PipelineFile": "",
     "InputPart": "inputs.<name>.",
@@ -112,21 +112,21 @@ PLACES = {
 
 
 class _Generator(GenerateJsonSchema):
-    """Makes a schema of what may stand in a file, where pydantic's own is of what it becomes."""
+    """Generates the schema of what a file may have; pydantic's own describes the results."""
 
     described: Mapping[str, str] = {}
 
     def function_before_schema(self, schema: core_schema.BeforeValidatorFunctionSchema) -> Schema:
         function: Any = schema["function"]["function"]
         if (accepted := _TAKEN.get(function)) is not None:
-            # Pydantic writes defaults into what it is given.
+            # A copy, since pydantic writes defaults into the schema.
             return copy.deepcopy(accepted)
         if (choices := getattr(function, "choices", None)) is not None:
             return _any({"enum": list(choices)}, _VARIABLE)
         inner: Schema = self.generate_inner(schema["schema"])
         if function in _SHORT:
             return _any(*copy.deepcopy(_SHORT[function]), inner) if _SHORT[function] else inner
-        # What else stands before a section changes nothing of what may stand there.
+        # Other validators are methods of sections, and accept what the section accepts.
         if not isinstance(getattr(function, "__self__", None), type):
             raise AssertionError(f"{function} is in no table of the schema")
         return inner
@@ -144,12 +144,12 @@ class _Generator(GenerateJsonSchema):
         result.pop("description", None)
         if part is OperatorPart:
             result |= _kinds()
-        # A type alone is short for it.
+        # A type alone is a short form of a column.
         return _any(_TEXT, result) if part in (ColumnPart, DeliveredColumnPart) else result
 
     def _property(self, part: type[Part], key: str, generated: Schema, *, needed: bool) -> Schema:
         plain = {name: of for name, of in generated.items() if name not in ("title", "default")}
-        # A key without a value is as if it were not there.
+        # A key without a value counts as absent.
         several = plain.get("anyOf", [plain])
         if not needed:
             several = [*(each for each in several if each != {"type": "null"}), {"type": "null"}]
@@ -158,14 +158,14 @@ class _Generator(GenerateJsonSchema):
         default = generated.get("default")
         return {
             **({"description": described} if described else {}),
-            # Of what is made of several values the default is told by the description.
+            # Defaults of several values are in the description.
             **({"default": default} if isinstance(default, str | int | float) else {}),
             **(result or plain),
         }
 
 
 def _kinds() -> Schema:
-    """An operator is of one kind, and has the keys of that kind and no others."""
+    """Rules for operators: each has one kind, and only the keys of that kind."""
     steps = {*StepPart.keys(), "steps"}
     rules = []
     for kind in KINDS:
@@ -184,7 +184,7 @@ def _has(key: str) -> Schema:
 
 
 def pipeline_schema(described: Mapping[str, str]) -> Schema:
-    """The schema, with a description for each key by its path in docs/pipeline-file.md."""
+    """The schema; `described` has the description of each key, by its path in the docs."""
     generator = type("Generator", (_Generator,), {"described": described})
     result: Schema = PipelineFile.model_json_schema(
         by_alias=True,

@@ -1,10 +1,10 @@
 """Where and how a plan runs: brokers, checkpoint, sizes of micro-batches, Spark.
 
-Settings change nothing of what is computed; that is the plan.  Settings that exist are
-in range and leave alone what ikebana itself has to set; making any others raises a
-`SettingsError` that lists every problem under its path in the pipeline file.  Their
-repr shows no secret.  Names of Kafka settings are those of librdkafka; their values are
-judged when a file is read (`authoring.kafka_values`).
+Settings do not change what is computed; the plan does.  A `Settings` is always in range and
+sets nothing that only ikebana may set; otherwise its constructor raises a `SettingsError`
+with every problem under its path in the pipeline file.  Its repr shows no secret.  Kafka
+settings have librdkafka's names; their values are checked when a file is read
+(`authoring.kafka_values`).
 """
 
 import math
@@ -16,7 +16,7 @@ from ikebana.errors import ConfigError
 from ikebana.processor.authoring.kafka_names import KAFKA_NAMES
 from ikebana.processor.base.spelling import hint
 
-# Client settings that ikebana sets, each with the one to use instead, if there is one.
+# Client settings that ikebana sets itself, each with the key to use instead, if there is one.
 OWNED_KAFKA: Mapping[str, str] = {
     "auto.offset.reset": "inputs.<name>.start",
     "enable.auto.commit": "",
@@ -44,7 +44,7 @@ _SECRET = re.compile(
     r"|account\.key|private",
     re.IGNORECASE,
 )
-# Of the registry's client; a name that is not known may be that of a secret, misspelt.
+# Settings of the registry's client to show; any other name may be a misspelt secret.
 _HARMLESS = {"url", "ssl.ca.location", "ssl.certificate.location", "timeout", "max.retries"}
 _USER_OF_URI = re.compile(r"(?<=://)[^/@]*(?=@)")
 _MEMORY = re.compile(r"[1-9][0-9]*[kmgt]b?", re.IGNORECASE)
@@ -77,23 +77,23 @@ class Settings:
     shards: int = 4
     max_records_per_batch: int = 250_000
     trigger_interval_s: float = 0.45
-    """The least time from one micro-batch's start to the next one's; 0 waits for none."""
+    """The least time between the starts of two micro-batches; 0: no wait."""
     heartbeat_s: float = 10.0
-    """Without records, how often the frontier moves on; 0: never."""
+    """How often the frontier advances without records; 0: never."""
     local_directory: str | None = None
-    """Where the shards' local databases live; None: a temporary directory."""
+    """The folder of the shards' local databases; None: a temporary directory."""
     master: str = "local[*]"
     driver_memory: str = "1g"
     spark: Mapping[str, str] = field(default_factory=dict)
     retained_batches: int = 2
     max_batch_s: float = 300.0
-    """The longest a micro-batch may take; the timeout of its transactions."""
+    """The longest time of a micro-batch, which is the timeout of its transactions."""
     restarts: int = 10
-    """How often within an hour the query is started again after what may go by itself."""
+    """How often per hour the query restarts after errors that may pass by themselves."""
     max_executors: int = 0
-    """The most executors that Spark is asked for while batches take long; 0: no others."""
+    """The most executors to request from Spark while batches take long; 0: never more."""
     topic_settings: Mapping[str, str] = field(default_factory=dict)
-    """Settings of the topics that are made, such as `min.insync.replicas`."""
+    """Settings of topics that a run creates, such as `min.insync.replicas`."""
     replication_factor: int = 1
 
     def __post_init__(self) -> None:
@@ -117,7 +117,7 @@ class Settings:
 
     @property
     def least_executors(self) -> int:
-        """The number of executors that a run begins with, if Spark is told; else 0."""
+        """The number of executors at the start, from `spark.executor.instances`; else 0."""
         count = self.spark.get("spark.executor.instances", "0")
         return int(count) if count.isdigit() else 0
 
@@ -127,7 +127,7 @@ class Settings:
 
 
 def redacted(mapping: Mapping[str, str]) -> dict[str, str]:
-    """Hide the values of keys that name secrets, or nothing that is known, and who is in a URI.
+    """Hide values of secret and of unknown keys, and user names in URIs.
 
     >>> redacted({"sasl.username": "ann", "sasl.pasword": "hunter2"})
     {'sasl.username': 'ann', 'sasl.pasword': '***'}

@@ -1,8 +1,8 @@
 """A file of settings over a pipeline file: where and how this copy of a pipeline runs.
 
-It has the sections of a pipeline file that are settings, and no others.  What it says
-wins key by key, so a platform can set what is its own (brokers, credentials,
-checkpoint, Spark) without touching what the authors of the pipeline wrote.
+It has the sections of a pipeline file that are settings, and no others.  Its values win key
+by key, so a platform can set brokers, credentials, checkpoint and Spark without a change of
+the pipeline file.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from ikebana.processor.authoring.settings_part import SettingsPart
 SETTINGS_VARIABLE = "IKEBANA_SETTINGS"
 
 Placed = Mapping[str, tuple[str, int]]
-"""Paths that another file gives, with its name and the line in it."""
+"""Paths that another file sets, with its name and the line in it."""
 
 
 def overlaid(document: Document, over: Document, source: str) -> tuple[Document, Placed]:

@@ -1,4 +1,4 @@
-"""The sections that say where and how a pipeline runs, and the settings that they become."""
+"""The sections of settings (where and how a pipeline runs), and their `Settings`."""
 
 from ikebana.processor.authoring.deliver_part import DeliverPart
 from ikebana.processor.authoring.part import Part
@@ -38,7 +38,7 @@ class RunPart(Part):
 
 
 class SettingsPart(Part):
-    """The sections that say where and how."""
+    """The sections of settings."""
 
     kafka: Scalars = {}
     source: SourcePart = SourcePart()

@@ -13,16 +13,16 @@ from ikebana.processor.authoring.settings_file import SETTINGS_VARIABLE, Placed,
 
 
 class Sinks(NamedTuple):
-    """The sections, and whether they are of a pipeline, whose other sections are not judged."""
+    """The sections, and whether the file is a pipeline; its other sections are not checked."""
 
     sections: SinkFile
     of_pipeline: bool
 
 
 def read(path: Path, environ: Mapping[str, str]) -> Sinks:
-    """Read the sections of a file, or of the settings of a pipeline in Python.
+    """Read the sections of a file; a pipeline in Python has them in its settings file alone.
 
-    A file of settings that the environment names in IKEBANA_SETTINGS wins.
+    A file of settings, named by the variable IKEBANA_SETTINGS, wins.
 
     Raises: ConfigError, for a file that cannot be read or that has problems.
     """

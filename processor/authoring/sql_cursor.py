@@ -1,4 +1,4 @@
-"""A place in the tokens of a statement of a SQL pipeline file, and how a statement is refused."""
+"""A cursor over the tokens of one statement of a SQL pipeline file, and its refusals."""
 
 from collections.abc import Sequence
 from typing import NoReturn
@@ -16,11 +16,11 @@ class StatementError(Exception):
 
 
 class Cursor:
-    """A place in the tokens of one statement, at least one, which moves on as they are taken.
+    """A position in the tokens of one statement (at least one), which advances as they are taken.
 
-    `form` is what a refusal says of the kind of statement, as soon as that is known.
+    `form` is the form of this kind of statement, which refusals show, as soon as it is known.
 
-    Raises: StatementError, where a statement is refused, from all methods that take something.
+    Raises: StatementError, from all methods that take a token.
     """
 
     def __init__(self, tokens: Sequence[Token]) -> None:
@@ -44,7 +44,7 @@ class Cursor:
         return name
 
     def token(self, expected: str) -> Token:
-        """Take the next token, which is `wanted`."""
+        """Take the next token; at the end, refuse and say what is `expected`."""
         if self.at == len(self.tokens):
             self.refuse(expected)
         self.at += 1
@@ -59,13 +59,13 @@ class Cursor:
         return self.tokens[self.at].kind if self.at < len(self.tokens) else ""
 
     def takes(self, word: str) -> bool:
-        """Take the next token if it is this one; whether it was."""
+        """Take the next token if it is this word; returns whether it was."""
         is_next = self.next_is(word)
         self.at += is_next
         return is_next
 
     def expect(self, word: str) -> None:
-        """Take the next token, which has to be this one."""
+        """Take the next token, which must be this word."""
         if not self.takes(word):
             self.refuse(f'"{word}"')
 
@@ -75,7 +75,7 @@ class Cursor:
         return rest[0].at if rest else self.tokens[-1].end
 
     def refuse(self, expected: str) -> NoReturn:
-        """Refuse the statement: something else is `wanted` where the next token is."""
+        """Refuse the statement: `expected` is missing at the next token."""
         rest = self.tokens[self.at :]
         actual = f'"{rest[0].text[:30]}" stands there' if rest else "the statement ends there"
         remedy = f"; its form is {self.form}" if self.form else ""
@@ -99,13 +99,13 @@ class Cursor:
         return _between(self.tokens, first, last)
 
     def ends(self) -> bool:
-        """Take what stands between the parts of a list, or ends it."""
+        """Take a comma or the parenthesis that ends a list; returns whether it ended."""
         if not self.takes(",") and not self.next_is(")"):
             self.refuse('"," or ")"')
         return self.takes(")")
 
     def refuse_tail(self, token: Token) -> None:
-        """Refuse what goes on directly behind a value, such as the s of 10s."""
+        """Refuse a token directly after a value, such as the s of 10s."""
         if self.at < len(self.tokens):
             after = self.tokens[self.at]
             if after.text not in (",", ")"):
@@ -115,7 +115,7 @@ class Cursor:
 
 
 def _between(tokens: Sequence[Token], first: Token, last: Token) -> str:
-    """The text from one token to another, with a space where there was any."""
+    """The text from one token to another, with single spaces."""
     part = [each for each in tokens if first.at <= each.at <= last.at]
     return "".join(
         each.text if number == 0 or part[number - 1].end == each.at else f" {each.text}"
@@ -124,7 +124,7 @@ def _between(tokens: Sequence[Token], first: Token, last: Token) -> str:
 
 
 def named(token: Token) -> str:
-    """The name that a token is, without its double quotes.  Raises: StatementError."""
+    """The name of a token, without its double quotes.  Raises: StatementError."""
     if not token.text.startswith('"'):
         return token.text
     if len(token.text) < 2 or not token.text.endswith('"'):

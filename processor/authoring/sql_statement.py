@@ -11,7 +11,7 @@
 
 Options are `name = value, …`.  A value is a text in single quotes, a word, a number, a list of
 values in parentheses, or options in parentheses.  Their names and meanings are those of the
-YAML file, and are judged where that is.  Queries are DuckDB's to read.
+YAML file, and are checked together with it.  DuckDB parses the queries.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from ikebana.processor.authoring.deliver_part import TARGETS, TablePart
 from ikebana.processor.authoring.sql_cursor import Cursor, StatementError, named
 from ikebana.processor.linear.tokens import Token
 
-# Where each kind of statement belongs in the file.
+# The section of the file for each kind of statement.
 SECTIONS = {
     "PIPELINE": "",
     "SOURCE": "inputs",
@@ -41,10 +41,10 @@ _FORMS = {
     "SINK": "CREATE SINK name FROM view INTO KAFKA (topic = '…', …), or FROM sink INTO POSTGRES "
     "(connection = '…', table = '…', …)",
 }
-# Where a sink into a target belongs, and the keys of a table there.
+# The section of sinks into a target, and the keys of a table there.
 _DELIVER = "deliver"
 _OF_TABLE = frozenset(TablePart.keys())
-# What else people begin a statement with, and the kind that they mean.
+# Other first words of statements, and the kind that is probably meant.
 _INSTEAD = {
     "SELECT": "VIEW",
     "WITH": "VIEW",
@@ -60,21 +60,21 @@ Place = tuple[str, ...]
 
 @dataclass(slots=True)
 class Statement:
-    """What is known of a statement, also of one that is refused."""
+    """What was read of a statement, even if it was refused."""
 
     kind: str = ""
     name: str = ""
     section: dict[str, object] = field(default_factory=dict)
     places: dict[Place, int] = field(default_factory=dict)
-    """Where each key of the section is."""
+    """The position of each key of the section."""
     repeated: list[tuple[Place, int]] = field(default_factory=list)
-    """Keys that are given once more, and where."""
+    """Repeated keys with their positions."""
     texts: set[Place] = field(default_factory=set)
-    """The values that are texts, in which variables may stand."""
+    """The places of values that are texts, which may have variables."""
     query: tuple[int, int] | None = None
-    """Where the query of a view begins and ends."""
+    """Begin and end of a view's query."""
     delivers: bool = False
-    """Whether it is a sink that reads what another sink writes into Kafka."""
+    """Whether it is a sink into a target, which reads the topic of another sink."""
 
     @property
     def belongs(self) -> str:
@@ -159,7 +159,7 @@ class _Reader:
         self._into.section = {"from": source, **self._options(())}
 
     def _deliver(self, target: str, source: str) -> None:
-        """A sink with one table, which has the sink's name unless `table` says another one."""
+        """A sink with one table, which is called like the sink unless `table` names it."""
         into = self._into
         into.delivers = True
         options = self._options(())
@@ -193,7 +193,7 @@ class _Reader:
         self._into.section = section
 
     def _columns(self, part: str) -> dict[str, object]:
-        """Columns or parameters with their types, which are DuckDB's to judge."""
+        """Columns or parameters with their types, which DuckDB checks later."""
         columns: dict[str, object] = {}
         self._cursor.expect("(")
         if part == "parameters" and self._cursor.takes(")"):
@@ -254,7 +254,7 @@ class _Reader:
         self._cursor.refuse("a value")
 
     def _in_parentheses(self, place: Place, depth: int) -> object:
-        """A list of values, or options if "=" stands behind the first word."""
+        """A list of values, or options if "=" follows the first name."""
         if depth == _DEEPEST:
             raise StatementError(f"nested more than {_DEEPEST} levels deep", self._cursor.place())
         ahead = self._cursor.tokens[self._cursor.at + 1 : self._cursor.at + 20]
@@ -305,7 +305,7 @@ class _Reader:
 
 
 def _end_of_name(ahead: Sequence[Token]) -> int:
-    """How many tokens a name with dots and dashes has, and the one behind it."""
+    """The number of tokens of a name with dots and dashes, and of the token after it."""
     at = 1
     while at + 1 < len(ahead) and ahead[at].text in (".", "-"):
         at += 2

@@ -1,6 +1,6 @@
-"""Values of the pipeline file: what may stand for each, and how one that may not is refused.
+"""Validators for values of the pipeline file, which accept short forms and word the refusals.
 
-Numbers may also be written as text, since that is what a substituted variable is.
+Numbers may also be written as text, since a substituted variable is text.
 """
 
 import re
@@ -21,7 +21,7 @@ _SECONDS = {"ms": 0.001, None: 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def shown(value: object) -> str:
-    """Name a value as the file has it; of lists and mappings only that they are one."""
+    """A value as errors show it; lists and mappings are only named as such."""
     match value:
         case None:
             return "empty"
@@ -40,7 +40,7 @@ def shown(value: object) -> str:
 def refuse(
     value: object, expected: str, choices: tuple[str, ...] = (), remedy: str = ""
 ) -> NoReturn:
-    """Refuse a value; raises what pydantic takes as its own error."""
+    """Refuse a value with an error that pydantic reports."""
     behind = f"; {remedy}" if remedy else hint(value, choices)
     problem = f"must be {expected}; is {shown(value)}{behind}"
     # Given as context, since a template would read the braces that it may hold.
@@ -48,7 +48,7 @@ def refuse(
 
 
 def as_text(value: object) -> object:
-    """Text; a number is to be put in quotes."""
+    """Text; numbers are refused, and must be quoted."""
     if isinstance(value, str):
         return value
     if isinstance(value, list | dict | None):
@@ -75,7 +75,7 @@ def as_seconds(value: object) -> object:
 
 
 def as_finite_seconds(value: object) -> object:
-    """Seconds that come to an end."""
+    """A finite number of seconds."""
     seconds = as_seconds(value)
     # Longer than any time of 64 bits in milliseconds.
     if not isinstance(seconds, float) or not abs(seconds) < _LONGEST_S:
@@ -89,7 +89,7 @@ def as_seconds_or_never(value: object) -> object:
 
 
 def as_scalar(value: object) -> object:
-    """Any value that is one, as text."""
+    """A scalar (text, number or flag) as text."""
     if isinstance(value, list | dict | None):
         refuse(value, "text, a number, true or false")
     return value if isinstance(value, str) else shown(value)
@@ -231,7 +231,7 @@ def as_flag(value: object) -> object:
 
 
 def choice(literal: Any) -> BeforeValidator:
-    """A validator of words of which one must stand."""
+    """A validator of one of the words of a Literal."""
     choices: tuple[str, ...] = get_args(literal)
 
     def chosen(value: object) -> object:
@@ -240,7 +240,7 @@ def choice(literal: Any) -> BeforeValidator:
         listed = " or ".join(f'"{choice}"' for choice in choices)
         refuse(value, listed if len(choices) == 2 else f"one of {', '.join(choices)}", choices)
 
-    # The schema of the file asks for them.
+    # The schema of the file reads them.
     chosen.choices = choices  # type: ignore[attr-defined]
     return BeforeValidator(chosen)
 
@@ -270,7 +270,7 @@ def as_conditions(value: object) -> object:
 
 
 def as_orders(value: object) -> object:
-    """For inputs of a join, the order in which their changes look up the others."""
+    """For inputs of a join: the order in which a change looks up the other inputs."""
     if not isinstance(value, dict):
         refuse(value, "a mapping of names to lists of the others, such as {o: [c, l]}")
     for name, order in value.items():

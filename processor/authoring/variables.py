@@ -1,7 +1,6 @@
 """Variables in values of a file: `${NAME}`, `${NAME:-default}` and `${file:PATH}`.
 
-What they stand for is text, and is never read as anything else; `$${` is `${`.  What is read of a
-file is bounded.
+Their replacement is text, and is never parsed; `$${` is `${`.  The length of a file is limited.
 """
 
 import re
@@ -15,14 +14,14 @@ _LARGEST_FILE = 1 << 20
 
 
 class Variables:
-    """The variables of an environment; `refuse` is told the path of a value and a problem."""
+    """The variables of an environment; `refuse` gets the path of a value and its problem."""
 
     def __init__(self, environ: Mapping[str, str], refuse: Callable[[str, str], None]) -> None:
         self._environ = environ
         self._refuse = refuse
 
     def substituted(self, text: str, path: str) -> str:
-        """The text with what variables stand for."""
+        """The text with all variables replaced."""
 
         def variable(match: re.Match[str]) -> str:
             if match["escaped"]:
@@ -35,7 +34,7 @@ class Variables:
                     path, 'has a "${" that is not ${NAME}, ${NAME:-default} or ${file:PATH}'
                 )
             elif default is not None:
-                # As in a shell, the default also stands for an empty variable.
+                # As in a shell, an empty variable has the default too.
                 return self._environ.get(name) or default
             elif name in self._environ:
                 return self._environ[name]
@@ -46,7 +45,7 @@ class Variables:
         return _VARIABLE.sub(variable, text)
 
     def _content(self, file: str, path: str) -> str:
-        """What a file holds, without the line end that editors leave behind it."""
+        """The content of a file without a line end at its end, which editors add."""
         try:
             with open(file, encoding="utf-8") as content:
                 text = content.read(_LARGEST_FILE + 1)

@@ -1,4 +1,4 @@
-"""What is wrong with a section of the pipeline file, in the words of the file."""
+"""Pydantic's errors in the words of the pipeline file."""
 
 from types import UnionType
 from typing import Annotated, Any, get_args, get_origin
@@ -13,7 +13,7 @@ from ikebana.processor.base.spelling import hint
 
 
 def part_keys(path: tuple[int | str, ...]) -> tuple[str, ...]:
-    """The keys that may stand in the section at `path`."""
+    """The keys of the section at `path`."""
     here: Any = PipelineFile
     for step in path:
         if isinstance(here, type) and issubclass(here, Part):
@@ -30,7 +30,7 @@ def part_keys(path: tuple[int | str, ...]) -> tuple[str, ...]:
 
 
 def worded(error: ErrorDetails) -> str:
-    """What is wrong, in the file's terms."""
+    """The problem of an error, in the words of the file."""
     kind, value = error["type"], error["input"]
     if kind == "missing":
         return "is missing"

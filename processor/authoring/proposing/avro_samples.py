@@ -24,14 +24,14 @@ from ikebana.processor.authoring.proposing.kinds import AvroKinds
 
 
 class AvroEvidence(NamedTuple):
-    """What messages in Avro say: their format, and why some were not read."""
+    """The format and rows of messages in Avro, and why some could not be read."""
 
     form: Format
     seen: list[Seen]
     unread: str = ""
 
     def of_table(self, table: str | None = None) -> Evidence:
-        """What they say of one table or of all."""
+        """The evidence of one table or of all."""
         return gathered(self.seen, table)
 
 
@@ -49,7 +49,7 @@ def framing_of(samples: Sequence[Sample]) -> Framing:
 def evidence_of_avro(
     samples: Sequence[Sample], schemas: Schemas, framing: Framing
 ) -> AvroEvidence:
-    """Extract the rows of the messages whose schemas there are, rows of events if any is one."""
+    """Extract rows from messages with a known schema; if any is a Debezium event, from events."""
     reader = _Reader(schemas, framing)
     seen = [reader.seen(sample) for sample in samples if sample.value]
     form: Format = (

@@ -1,6 +1,6 @@
 """Compare the columns of messages with those that an input declares: has the schema drifted?
 
-A column that comes and is not declared is not read.  One that is declared and does not come is
+A column of messages that is not declared is not read.  A declared column that messages lack is
 null.  Values that do not fit a declared type need no comparison: they are errors of the run.
 """
 
@@ -15,7 +15,7 @@ from ikebana.processor.planning.plan import Input
 
 
 class UndeclaredColumn(msgspec.Struct):
-    """A column that comes and is not declared: a type for its values, and in how many rows."""
+    """A column of messages that is not declared: a type for its values, and its rows."""
 
     name: str
     type: str
@@ -23,7 +23,7 @@ class UndeclaredColumn(msgspec.Struct):
 
 
 class ColumnsSeen(msgspec.Struct):
-    """The columns of some rows of an input that differ from those declared.
+    """The differences between the columns of some rows and the declared ones.
 
     `absent` are declared columns that no row has; `why` is the reason if nothing was compared.
     """

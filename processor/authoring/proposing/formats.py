@@ -28,7 +28,7 @@ class Sample(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row in a message; `kinds` are those that its schema gives, None without a schema."""
+    """A row in a message; `kinds` are from its schema, None without one."""
 
     values: Mapping[str, Any]
     kinds: Kinds | None = None
@@ -37,8 +37,8 @@ class Row(NamedTuple):
 class Seen(NamedTuple):
     """The table, key columns and rows of one message, as far as it names them.
 
-    `of_kafka` are the columns that its Kafka key names, `keyed` says whether it has a Kafka key
-    that can be read, and `lacks_image` whether it is a change without its old image.
+    `of_kafka` are the columns in its Kafka key; `keyed`: it has a readable Kafka key;
+    `lacks_image`: it is a change without its old image.
     """
 
     table: str = ""
@@ -50,11 +50,11 @@ class Seen(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """What messages of one format say, together, of tables, keys and rows.
+    """The tables, keys and rows of messages of one format.
 
-    `keys` are counted by the columns that messages name, `kafka_keys` by those of Kafka keys.
-    Of the messages with rows, `unnamed` name no key, `keyless` have no readable Kafka key, and
-    `imageless` lack the old image that they should have.
+    `keys` counts the key columns that messages name, `kafka_keys` those in Kafka keys.  Of the
+    messages with rows, `unnamed` name no key, `keyless` have no readable Kafka key, and
+    `imageless` lack the old image of a change.
     """
 
     tables: Counter[str]
@@ -67,7 +67,7 @@ class Evidence(NamedTuple):
 
 
 def gathered(seen: Sequence[Seen], table: str | None = None) -> Evidence:
-    """What some messages say together, of one table or of all."""
+    """Collect the evidence of messages, for one table or all."""
     seen = [each for each in seen if table is None or each.table == table]
     rows = [each for each in seen if each.rows]
     tables: Counter[str] = Counter()
@@ -125,7 +125,7 @@ _PLAIN: tuple[Format, ...] = ("json", "bytes")
 
 
 def value_format(samples: Sequence[Sample]) -> Format:
-    """Choose the format of most values; `json` if there are no values."""
+    """Choose the most frequent format of values; `json` if there are no values."""
     votes = Counter(_format_of(sample) for sample in samples if sample.value not in (None, b""))
     # A topic of changes may also have other messages, such as heartbeats and plain JSON.
     by_votes: list[Format] = [form for form, _ in votes.most_common()]
@@ -207,12 +207,12 @@ _is_unavailable = Unavailable(PLACEHOLDER).is_one
 
 
 def _known(image: Mapping[str, Any]) -> dict[str, Any]:
-    """A row without values that the connector does not know."""
+    """A row with null for values that the connector marks as unavailable."""
     return {name: None if _is_unavailable(of) else of for name, of in image.items()}
 
 
 def is_envelope(names: Mapping[str, Any]) -> bool:
-    """Whether fields of these names are those of an event of Debezium."""
+    """Whether field names are those of a Debezium event."""
     return {"op", "source"} <= names.keys() and bool(names.keys() & {"before", "after"})
 
 
@@ -230,7 +230,7 @@ def _debezium(value: dict[str, Any]) -> Seen:
 
 
 def event(envelope: Mapping[str, Any], kinds: Kinds | None) -> Seen:
-    """The table and the rows of an event of Debezium, whose rows have these kinds."""
+    """The table and the rows of a Debezium event; `kinds` are those of its rows."""
     source = envelope["source"] if isinstance(envelope["source"], dict) else {}
     parts = (source.get(name) for name in ("db", "schema", "table", "collection"))
     table = ".".join(part for part in parts if isinstance(part, str))
@@ -245,7 +245,7 @@ _OPERATIONS = ("c", "u", "r", "d", "t", "m")
 
 
 def _is_flat(value: dict[str, Any]) -> bool:
-    """Whether it is a row alone, with Debezium's fields or in a message with its schema."""
+    """Whether a message is a row alone, with fields of Debezium or with its schema."""
     row = payload(value)
     if row.get("__op") in _OPERATIONS or row.get("__deleted") in (True, False, "true", "false"):
         return True
@@ -326,7 +326,7 @@ def _maxwell(value: dict[str, Any]) -> Seen:
 
 
 def _is_change(value: dict[str, Any]) -> bool:
-    """Whether it names an operation, in the field that a message has without any option."""
+    """Whether the field `op` has an operation, as it does without options."""
     return value.get("op") in _ANY_WORD
 
 

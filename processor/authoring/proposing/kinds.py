@@ -1,7 +1,7 @@
-"""The SQL type of a column: by the schema that its messages have, else by its values.
+"""Infer the SQL type of a column: from the schema of its messages, else from its values.
 
-A type takes every value that the schema allows, or that was seen, without loss.  Values are in
-the normal form that decoders give them (`codecs.encodings`).
+A type fits every value that the schema allows, or that was seen, without loss.  Values are in the
+normal form of decoders (`codecs.encodings`).
 """
 
 import re
@@ -92,7 +92,7 @@ class AvroKinds:
                 self._learn(field["type"])
 
     def fields(self, schema: Any) -> dict[str, Any]:
-        """The types of the fields of a record, by name; none if it is none."""
+        """The types of a record's fields, by name; empty if the type is no record."""
         node = self._one(schema)
         if not isinstance(node, dict) or node["type"] != "record":
             return {}
@@ -127,7 +127,7 @@ class AvroKinds:
         return _struct(kinds)
 
     def _one(self, schema: Any) -> Any:
-        """An optional type as its one branch, and a name as its type."""
+        """The one branch of an optional type, and the definition of a named type."""
         if isinstance(schema, list) and len(left := [s for s in schema if s != "null"]) == 1:
             (schema,) = left
         return self._types.get(schema, schema) if isinstance(schema, str) else schema
@@ -147,7 +147,7 @@ _MYSQL_DIGITS = (10, 0)
 
 
 def of_mysql(text: str) -> Kind:
-    """The kind of values of a type of MySQL; what is not known is text.
+    """The kind of values of a MySQL type; unknown types are text.
 
     >>> [of_mysql(text).type for text in ("decimal(12,2)", "int(10) unsigned", "set('a')")]
     ['DECIMAL(12,2)', 'UINTEGER', 'VARCHAR']
@@ -165,10 +165,10 @@ def of_mysql(text: str) -> Kind:
 
 
 def of_values(values: Iterable[Any]) -> Kind | None:
-    """The kind that takes all values, as they were seen; None if all are null.
+    """The kind that fits all values; None if all are null.
 
-    Numbers get the wider type, and DOUBLE if it has the digits of all of them, else a DECIMAL or
-    text; values of other types together are JSON.
+    Numbers get an integer type, else DOUBLE if it has all their digits, else a DECIMAL or text.
+    Values of different types are JSON.
 
     >>> of_values([1, 2.5]), of_values([1, "a"]), of_values([None])
     (Kind(type='DOUBLE', encoding=None), Kind(type='JSON', encoding=None), None)
@@ -178,7 +178,7 @@ def of_values(values: Iterable[Any]) -> Kind | None:
     if not kinds:
         return None
     if kinds == {"number", TEXT}:
-        # Beside numbers, these texts are numbers too.
+        # Beside numbers, the texts NaN and Infinity are numbers too.
         numbers = [value for value in there if value not in _NOT_FINITE]
         if len(numbers) < len(there) and all(map(_is_double, numbers)):
             return Kind("DOUBLE")
@@ -239,7 +239,7 @@ _TEXTS = ("DATE", "TIME", "TIMETZ", "TIMESTAMP", "TIMESTAMP_NS", "TIMESTAMPTZ", 
 
 
 def common(kinds: Sequence[Kind]) -> Kind:
-    """The kind that takes what all of some schemas allow, one at least, as they have changed.
+    """The kind that fits all of several kinds (at least one), as a schema changed over time.
 
     >>> common([Kind("INTEGER"), Kind("BIGINT")]).type, common([Kind("DATE"), Kind("UUID")]).type
     ('BIGINT', 'VARCHAR')
@@ -267,7 +267,7 @@ _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{
 
 
 def hint(values: Iterable[Any]) -> str:
-    """What values without a schema may be that they do not show, and how to declare it; or ""."""
+    """A comment on what values without a schema may mean, and how to declare that; or ""."""
     there = [value for value in values if value is not None]
     for looks_so, words in _HINTS:
         if there and all(map(looks_so, there)):

@@ -1,4 +1,4 @@
-"""The columns that the newest messages of an input have and that it does not declare."""
+"""Columns of the newest messages of an input that it does not declare yet."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ikebana.codecs.avro_schema import Schemas
 
 Declarations = Mapping[str, str | Mapping[str, str]]
-"""What a pipeline file has under `columns`: a type, or a type and an encoding."""
+"""Values of `columns` in a pipeline file: a type, or a type and an encoding."""
 
 
 def later_columns(
@@ -26,11 +26,11 @@ def later_columns(
     *,
     takes_all: bool = False,
 ) -> Declarations:
-    """Find the columns that messages have and an input does not declare, as it would declare them.
+    """Find the columns of messages that an input does not declare, with declarations for them.
 
-    Types are those of the schemas in the messages, or of the registry; without these, types that
-    take the values seen, or with `takes_all` all that may come: JSON.  An input that declares no
-    column reads all of them, and has none.
+    Types come from schemas in the messages or in the registry.  Without schemas they fit the
+    values seen, or with `takes_all` any value: JSON.  An input without declared columns reads all
+    columns, so the result is empty.
 
     >>> from ikebana.processor.planning.plan import Column
     >>> source = Input("orders", ("orders",), columns=(Column("n", "BIGINT"),))
@@ -46,7 +46,7 @@ def later_columns(
     if takes_all and not source.traits.in_registry and not any(map(_has_schema, messages)):
         return dict.fromkeys(new, str(JSON))
     samples = [Sample(m.key, m.value, tuple(m.headers or ())) for m in messages]
-    # Of several tables in the topic only that of the input is looked at above.
+    # The columns above are of the input's own table, if the topic has several.
     try:
         proposal = propose(source.topics[0], samples, schemas)
     except ConfigError:

@@ -1,6 +1,6 @@
-"""What some messages of an input show: the columns of their rows, and the reasons of errors.
+"""Decode some messages of an input: the columns of their rows, and the reasons of errors.
 
-They are decoded as the input decodes them, but in all columns, and whatever the pipeline reads.
+The input's decoder reads them, but with all columns, whatever the pipeline needs.
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ _ALL = Reading()
 
 
 class _AsTheyAre(Declared):
-    """Declared columns of which no image is said to lack any, nor gets any as null."""
+    """Declared columns that may be absent: images are neither refused nor filled with nulls."""
 
     __slots__ = ()
 
@@ -45,11 +45,11 @@ class _AsTheyAre(Declared):
 
 
 class Look(NamedTuple):
-    """What messages show.
+    """The result of a look at messages.
 
-    `read` is the number of those that have something of a row, or are errors; `reasons` has the
-    number of errors by reason.  `rows` are the rows, new and old, in `with_rows` messages, with
-    the columns that they have there.
+    `read` is the number of messages with (part of) a row or with an error; `reasons` counts errors
+    by reason.  `rows` are the new and old rows of `with_rows` messages, with the columns that the
+    messages have.
     """
 
     read: int
@@ -93,7 +93,7 @@ def look(source: Input, messages: Sequence[Message], schemas: "Schemas | None" =
         for (at, _), time in zip(writes, dated.times, strict=True):
             if isinstance(time, str):
                 bad.setdefault(at, time)
-    # A delete by its key alone says nothing of a row that could be wrong.
+    # A delete by key alone has no row that could be wrong.
     read = {*bad, *(at for at, each in good if (each.after or each.before) is not None)}
     return Look(len(read), Counter(bad.values()), *_rows(source, messages, schemas))
 
@@ -108,7 +108,7 @@ def _found(
 def _rows(
     source: Input, messages: Sequence[Message], schemas: "Schemas | None"
 ) -> tuple[int, list[dict[str, Any]]]:
-    """Decode rows with the columns that they have: a declared one that is absent is not null."""
+    """Decode rows with the columns that they have; absent ones are not added as null."""
     request = wanted_of(source, _ALL)
     request = msgspec.structs.replace(request, declared=_AsTheyAre(request.declared))
     make = source.traits.codec

@@ -1,6 +1,6 @@
-"""What is probably not meant, told from a look at some messages of an input.
+"""Find probable mistakes by a look at some messages of an input.
 
-All of it goes on without an error, and gives nulls or nothing.
+None of them stops a run: they give nulls, error records, or nothing.
 """
 
 import json
@@ -22,15 +22,15 @@ from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.topics.codec_of import declared_by
 from ikebana.processor.topics.messages import Message
 
-# As many names are listed.
+# The most names to list.
 _MOST_NAMES = 12
-# What nothing else is like may be as unlike as this.
+# The least likeness of a name for "did you mean".
 _LIKE = 0.5
 _ENVELOPE = {"schema", "payload"}
 
 
 def notices(plan: Plan, source: Input, messages: Sequence[Message], seen: Look) -> list[Notice]:
-    """List what is probably not meant; `seen` is what the messages show."""
+    """List probable mistakes; `seen` is the look at the messages."""
     errors = [*_errors(source, seen)]
     if (envelope := _envelope(source, messages, seen)) is not None:
         return [*errors, envelope]
@@ -82,9 +82,9 @@ def _columns(source: Input, seen: Look) -> Iterator[Notice]:
 
 
 def new_columns(source: Input, had: Collection[str], seen: Look) -> Notice | None:
-    """Tell of the columns that messages have, and that earlier ones `had` not; None if none.
+    """A notice of columns that earlier messages did not have (`had`); None if there are none.
 
-    Columns that were there and are not declared are left out on purpose.
+    Columns that were there before and are not declared were left out on purpose.
     """
     compared = columns_seen(source, seen)
     new = [each for each in compared.undeclared if each.name not in had]
@@ -103,7 +103,7 @@ def new_columns(source: Input, had: Collection[str], seen: Look) -> Notice | Non
 def _absent_fields(
     kind: SqlType, values: Sequence[Any], path: str
 ) -> Iterator[tuple[int, str, list[str]]]:
-    """Find the fields within a type that no value has; also of how many, and which there are."""
+    """Find fields within a type that no value has: (number of values, path, present fields)."""
     match kind:
         case List(of) | Array(of):
             inner = [each for value in values if isinstance(value, list) for each in value]
@@ -130,7 +130,7 @@ def _absent(
 def absent_words(
     count: int, name: str, what: str, names: Collection[str], others: Collection[str]
 ) -> tuple[str, str]:
-    """Say that so many messages lack a column, then which they have, of which others are meant.
+    """Word that `count` messages lack a column, which they have, and which of `others` is meant.
 
     >>> print(*absent_words(2, "nom", "column", ["id", "name"], ["name"]), sep="")
     no message of 2 has the column "nom", so it is null: ...; did you mean "name"?
@@ -167,7 +167,7 @@ def _type(source: Input, name: str) -> str:
 
 
 def _holds_json(value: Any) -> bool:
-    """Whether it is a text of a JSON object or list."""
+    """Whether a value is a text of a JSON object or list."""
     if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
         return False
     try:
@@ -178,7 +178,7 @@ def _holds_json(value: Any) -> bool:
 
 
 def _has_path(plan: Plan, name: str) -> bool:
-    """Whether an expression of the plan goes into a column of this name."""
+    """Whether an expression of the plan reads a path within a column of this name."""
     path = re.compile(rf'(?<!\w)"?{re.escape(name)}"?\s*(?:->|\[|\.\s*["\w]|,\s*\'[$/])')
     return any(path.search(text) for text in _texts_in(msgspec.to_builtins(_operators(plan))))
 

@@ -26,7 +26,7 @@ from ikebana.processor.planning.plan import Mode
 
 
 class ProposedColumn(NamedTuple):
-    """A column to declare, and what its values leave open."""
+    """A column to declare, with a comment on what its values do not show."""
 
     name: str
     type: str
@@ -36,7 +36,7 @@ class ProposedColumn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A proposed input for a topic, with notes on what its messages leave open."""
+    """A proposed input for a topic, with notes on what its messages do not show."""
 
     topic: str
     value: Format = "json"
@@ -110,7 +110,7 @@ def propose(
 def _of_a_table(
     proposal: Proposal, read: Callable[[str | None], Evidence], table: str | None
 ) -> tuple[Proposal, Evidence]:
-    """Choose a table, the one that is asked for or that with the most rows, and its rows."""
+    """Choose the table that is asked for, or the one with the most rows; and its evidence."""
     evidence = read(None)
     if table is not None and table not in evidence.tables:
         tables = f"There are {', '.join(sorted(evidence.tables))}." if evidence.tables else None
@@ -126,7 +126,7 @@ def _of_a_table(
 
 
 def _as_rows_that_stay(proposal: Proposal, samples: Sequence[Sample]) -> Proposal:
-    """Rows in messages of Connect without keys: none replaces another one."""
+    """Propose format json for Connect's messages without keys, where no row replaces another."""
     evidence = evidence_of("json", samples)
     rows = [Row({n: of for n, of in row.values.items() if n != "schema"}) for row in evidence.rows]
     proposal = replace(proposal, value="json").noting(
@@ -207,7 +207,7 @@ def columns_of(
 def _keyed(
     proposal: Proposal, traits: InputTraits, evidence: Evidence, samples: Sequence[Sample]
 ) -> Proposal:
-    """Add what the key of a row is, and how rows without one are read."""
+    """Add the columns of the key, or the mode for rows without a key."""
     form = proposal.value
     if traits.is_updates:
         return proposal
@@ -247,7 +247,7 @@ def _keyed(
 
 
 def _key_columns(proposal: Proposal, evidence: Evidence) -> tuple[str, ...]:
-    """The columns that most keys name, if all of them are columns of the row."""
+    """The columns of the most frequent key that are all columns of the row."""
     by_name = {column.name.lower(): column.name for column in proposal.columns}
     for names, _ in (evidence.keys + evidence.kafka_keys).most_common():
         # Maxwell writes the names in lower case.

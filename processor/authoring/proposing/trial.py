@@ -1,8 +1,8 @@
-"""Try a proposal on the messages that it was made from, and change what would not work.
+"""Try a proposal on the messages that it was made from, and repair what does not work.
 
-The text is read as a pipeline file, and the messages by the decoder of its input.  Columns that a
-pipeline file cannot declare are left out, and a column whose type does not take a value gets one
-that takes all of them; notes say which and why.
+The text is parsed as a pipeline file, and its input decodes the messages.  Columns that a pipeline
+file cannot declare are left out.  If a column's type does not fit a value, the column gets a type
+that fits all values.  Notes say which and why.
 """
 
 from collections.abc import Callable, Sequence
@@ -72,10 +72,10 @@ def _loadable(proposal: Proposal, write: Write) -> Proposal:
 
 
 def _refusal(proposal: Proposal, write: Write) -> str | None:
-    """Why a pipeline file cannot be what is proposed; None if it can."""
+    """Why the proposal is no valid pipeline file; None if it is one."""
     try:
         (source,) = parse(write(proposal), "new", environ={}).plan.inputs
-        # These values are of no type: SQL is asked, and has to know the names.
+        # Lists fit no type, so SQL tests each column, and refuses names that it cannot have.
         ColumnTypes(source).wrong([canonical.write({c.name: [] for c in source.columns})])
     except ConfigError as error:
         return str(error).splitlines()[-1].strip().rstrip(".")
@@ -88,7 +88,7 @@ _decode = canonical.decoder(dict[str, Any])
 
 
 def _widened(proposal: Proposal, source: Input, rows: Sequence[bytes]) -> Proposal:
-    """Give the columns whose types do not take all values one that takes them."""
+    """Widen the types of columns that do not fit all values."""
     columns, notes = [], []
     for column, declared in zip(proposal.columns, source.columns, strict=True):
         wrong = ColumnTypes(replace(source, columns=(declared,))).wrong(rows)

@@ -158,7 +158,7 @@ def plan_name(topic: str) -> str:
 
 
 def formats(proposal: Proposal) -> str | tuple[str, str]:
-    """Return the format of messages, or those of keys and of values if both must be named."""
+    """Return the format of messages, or (key format, value format) if both must be named."""
     if proposal.value == proposal.key or proposal.value not in ("json", "bytes", "avro"):
         return proposal.value
     return proposal.key, proposal.value
@@ -176,7 +176,7 @@ def quoted(text: str) -> str:
     """Quote a text for YAML, if it needs quotes."""
     if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
         return text
-    # A file's values may name variables; its names are taken as they are.
+    # Values of a file may have variables, so "${" is escaped; names have none.
     return _in_quotes(text.replace("${", "$${"))
 
 
@@ -192,7 +192,7 @@ def _in_quotes(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """A text for a comment, which must not end within it: names may have any characters."""
+    """A text with control characters escaped, since a line end in a name would end the comment."""
     return "".join(each if each.isprintable() else _escaped(each) for each in text)
 
 
