@@ -67,7 +67,7 @@ def check_command(
                     break
                 display.show(reading)
         if offence is not None:
-            click.echo(_told(topic, verifier.summary()))
+            click.echo(_line_of(topic, verifier.summary()))
             click.echo(f"not as promised: {offence.sentence}")
             sys.exit(EXIT_OFFENCE)
         _report(reading, verifier, reading.not_closed(ends))
@@ -116,7 +116,7 @@ def _report(reading: DiffTopic, verifier: Verifier, not_closed: int) -> None:
         click.echo(f'not verifiable: "{reading.progress_topic}" holds no progress')
         sys.exit(EXIT_NOT_VERIFIABLE)
     summary = verifier.summary()
-    click.echo(_told(topic, summary))
+    click.echo(_line_of(topic, summary))
     if summary.updates == summary.history == not_closed == 0:
         # An empty topic has no format yet, and nothing in it can be wrong.
         click.echo(f'not verifiable: nothing is published yet in "{topic}"')
@@ -141,10 +141,10 @@ def _report(reading: DiffTopic, verifier: Verifier, not_closed: int) -> None:
     click.echo("ok")
 
 
-def _told(topic: str, summary: Summary) -> str:
+def _line_of(topic: str, summary: Summary) -> str:
     batches, updates = counted(summary.batches, "batch"), counted(summary.updates, "update")
-    told = f"{topic}: {batches}, {updates}"
-    return told if summary.frontier is None else f"{told}, frontier {moment(summary.frontier)}"
+    line = f"{topic}: {batches}, {updates}"
+    return line if summary.frontier is None else f"{line}, frontier {moment(summary.frontier)}"
 
 
 def _size(summary: Summary) -> str:
@@ -164,7 +164,7 @@ class _Display:
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
             BarColumn(),
-            TextColumn("{task.fields[told]}"),
+            TextColumn("{task.fields[detail]}"),
             TimeElapsedColumn(),
             console=console,
             transient=True,
@@ -175,7 +175,7 @@ class _Display:
     def __enter__(self) -> Self:
         if self._console.is_terminal:
             self._bar.start()
-            self._task = self._bar.add_task(self._topic, total=self._total, told="")
+            self._task = self._bar.add_task(self._topic, total=self._total, detail="")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -189,8 +189,8 @@ class _Display:
         self._shown = now
         done = reading.read_so_far()
         frontier = "none yet" if reading.frontier is None else moment(reading.frontier)
-        told = f"{done:,} of {self._total:,} offsets, frontier {frontier}"
+        detail = f"{done:,} of {self._total:,} offsets, frontier {frontier}"
         if self._task is None:
-            self._console.print(f"{self._topic}: {told}", soft_wrap=True, markup=False)
+            self._console.print(f"{self._topic}: {detail}", soft_wrap=True, markup=False)
         else:
-            self._bar.update(self._task, completed=done, told=told)
+            self._bar.update(self._task, completed=done, detail=detail)

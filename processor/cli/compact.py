@@ -80,7 +80,7 @@ def _compact(
         if done is None:
             click.echo(f"{topic}: no time is closed yet, so there is nothing to compact")
             return
-        click.echo(f"{topic}: {_told(done)}")
+        click.echo(f"{topic}: {_line_of(done)}")
         deleted = {**(compaction.delete(keep) if delete else {}), **compaction.trim(keep)}
         for name, by in deleted.items():
             offsets = ", ".join(f"[{partition}]@{at}" for partition, at in sorted(by.items()))
@@ -91,9 +91,9 @@ def _compact(
         compaction.close()
 
 
-def _told(done: Compacted) -> str:
+def _line_of(done: Compacted) -> str:
     record = done.record
-    told = f"snapshot as of {moment(record.time)}, {counted(record.count, 'update')}"
+    line = f"snapshot as of {moment(record.time)}, {counted(record.count, 'update')}"
     if done.written is None:
-        return f"{told}, is there already"
-    return f"{told} of {counted(done.written.read, 'update')} read, {done.written.seconds:.1f} s"
+        return f"{line}, is there already"
+    return f"{line} of {counted(done.written.read, 'update')} read, {done.written.seconds:.1f} s"

@@ -44,7 +44,7 @@ def connected(*formats: str) -> Callable[[Command], Command]:
     `form`, one of the formats.
     """
 
-    def made(command: Command) -> Command:
+    def add(command: Command) -> Command:
         @BROKERS
         @CONFIG
         @click.option(
@@ -56,17 +56,17 @@ def connected(*formats: str) -> Callable[[Command], Command]:
         )
         @functools.wraps(command)
         def with_settings(
-            *given: object,
+            *arguments: object,
             topic: str,
             bootstrap_servers: str | None,
             config: Path | None,
             pipeline: Path | None,
             **options: object,
         ) -> None:
-            wanted = options.pop("form") if formats else None
+            chosen = options.pop("form") if formats else None
             settings, written = told_by(topic, pipeline, config, bootstrap_servers)
             if formats:
-                options["form"] = form = wanted or written
+                options["form"] = form = chosen or written
                 if form not in formats:
                     raise ConfigError(
                         f'this command cannot read "{topic}": its format is {form}',
@@ -76,11 +76,11 @@ def connected(*formats: str) -> Callable[[Command], Command]:
                         "this format, or add a diff output of the same collection.",
                     )
             reading_rights.reach(settings, {topic: str(options.get("form", "diff"))})
-            command(*given, topic=topic, settings=settings, **options)
+            command(*arguments, topic=topic, settings=settings, **options)
 
         return _with_format(formats)(with_settings) if formats else with_settings
 
-    return made
+    return add
 
 
 def _with_format(formats: tuple[str, ...]) -> Callable[[Command], Command]:
@@ -108,11 +108,11 @@ def told_by(
         # Imported here, so that `--help` does not wait for DuckDB.
         from ikebana.processor.cli import finding
 
-        found = finding.read(
+        result = finding.read(
             pipeline, bootstrap_servers=bootstrap_servers, checkpoint="-", environ=os.environ
         )
-        settings = {**found.settings.kafka, **settings}
-        form = _format_of(topic, found.plan, pipeline)
+        settings = {**result.settings.kafka, **settings}
+        form = _format_of(topic, result.plan, pipeline)
     if bootstrap_servers:
         settings["bootstrap.servers"] = bootstrap_servers
     settings.setdefault("bootstrap.servers", _DEFAULT)
@@ -146,14 +146,14 @@ def outputs_told(
         # Imported here, so that `--help` does not wait for DuckDB.
         from ikebana.processor.cli import finding
 
-        found = finding.read(
+        result = finding.read(
             Path(what[0]),
             bootstrap_servers=bootstrap_servers,
             checkpoint="-",
             environ=os.environ,
         )
-        settings = {**found.settings.kafka, **settings}
-        plan = found.plan
+        settings = {**result.settings.kafka, **settings}
+        plan = result.plan
         formats: dict[str, str] = {
             each.topic: each.format for each in plan.published if each.format in READABLE_FORMATS
         }
@@ -168,8 +168,10 @@ def outputs_told(
     return settings, formats, plan
 
 
-def _is_pipeline(given: str) -> bool:
-    return ":" in given or given.endswith((".yaml", ".yml", ".sql")) or Path(given).is_file()
+def _is_pipeline(argument: str) -> bool:
+    return (
+        ":" in argument or argument.endswith((".yaml", ".yml", ".sql")) or Path(argument).is_file()
+    )
 
 
 def _format_of(topic: str, plan: "Plan", path: Path) -> str:

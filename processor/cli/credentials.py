@@ -42,16 +42,16 @@ def with_credentials(command: Command) -> Command:
         help="The certificate to show, with its key, if the server asks for one; PEM.",
     )
     @functools.wraps(command)
-    def made(
-        *given: object,
+    def wrapper(
+        *arguments: object,
         token: str | None,
         tls_ca: Path | None,
         tls_cert: Path | None,
         **options: object,
     ) -> None:
-        command(*given, credentials=Credentials(token, trusting(tls_ca, tls_cert)), **options)
+        command(*arguments, credentials=Credentials(token, trusting(tls_ca, tls_cert)), **options)
 
-    return made
+    return wrapper
 
 
 def trusting(ca: Path | None, certificate: Path | None) -> ssl.SSLContext:

@@ -79,10 +79,10 @@ def deliver_command(
     from ikebana.delivering.delivery import Delivery, Topics
     from ikebana.processor.kafka import following, reading_rights
 
-    found = wanted.wanted(chosen, sinks[chosen], plan, wanted.types_told(settings))
-    reading_rights.reach(settings, found.formats)
-    topics = Topics(functools.partial(following.follow, settings), found.formats)
-    delivery = Delivery(found.sink, found.tables, topics, note, wait=not once)
+    job = wanted.wanted(chosen, sinks[chosen], plan, wanted.types_told(settings))
+    reading_rights.reach(settings, job.formats)
+    topics = Topics(functools.partial(following.follow, settings), job.formats)
+    delivery = Delivery(job.sink, job.tables, topics, note, wait=not once)
     with on_signals() as stopping, _answering(chosen, delivery, http, ready_within):
         stopping.finish_first()
         # In a thread, since a handler may interrupt what holds a lock.
@@ -99,13 +99,13 @@ def _sinks(
     from ikebana.processor.authoring import sink_file
     from ikebana.processor.cli import finding
 
-    told, of_pipeline = sink_file.read(file, os.environ)
+    sections, of_pipeline = sink_file.read(file, os.environ)
     if not of_pipeline:
-        return dict(told.kafka), told.deliver, None
+        return dict(sections.kafka), sections.deliver, None
     plan, settings = finding.read(
         file, bootstrap_servers=bootstrap_servers, checkpoint="-", environ=os.environ
     )
-    return dict(settings.reading_kafka), told.deliver, plan
+    return dict(settings.reading_kafka), sections.deliver, plan
 
 
 def _chosen(file: Path, name: str | None, sinks: "dict[str, DeliverPart]") -> str:

@@ -161,14 +161,14 @@ def _run(servers: str, folder: Path, stopping: Stopping) -> None:
 def _updates(servers: str, topic: str) -> tuple[list[Update[Any]], int]:
     """All updates of closed times, and the frontier."""
     reading = DiffTopic({"bootstrap.servers": servers}, topic)
-    found = [
+    updates = [
         Update((update.key or b"", update.value), update.time, update.diff)
         for part in reading.closed()
         for update in part.updates
     ]
     assert reading.frontier is not None, f"{reading.progress_topic} is empty"
     reading.close()
-    return found, reading.frontier
+    return updates, reading.frontier
 
 
 def _show(
@@ -182,12 +182,12 @@ def _show(
         "earlier time is complete"
     )
     console.print(f"   the first updates of aircraft {_SHOWN}, (data, time, diff):")
-    own = [u for u in updates if u.data[0] == _SHOWN.encode()]
-    for (_, value), at, diff in sorted(own, key=lambda u: (u.time, u.diff))[:_SHOWN_UPDATES]:
+    shown = [u for u in updates if u.data[0] == _SHOWN.encode()]
+    for (_, value), at, diff in sorted(shown, key=lambda u: (u.time, u.diff))[:_SHOWN_UPDATES]:
         data = canonical.decode(value)
-        told = f"{data['flight']:>7} {data['from']} to {data['to']}, {data['departure']}"
+        flight = f"{data['flight']:>7} {data['from']} to {data['to']}, {data['departure']}"
         console.print(
-            f"     time {at:>7,}  [{'green' if diff > 0 else 'red'}]{diff:+d}[/]  {told}"
+            f"     time {at:>7,}  [{'green' if diff > 0 else 'red'}]{diff:+d}[/]  {flight}"
         )
     held = accumulate(updates, upper - 1)
     console.print(f"   accumulated: {len(held):,} aircraft have whereabouts; three of them:")
@@ -220,8 +220,8 @@ def _problems(
             elif flight.tail is not None and flight.whereabouts is not None:
                 current[flight.tail] = canonical.canonical(flight.whereabouts)
         last = until
-        found = accumulate(updates, until - 1)
-        if found != dict.fromkeys(current.items(), 1):
+        collection = accumulate(updates, until - 1)
+        if collection != dict.fromkeys(current.items(), 1):
             yield f"the collection before time {until:,} differs"
 
 

@@ -48,31 +48,31 @@ def errors_command(
     try:
         reading.begin()
         with closing(reading.closed()) as parts:
-            found = standing(parts)
+            errors = standing(parts)
         frontier = reading.frontier
     finally:
         reading.close()
     source = settings.reading_kafka
-    fetched: list[Record | None] = [None] * len(found)
+    fetched: list[Record | None] = [None] * len(errors)
     if records:
-        fetched = _records(source, found)
+        fetched = _records(source, errors)
     if as_json:
-        for error, record in zip(found, fetched, strict=True):
+        for error, record in zip(errors, fetched, strict=True):
             click.echo(json.dumps(_line(error, record, asked=records), ensure_ascii=False))
-    elif found:
-        _print(found, fetched, asked=records)
+    elif errors:
+        _print(errors, fetched, asked=records)
     if not as_json:
         closed = "nothing is published yet" if frontier is None else f"frontier {moment(frontier)}"
         click.echo(
-            f"{plan.error_topic}: {counted(sum(e.number for e in found), 'error')}, {closed}"
+            f"{plan.error_topic}: {counted(sum(e.number for e in errors), 'error')}, {closed}"
         )
 
 
-def _records(settings: Mapping[str, str], found: list[CurrentError]) -> list[Record | None]:
+def _records(settings: Mapping[str, str], errors: list[CurrentError]) -> list[Record | None]:
     """The key and value of each failed record; None if it has been deleted."""
     reader = Reader(settings)
     try:
-        return [None if e.place is None else record_at(reader, e.place) for e in found]
+        return [None if e.place is None else record_at(reader, e.place) for e in errors]
     finally:
         reader.close()
 
@@ -100,7 +100,7 @@ def _line(error: CurrentError, record: Record | None, *, asked: bool) -> dict[st
 
 
 def _print(
-    found: list[CurrentError],
+    errors: list[CurrentError],
     fetched: list[Record | None],
     *,
     asked: bool,
@@ -109,7 +109,7 @@ def _print(
     columns = ["since", "count", "reason", "place", "key", *(["record"] if asked else [])]
     for name in columns:
         table.add_column(name, overflow="fold")
-    for error, record in zip(found, fetched, strict=True):
+    for error, record in zip(errors, fetched, strict=True):
         place = "" if error.place is None else "{}[{}]@{}".format(*error.place)
         cells = [
             moment(error.time),

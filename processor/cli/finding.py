@@ -14,7 +14,7 @@ from ikebana.processor.building.loading import is_reference, pipeline_named
 
 
 def read(
-    given: Path,
+    argument: Path,
     *,
     bootstrap_servers: str | None = None,
     checkpoint: str | None = None,
@@ -28,40 +28,40 @@ def read(
     Raises:
         ConfigError: it cannot be read, or is refused; it lists every problem.
     """
-    if given.exists() or not is_reference(str(given)):
+    if argument.exists() or not is_reference(str(argument)):
         return pipeline.read(
-            given, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint, environ=environ
+            argument, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint, environ=environ
         )
-    plan = pipeline_named(str(given)).plan()
-    found = given_settings(
+    plan = pipeline_named(str(argument)).plan()
+    settings = given_settings(
         _given_in(environ.get(SETTINGS_VARIABLE), environ),
         plan,
         bootstrap_servers=bootstrap_servers,
         checkpoint=checkpoint,
     )
-    return pipeline.Pipeline(plan, found)
+    return pipeline.Pipeline(plan, settings)
 
 
 @contextmanager
-def placed_in(given: Path) -> Iterator[None]:
+def placed_in(file: Path) -> Iterator[None]:
     """Say of what a checkpoint refuses on which lines of a pipeline file it is."""
     try:
         yield
     except CheckpointError as error:
-        lines = {path: line for path in error.paths if (line := line_of(given, path)) is not None}
+        lines = {path: line for path in error.paths if (line := line_of(file, path)) is not None}
         if not lines:
             raise
-        told = ", ".join(f"{path} on line {line}" for path, line in lines.items())
-        message = f"{error.message} ({given}: {told})"
+        places = ", ".join(f"{path} on line {line}" for path, line in lines.items())
+        message = f"{error.message} ({file}: {places})"
         raise CheckpointError(message, hint=error.hint, paths=error.paths) from None
 
 
-def line_of(given: Path, path: str) -> int | None:
+def line_of(file: Path, path: str) -> int | None:
     """The line of a path in a pipeline file, or of the section that it is missing from."""
-    if not given.exists():
+    if not file.exists():
         return None
-    text = pipeline.file_text(given, "pipeline file")
-    lines = pipeline.document_of(text, str(given), os.environ).lines
+    text = pipeline.file_text(file, "pipeline file")
+    lines = pipeline.document_of(text, str(file), os.environ).lines
     while path and path not in lines:
         path = path.rpartition(".")[0]
     return lines.get(path)

@@ -321,12 +321,12 @@ class _Screen:
         tally = self._tally
         frontier = "none yet" if tally.frontier is None else moment(tally.frontier)
         now_ms = time.time_ns() // 1_000_000
-        told = (
+        status = (
             f"{tally.data:,} data, sum {tally.total:,}   frontier {frontier}   "
             f"lag {lag(tally.frontier, now_ms, self._not_closed)}   "
             f"{self._rate.per_second(time.monotonic()):,.0f} updates/s"
         )
-        return Group(table, Text(told))
+        return Group(table, Text(status))
 
 
 class _Rate:

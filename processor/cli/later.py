@@ -38,14 +38,14 @@ def read(
 
     Raises: ConfigError, as `finding.read`.
     """
-    found = finding.read(
+    result = finding.read(
         file, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint, environ=environ
     )
-    added = _added(found.plan, found.settings)
+    added = _added(result.plan, result.settings)
     names = {*added, *columns}
     whole = {name: {**added.get(name, {}), **columns.get(name, {})} for name in names}
     if not whole or not file.exists():
-        return found
+        return result
     return pipeline.read(
         file,
         bootstrap_servers=bootstrap_servers,
@@ -66,19 +66,19 @@ def _added(plan: Plan, settings: Settings) -> dict[str, Declarations]:
         return {}
     birth = Checkpoint(settings.checkpoint).birth()
     before = None if birth is None else recorded_if_known(birth)
-    known = {} if before is None else {source.name: source for source in before.inputs}
-    found: dict[str, Declarations] = {}
+    inputs_before = {} if before is None else {source.name: source for source in before.inputs}
+    added: dict[str, Declarations] = {}
     for source in inputs:
         declared = {column.name for column in source.columns}
-        was = known[source.name].columns if source.name in known else ()
-        found[source.name] = {
+        was = inputs_before[source.name].columns if source.name in inputs_before else ()
+        added[source.name] = {
             column.name: column.type
             if column.encoding is None
             else {"type": column.type, "encoding": column.encoding}
             for column in was
             if column.name not in declared
         }
-    return {name: columns for name, columns in found.items() if columns}
+    return {name: columns for name, columns in added.items() if columns}
 
 
 def newest(
@@ -92,7 +92,7 @@ def newest(
     from ikebana.processor.kafka import sampling
     from ikebana.processor.kafka.registry import Registry
 
-    found = {}
+    declarations = {}
     for source in inputs or plan.inputs:
         if source.traits.codec is None:
             continue
@@ -101,8 +101,8 @@ def newest(
         schemas = Registry(dict(settings.registry)) if needs_registry(source) else None
         columns = later_columns(source, messages, schemas, takes_all=takes_all)
         if columns:
-            found[source.name] = columns
-    return found
+            declarations[source.name] = columns
+    return declarations
 
 
 def to_add(plan: Plan, settings: Settings) -> dict[str, Declarations]:
@@ -120,7 +120,7 @@ class Adding:
     """A watcher that ends a run when an input that adds columns gets some."""
 
     def __init__(self, plan: Plan, stop: Callable[[], None]) -> None:
-        self.found = False
+        self.has_columns = False
         self._names = {source.name for source in adding(plan)}
         self._stop = stop
 
@@ -135,5 +135,5 @@ class Adding:
     def notice(self, notices: Sequence[Notice]) -> None:
         """Look for columns that have come."""
         if any(each.kind == "new column" and each.input in self._names for each in notices):
-            self.found = True
+            self.has_columns = True
             self._stop()

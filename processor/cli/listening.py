@@ -28,12 +28,12 @@ def access_options(
     With `variables` each has one in the environment, too.
     """
 
-    def option(name: str, told: str, **how: object) -> Callable[..., Callable[..., None]]:
+    def option(name: str, text: str, **how: object) -> Callable[..., Callable[..., None]]:
         variable = f"IKEBANA_{name[2:].upper().replace('-', '_')}"
         if variables:
             how["envvar"] = variable
-            told = f"{told} [env: {variable}]"
-        return click.option(name, help=told, **how)  # type: ignore[arg-type]
+            text = f"{text} [env: {variable}]"
+        return click.option(name, help=text, **how)  # type: ignore[arg-type]
 
     options = (
         option("--token-file", tokens, metavar="FILE", type=_FILE),

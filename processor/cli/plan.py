@@ -76,24 +76,24 @@ def plan_command(
             raise click.UsageError("--latest-schemas is for a pipeline file")
         columns = later.newest(plan, settings)
         plan, settings = later.read(file, checkpoint=against, environ=os.environ, columns=columns)
-    found = looked_up(
+    edit = looked_up(
         plan.portable(), Checkpoint(settings.checkpoint), settings.shards, count=count
     )
     import msgspec
 
     refused = (
         msgspec.structs.replace(each, line=finding.line_of(file, each.path))
-        for each in found.refused
+        for each in edit.refused
     )
-    found = msgspec.structs.replace(found, refused=tuple(refused))
+    edit = msgspec.structs.replace(edit, refused=tuple(refused))
     if as_json:
         more = {"columns": columns} if latest_schemas else {}
-        click.echo(msgspec.json.encode({**found.as_json(), **more}))
+        click.echo(msgspec.json.encode({**edit.as_json(), **more}))
     else:
         if latest_schemas:
             _print_columns(columns)
-        _print(found)
-    sys.exit(EXIT_STATUS[found.result])
+        _print(edit)
+    sys.exit(EXIT_STATUS[edit.result])
 
 
 def _print_columns(columns: "Mapping[str, Declarations]") -> None:
@@ -142,12 +142,12 @@ def demand_unchanged(plan: "Plan", settings: "Settings") -> None:
     from ikebana.processor.checkpoint.checkpoint import Checkpoint
     from ikebana.processor.explain.edit_text import edit_lines
 
-    found = looked_up(plan.portable(), Checkpoint(settings.checkpoint), settings.shards)
-    if found.is_new or found.result == "nothing":
+    edit = looked_up(plan.portable(), Checkpoint(settings.checkpoint), settings.shards)
+    if edit.is_new or edit.result == "nothing":
         return
-    told = "\n".join(line.text for line in edit_lines(found))
+    text = "\n".join(line.text for line in edit_lines(edit))
     raise CheckpointError(
-        f"the plan is not the checkpoint's, and changes are to be refused\n{told}",
+        f"the plan is not the checkpoint's, and changes are to be refused\n{text}",
         hint="Go on with the pipeline as it was, or, if this is meant, run it without "
         "--refuse-changes and IKEBANA_REFUSE_CHANGES.",
     )

@@ -37,14 +37,14 @@ def preflight_command(
     it.  "unknown" marks a check that could not be made, which is no failure by itself, and
     "warning" what a run goes on with, such as an input topic that it waits for.
     """
-    found: list[Check] = []
+    results: list[Check] = []
     for check in checks(file, bootstrap_servers, checkpoint):
-        found.append(check)
+        results.append(check)
         if not as_json:
             _print(check)
-    good = all(check.status != "failed" for check in found)
+    good = all(check.status != "failed" for check in results)
     if as_json:
-        click.echo(msgspec.json.encode({"ok": good, "checks": found}))
+        click.echo(msgspec.json.encode({"ok": good, "checks": results}))
     sys.exit(0 if good else EXIT_FAILED)
 
 

@@ -63,10 +63,10 @@ def recover_command(
     left = on_brokers.look(plan, settings)
     if left.lease is None:
         raise _is_nothing(plan)
-    found = [*recovering.problems(plan, timeless), *recovering.problems_left(plan, left)]
-    for line in _lines(plan, left, found):
+    problems = [*recovering.problems(plan, timeless), *recovering.problems_left(plan, left)]
+    for line in _lines(plan, left, problems):
         click.echo(line)
-    if found:
+    if problems:
         sys.exit(1)
     topics = [output.topic for output in plan.published if output.topic in left.own]
     rights.demand(plan, settings, max(settings.shards, len(left.markers)), topics)
@@ -96,7 +96,7 @@ def _is_nothing(plan: "Plan") -> CheckpointError:
     )
 
 
-def _lines(plan: "Plan", left: "Left", found: "list[Problem]") -> list[str]:
+def _lines(plan: "Plan", left: "Left", problems: "list[Problem]") -> list[str]:
     """Say what is read, what outputs have, and what is in the way."""
     assert left.lease is not None
     lines = [f"pipeline {plan.name}, lost checkpoint {left.lease.checkpoint}", "", "inputs"]
@@ -105,23 +105,23 @@ def _lines(plan: "Plan", left: "Left", found: "list[Problem]") -> list[str]:
             count = sum(end - left.begins[topic][p] for p, end in left.ends[topic].items())
             policy = "compacted" if "compact" in left.policies[topic] else "whole"
             gone = any(left.begins[topic].values())
-            kept = "its beginning is gone" if gone else policy
-            lines.append(f'  {source.name}  "{topic}" is read again, {count:,} offsets, {kept}')
+            state = "its beginning is gone" if gone else policy
+            lines.append(f'  {source.name}  "{topic}" is read again, {count:,} offsets, {state}')
     lines += ["", "outputs"]
     for output in plan.published:
         stand, unclosed = left.stand(output.name), left.unclosed[output.name].count
         had = sum(end - start for start, end in left.own.get(output.topic, {}).values())
-        told = f"closed up to {stand}, {had:,} offsets to take back"
+        text = f"closed up to {stand}, {had:,} offsets to take back"
         if unclosed:
-            told += f", {unclosed:,} records of a batch that was not closed"
+            text += f", {unclosed:,} records of a batch that was not closed"
         if times := left.given_up(output.name):
-            told += f", gives up times {times[0]} to {times[-1]}"
-        lines.append(f'  {output.name}  "{output.topic}" {told}')
+            text += f", gives up times {times[0]} to {times[-1]}"
+        lines.append(f'  {output.name}  "{output.topic}" {text}')
     lines += ["", f"the state is made anew at time {left.begin}, after batch {left.batch}"]
     if any(left.given_up(output.name) for output in plan.published):
         lines.append("at times that are given up, outputs show what they had at the loss")
-    if found:
+    if problems:
         lines += ["", "cannot be recovered"]
-        for each in found:
+        for each in problems:
             lines += [f"  {each.path} {each.reason}", f"    {each.instead}."]
     return lines

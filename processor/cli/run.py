@@ -65,8 +65,8 @@ def run_command(
     Exit status 0: stopped or caught up.  1: failed; the message says why and what to do.
     3: a newer instance of the pipeline has taken over.
     """
-    given = Watching(**watching)
-    where = given.listening()
+    options = Watching(**watching)
+    where = options.listening()
     # Imported here, so that `--help` does not wait for DuckDB.
     from ikebana.processor.cli import finding, later
 
@@ -86,18 +86,18 @@ def run_command(
             from ikebana.processor.cli.plan import demand_unchanged
 
             demand_unchanged(plan, settings)
-        watch = _watch(plan, settings, given, where)
+        watch = _watch(plan, settings, options, where)
         with finding.placed_in(file):
             goes_on = _run(plan, settings, once=once, wait=wait, watch=watch)
 
 
 def _watch(
-    plan: "Plan", settings: "Settings", given: Watching, where: Any
+    plan: "Plan", settings: "Settings", options: Watching, where: Any
 ) -> "Callable[[Callable[[str], None]], AbstractContextManager[Monitor | None]]":
     """What opens the watchers of a run beside its display."""
 
     def watch(say: Callable[[str], None]) -> "AbstractContextManager[Monitor | None]":
-        return nullcontext() if where is None else watched(plan, settings, given, where, say)
+        return nullcontext() if where is None else watched(plan, settings, options, where, say)
 
     return watch
 
@@ -147,7 +147,7 @@ def _run(
             display.stopped_early()
         else:
             display.done(stopped=stopping.asked)
-        return adding.found and not stopping.by_signal
+        return adding.has_columns and not stopping.by_signal
 
 
 def _started(display: "BatchDisplay", monitor: "Monitor | None") -> "Callable[[Running], None]":

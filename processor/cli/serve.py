@@ -118,7 +118,7 @@ class _Retain(click.ParamType[object]):
 @BROKERS
 @CONFIG
 @private_files()
-def serve_command(what: tuple[str, ...], **given: Any) -> None:
+def serve_command(what: tuple[str, ...], **options: Any) -> None:
     """Serve the outputs of PIPELINE, a YAML file or module:name, or the output topics TOPIC....
 
     Each topic is followed into an arrangement in the folder --data, which other processes
@@ -128,10 +128,10 @@ def serve_command(what: tuple[str, ...], **given: Any) -> None:
 
     Exit status 0: stopped.  1: a topic cannot be followed; the message says why.
     """
-    _serve(what, _Given(**given))
+    _serve(what, _Options(**options))
 
 
-class _Given(NamedTuple):
+class _Options(NamedTuple):
     """The options of the command."""
 
     data: Path
@@ -153,7 +153,7 @@ class _Given(NamedTuple):
     config: Path | None
 
 
-def _serve(what: tuple[str, ...], given: _Given) -> None:
+def _serve(what: tuple[str, ...], options: _Options) -> None:
     from ikebana.processor.kafka import following
     from ikebana.processor.watching import access, plan_view
     from ikebana.processor.watching.guard import Limits
@@ -162,35 +162,39 @@ def _serve(what: tuple[str, ...], given: _Given) -> None:
     from ikebana.serving.service import Service, Wanted
     from ikebana.serving.sql import query
 
-    permitted = access.Access() if given.token_file is None else access.read(given.token_file)
-    told = listening(
-        given.http,
-        given.probes,
-        token_file=given.token_file,
-        anyone=given.anyone,
-        tls_cert=given.tls_cert,
-        tls_key=given.tls_key,
-        tls_client_ca=given.tls_client_ca,
+    permitted = access.Access() if options.token_file is None else access.read(options.token_file)
+    where = listening(
+        options.http,
+        options.probes,
+        token_file=options.token_file,
+        anyone=options.anyone,
+        tls_cert=options.tls_cert,
+        tls_key=options.tls_key,
+        tls_client_ca=options.tls_client_ca,
     )
-    settings, formats, plan = outputs_told(what, given.form, given.bootstrap_servers, given.config)
+    settings, formats, plan = outputs_told(
+        what, options.form, options.bootstrap_servers, options.config
+    )
     permitted.check(formats)
     reading_rights.reach(settings, formats)
-    retention = given.retain or USUAL
+    retention = options.retain or USUAL
     # Where a topic was compacted, the history that is kept begins at an older snapshot.
     since = following.Since(lambda topic, upper: retention.since(upper, topic), strict=False)
     service = Service(
-        Wanted(formats, given.data, retention, given.rebuild),
+        Wanted(formats, options.data, retention, options.rebuild),
         functools.partial(following.follow, settings, since=since),
         note,
     )
     serve(
         service,
-        told,
-        Limits(permitted, given.rate, any_host=given.anyone or given.tls_client_ca is not None),
-        given.ready_within,
+        where,
+        Limits(
+            permitted, options.rate, any_host=options.anyone or options.tls_client_ca is not None
+        ),
+        options.ready_within,
         note,
         plan_view.no_plan if plan is None else _drawn(Path(what[0]), plan),
-        query.Limits(seconds=given.sql_seconds, memory_bytes=given.sql_memory << 20),
+        query.Limits(seconds=options.sql_seconds, memory_bytes=options.sql_memory << 20),
     )
 
 

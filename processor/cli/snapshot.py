@@ -137,17 +137,17 @@ def _accumulated_facts(topic: str, times: Iterable[Published], as_of: int | None
         frontier = upper
         _add(counts, updates, upper - 1 if as_of is None else as_of)
     if frontier == 0 or (as_of is not None and as_of >= frontier):
-        wanted = "" if as_of is None else f" as of {moment(as_of)}"
+        at = "" if as_of is None else f" as of {moment(as_of)}"
         raise SourceError(
-            f'cannot take a snapshot of "{topic}"{wanted}: its frontier is {moment(frontier)}',
+            f'cannot take a snapshot of "{topic}"{at}: its frontier is {moment(frontier)}',
             hint="Wait until the frontier is beyond it, or ask for an earlier time.",
         )
     return counts
 
 
-def _least(known: int | None, times: Iterable[int]) -> int | None:
+def _least(so_far: int | None, times: Iterable[int]) -> int | None:
     least = min(times, default=None)
-    return least if known is None else known if least is None else min(known, least)
+    return least if so_far is None else so_far if least is None else min(so_far, least)
 
 
 def _add(counts: Counts, updates: Iterable[PlacedUpdate | KeyedUpdate], as_of: int) -> None:
@@ -201,11 +201,11 @@ def _print(counts: Counts) -> None:
     sys.stdout.flush()
 
 
-def _way(found: Iterable[bytes]) -> Written:
+def _way(values: Iterable[bytes]) -> Written:
     """The first form that can write all of these."""
     for way in (_json, _string):
         try:
-            for data in found:
+            for data in values:
                 way(data)
         except (DecodeError, UnicodeDecodeError):
             continue

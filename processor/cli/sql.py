@@ -108,10 +108,10 @@ def sql_command(
         settings["bootstrap.servers"] = bootstrap_servers
     settings.setdefault("bootstrap.servers", _DEFAULT)
     if topics:
-        found = _of_topics(query, topics, form, settings, as_of)
+        table = _of_topics(query, topics, form, settings, as_of)
     else:
-        found = _served(query, url, credentials, data, as_of)
-    _print(found, output or ("table" if sys.stdout.isatty() else "json"))
+        table = _served(query, url, credentials, data, as_of)
+    _print(table, output or ("table" if sys.stdout.isatty() else "json"))
 
 
 def _named(query: str) -> tuple[str, ...]:
@@ -133,16 +133,16 @@ def _served(
     from ikebana.serving.service import CopyError
 
     with _reads(url, credentials, data) as reads:
-        found = _first_closed(lambda: _answer(reads, query, as_of))
+        answer = _first_closed(lambda: _answer(reads, query, as_of))
         if as_of is None:
             _say_how_far(reads, query)
-    if isinstance(found, str):
+    if isinstance(answer, str):
         raise CopyError(
-            f"cannot run the query: a local copy in {data} cannot be read: {found}",
+            f"cannot run the query: a local copy in {data} cannot be read: {answer}",
             hint="Ask again if `ikebana serve` is building it again; `ikebana serve --rebuild` "
             "builds all that it serves.",
         )
-    return found
+    return answer
 
 
 def _say_how_far(reads: "Reads", query: str) -> None:
@@ -227,21 +227,21 @@ def _of_topics(
     from ikebana.serving.service import CopyError
 
     reading_rights.reach(settings, dict.fromkeys(topics, form))
-    found: pa.Table | str = ""
+    answer: pa.Table | str = ""
     for left in reversed(range(_COPIES)):
         try:
             with _copied(topics, form, settings, as_of) as reads:
-                found = _answer(reads, query, as_of)
+                answer = _answer(reads, query, as_of)
                 if as_of is None:
                     _say_how_far(reads, query)
         except LocalDamageError as error:
-            found = str(error)
-        if not isinstance(found, str):
-            return found
+            answer = str(error)
+        if not isinstance(answer, str):
+            return answer
         if left:
-            note(f"a local copy is damaged: {found}; the topics are read again")
+            note(f"a local copy is damaged: {answer}; the topics are read again")
     raise CopyError(
-        f"cannot run the query: local copies of the topics are damaged: {found}",
+        f"cannot run the query: local copies of the topics are damaged: {answer}",
         hint="Is the disk of the folder for temporary files sound? TMPDIR names another folder.",
     )
 
@@ -257,10 +257,10 @@ def _copied(
     from ikebana.serving.service import Service, Wanted
 
     with tempfile.TemporaryDirectory(prefix="ikebana-sql-") as folder:
-        wanted = Wanted(dict.fromkeys(topics, form), Path(folder), EVERYTHING)
+        request = Wanted(dict.fromkeys(topics, form), Path(folder), EVERYTHING)
         since = None if as_of is None else following.Since(lambda *_: as_of)
         open_topic = functools.partial(following.follow, settings, since=since)
-        service = Service(wanted, open_topic, note)
+        service = Service(request, open_topic, note)
         service.start()
         try:
             while any(service.standing(name).caught_up_s is None for name in service.names()):
@@ -272,36 +272,36 @@ def _copied(
             service.close()
 
 
-def _print(found: "pa.Table", output: str) -> None:
+def _print(table: "pa.Table", output: str) -> None:
     # Imported here, so that `--help` does not wait for it.
     from ikebana.serving.plain import rows_of
 
     match output:
         case "json":
             encode = msgspec.json.Encoder(decimal_format="number").encode
-            for row in rows_of(found):
-                named = dict(zip(found.column_names, row, strict=True))
+            for row in rows_of(table):
+                named = dict(zip(table.column_names, row, strict=True))
                 print(encode(named).decode())
         case "csv":
-            print(_csv_text(found), end="")
+            print(_csv_text(table), end="")
         case _:
-            print_table(found)
+            print_table(table)
 
 
-def print_table(found: "pa.Table") -> None:
+def print_table(result: "pa.Table") -> None:
     """Print a table with lines, as wide as the terminal."""
     # Imported here, so that `--help` does not wait for it.
     from ikebana.serving.plain import rows_of
 
     table = Table()
-    for name in found.column_names:
+    for name in result.column_names:
         table.add_column(Text(name))
-    for row in rows_of(found):
+    for row in rows_of(result):
         table.add_row(*("" if each is None else Text(str(each)) for each in row))
     Console(highlight=False).print(table)
 
 
-def _csv_text(found: "pa.Table") -> str:
+def _csv_text(table: "pa.Table") -> str:
     """Write a table as CSV with a header."""
     # Imported here, so that `--help` does not wait for it.
     import pyarrow as pa
@@ -310,6 +310,6 @@ def _csv_text(found: "pa.Table") -> str:
     from ikebana.serving.plain import flat
 
     sink = pa.BufferOutputStream()
-    csv.write_csv(flat(found), sink)
+    csv.write_csv(flat(table), sink)
     content: bytes = sink.getvalue().to_pybytes()
     return content.decode()

@@ -60,16 +60,16 @@ def state_command(
         moved = Checkpoint(checkpoint).relocate()
         click.echo(f"checkpoint {moved.id} now lies at {moved.location}")
         return
-    found, birth = existing(checkpoint)
+    store, birth = existing(checkpoint)
     from ikebana.processor.spark import state_rows
 
-    manifests = state_rows.manifests(found, birth, batch)
+    manifests = state_rows.manifests(store, birth, batch)
     if reading is not None:
-        _read(found, birth, manifests, reading)
+        _read(store, birth, manifests, reading)
         return
-    _list(found, birth, manifests, batch)
+    _list(store, birth, manifests, batch)
     if verifying:
-        _verify(found, birth, manifests)
+        _verify(store, birth, manifests)
 
 
 def _list(
@@ -106,9 +106,9 @@ def _verify(checkpoint: Checkpoint, birth: Birth, manifests: list[Manifest]) -> 
         verify(files, manifest)
         for place, _ in entries(files, manifest):
             count[operator_of(place)] += 1
-    told = arrangements_in(birth)
+    arrangements = arrangements_in(birth)
     for operator, number in sorted(count.items()):
-        of = f", {told[operator]}" if operator in told else ""
+        of = f", {arrangements[operator]}" if operator in arrangements else ""
         click.echo(f"operator {operator}{of}: {counted(number, 'entry')}")
     click.echo(f"verified: {sum(len(manifest.runs) for manifest in manifests)} files are sound")
 
@@ -130,11 +130,11 @@ def arrangements_in(birth: Birth) -> dict[str, str]:
 
 
 def _read(checkpoint: Checkpoint, birth: Birth, manifests: list[Manifest], operator: str) -> None:
-    known = [o["name"] for o in birth.plan["operators"] if o["type"] == "upsert"]
-    if operator not in known:
+    upserts = [o["name"] for o in birth.plan["operators"] if o["type"] == "upsert"]
+    if operator not in upserts:
         raise ConfigError(
             f'cannot read operator "{operator}": the checkpoint has no upsert of that name; '
-            f"it has {', '.join(known) or 'none'}"
+            f"it has {', '.join(upserts) or 'none'}"
         )
     try:
         for manifest in manifests:
@@ -162,8 +162,8 @@ def _lines(place: bytes, entry: bytes) -> list[dict[str, Any]]:
         ]
     value, record = upsert.split(entry)
     key = None if place[1:] == NULL_KEY else shown(place[1:])
-    told = None if value is None else shown(value)
-    line: dict[str, Any] = {"key": key, "value": told}
+    text = None if value is None else shown(value)
+    line: dict[str, Any] = {"key": key, "value": text}
     if record is not None:
         line["error"] = shown(record)
     return [line]

@@ -32,14 +32,14 @@ class Look(NamedTuple):
 
     at: float
     is_run: bool
-    told: Mapping[str, Any]
+    answer: Mapping[str, Any]
 
     def counts(self) -> dict[str, float]:
         """Return what rates are made of, by name."""
         if self.is_run:
-            outputs = {name: each["updates"] for name, each in self.told["outputs"].items()}
-            return {**outputs, "": self.told["records"]}
-        return {each["collection"]["name"]: each["updates"] for each in self.told["collections"]}
+            outputs = {name: each["updates"] for name, each in self.answer["outputs"].items()}
+            return {**outputs, "": self.answer["records"]}
+        return {each["collection"]["name"]: each["updates"] for each in self.answer["collections"]}
 
 
 class Rates:
@@ -107,8 +107,8 @@ class Server:
     """Who is asked; it finds out once whether that is a run."""
 
     def __init__(self, address: str, token: str | None, tls: ssl.SSLContext) -> None:
-        given = address if "://" in address else f"http://{address}"
-        parts = urllib.parse.urlsplit(given)
+        url = address if "://" in address else f"http://{address}"
+        parts = urllib.parse.urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError(
                 f'cannot watch "{address}": it is neither a URL of HTTP nor HOST:PORT',
@@ -128,26 +128,26 @@ class Server:
             ConfigError: it is no run and no server of ikebana.
         """
         if self._is_run is not False:
-            found = self._asked("/v1/run")
-            if found is not None:
+            answer = self._asked("/v1/run")
+            if answer is not None:
                 self._is_run = True
-                return Look(time.monotonic(), is_run=True, told=found)
-        found = self._asked("/v1/collections")
-        if found is None:
+                return Look(time.monotonic(), is_run=True, answer=answer)
+        answer = self._asked("/v1/collections")
+        if answer is None:
             raise ConfigError(
                 f"{self._url} is neither a run nor a server of ikebana",
                 hint="Give the address of --http of `ikebana run` or `ikebana serve`.",
             )
         self._is_run = False
-        return Look(time.monotonic(), is_run=False, told=found)
+        return Look(time.monotonic(), is_run=False, answer=answer)
 
     def _asked(self, path: str) -> Mapping[str, Any] | None:
         """Return an answer; None if there is no such path."""
         request = urllib.request.Request(self._url + path, headers=self._headers)
         try:
             with urllib.request.urlopen(request, timeout=_PATIENCE_S, context=self._tls) as answer:
-                found: dict[str, Any] = json.loads(answer.read())
-                return found
+                content: dict[str, Any] = json.loads(answer.read())
+                return content
         except urllib.error.HTTPError as error:
             if error.code in (401, 403):
                 raise AccessError(
@@ -175,24 +175,24 @@ def _reason(error: urllib.error.HTTPError) -> str:
 def page(before: Look | None, now: Look, wrong: str | None = None) -> Group:
     """Write a page of what was told, with rates since the look before."""
     rates = Rates(before, now)
-    parts = _run(now.told, rates) if now.is_run else _served(now.told, rates)
+    parts = _run(now.answer, rates) if now.is_run else _served(now.answer, rates)
     if wrong is not None:
         parts.insert(0, Text(wrong, style="red"))
     return Group(*parts)
 
 
-def _run(told: Mapping[str, Any], rates: Rates) -> list[Text | Table]:
-    state = told["state"]
-    head = Text(f"{told['pipeline']}: ", style="bold")
-    head.append("ready" if told["ready"] else "not ready", "green" if told["ready"] else "red")
-    head.append(f" ({told['reason']})", "")
-    facts = [f"lag {_seconds(told['lag_s'])}", f"batch {_number(told['batch'])}"]
-    facts.append(f"{told['records']:,} records, {rates.of('') or '-'} /s")
-    facts.append(counted(told["restarts"], "restart"))
+def _run(answer: Mapping[str, Any], rates: Rates) -> list[Text | Table]:
+    state = answer["state"]
+    head = Text(f"{answer['pipeline']}: ", style="bold")
+    head.append("ready" if answer["ready"] else "not ready", "green" if answer["ready"] else "red")
+    head.append(f" ({answer['reason']})", "")
+    facts = [f"lag {_seconds(answer['lag_s'])}", f"batch {_number(answer['batch'])}"]
+    facts.append(f"{answer['records']:,} records, {rates.of('') or '-'} /s")
+    facts.append(counted(answer["restarts"], "restart"))
     facts.append(f"state {_bytes(state['bytes'])}, {state['entries']:,} entries")
     parts: list[Text | Table] = [head, Text("; ".join(facts))]
     outputs = _table("output", "frontier", "lag", "updates", "updates/s")
-    for name, each in told["outputs"].items():
+    for name, each in answer["outputs"].items():
         outputs.add_row(
             Text(name),
             _time(each["frontier"]),
@@ -202,16 +202,16 @@ def _run(told: Mapping[str, Any], rates: Rates) -> list[Text | Table]:
         )
     parts.append(outputs)
     operators = _table("operator", "frontier", "lag")
-    for name, frontier, lag_s in _by_relation(told["operators"]):
+    for name, frontier, lag_s in _by_relation(answer["operators"]):
         operators.add_row(Text(name), _time(frontier), _seconds(lag_s))
     parts.append(operators)
-    if told["inputs"]:
+    if answer["inputs"]:
         inputs = _table("input", "frontier", "")
-        for name, each in told["inputs"].items():
+        for name, each in answer["inputs"].items():
             held = "holds the others" if each["holds"] else "silent" if each["silent"] else ""
             inputs.add_row(Text(name), _time(each["frontier"]), held)
         parts.append(inputs)
-    if wrong := {kind: count for kind, count in told["counted"].items() if count}:
+    if wrong := {kind: count for kind, count in answer["counted"].items() if count}:
         parts.append(
             Text("; ".join(f"{count:,} {kind}" for kind, count in wrong.items()), style="yellow")
         )
@@ -241,13 +241,13 @@ def _least(one: int | None, other: int | None) -> int | None:
     return None if one is None or other is None else min(one, other)
 
 
-def _served(told: Mapping[str, Any], rates: Rates) -> list[Text | Table]:
+def _served(answer: Mapping[str, Any], rates: Rates) -> list[Text | Table]:
     heads = ("collection", "since", "upper", "lag", "keys", "bytes", "disk", "updates/s")
-    found = _table(*heads)
-    for each in told["collections"]:
+    table = _table(*heads)
+    for each in answer["collections"]:
         info = each["collection"]
         lag = each["lag_s"] if each["lag_s"] is not None else each["caught_up_s"]
-        found.add_row(
+        table.add_row(
             Text(info["name"]),
             _time(info["since"]),
             _time(info["upper"]),
@@ -257,14 +257,14 @@ def _served(told: Mapping[str, Any], rates: Rates) -> list[Text | Table]:
             _bytes(each["disk_bytes"]),
             rates.of(info["name"]),
         )
-    return [Text(f"newest time of all: {_time(told['newest'])}"), found]
+    return [Text(f"newest time of all: {_time(answer['newest'])}"), table]
 
 
 def _table(*heads: str) -> Table:
-    made = Table(box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
     for number, head in enumerate(heads):
-        made.add_column(head, justify="left" if number == 0 else "right")
-    return made
+        table.add_column(head, justify="left" if number == 0 else "right")
+    return table
 
 
 def _time(value: int | None) -> str:

@@ -33,10 +33,10 @@ class Number(click.FloatRange):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """Parse the argument, or refuse it as click refuses what is no number."""
-        found = super().convert(value, param, ctx)
-        if not math.isfinite(found):
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
             self.fail(f"{value!r} is not a valid {self.name}.", param, ctx)
-        return found
+        return number
 
 
 class Time(click.ParamType[int]):

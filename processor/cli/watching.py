@@ -121,7 +121,11 @@ class Watching(NamedTuple):
 
 @contextmanager
 def watched(
-    plan: Plan, settings: Settings, given: Watching, where: "Listening", say: Callable[[str], None]
+    plan: Plan,
+    settings: Settings,
+    options: Watching,
+    where: "Listening",
+    say: Callable[[str], None],
 ) -> Iterator["Monitor"]:
     """Serve metrics and health within a `with` block, and report the address.
 
@@ -134,18 +138,18 @@ def watched(
     from ikebana.processor.watching.health import Health, Limits
     from ikebana.processor.watching.monitor import Monitor
 
-    stuck_after = given.stuck_after
+    stuck_after = options.stuck_after
     if stuck_after is None:
         stuck_after = _BATCHES_UNTIL_STUCK * settings.max_batch_s
-    limits = Limits(given.ready_within + patience_s(plan), stuck_after, given.start_within)
+    limits = Limits(options.ready_within + patience_s(plan), stuck_after, options.start_within)
     health = Health(limits, time.monotonic)
     with ExitStack() as opened:
         looking, tokens = None, access.Access()
-        if given.token_file is not None:
-            tokens = access.read(given.token_file)
+        if options.token_file is not None:
+            tokens = access.read(options.token_file)
             looking = opened.enter_context(_looking(plan, settings))
         monitor = Monitor(plan, health, lambda: last_edit(settings.checkpoint))
-        any_host = given.anyone or given.tls_client_ca is not None
+        any_host = options.anyone or options.tls_client_ca is not None
         front = opened.enter_context(
             serving(monitor, where, guard.Limits(tokens, any_host=any_host), looking)
         )

@@ -144,9 +144,9 @@ def test_a_run_ends_for_columns_of_inputs_that_add_them() -> None:
     watcher.notice(
         [Notice("new column", "others", "others", ""), Notice("errors", "orders", "", "")]
     )
-    assert (watcher.found, stopped) == (False, [])
+    assert (watcher.has_columns, stopped) == (False, [])
     watcher.notice([Notice("new column", "orders", "orders", "")])
-    assert (watcher.found, stopped) == (True, [True])
+    assert (watcher.has_columns, stopped) == (True, [True])
 
 
 def test_columns_are_added_to_declared_ones() -> None:

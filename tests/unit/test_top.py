@@ -89,7 +89,7 @@ def test_rates_are_of_two_looks() -> None:
 
     def look(at: float, updates: int) -> Look:
         return Look(
-            at, is_run=False, told={"newest": 8, "collections": [{**told, "updates": updates}]}
+            at, is_run=False, answer={"newest": 8, "collections": [{**told, "updates": updates}]}
         )
 
     assert _text(page(look(1, 1_000), look(3, 9_000))).split()[-1] == "4,000"
@@ -119,9 +119,9 @@ def test_all_of_a_run_is_on_its_page() -> None:
         "counted": {"errors": 3, "late": 0},
         "state": {"shards": 4, "bytes": 2_000_000, "entries": 10},
     }
-    first = Look(1, is_run=True, told=told)
+    first = Look(1, is_run=True, answer=told)
     more = {**told, "records": 300, "outputs": {"out": {**told["outputs"]["out"], "updates": 90}}}  # type: ignore[index]
-    text = _text(page(first, Look(2, is_run=True, told=more)))
+    text = _text(page(first, Look(2, is_run=True, answer=more)))
     for part in ("shop: ready (keeps up)", "lag 1.5 s", "300 records, 200 /s", "1 restart"):
         assert part in text
     assert "state 2.0 MB, 10 entries" in text
