@@ -261,10 +261,10 @@ class Collection(Generic[Key, Value]):
         """
         source = self.built()
         of = identifier(by) if by else "key"
-        own = name or (f"{source}_total" if total else f"{source}_by_{of}")
+        operator = name or (f"{source}_total" if total else f"{source}_by_{of}")
         all_named = {**dict(pairs(aggregates or {}, "aggregates")), **named}
-        reduce = Reduce(own, source, tuple(all_named.items()), by, function, total)
-        return made(self.parts, reduce)
+        reduce = Reduce(operator, source, tuple(all_named.items()), by, function, total)
+        return add_operator(self.parts, reduce)
 
     def as_of(
         self,
@@ -308,15 +308,15 @@ class Collection(Generic[Key, Value]):
             ConfigError: `right` belongs to another pipeline.
         """
         left, met = self.built(), right.built_in(self.parts)
-        own = name or f"{left}_as_of_{met}"
+        operator = name or f"{left}_as_of_{met}"
         first, second = two(aliases, "aliases")
         inputs = JoinInput(first, left), JoinInput(second, met)
         columns = pairs(select, "select")
         lock = texts(locked_by, "locked_by")
         join = AsOfJoin(
-            own, *inputs, texts(on, "on"), columns, key, at, outer, retract, locked_by=lock
+            operator, *inputs, texts(on, "on"), columns, key, at, outer, retract, locked_by=lock
         )
-        return made(self.parts, join)
+        return add_operator(self.parts, join)
 
     def distinct(self, *columns: str, name: str | None = None) -> "Collection[Any, Any]":
         """Keep each row once, as these columns or all that are declared; the row is the key.
@@ -389,9 +389,9 @@ class Collection(Generic[Key, Value]):
         `on` and `select` are SQL over columns with an alias in front: `l.product`, `r.price`.
         """
         left, met = self.built(), right.built_in(self.parts)
-        own, columns = name or f"{left}_{kind}_{met}", pairs(select, "select")
+        operator, columns = name or f"{left}_{kind}_{met}", pairs(select, "select")
         inputs = tuple(zip(two(aliases, "aliases"), (left, met), strict=True))
-        return self._made(lambda s: s.outer(own, kind, inputs, texts(on, "on"), columns))
+        return self._made(lambda s: s.outer(operator, kind, inputs, texts(on, "on"), columns))
 
     def first(
         self,
@@ -403,8 +403,8 @@ class Collection(Generic[Key, Value]):
     ) -> "Collection[Any, Any]":
         """Keep the first rows in an order, such as `amount DESC`, of each partition."""
         source, by = self.built(), texts(partition, "partition")
-        own = name or f"{source}_first"
-        return self._made(lambda s: s.first(own, source, by, texts(order, "order"), count))
+        operator = name or f"{source}_first"
+        return self._made(lambda s: s.first(operator, source, by, texts(order, "order"), count))
 
     def to(
         self,
@@ -430,10 +430,10 @@ class Collection(Generic[Key, Value]):
         Raises:
             ConfigError: another output has this name.
         """
-        own = name or topic
+        output = name or topic
         self.parts.publish(
             Output(
-                own,
+                output,
                 self.built(),
                 topic,
                 format,
@@ -477,8 +477,10 @@ class Collection(Generic[Key, Value]):
         every: bool,
     ) -> "Collection[Any, Any]":
         sources = (self.built(), *(each.built_in(self.parts) for each in others))
-        own = name or f"_{kind}_".join(sources)
-        return self._made(lambda s: s.set_operation(own, kind, operation, sources, every=every))
+        operator = name or f"_{kind}_".join(sources)
+        return self._made(
+            lambda s: s.set_operation(operator, kind, operation, sources, every=every)
+        )
 
     def _matching(
         self,
@@ -490,8 +492,8 @@ class Collection(Generic[Key, Value]):
     ) -> "Collection[Any, Any]":
         left, met = self.built(), right.built_in(self.parts)
         inputs = tuple(zip(two(aliases, "aliases"), (left, met), strict=True))
-        own = name or f"{left}_{kind}_{met}"
-        return self._made(lambda s: s.matching(own, kind, inputs, texts(on, "on")))
+        operator = name or f"{left}_{kind}_{met}"
+        return self._made(lambda s: s.matching(operator, kind, inputs, texts(on, "on")))
 
     def _made(self, section: "Callable[[Any], Derived]") -> "Collection[Any, Any]":
         """Add the operators that a section of `relational.sections` becomes."""
@@ -511,12 +513,12 @@ class Collection(Generic[Key, Value]):
         return self.then(step)
 
 
-def made(parts: Parts, operator: Operator) -> Collection[Any, Any]:
+def add_operator(parts: Parts, operator: Operator) -> Collection[Any, Any]:
     """Add an operator to the parts, and return its collection."""
     return Collection(parts, parts.add(operator))
 
 
-def made_outer(
+def add_join(
     parts: Parts,
     join: DeltaJoin,
     left: Mapping[str, Texts],
@@ -524,15 +526,15 @@ def made_outer(
 ) -> Collection[Any, Any]:
     """Add a delta join, of which some inputs may be outer, and return its collection."""
     if not left and not full:
-        return made(parts, join)
+        return add_operator(parts, join)
     # DuckDB takes a while to import, and memory: only where there is SQL.
     from ikebana.processor.building.views import derived
 
-    told = [
+    conditions = [
         tuple((k, texts(on, f"the conditions of {k!r}")) for k, on in each.items())
         for each in (left, full)
     ]
-    return Collection(parts, derived(parts, lambda s: s.delta(join, *told)))
+    return Collection(parts, derived(parts, lambda s: s.delta(join, *conditions)))
 
 
 def concat(
@@ -540,7 +542,7 @@ def concat(
 ) -> Collection[Any, Any]:
     """Add collections: the count of each pair is the sum of its counts."""
     sources = tuple(each.built_in(parts) for each in collections)
-    return made(parts, Concat(name or "_and_".join(sources), sources))
+    return add_operator(parts, Concat(name or "_and_".join(sources), sources))
 
 
 def _only_chooses(step: Sql) -> bool:

@@ -32,9 +32,9 @@ def declared(
     for problem in filter(None, problems):
         raise ConfigError(f'cannot declare the function "{name}": {problem}')
     *of, result = (str(parsed(kind)) for kind in kinds)
-    made = SqlFunction(name, name_of(function), tuple(of), result, on_null == "call")
-    if parts.functions.setdefault(name.lower(), made) != made:
+    sql_function = SqlFunction(name, name_of(function), tuple(of), result, on_null == "call")
+    if parts.functions.setdefault(name.lower(), sql_function) != sql_function:
         raise ConfigError(
             f'pipeline "{parts.pipeline}" declares the function "{name}" twice, and they differ'
         )
-    return quoted(made.long_name)
+    return quoted(sql_function.long_name)

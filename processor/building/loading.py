@@ -11,7 +11,7 @@ from ikebana.processor.linear.modules import ModuleError, look_in, module_named
 from ikebana.processor.planning.plan import Plan
 
 
-def load(given: Path | str, *, environ: Mapping[str, str] | None = None) -> Pipeline:
+def load(source: Path | str, *, environ: Mapping[str, str] | None = None) -> Pipeline:
     """Load the pipeline of a YAML file, or of a Python module as `module:name`.
 
     `load("orders.yaml").evaluate(...)` tests a file in milliseconds, and `ikebana.testing.Run`
@@ -40,9 +40,9 @@ def load(given: Path | str, *, environ: Mapping[str, str] | None = None) -> Pipe
     Raises:
         ConfigError: the file or module cannot be used; it lists every problem.
     """
-    if not Path(given).exists() and is_reference(str(given)):
-        return pipeline_named(str(given))
-    path = Path(given)
+    if not Path(source).exists() and is_reference(str(source)):
+        return pipeline_named(str(source))
+    path = Path(source)
     plan, _ = read(
         path,
         bootstrap_servers="localhost:9092",
@@ -52,13 +52,13 @@ def load(given: Path | str, *, environ: Mapping[str, str] | None = None) -> Pipe
     return Pipeline.of(plan, file=path)
 
 
-def is_reference(given: str) -> bool:
+def is_reference(text: str) -> bool:
     """Return whether a text has the form `module:name`."""
-    module, colon, name = given.partition(":")
+    module, colon, name = text.partition(":")
     return bool(colon) and all(part.isidentifier() for part in (*module.split("."), name))
 
 
-def pipeline_named(given: str) -> Pipeline:
+def pipeline_named(reference: str) -> Pipeline:
     """Import the pipeline that a module has under a name, given as `module:name`.
 
     The module may be in the current directory.
@@ -66,25 +66,25 @@ def pipeline_named(given: str) -> Pipeline:
     Raises:
         ConfigError: the module cannot be imported, or has no such pipeline.
     """
-    module, _, name = given.partition(":")
+    module, _, name = reference.partition(":")
     look_in(os.getcwd())
     try:
         there = module_named(module)
     except ModuleError as error:
         raise ConfigError(f'module "{module}" cannot be imported: {error}') from None
-    found = getattr(there, name, None)
-    if isinstance(found, Pipeline):
-        return found
-    if isinstance(found, Plan):
-        return Pipeline.of(found)
+    pipeline = getattr(there, name, None)
+    if isinstance(pipeline, Pipeline):
+        return pipeline
+    if isinstance(pipeline, Plan):
+        return Pipeline.of(pipeline)
     there_are = [n for n, each in vars(there).items() if isinstance(each, Pipeline | Plan)]
     problem = (
         f'module "{module}" has no "{name}"'
-        if found is None
-        else f'"{name}" of module "{module}" is of type {type(found).__name__}'
+        if pipeline is None
+        else f'"{name}" of module "{module}" is of type {type(pipeline).__name__}'
     )
     raise ConfigError(
-        f'cannot read pipeline "{given}": {problem}',
+        f'cannot read pipeline "{reference}": {problem}',
         hint=f"Its pipelines are {', '.join(there_are)}."
         if there_are
         else "Make a pipeline in it: shop = ikebana.Pipeline(...).",

@@ -26,11 +26,11 @@ class Parts:
         self.places: dict[str, CodePlace] = {}
         """Lines of the user's code by the paths of problems, such as `operators.large`."""
 
-    def read(self, given: Input) -> None:
+    def read(self, source: Input) -> None:
         """Add an input; raise a ConfigError if another one has its name."""
-        if given.event_time is not None:
-            given = replace(given, event_time=self.with_functions(given.event_time))
-        self._have("inputs", self.inputs, given)
+        if source.event_time is not None:
+            source = replace(source, event_time=self.with_functions(source.event_time))
+        self._have("inputs", self.inputs, source)
 
     def add(self, operator: Operator, places: tuple[CodePlace, ...] = ()) -> str:
         """Add an operator whose steps were written at `places`, and return its name.
@@ -54,21 +54,21 @@ class Parts:
         for operator in self.operators.values():
             if operator == Linear(operator.name, source, steps):
                 return operator.name
-        taken = {*self.operators, *self.inputs}
-        return next(name for name in _numbered(source) if name not in taken)
+        used = {*self.operators, *self.inputs}
+        return next(name for name in _numbered(source) if name not in used)
 
     def with_functions(self, part: Part) -> Part:
         """The part with functions in its expressions under the names that say all of them."""
         if not self.functions:
             return part
-        made: Part = with_long_names_in(part, self.functions)
-        return made
+        result: Part = with_long_names_in(part, self.functions)
+        return result
 
     def _have(
-        self, kind: str, known: dict[str, Any], part: Any, place: CodePlace | None = None
+        self, kind: str, parts: dict[str, Any], part: Any, place: CodePlace | None = None
     ) -> str:
         path = f"{kind}.{part.name}"
-        if known.setdefault(part.name, part) != part:
+        if parts.setdefault(part.name, part) != part:
             raise ConfigError(
                 f'pipeline "{self.pipeline}" has {path} twice, and they differ: '
                 f"{self.places[path]} and {here()}",

@@ -11,7 +11,7 @@ from ikebana.codecs.change import Column
 from ikebana.codecs.formats import Format, KeyFormat
 from ikebana.errors import ConfigError, PlanError
 from ikebana.processor.base.spelling import instead
-from ikebana.processor.building.collection import Collection, concat, made_outer
+from ikebana.processor.building.collection import Collection, add_join, concat
 from ikebana.processor.building.explained import Explained
 from ikebana.processor.building.functions import declared
 from ikebana.processor.building.parts import Parts
@@ -103,7 +103,7 @@ class Pipeline:
     @classmethod
     def of(cls, plan: Plan, *, file: Path | None = None) -> "Pipeline":
         """Make a pipeline of a plan; `run` and `start` take the settings of `file`."""
-        made = cls(
+        pipeline = cls(
             plan.name,
             time=plan.time,
             on_error=plan.on_error,
@@ -111,13 +111,13 @@ class Pipeline:
             pushdown=plan.pushdown,
         )
         for source in plan.inputs:
-            made._parts.read(source)
+            pipeline._parts.read(source)
         for operator in plan.operators:
-            made._parts.add(operator)
+            pipeline._parts.add(operator)
         for output in plan.outputs:
-            made._parts.publish(output)
-        made._file = file
-        return made
+            pipeline._parts.publish(output)
+        pipeline._file = file
+        return pipeline
 
     @overload
     def topic(
@@ -148,14 +148,14 @@ class Pipeline:
                 hint='Name at least one: topic("orders").',
             )
         for option in options:
-            if option not in (known := TopicOptions.__annotations__):
+            if option not in (names := TopicOptions.__annotations__):
                 raise ConfigError(
                     f'cannot read an input of pipeline "{self.name}": topic() takes no '
-                    f'"{option}"{instead(option, known)}'
+                    f'"{option}"{instead(option, names)}'
                 )
-        given = _input_of(topics, row, options)
-        self._parts.places.setdefault(f"inputs.{given.name}", here())
-        return Topic(self._parts, given)
+        source = _input_of(topics, row, options)
+        self._parts.places.setdefault(f"inputs.{source.name}", here())
+        return Topic(self._parts, source)
 
     def join(
         self,
@@ -202,12 +202,12 @@ class Pipeline:
             JoinInput(alias, each.built_in(self._parts)) for alias, each in inputs.items()
         )
         paths = tuple((alias, texts(path, "orders")) for alias, path in (orders or {}).items())
-        own = name or "_".join(each.relation for each in aliases)
+        operator = name or "_".join(each.relation for each in aliases)
         columns = pairs(select, "select")
         join = DeltaJoin(
-            own, aliases, texts(where, "where"), columns, key, paths, cartesian, strategy
+            operator, aliases, texts(where, "where"), columns, key, paths, cartesian, strategy
         )
-        return made_outer(self._parts, join, left or {}, full or {})
+        return add_join(self._parts, join, left or {}, full or {})
 
     def sql(self, query: str, *, name: str, key: str | None = None) -> Collection[Any, Any]:
         """Make a view of a SQL query, and keep its result current.
@@ -315,8 +315,8 @@ class Pipeline:
         """
         from ikebana.processor.engine.evaluate import evaluate
 
-        given = {**(records or {}), **named}
-        return evaluate(self.plan(), given, upper, shards=shards, schemas=schemas)
+        all_records = {**(records or {}), **named}
+        return evaluate(self.plan(), all_records, upper, shards=shards, schemas=schemas)
 
     def explain(self) -> Explained:
         """Explain the plan: what it reads, keeps and writes, and what that costs.
@@ -354,8 +354,8 @@ class Pipeline:
         """
         from ikebana.processor.building.foreground import run_in_foreground
 
-        plan, found = self._ready(bootstrap_servers, checkpoint, settings)
-        return run_in_foreground(plan, found, once=once, spark=spark, wait=wait)
+        plan, run_settings = self._ready(bootstrap_servers, checkpoint, settings)
+        return run_in_foreground(plan, run_settings, once=once, spark=spark, wait=wait)
 
     def start(
         self,
@@ -374,8 +374,8 @@ class Pipeline:
         """
         from ikebana.processor.building.handle import PipelineRun
 
-        plan, found = self._ready(bootstrap_servers, checkpoint, settings)
-        return PipelineRun(plan, found, once=once, spark=spark, wait=wait)
+        plan, run_settings = self._ready(bootstrap_servers, checkpoint, settings)
+        return PipelineRun(plan, run_settings, once=once, spark=spark, wait=wait)
 
     def _ready(
         self,
@@ -406,10 +406,10 @@ class Pipeline:
                 environ=os.environ,
             )
             return plan, of_file.settings
-        found = given_settings(
+        run_settings = given_settings(
             settings or {}, plan, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint
         )
-        return plan, found
+        return plan, run_settings
 
 
 def _input_of(topics: tuple[str, ...], row: type | None, options: TopicOptions) -> Input:

@@ -37,10 +37,10 @@ def _is_ours(file: str) -> bool:
 
 def placed(error: PlanError, plan: str, places: Mapping[str, CodePlace]) -> PlanError:
     """Add the place of each problem to an error, as far as it is known."""
-    found = [
+    problems = [
         (path, f"{as_written(problem)}{_at(path, places)}") for path, problem in error.problems
     ]
-    return PlanError(plan, found)
+    return PlanError(plan, problems)
 
 
 def _at(path: str, places: Mapping[str, CodePlace]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from ikebana.processor.building.collection import Collection, made
+from ikebana.processor.building.collection import Collection, add_operator
 from ikebana.processor.building.parts import Parts
 from ikebana.processor.planning.plan import Input, Mode, StateMachine, Upsert
 
@@ -40,7 +40,7 @@ class Topic(Generic[Row]):
         input unless `name` is given.
         """
         self.parts.read(self.input)
-        return made(self.parts, Upsert(name or self.input.name, self.input.name))
+        return add_operator(self.parts, Upsert(name or self.input.name, self.input.name))
 
     def machine(
         self,
@@ -71,8 +71,10 @@ class Topic(Generic[Row]):
         ('a', 5) 1 1
         """
         self.parts.read(self.input)
-        own = name or f"{self.input.name}_{_called(step)}"
-        return made(self.parts, StateMachine(own, self.input.name, step, view, version, migrate))
+        operator = name or f"{self.input.name}_{_called(step)}"
+        return add_operator(
+            self.parts, StateMachine(operator, self.input.name, step, view, version, migrate)
+        )
 
     def changes(self) -> Collection[Any, Row]:
         """Read messages that are updates already: no state is needed to find old values.

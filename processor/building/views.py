@@ -22,17 +22,17 @@ def derived(parts: Parts, section: Callable[[Any], Derived]) -> str:
     return _added(parts, section(sections))
 
 
-def _added(parts: Parts, made: Derived) -> str:
+def _added(parts: Parts, section: Derived) -> str:
     """Add operators that are made together, and return the name of the last."""
-    known = Known(parts.inputs.values(), parts.operators.values())
+    pipeline = Known(parts.inputs.values(), parts.operators.values())
     try:
-        operators = made.make(known)
+        operators = section.make(pipeline)
     except (MakingError, ExpressionError) as error:
-        part = getattr(error, "part", "") or made.kind
-        raise ConfigError(f'cannot make "{made.name}": {part}: {error}') from None
+        part = getattr(error, "part", "") or section.kind
+        raise ConfigError(f'cannot make "{section.name}": {part}: {error}') from None
     except UnmadeError:
         raise ConfigError(
-            f'cannot make "{made.name}": it reads a collection that has a problem of its own',
+            f'cannot make "{section.name}": it reads a collection that has a problem of its own',
             hint="Look at `plan()` without it: it lists every problem.",
         ) from None
     for operator in operators:

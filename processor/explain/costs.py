@@ -35,27 +35,27 @@ class Cost(NamedTuple):
 
 def costs(plan: Plan, physical: Physical) -> Iterator[Cost]:
     """Yield the costs of each part, and then their sum."""
-    found = []
+    rows = []
     edges = progress.edges(plan)
     kinds = ((operator, kind_of(operator)) for operator in plan.operators)
-    kept = {o.name: kind.label for o, kind in kinds if kind.part(o) is not None}
+    labels = {o.name: kind.label for o, kind in kinds if kind.part(o) is not None}
     for source in plan.inputs:
         diffs = source.is_collection
         passes = _passes(physical, source.name) if diffs else 0
         passes += bool(physical.readings[source.name].pushed)
-        found.append(Cost(f"decoding {source.name}", 0, 0, passes))
+        rows.append(Cost(f"decoding {source.name}", 0, 0, passes))
     for root, edge in edges.items():
-        if root in kept:
-            part = f"{kept[root]} {root}"
-            found.append(Cost(part, 1, len(edge.hops), _passes(physical, root)))
-    found += [Cost(part, 1, 0, 0) for part in joining.made(plan)]
+        if root in labels:
+            part = f"{labels[root]} {root}"
+            rows.append(Cost(part, 1, len(edge.hops), _passes(physical, root)))
+    rows += [Cost(part, 1, 0, 0) for part in joining.join_arrangements(plan)]
     for join in plan.joins:
         passes = _passes(physical, join.name)
-        own = int(joining.remembers(join))
-        found.append(Cost(f"join {join.name}", own, joining.depth(plan, join), passes))
-    found += [Cost(f"output {name}", 0, 1, 0) for name in planner.gathered(plan)]
-    yield from found
-    _, *columns = zip(*found, strict=True)
+        state = int(joining.remembers(join))
+        rows.append(Cost(f"join {join.name}", state, joining.depth(plan, join), passes))
+    rows += [Cost(f"output {name}", 0, 1, 0) for name in planner.gathered(plan)]
+    yield from rows
+    _, *columns = zip(*rows, strict=True)
     yield Cost(ALL, *(sum(column) for column in columns))
 
 

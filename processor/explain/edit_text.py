@@ -159,17 +159,17 @@ def _state(plan: EditPlan) -> Iterator[Line]:
     yield Line("")
     yield Line("state", "heading")
     if state.rows_to_read is None:
-        told = (
+        text = (
             f"its files have {_size(state.files_bytes)}: no more than that is read; what is read "
             "of them and what stays was not counted"
         )
     else:
-        told = (
+        text = (
             f"{counted(state.rows_to_read, 'row')} to read, "
             f"{_size(state.kept_bytes or 0)} to keep, {_size(state.released_bytes or 0)} to "
             "release; what new parts will keep is known when they are filled"
         )
-    yield from (Line(text) for text in _wrapped(told, "  ", "  "))
+    yield from (Line(text) for text in _wrapped(text, "  ", "  "))
 
 
 def _wrapped(text: str, first: str, rest: str) -> list[str]:

@@ -66,7 +66,7 @@ class Work(NamedTuple):
     """What a change of an input comes to: rows of each kind, and CPU microseconds."""
 
     input: str
-    kept: float
+    state: float
     sent: float
     met: float
     written: float
@@ -118,9 +118,9 @@ class _Following:
         columns = len(self._source.columns) or _COLUMNS
         if reading.columns is not None:
             columns = min(columns, len(reading.columns))
-        found = _MESSAGE_US[traits.encoding] + columns * _COLUMN_US[traits.encoding]
-        found += _CHANGE_US * (traits.kind == "changes")
-        return found + _WORK_US["passed"] * bool(reading.pushed)
+        cost_us = _MESSAGE_US[traits.encoding] + columns * _COLUMN_US[traits.encoding]
+        cost_us += _CHANGE_US * (traits.kind == "changes")
+        return cost_us + _WORK_US["passed"] * bool(reading.pushed)
 
     def _reach(self, name: str, rows: float) -> None:
         """Let rows reach an operator."""
@@ -168,12 +168,12 @@ class _Following:
         """Let rows meet those that a stage asks for."""
         if stage.join in self._waiting and stage.is_first:
             self._wait(rows)
-        found = rows * self._matches(stage)
-        self._done["met"] += max(rows, found)
-        found *= self._holding(stage)
-        self._to_stages(stage.name, found)
+        matches = rows * self._matches(stage)
+        self._done["met"] += max(rows, matches)
+        matches *= self._holding(stage)
+        self._to_stages(stage.name, matches)
         if stage.name in self._stages.last[stage.join]:
-            self._arrived[stage.join] += found
+            self._arrived[stage.join] += matches
 
     def _wait(self, rows: float) -> None:
         """Keep rows until their times are closed."""

@@ -35,7 +35,7 @@ class Explanation:
     written: Graph
     run: Graph
     pushed: tuple[str, ...]
-    kept: tuple[str, ...]
+    not_pushed: tuple[str, ...]
     costs: tuple[Cost, ...]
     sharing: tuple[str, ...]
     estimates: tuple[Work, ...]
@@ -50,8 +50,8 @@ def explained(plan: Plan, settings: Settings | None = None) -> Explanation:
         PlanError: the parts of the plan do not fit.
     """
     physical = planner.physical(checked(plan))
-    found: Explanation = _with_short_names(_explained(plan, physical, settings))
-    return found
+    explanation: Explanation = _with_short_names(_explained(plan, physical, settings))
+    return explanation
 
 
 def _explained(plan: Plan, physical: planner.Physical, settings: Settings | None) -> Explanation:
@@ -62,8 +62,8 @@ def _explained(plan: Plan, physical: planner.Physical, settings: Settings | None
         written=as_written(plan),
         run=as_run(plan, physical),
         pushed=tuple(s for i in plan.inputs for s in reading.pushed(plan, i, physical)),
-        kept=(
-            *(s for i in plan.inputs for s in reading.kept(plan, i, physical)),
+        not_pushed=(
+            *(s for i in plan.inputs for s in reading.not_pushed(plan, i, physical)),
             *_unused(plan),
             *_local_functions(plan),
         ),
@@ -80,8 +80,8 @@ def _with_short_names(value: Any) -> Any:
     if isinstance(value, str):
         return sql_functions.as_written(value)
     if isinstance(value, tuple):
-        made = tuple(map(_with_short_names, value))
-        return value._make(made) if hasattr(value, "_make") else made
+        items = tuple(map(_with_short_names, value))
+        return value._make(items) if hasattr(value, "_make") else items
     if is_dataclass(value) and not isinstance(value, type):
         of = {each.name: getattr(value, each.name) for each in fields(value)}
         return replace(value, **{name: _with_short_names(each) for name, each in of.items()})

@@ -10,7 +10,7 @@ from ikebana.processor.base.printable import printable
 from ikebana.processor.engine.held import held_outputs
 from ikebana.processor.explain import joining, reading
 from ikebana.processor.explain.words import listed, named_lines, steps_lines
-from ikebana.processor.explain.written import kept, written
+from ikebana.processor.explain.written import state_of, written
 from ikebana.processor.linear.chain import Named
 from ikebana.processor.linear.steps import Call
 from ikebana.processor.planning import planner, progress, promises
@@ -86,22 +86,24 @@ def as_written(plan: Plan) -> Graph:
     boxes = [Box(ids[i.name], "input", i.name, tuple(input_lines(i))) for i in plan.inputs]
     arrows: list[Arrow] = []
     # An operator may have the name of an input if no other operator reads that input.
-    made = {s.name: ids[s.name] for s in plan.inputs if s.is_collection}
-    made |= {operator.name: f"operator {operator.name}" for operator in plan.operators}
+    collections = {s.name: ids[s.name] for s in plan.inputs if s.is_collection}
+    collections |= {operator.name: f"operator {operator.name}" for operator in plan.operators}
     for operator in plan.operators:
         lines = written(operator)
         kind = kind_of(operator)
         origins = dict.fromkeys(kind.sources(operator))
-        own = made[operator.name]
-        boxes.append(Box(own, "operator", operator.name, tuple(lines)))
-        arrows += [Arrow((ids if kind.reads_rows else made)[name], own) for name in origins]
+        box_id = collections[operator.name]
+        boxes.append(Box(box_id, "operator", operator.name, tuple(lines)))
+        arrows += [
+            Arrow((ids if kind.reads_rows else collections)[name], box_id) for name in origins
+        ]
     for output in plan.outputs:
-        own = f"output {output.name}"
+        box_id = f"output {output.name}"
         lines = [f"from: {output.source}", f"topic: {output.topic}", f"format: {output.format}"]
         if output.partitions is not None:
             lines.append(f"partitions: {output.partitions}")
-        boxes.append(Box(own, "output", output.name, tuple(lines)))
-        arrows.append(Arrow(made[output.source], own))
+        boxes.append(Box(box_id, "output", output.name, tuple(lines)))
+        arrows.append(Arrow(collections[output.source], box_id))
     return Graph("as written", _in_order(boxes, arrows), tuple(arrows))
 
 
@@ -167,10 +169,10 @@ class _Drawing:
         """Add the state of what reads rows by a key of its own, and the exchanges to it."""
         for operator in self._plan.partitioned:
             if self._graph[operator.name].hops:
-                own = f"exchange {operator.name}"
+                box_id = f"exchange {operator.name}"
                 lines = _exchange_lines(self._plan)
-                self.boxes.append(Box(own, "exchange", operator.name, lines))
-                self.arrows.append(Arrow(own, f"state {operator.name}"))
+                self.boxes.append(Box(box_id, "exchange", operator.name, lines))
+                self.arrows.append(Arrow(box_id, f"state {operator.name}"))
             self._branch(operator.name, self._state(operator.name))
 
     def joins(self) -> None:
@@ -190,10 +192,10 @@ class _Drawing:
                 self.boxes.append(Box(f"hold {output.name}", "hold", output.name, _HELD))
                 self.arrows.append(Arrow(f"hold {output.name}", f"output {output.name}"))
             if output.name in (gathered := planner.gathered(self._plan)):
-                own = f"exchange {gathered[output.name]}"
+                box_id = f"exchange {gathered[output.name]}"
                 lines = _exchange_lines(self._plan)
-                self.boxes.append(Box(own, "exchange", output.name, lines))
-                self.arrows.append(Arrow(own, self._end(output.name)))
+                self.boxes.append(Box(box_id, "exchange", output.name, lines))
+                self.arrows.append(Arrow(box_id, self._end(output.name)))
             lines = (*output_lines(self._plan, output), *_repeats(self._physical, output))
             behind = max(depths[root] for root in producers[output.name])
             lines += tuple(_behind(behind))
@@ -276,7 +278,7 @@ def _state_lines(plan: Plan, root: str) -> tuple[str, ...]:
     node = graph_of(plan).nodes[root]
     assert node.operator is not None, root
     more = joining.of_upsert(plan, root) if node.is_of_decoding else ()
-    return kept(node.operator), "1 arrangement, by key, in the shards", *more
+    return state_of(node.operator), "1 arrangement, by key, in the shards", *more
 
 
 def _exchange_lines(plan: Plan) -> tuple[str, ...]:
@@ -311,7 +313,7 @@ def fused(steps: tuple[Named, ...]) -> str:
     return f"{counted(len(operators), 'operator')} in 1 pass: {', '.join(parts)}"
 
 
-def _pass(plan: Plan, physical: Physical, branch: Branch, own: str) -> Box:
+def _pass(plan: Plan, physical: Physical, branch: Branch, box_id: str) -> Box:
     where = "in the shards"
     node = graph_of(plan).nodes[branch.root]
     if node.operator is not None and node.is_of_decoding:
@@ -321,16 +323,16 @@ def _pass(plan: Plan, physical: Physical, branch: Branch, own: str) -> Box:
     names = _names(branch)
     steps = steps_lines([step for _, step in branch.steps])
     lines = [fused(branch.steps), where, *(named_lines(branch.steps) if len(names) > 1 else steps)]
-    return Box(own, "pass", " + ".join(names), tuple(lines))
+    return Box(box_id, "pass", " + ".join(names), tuple(lines))
 
 
 def _in_order(boxes: list[Box], arrows: list[Arrow]) -> tuple[Box, ...]:
     """Sort boxes before those to which they lead, and keep their order otherwise."""
     missing = {box.id: {a.origin for a in arrows if a.target == box.id} for box in boxes}
     waiting = list(boxes)
-    found: list[Box] = []
+    result: list[Box] = []
     while waiting:
-        box = next(box for box in waiting if missing[box.id] <= {done.id for done in found})
+        box = next(box for box in waiting if missing[box.id] <= {done.id for done in result})
         waiting.remove(box)
-        found.append(box)
-    return tuple(found)
+        result.append(box)
+    return tuple(result)

@@ -50,20 +50,20 @@ def written(join: Join) -> list[str]:
     """Write a join in the form of the pipeline file, without default values."""
     as_of = isinstance(join, AsOfJoin)
     inputs = ", ".join(f"{each.alias}: {each.relation}" for each in join.inputs)
-    found = [f"{'as_of_join' if as_of else 'delta_join'}: {{{inputs}}}"]
+    lines = [f"{'as_of_join' if as_of else 'delta_join'}: {{{inputs}}}"]
     if isinstance(join, AsOfJoin):
-        found += [line for text in join.on for line in lines_of("on", text)]
+        lines += [line for text in join.on for line in lines_of("on", text)]
     else:
-        found += [line for text in join.where for line in lines_of("where", text)]
-    found += step_lines(Sql(key=join.key, select=join.select))
+        lines += [line for text in join.where for line in lines_of("where", text)]
+    lines += step_lines(Sql(key=join.key, select=join.select))
     if isinstance(join, AsOfJoin):
-        found.append(f"at: {join.at}")
-        found += ["outer: true"] if join.outer else []
-        found.append(f"retract: {join.retract}")
-        return [*found, f"locked_by: {', '.join(join.locked_by)}"] if join.locked_by else found
-    found += [f"orders: {alias}: {', '.join(order)}" for alias, order in join.orders]
-    found += ["cartesian: true"] if join.cartesian else []
-    return found if join.strategy == "auto" else [*found, f"strategy: {join.strategy}"]
+        lines.append(f"at: {join.at}")
+        lines += ["outer: true"] if join.outer else []
+        lines.append(f"retract: {join.retract}")
+        return [*lines, f"locked_by: {', '.join(join.locked_by)}"] if join.locked_by else lines
+    lines += [f"orders: {alias}: {', '.join(order)}" for alias, order in join.orders]
+    lines += ["cartesian: true"] if join.cartesian else []
+    return lines if join.strategy == "auto" else [*lines, f"strategy: {join.strategy}"]
 
 
 def fed(plan: Plan) -> Mapping[str, str]:
@@ -84,14 +84,14 @@ def arranges(plan: Plan) -> Mapping[str, str]:
 
 def of_branch(plan: Plan, branch: Branch) -> Iterator[str]:
     """Yield the joins that get rows from a branch, or look up its root."""
-    found = joined(plan)
+    joins = joined(plan)
     for name in (*branch.inlets, *branch.hops):
-        if name in found.kept:
-            yield from found.kept[name].joins
-        elif name in found.stages:
-            yield found.stages[name].join
-    if not branch.steps and branch.root in found.kept:
-        yield from found.kept[branch.root].joins
+        if name in joins.kept:
+            yield from joins.kept[name].joins
+        elif name in joins.stages:
+            yield joins.stages[name].join
+    if not branch.steps and branch.root in joins.kept:
+        yield from joins.kept[branch.root].joins
 
 
 def of_upsert(plan: Plan, name: str) -> Iterator[str]:
@@ -104,8 +104,8 @@ def of_upsert(plan: Plan, name: str) -> Iterator[str]:
 
 def parts(plan: Plan) -> Iterator[Part]:
     """Yield the arrangements for joins, the paths of joins, and the joins."""
-    found = joined(plan)
-    for name, each in found.kept.items():
+    joins = joined(plan)
+    for name, each in joins.kept.items():
         if not each.is_own:
             lines = tuple(_arrangement_lines(plan, name, each))
             title = title_of(each.arrangement)
@@ -113,14 +113,16 @@ def parts(plan: Plan) -> Iterator[Part]:
     for join in plan.joins:
         planned = catalog_of(plan).join(join.name)
         for path in planned.paths:
-            own = _path_id(join.name, path.alias)
+            path_id = _path_id(join.name, path.alias)
             lines = tuple(_path_lines(plan, planned, path))
-            yield Part(own, "path", f"{join.name}/{path.alias}", lines, tuple(_origins(plan, own)))
+            yield Part(
+                path_id, "path", f"{join.name}/{path.alias}", lines, tuple(_origins(plan, path_id))
+            )
         paths = tuple(_path_id(join.name, path.alias) for path in planned.paths)
         yield Part(join_id(join.name), "join", join.name, tuple(_join_lines(plan, planned)), paths)
 
 
-def made(plan: Plan) -> Iterator[str]:
+def join_arrangements(plan: Plan) -> Iterator[str]:
     """Describe the arrangements that exist only for joins, with their conditions."""
     yield from (part_of(each) for each in arrangements_of(plan) if not each.is_own)
 
@@ -150,16 +152,16 @@ def title_of(arrangement: ArrangedBy) -> str:
 
 def exchanges_of(plan: Plan, join: str, alias: str) -> int:
     """Count the exchanges from a change of an input to the output, at most."""
-    found = joined(plan)
+    joins = joined(plan)
     graph = progress.edges(plan)
 
     def upto(name: str) -> int:
-        stage = found.stages.get(name)
+        stage = joins.stages.get(name)
         before = () if stage is None else stage.rows_from
         # A stage without earlier stages gets its rows from a feed.
         return bool(graph[name].hops) + max(map(upto, before), default=0)
 
-    ends = [name for name in found.last[join] if found.stages[name].alias == alias]
+    ends = [name for name in joins.last[join] if joins.stages[name].alias == alias]
     return max(map(upto, ends))
 
 
@@ -167,23 +169,23 @@ def sharing(plan: Plan) -> Iterator[str]:
     """Count the distinct arrangements of all joins, besides state that is kept anyway."""
     if not plan.joins:
         return
-    found = arrangements_of(plan)
-    own = len(found) - arrangements.cost(found)
-    beside = f", {own} an upsert's own state" if own else ""
+    shared = arrangements_of(plan)
+    own_states = len(shared) - arrangements.cost(shared)
+    beside = f", {own_states} an upsert's own state" if own_states else ""
     yield (
-        f"joins: {counted(len(found), 'distinct arrangement')} in "
+        f"joins: {counted(len(shared), 'distinct arrangement')} in "
         f"{counted(len(plan.joins), 'join')}{beside}; "
-        f"{arrangements.cost(found)} beside what is kept anyway"
+        f"{arrangements.cost(shared)} beside what is kept anyway"
     )
 
 
 def warnings(plan: Plan) -> Iterator[str]:
     """Warn of arrangements that could be shared, or smaller."""
-    found = arrangements_of(plan)
-    made = [each for each in found if not each.is_own]
-    for miss in arrangements.near_misses(made):
+    shared = arrangements_of(plan)
+    separate = [each for each in shared if not each.is_own]
+    for miss in arrangements.near_misses(separate):
         yield f"{printable(str(miss))}."
-    for relation in dict.fromkeys(each.arrangement.relation for each in made):
+    for relation in dict.fromkeys(each.arrangement.relation for each in separate):
         scope = catalog_of(plan).relation(relation).scope
         columns = [name for name in scope.types if name not in (KEY, VALUE)]
         read = _columns_read(plan, relation)
@@ -199,17 +201,17 @@ def warnings(plan: Plan) -> Iterator[str]:
 def _columns_read(plan: Plan, relation: str) -> frozenset[str]:
     """Return the columns of a relation that joins read, or by which they arrange it."""
     scope = catalog_of(plan).relation(relation).scope
-    found: set[str] = set()
+    columns: set[str] = set()
     for join in plan.joins:
         aliases = {each.alias for each in join.inputs if each.relation == relation}
         for name in catalog_of(plan).join(join.name).types():
             if alias_of(name) in aliases:
-                found.add(name.partition(".")[2])
+                columns.add(name.partition(".")[2])
     for each in arrangements_of(plan):
         if each.arrangement.relation == relation:
             for text in (*each.arrangement.keys, *each.arrangement.filters):
-                found |= parse(text, scope).columns
-    return frozenset(found)
+                columns |= parse(text, scope).columns
+    return frozenset(columns)
 
 
 def _arrangement_id(name: str) -> str:
@@ -240,15 +242,15 @@ def _readers(shared: Shared) -> str:
 
 def _origins(plan: Plan, path: str) -> Iterator[str]:
     """Yield the ids of the boxes from which a path gets rows, or which it looks up."""
-    found = joined(plan)
-    for stage in found.stages.values():
+    joins = joined(plan)
+    for stage in joins.stages.values():
         if _path_id(stage.join, stage.alias) == path:
-            asked = found.kept[stage.looks_up]
+            asked = joins.kept[stage.looks_up]
             for name in stage.rows_from:
-                if name not in found.stages:
+                if name not in joins.stages:
                     yield _arrangement_id(name)
-            own = f"state {asked.arrangement.relation}"
-            yield own if asked.is_own else _arrangement_id(stage.looks_up)
+            state_id = f"state {asked.arrangement.relation}"
+            yield state_id if asked.is_own else _arrangement_id(stage.looks_up)
 
 
 def _path_lines(plan: Plan, planned: Planned, path: Path) -> Iterator[str]:
@@ -276,16 +278,16 @@ def _path_lines(plan: Plan, planned: Planned, path: Path) -> Iterator[str]:
 def _step_lines(step: PathStep, variables: Mapping[str, str]) -> list[str]:
     if isinstance(step, Lookup):
         return [f"look up {step.alias} {_by(step.arrangement, step.key, variables)}"]
-    found = [f"bind {' = '.join(_words(each.value, variables) for each in step.candidates)}"]
-    found += [f"{each.alias} {_by(each.values, each.key, variables)}" for each in step.candidates]
-    return [*found, "fewest first; the others say which they have"]
+    lines = [f"bind {' = '.join(_words(each.value, variables) for each in step.candidates)}"]
+    lines += [f"{each.alias} {_by(each.values, each.key, variables)}" for each in step.candidates]
+    return [*lines, "fewest first; the others say which they have"]
 
 
 def _by(arrangement: ArrangedBy, key: Iterable[Flat], variables: Mapping[str, str]) -> str:
     """Write the condition of a lookup in an arrangement."""
     asked = [
-        f"{own} = {_words(value, variables)}"
-        for own, value in zip(_keys(arrangement), key, strict=True)
+        f"{column} = {_words(value, variables)}"
+        for column, value in zip(_keys(arrangement), key, strict=True)
     ]
     return f"by {' and '.join(asked)}" if asked else "as a whole"
 

@@ -81,10 +81,10 @@ def layout(graph: Graph, sizes: Mapping[str, Size]) -> Layout:
     for box in graph.boxes:
         if box.id not in joined:
             heights[box.id] = sizes[box.id].height
-            own = layers[layer_of[box.id]]
-            below = [middles[node] + heights[node] / 2 + ROW_GAP for node in own]
+            layer = layers[layer_of[box.id]]
+            below = [middles[node] + heights[node] / 2 + ROW_GAP for node in layer]
             middles[box.id] = max(below, default=0.0) + heights[box.id] / 2
-            own.append(box.id)
+            layer.append(box.id)
     widths = [max((_width(node, sizes) for node in layer), default=0.0) for layer in layers]
     lefts = [sum(widths[:at]) + COLUMN_GAP * at for at in range(count)]
     columns = list(zip(lefts, widths, strict=True))
@@ -139,13 +139,13 @@ def _route(
 
 
 def _layers(graph: Graph) -> dict[str, int]:
-    found = {box.id: 0 for box in graph.boxes}
+    layer_of = {box.id: 0 for box in graph.boxes}
     for box in graph.boxes:
         for arrow in graph.arrows:
             if arrow.origin == box.id:
-                found[arrow.target] = max(found[arrow.target], found[box.id] + 1)
-    last = max(found.values(), default=0)
-    return {box.id: last if box.kind == "output" else found[box.id] for box in graph.boxes}
+                layer_of[arrow.target] = max(layer_of[arrow.target], layer_of[box.id] + 1)
+    last = max(layer_of.values(), default=0)
+    return {box.id: last if box.kind == "output" else layer_of[box.id] for box in graph.boxes}
 
 
 def _order(
@@ -160,11 +160,11 @@ def _order(
         neighbours = before if down else after
         for layer in layers if down else reversed(layers):
             rank = {node: at for other in layers for at, node in enumerate(other)}
-            own = {
+            positions = {
                 node: _mean((rank[n] for n in neighbours.get(node, ())), float(rank[node]))
                 for node in layer
             }
-            layer.sort(key=own.__getitem__)
+            layer.sort(key=positions.__getitem__)
         if (crossings := _crossings(layers, after)) < fewest:
             best, fewest = [list(layer) for layer in layers], crossings
     layers[:] = best
@@ -172,13 +172,13 @@ def _order(
 
 def _crossings(layers: Sequence[Sequence[_Node]], after: Mapping[_Node, list[_Node]]) -> int:
     rank = {node: at for layer in layers for at, node in enumerate(layer)}
-    found = 0
+    count = 0
     for layer in layers:
         edges = [(rank[node], rank[target]) for node in layer for target in after.get(node, ())]
-        found += sum(
+        count += sum(
             (a - c) * (b - d) < 0 for at, (a, b) in enumerate(edges) for c, d in edges[:at]
         )
-    return found
+    return count
 
 
 def _middles(
@@ -188,26 +188,28 @@ def _middles(
     after: Mapping[_Node, list[_Node]],
 ) -> dict[_Node, float]:
     """Compute the vertical position of each node's middle."""
-    found: dict[_Node, float] = {}
+    middles: dict[_Node, float] = {}
     for layer in layers:
         y = 0.0
         for node in layer:
-            found[node] = y + heights[node] / 2
+            middles[node] = y + heights[node] / 2
             y += heights[node] + ROW_GAP
     for sweep in range(_SWEEPS):
         down = sweep % 2 == 0
         neighbours = before if down else after
         for layer in layers if down else reversed(layers):
-            wanted = [_mean((found[n] for n in neighbours.get(x, ())), found[x]) for x in layer]
+            targets = [
+                _mean((middles[n] for n in neighbours.get(x, ())), middles[x]) for x in layer
+            ]
             apart = [
                 (heights[one] + heights[other]) / 2 + ROW_GAP
                 for one, other in itertools.pairwise(layer)
             ]
-            found |= zip(layer, _spread(wanted, apart), strict=True)
-    return found
+            middles |= zip(layer, _spread(targets, apart), strict=True)
+    return middles
 
 
-def _spread(wanted: Sequence[float], apart: Sequence[float]) -> list[float]:
+def _spread(targets: Sequence[float], apart: Sequence[float]) -> list[float]:
     """Find the numbers nearest to `wanted`, by least squares, with distances `apart` or more.
 
     After subtraction of the distances the numbers must not decrease: neighbours that would
@@ -218,7 +220,7 @@ def _spread(wanted: Sequence[float], apart: Sequence[float]) -> list[float]:
         total += distance
         sums.append(total)
     pools: list[tuple[float, int]] = []
-    for number, offset in zip(wanted, sums, strict=False):
+    for number, offset in zip(targets, sums, strict=False):
         mean, size = number - offset, 1
         while pools and pools[-1][0] > mean:
             other, count = pools.pop()
@@ -230,8 +232,8 @@ def _spread(wanted: Sequence[float], apart: Sequence[float]) -> list[float]:
 
 
 def _mean(numbers: Iterable[float], otherwise: float) -> float:
-    found = list(numbers)
-    return sum(found) / len(found) if found else otherwise
+    values = list(numbers)
+    return sum(values) / len(values) if values else otherwise
 
 
 def _height(node: _Node, sizes: Mapping[str, Size]) -> float:

@@ -48,7 +48,7 @@ def wrapped(text: str, most: float) -> Iterator[str]:
 
 def _advance(character: str) -> float:
     number = ord(character)
-    if any(number in own for own in _OWN):
+    if any(number in block for block in _OWN):
         return _NARROW
     if unicodedata.combining(character):
         return 0.0

@@ -65,7 +65,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     yield "<h2>What was pushed</h2>"
     yield from _list(explanation.pushed)
     yield "<h2>What was not pushed</h2>"
-    yield from _list(explanation.kept)
+    yield from _list(explanation.not_pushed)
     if explanation.warnings:
         yield "<h2>What could cost less</h2>"
         yield from _list(explanation.warnings)

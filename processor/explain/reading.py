@@ -134,7 +134,7 @@ def pushed(plan: Plan, source: Input, physical: Physical) -> Iterator[str]:
         )
 
 
-def kept(plan: Plan, source: Input, physical: Physical) -> Iterator[str]:
+def not_pushed(plan: Plan, source: Input, physical: Physical) -> Iterator[str]:
     """Explain why steps do not run in the decoding of an input, in one or two sentences each."""
     reading = physical.readings[source.name]
     branches = branches_of(plan, source, physical)
@@ -155,7 +155,7 @@ def kept(plan: Plan, source: Input, physical: Physical) -> Iterator[str]:
 def conditions(branch: Branch, source: Input) -> Iterator[Condition]:
     """Yield all conditions of a branch."""
     scope = scope_of_input(source)
-    own = {KEY, *source.key}
+    key_columns = {KEY, *source.key}
     first = True
     for name, step in branch.steps:
         if isinstance(step, Negate):
@@ -164,7 +164,7 @@ def conditions(branch: Branch, source: Input) -> Iterator[Condition]:
         if isinstance(step, Sql):
             for text in (part for condition in step.where for part in condition_texts(condition)):
                 read = _read(text, scope) if first else frozenset()
-                yield Condition(name, text, drops=bool(read) and read <= own)
+                yield Condition(name, text, drops=bool(read) and read <= key_columns)
             first = first and Sql(where=step.where) == step
 
 
@@ -205,33 +205,38 @@ def _whole(plan: Plan, source: Input, physical: Physical) -> str:
     reading = physical.readings[source.name]
     scope = scope_of_input(source)
     # If steps are pushed, the reason is in the columns that they or their successors read.
-    found = []
+    readers = []
     for branch in branches:
         whole = replace(branch, steps=(*reading.pushed, *branch.steps))
         if planner.columns_of(plan, whole, scope) is None:
             steps, behind = (
                 (reading.pushed, branch.steps) if reading.pushed else (branch.steps, ())
             )
-            found.append((branch, _reason(steps, behind, scope)))
-    reasons = list(dict.fromkeys(reason for _, reason in found if reason is not None))
-    shown = dict.fromkeys(o for branch, reason in found if reason is None for o in branch.outputs)
+            readers.append((branch, _reason(steps, behind, scope)))
+    reasons = list(dict.fromkeys(reason for _, reason in readers if reason is not None))
+    shown = dict.fromkeys(
+        o for branch, reason in readers if reason is None for o in branch.outputs
+    )
     if shown:
         reasons.append(
             f"output {listed(shown)} {'shows' if len(shown) == 1 else 'show'} whole rows"
         )
     # For aggregates the reason is in their arguments.
     fed = joining.fed(plan)
-    given = dict.fromkeys(
+    functions = dict.fromkeys(
         name
-        for branch, reason in found
+        for branch, reason in readers
         if not reason
         for name in (*branch.inlets, *branch.hops)
         if name not in fed and name not in map(planner.inlet_of, branch.outputs)
     )
-    if given:
-        reasons.append(f"the function of {listed(given)} is given whole rows")
+    if functions:
+        reasons.append(f"the function of {listed(functions)} is given whole rows")
     joins = dict.fromkeys(
-        join for branch, reason in found if not reason for join in joining.of_branch(plan, branch)
+        join
+        for branch, reason in readers
+        if not reason
+        for join in joining.of_branch(plan, branch)
     )
     if joins:
         reasons.append(f"whole rows are arranged for {listed(joins)}")
@@ -288,10 +293,10 @@ def _conditions_kept(
     plan: Plan, source: Input, reading: Reading, branches: Sequence[Branch]
 ) -> Iterator[str]:
     """Explain which conditions drop no row in decoding."""
-    found = [(branch, list(conditions(branch, source))) for branch in branches]
+    by_branch = [(branch, list(conditions(branch, source))) for branch in branches]
     unwilling = [
         name
-        for branch, each in found
+        for branch, each in by_branch
         if not any(condition.drops for condition in each)
         for name in branch.outputs
     ]
@@ -304,12 +309,12 @@ def _conditions_kept(
     }
     of_keys: dict[str, list[str]] = {}
     of_values: dict[str, list[str]] = {}
-    for operator, text, drops in dict.fromkeys(c for _, each in found for c in each):
-        told = f"where {one_line(text)}"
+    for operator, text, drops in dict.fromkeys(c for _, each in by_branch for c in each):
+        words = f"where {one_line(text)}"
         if drops and unwilling:
-            of_keys.setdefault(operator, []).append(told)
+            of_keys.setdefault(operator, []).append(words)
         elif not drops and source.mode == "upsert" and text not in early:
-            of_values.setdefault(operator, []).append(told)
+            of_values.setdefault(operator, []).append(words)
     for operator, each_told in of_keys.items():
         yield (
             f"{_called(plan, operator)}: {_drop_none(each_told)} in decoding, though the key "

@@ -29,12 +29,12 @@ def added(plan: Plan) -> Iterator[str]:
     for output in plan.outputs:
         parts = _state_behind(plan, output)
         new = [part for part in parts if part not in first]
-        known = [part for part in parts if part in first and not part.startswith("upsert ")]
-        if known:
+        shared = [part for part in parts if part in first and not part.startswith("upsert ")]
+        if shared:
             adds = ", ".join(new) or "no state"
-            with_whom = ", ".join(dict.fromkeys(first[part] for part in known))
+            with_whom = ", ".join(dict.fromkeys(first[part] for part in shared))
             yield printable(
-                f"output {output.name} adds {adds}; it shares {', '.join(known)} with {with_whom}"
+                f"output {output.name} adds {adds}; it shares {', '.join(shared)} with {with_whom}"
             )
         first |= dict.fromkeys(new, output.name)
 
@@ -43,8 +43,8 @@ def _state_behind(plan: Plan, output: Output) -> list[str]:
     """The parts of the state that an output stands on, by what explanations call them."""
     operators = {operator.name: operator for operator in plan.operators}
     joins = {join.name for join in plan.joins}
-    kept = [each for each in arrangements(plan) if not each.is_own]
-    found: dict[str, None] = {}
+    separate = [each for each in arrangements(plan) if not each.is_own]
+    parts: dict[str, None] = {}
     ahead, seen = [output.source], set[str]()
     while ahead:
         name = ahead.pop()
@@ -53,8 +53,10 @@ def _state_behind(plan: Plan, output: Output) -> list[str]:
         seen.add(name)
         operator = operators[name]
         if (kind := _KEPT.get(type(operator))) is not None:
-            found[f"{kind} {name}"] = None
+            parts[f"{kind} {name}"] = None
         if name in joins:
-            found |= dict.fromkeys(joining.part_of(each) for each in kept if name in each.joins)
+            parts |= dict.fromkeys(
+                joining.part_of(each) for each in separate if name in each.joins
+            )
         ahead += kind_of(operator).sources(operator)
-    return list(found)
+    return list(parts)

@@ -83,9 +83,9 @@ def svg(explanation: Explanation) -> str:
 
 def drawing(graph: Graph, title: str, *, styled: bool = True) -> Picture:
     """Draw a graph; `styled` is false if the page has the `stylesheet`."""
-    found = layout(graph, {box.id: size_of(box) for box in graph.boxes})
-    wide, high = (round(side + 2 * MARGIN) for side in (found.width, found.height))
-    return Picture(wide, "\n".join(_parts(graph, title, found, wide, high, styled=styled)))
+    box_layout = layout(graph, {box.id: size_of(box) for box in graph.boxes})
+    wide, high = (round(side + 2 * MARGIN) for side in (box_layout.width, box_layout.height))
+    return Picture(wide, "\n".join(_parts(graph, title, box_layout, wide, high, styled=styled)))
 
 
 def stylesheet() -> str:
@@ -95,11 +95,11 @@ def stylesheet() -> str:
 
 def lines_in(box: Box) -> list[Line]:
     """Return the lines of text in a box."""
-    found = [Line("kind", box.kind)]
+    lines = [Line("kind", box.kind)]
     for kind, text in (("title", box.title), *(("line", line) for line in box.lines)):
         size, _ = LINES[kind]
-        found += [Line(kind, part) for part in wrapped(text, _MOST / size)]
-    return found + [Line("figure", name) for name in box.figures]
+        lines += [Line(kind, part) for part in wrapped(text, _MOST / size)]
+    return lines + [Line("figure", name) for name in box.figures]
 
 
 def size_of(box: Box) -> Size:
@@ -114,7 +114,7 @@ def size_of(box: Box) -> Size:
 
 
 def _parts(
-    graph: Graph, title: str, found: Layout, wide: int, high: int, *, styled: bool
+    graph: Graph, title: str, box_layout: Layout, wide: int, high: int, *, styled: bool
 ) -> Iterator[str]:
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide}" height="{high}" '
@@ -126,12 +126,12 @@ def _parts(
         yield f"<style>{_style(_colours(_LIGHT) + dark)}</style>"
     yield f'<rect class="ground" width="{wide}" height="{high}" />'
     yield f'<g transform="translate({MARGIN:g} {MARGIN:g})">'
-    for route in found.routes:
+    for route in box_layout.routes:
         yield f'<path class="arrow" d="{_curve(route)}" />'
         x, y = route[-1]
         yield f'<path class="head" d="M{x:.1f},{y:.1f} l-8,-4 v8 z" />'
     for box in graph.boxes:
-        yield from _box(box, found.places[box.id])
+        yield from _box(box, box_layout.places[box.id])
     yield "</g>"
     yield "</svg>"
 
@@ -146,10 +146,10 @@ def _box(box: Box, place: BoxPlace) -> Iterator[str]:
     for kind, text in lines_in(box):
         y += LINES[kind][1]
         # The page that asks for a figure writes it.
-        named, told = (f' data-figure="{escape(text)}"', "") if kind == "figure" else ("", text)
+        named, shown = (f' data-figure="{escape(text)}"', "") if kind == "figure" else ("", text)
         yield (
             f'<text class="{kind}"{named} xml:space="preserve" x="{place.left + PADDING:.1f}" '
-            f'y="{y - 4:.1f}">{escape(told)}</text>'
+            f'y="{y - 4:.1f}">{escape(shown)}</text>'
         )
     yield "</g>"
 
@@ -159,15 +159,17 @@ def _curve(route: list[tuple[float, float]]) -> str:
     # The line ends within the head of the arrow, or it would be visible at the tip.
     end, last = rest[-1]
     rest[-1] = (end - 6, last)
-    found = [f"M{x:.1f},{y:.1f}"]
+    commands = [f"M{x:.1f},{y:.1f}"]
     for at, (to, down) in enumerate(rest):
         if at % 2:
-            found.append(f"L{to:.1f},{down:.1f}")
+            commands.append(f"L{to:.1f},{down:.1f}")
         else:
             half = (to - x) / 2
-            found.append(f"C{x + half:.1f},{y:.1f} {to - half:.1f},{down:.1f} {to:.1f},{down:.1f}")
+            commands.append(
+                f"C{x + half:.1f},{y:.1f} {to - half:.1f},{down:.1f} {to:.1f},{down:.1f}"
+            )
         x, y = to, down
-    return " ".join(found)
+    return " ".join(commands)
 
 
 def _style(colours: str) -> str:
@@ -191,7 +193,7 @@ def _either(light: str, dark: str) -> str:
 
 
 def _colours(palette: dict[str, str]) -> str:
-    found = [
+    rules = [
         f".ikebana-plan .ground {{ fill: {palette['ground']} }}",
         f".ikebana-plan text {{ fill: {palette['text']} }}",
         f".ikebana-plan text.kind {{ fill: {palette['faint']} }}",
@@ -201,5 +203,5 @@ def _colours(palette: dict[str, str]) -> str:
     for kind, colours in palette.items():
         if " " in colours:
             fill, stroke = colours.split()
-            found.append(f".ikebana-plan .{kind} rect {{ fill: {fill}; stroke: {stroke} }}")
-    return "".join(found)
+            rules.append(f".ikebana-plan .{kind} rect {{ fill: {fill}; stroke: {stroke} }}")
+    return "".join(rules)

@@ -31,8 +31,8 @@ def _brief_lines(explanation: Explanation) -> Iterator[str]:
     for box in explanation.written.boxes:
         if box.kind == "input":
             # Those that are indented name single columns.
-            own = [line for line in box.lines if not line.startswith(" ")]
-            yield from _wrapped(f"{box.title}: {'; '.join(own)}")
+            lines = [line for line in box.lines if not line.startswith(" ")]
+            yield from _wrapped(f"{box.title}: {'; '.join(lines)}")
     yield ""
     yield from _keeps(explanation)
     yield ""
@@ -85,7 +85,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     yield from _tree(explanation.run)
     sections = [
         ("what was pushed", explanation.pushed),
-        ("what was not pushed", explanation.kept),
+        ("what was not pushed", explanation.not_pushed),
     ]
     if explanation.warnings:
         sections.append((_WARNINGS, explanation.warnings))
@@ -114,13 +114,13 @@ def _tree(graph: Graph) -> Iterator[str]:
         targets.setdefault(arrow.origin, []).append(arrow.target)
     boxes = {box.id: box for box in graph.boxes}
     led_to = {arrow.target for arrow in graph.arrows}
-    told: set[str] = set()
+    seen: set[str] = set()
 
     def branch(box: Box, indent: str) -> Iterator[str]:
-        if box.id in told:
+        if box.id in seen:
             yield f"{indent}→ {box.kind} {box.title} (above)"
             return
-        told.add(box.id)
+        seen.add(box.id)
         yield f"{indent}{'→ ' if box.id in led_to else ''}{box.kind} {box.title}"
         inner = indent + ("    " if box.id in led_to else "  ")
         yield from (f"{inner}{line}" for line in box.lines)

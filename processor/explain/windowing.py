@@ -25,7 +25,7 @@ def written(operator: WindowFunctions) -> list[str]:
     return [f"window functions of {printable(operator.source)}", *by, *order, *functions, *most]
 
 
-def kept(operator: WindowFunctions) -> str:
+def state_of(operator: WindowFunctions) -> str:
     """Describe the state, and which rows a change of one row makes others."""
     groups: dict[str, list[str]] = {}
     for function in operator.functions:

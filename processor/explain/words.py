@@ -35,8 +35,8 @@ def lines_of(label: str, sql: str) -> list[str]:
     """
     first, *rest = [line for line in map(_spaced, sql.splitlines()) if line.strip()] or [""]
     least = min((len(line) - len(line.lstrip()) for line in rest), default=0)
-    found = [f"{label}: {first.strip()}", *(_INDENT + line[least:] for line in rest)]
-    return [printable(line) for line in found]
+    lines = [f"{label}: {first.strip()}", *(_INDENT + line[least:] for line in rest)]
+    return [printable(line) for line in lines]
 
 
 def step_lines(step: AnyStep) -> list[str]:
@@ -56,21 +56,21 @@ def steps_lines(steps: Sequence[AnyStep]) -> list[str]:
     """Write steps one after another, with numbers if there are several."""
     if len(steps) == 1:
         return step_lines(steps[0])
-    found = []
+    lines = []
     for number, step in enumerate(steps, 1):
         first, *rest = step_lines(step)
         mark = f"{number}. "
-        found += [mark + first, *(" " * len(mark) + line for line in rest)]
-    return found
+        lines += [mark + first, *(" " * len(mark) + line for line in rest)]
+    return lines
 
 
 def named_lines(steps: Sequence[tuple[str, AnyStep]]) -> list[str]:
     """Write the steps of several operators, each operator's below its name."""
-    found = []
+    lines = []
     for name, group in groupby(steps, key=lambda named: named[0]):
-        found.append(f"{name}:")
-        found += [_INDENT + line for line in steps_lines([step for _, step in group])]
-    return found
+        lines.append(f"{name}:")
+        lines += [_INDENT + line for line in steps_lines([step for _, step in group])]
+    return lines
 
 
 def listed(words: Iterable[str], last: str = "and") -> str:
@@ -84,24 +84,24 @@ def listed(words: Iterable[str], last: str = "and") -> str:
 
 
 def _sql_lines(step: Sql) -> list[str]:
-    found = []
+    lines = []
     if step.flat_map is not None:
         name, text = step.flat_map
-        found += lines_of(f"flat_map: {name}", text)
+        lines += lines_of(f"flat_map: {name}", text)
     for condition in step.where:
-        found += lines_of("where", condition)
+        lines += lines_of("where", condition)
     for label in ("valid_from", "valid_until", "diff", "key"):
         text = getattr(step, label)
         if text is not None:
-            found += lines_of(label, text)
+            lines += lines_of(label, text)
     if step.select is not None:
         plain = [name for name, text in step.select if _is_column(name, text)]
         if plain:
-            found.append("select: " + ", ".join(map(printable, plain)))
+            lines.append("select: " + ", ".join(map(printable, plain)))
         for name, text in step.select:
             if name not in plain:
-                found += lines_of(f"select: {name}", text)
-    return found
+                lines += lines_of(f"select: {name}", text)
+    return lines
 
 
 def _is_column(name: str, text: str) -> bool:

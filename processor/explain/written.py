@@ -28,7 +28,7 @@ def written(operator: Operator) -> list[str]:
     return _WRITTEN[type(operator)](operator)
 
 
-def kept(operator: Operator) -> str:
+def state_of(operator: Operator) -> str:
     """Describe the state that an upsert, a state machine or a reduction keeps of each key."""
     return _KEPT[type(operator)](operator)
 
@@ -87,5 +87,5 @@ _KEPT: Mapping[type, Callable[[Any], str]] = {
     Upsert: lambda _: "the current value of each key",
     StateMachine: lambda _: "the states of each key's machine",
     Reduce: _reduced,
-    WindowFunctions: windowing.kept,
+    WindowFunctions: windowing.state_of,
 }

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ikebana import evaluate
 from ikebana.errors import ConvergenceError
-from ikebana.processor.explain.written import kept
+from ikebana.processor.explain.written import state_of
 from ikebana.processor.linear.bound_query import QueryError
 from support.sql_oracle import Change, answer, plan_of, records_of, shown_at, tables_at
 from support.strategies import few
@@ -239,7 +239,7 @@ def test_a_recursion_is_divided_by_what_it_carries_unchanged(named: str) -> None
     assert loops and all(each.total != is_divided for each in loops)  # noqa: PT018
     for each in loops:
         where = "by key" if is_divided else "all in one shard"
-        assert kept(each).endswith(f"by the rounds in which they change, {where}")
+        assert state_of(each).endswith(f"by the rounds in which they change, {where}")
 
 
 def test_counting_up_without_end_is_an_error() -> None:

@@ -261,7 +261,7 @@ def test_every_push_has_a_reason_and_so_has_every_other(
     """Sentences tell what was pushed, what was not, and why."""
     found = explained(plan, SETTINGS)
 
-    assert (list(found.pushed), list(found.kept)) == (pushed, kept)
+    assert (list(found.pushed), list(found.not_pushed)) == (pushed, kept)
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_what_cannot_go_before_an_upsert_is_named(step: Step, reason: str) -> No
     """Only conditions and select can; of another step it is said why it cannot."""
     found = explained(plan_of(ITEMS, NEWEST, Linear("other", "newest", (step,))), SETTINGS)
 
-    assert found.kept[-1] == f"Operator other runs behind the upsert: {reason}."
+    assert found.not_pushed[-1] == f"Operator other runs behind the upsert: {reason}."
 
 
 @pytest.mark.parametrize(

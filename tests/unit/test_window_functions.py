@@ -115,4 +115,4 @@ def test_estimates_are_within_a_factor_of_two(function: str) -> None:
     (operator,) = [each for each in plan.operators if isinstance(each, WindowFunctions)]
     estimated = 2 + 2 * windowing.touched(operator)
     assert estimated / 2 <= made <= estimated * 2
-    assert "a change touches" in windowing.kept(operator)
+    assert "a change touches" in windowing.state_of(operator)
