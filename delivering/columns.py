@@ -197,16 +197,16 @@ class Typing:
             SourceError: a value has not the type of its column; it names the column.
         """
         keys, values = (chunk.column(name).to_pylist() for name in ("key", "value"))
-        given = {}
+        arrays = {}
         for at, texts in enumerate(self._texts(keys, values)):
             data = pa.array(texts, pa.binary())
-            given[f"c{at}"] = data if self._is_raw(at) else data.view(pa.string())
-        arriving = pa.table({**given, "t": chunk.column("time"), "d": chunk.column("diff")})
+            arrays[f"c{at}"] = data if self._is_raw(at) else data.view(pa.string())
+        arriving = pa.table({**arrays, "t": chunk.column("time"), "d": chunk.column("diff")})
         try:
-            found = _run(self._sql, arriving)
+            rows = _run(self._sql, arriving)
         except duckdb.Error as error:
             raise self._refused(arriving, error) from None
-        return found.cast(self.schema).combine_chunks().to_batches()[0]
+        return rows.cast(self.schema).combine_chunks().to_batches()[0]
 
     def _texts(
         self, keys: list[bytes | None], values: list[bytes]
@@ -274,10 +274,10 @@ def _fields_of(
     of_values = [[*texts] for texts in field_texts(fields, values)]
     if any(key is not None and key[:1] == b"{" for key in keys):
         of_keys = field_texts(fields, [key or b"" for key in keys])
-        for own, others in zip(of_values, of_keys, strict=True):
+        for of_value, others in zip(of_values, of_keys, strict=True):
             for at, text in enumerate(others):
                 if text is not None and text != b"null":
-                    own[at] = text
+                    of_value[at] = text
     return [*of_values]
 
 

@@ -142,11 +142,11 @@ class Delivery:
                 token = span.token
 
     def _apply(self, span: Span[Spooled], *, begins: bool) -> None:
-        lower, upper, kept, token, times = span
-        self._sink.apply(Batch(lower, upper, token, kept, begins=begins, times=times))
+        lower, upper, updates, token, times = span
+        self._sink.apply(Batch(lower, upper, token, updates, begins=begins, times=times))
         self._upper = upper
         self._batches += 1
-        self._updates += sum(each.count() for each in kept.values())
+        self._updates += sum(each.count() for each in updates.values())
 
     def _idle(self) -> None:
         self._caught_up = time.monotonic()

@@ -90,8 +90,8 @@ class DeltaLakeTable:
 
     def mark(self) -> Mark | None:
         for commit in self._table.history(_HISTORY):
-            if (told := commit.get(self._app)) is not None:
-                return msgspec.json.decode(told, type=Mark)
+            if (content := commit.get(self._app)) is not None:
+                return msgspec.json.decode(content, type=Mark)
         version = self._table.transaction_version(self._app)
         if version is not None or self._table.get_add_actions().num_rows:
             refuse_rows(self._wanted)

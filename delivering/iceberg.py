@@ -152,10 +152,10 @@ class IcebergTable:
 
     def commit(self, changes: Changes | None, mark: Mark) -> None:
         replaced = [] if changes is None else self._replaced(changes)
-        told = {"instance": mark.instance}
+        entries = {"instance": mark.instance}
         if mark.upper is not None and mark.token is not None:
-            told |= {"upper": str(mark.upper), "token": mark.token}
-        properties = {self._prefix + key: value for key, value in told.items()}
+            entries |= {"upper": str(mark.upper), "token": mark.token}
+        properties = {self._prefix + key: value for key, value in entries.items()}
         transaction = self._table.transaction()
         update = transaction.update_snapshot(snapshot_properties=properties)
         try:
@@ -254,11 +254,11 @@ def _once(table: IcebergMetadata) -> IcebergMetadata:
 
 
 def _mark_of(snapshot: Snapshot, prefix: str) -> Mark | None:
-    told = {} if snapshot.summary is None else snapshot.summary.additional_properties
-    if (instance := told.get(f"{prefix}instance")) is None:
+    properties = {} if snapshot.summary is None else snapshot.summary.additional_properties
+    if (instance := properties.get(f"{prefix}instance")) is None:
         return None
-    upper = told.get(f"{prefix}upper")
-    return Mark(instance, None if upper is None else int(upper), told.get(f"{prefix}token"))
+    upper = properties.get(f"{prefix}upper")
+    return Mark(instance, None if upper is None else int(upper), properties.get(f"{prefix}token"))
 
 
 def _may_hit(task: FileScanTask, field: NestedField, bounds: tuple[Any, Any] | None) -> bool:
@@ -277,18 +277,18 @@ def _expire(table: IcebergMetadata) -> IcebergMetadata:
     """Expire all but the newest snapshots, and delete the files that only they have."""
     io, metadata = table.io, table.metadata
     newest = sorted(metadata.snapshots, key=lambda each: each.sequence_number or 0)
-    kept = {ref.snapshot_id for ref in metadata.refs.values()}
-    kept |= {each.snapshot_id for each in newest[-_SNAPSHOTS:]}
-    old = [each for each in metadata.snapshots if each.snapshot_id not in kept]
+    live = {ref.snapshot_id for ref in metadata.refs.values()}
+    live |= {each.snapshot_id for each in newest[-_SNAPSHOTS:]}
+    old = [each for each in metadata.snapshots if each.snapshot_id not in live]
     files: dict[bool, set[str]] = {True: set(), False: set()}
     for snapshot in metadata.snapshots:
-        own = files[snapshot.snapshot_id in kept]
-        own.add(snapshot.manifest_list)
+        paths = files[snapshot.snapshot_id in live]
+        paths.add(snapshot.manifest_list)
         for manifest in snapshot.manifests(io):
-            if manifest.manifest_path not in own:
-                own.add(manifest.manifest_path)
+            if manifest.manifest_path not in paths:
+                paths.add(manifest.manifest_path)
                 entries = manifest.fetch_manifest_entry(io, discard_deleted=True)
-                own |= {entry.data_file.file_path for entry in entries}
+                paths |= {entry.data_file.file_path for entry in entries}
     try:
         ids = [each.snapshot_id for each in old]
         table.maintenance.expire_snapshots().by_ids(ids).commit()

@@ -196,8 +196,8 @@ def missing_columns(table: Table, lake: LakeTable) -> list[pa.Field] | None:
     if (there := lake.columns()) is None:
         return None
     types = {field.name: field for field in there}
-    wanted = lake.fitted()
-    for field in wanted:
+    schema = lake.fitted()
+    for field in schema:
         if field.name in types and types[field.name].type != field.type:
             raise _unfit(
                 table,
@@ -205,13 +205,13 @@ def missing_columns(table: Table, lake: LakeTable) -> list[pa.Field] | None:
                 f"collection is {field.type}",
             )
     for name in _ADDED:
-        if (name in wanted.names) != (name in types):
+        if (name in schema.names) != (name in types):
             state = "has" if name in types else "lacks"
             raise _unfit(table, f'it {state} the column "{name}"')
     for field in there:
-        if field.name not in wanted.names and not field.nullable:
+        if field.name not in schema.names and not field.nullable:
             raise _unfit(table, f'its column "{field.name}" is written by nobody, and not null')
-    missing = [field for field in wanted if field.name not in types]
+    missing = [field for field in schema if field.name not in types]
     if missing and table.counted:
         raise _unfit(
             table,

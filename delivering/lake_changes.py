@@ -98,16 +98,16 @@ class Changes:
     def hit(self, rows: pa.Table) -> int:
         """Count those of some rows that go; they need the columns of identities and `VALID_TO`."""
         self._database.register("scanned", rows)
-        [(found,)] = _run(
+        [(count,)] = _run(
             self._database, f"SELECT count(*) FROM scanned s SEMI JOIN {self._gone()}"
         )
-        return int(found)
+        return int(count)
 
     def left(self, rows: pa.Table) -> pa.Table:
         """Return those of some rows that stay."""
         self._database.register("scanned", rows)
-        found = self._database.sql(f"SELECT s.* FROM scanned s ANTI JOIN {self._gone()}")
-        return found.to_arrow_table().cast(rows.schema)
+        rest = self._database.sql(f"SELECT s.* FROM scanned s ANTI JOIN {self._gone()}")
+        return rest.to_arrow_table().cast(rows.schema)
 
     def close(self) -> None:
         """Delete everything."""
@@ -195,8 +195,8 @@ class _Sums:
             f"row_number() OVER w = 1 AS {_FIRST}, first_value({_N}) OVER w AS {_N0} "
             f"FROM sums WINDOW w AS (PARTITION BY {ID} ORDER BY {TIME})",
         )
-        wanted = [*identity_of(self.table), *([COUNT] if counted else []), VALID_FROM]
-        self._look_up(scan, wanted, "steps")
+        fields = [*identity_of(self.table), *([COUNT] if counted else []), VALID_FROM]
+        self._look_up(scan, fields, "steps")
         # A row of a key is there once or not at all, and its first update says which.
         before = f"coalesce(f.{COUNT}, 0)" if counted else f"CASE WHEN {_N0} < 0 THEN 1 ELSE 0 END"
         self._make(
@@ -233,7 +233,7 @@ class _Sums:
             f"GROUP BY {ID}{by} HAVING {_N} <> 0",
         )
 
-    def _look_up(self, scan: Scan, names: Sequence[str], wanted: str) -> None:
+    def _look_up(self, scan: Scan, names: Sequence[str], source: str) -> None:
         """Make the table `found` of the valid rows in the target with identities of `wanted`."""
         fields = [self._schema.field(name) for name in names]
         self._database.register("scanned", pa.schema(fields).empty_table())
@@ -245,13 +245,13 @@ class _Sums:
             _run(
                 self._database,
                 f"INSERT INTO found SELECT {_listed(names)} FROM scanned s "
-                f"SEMI JOIN {wanted} w ON {_same(self.table, 's', 'w')}{valid}",
+                f"SEMI JOIN {source} w ON {_same(self.table, 's', 'w')}{valid}",
             )
 
     def _refuse_several(self, rows: str) -> None:
-        found = _run(self._database, f"SELECT {self._identity} FROM {rows} LIMIT 1")
-        if found:
-            named = ", ".join(map(repr, found[0]))
+        offences = _run(self._database, f"SELECT {self._identity} FROM {rows} LIMIT 1")
+        if offences:
+            named = ", ".join(map(repr, offences[0]))
             raise SourceError(
                 f'cannot deliver "{self.table.collection}" to table "{self.table.name}": the key '
                 f"({', '.join(self.table.key)}) = ({named}) has several rows",
@@ -274,8 +274,8 @@ def _make(database: duckdb.DuckDBPyConnection, name: str, select: str) -> None:
 
 
 def _run(database: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:
-    found: list[tuple[Any, ...]] = database.execute(sql).fetchall()
-    return found
+    rows: list[tuple[Any, ...]] = database.execute(sql).fetchall()
+    return rows
 
 
 def _listed(names: Sequence[str]) -> str:

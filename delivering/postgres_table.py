@@ -87,8 +87,8 @@ class PostgresTable:
         """The columns of its primary key; none if it is only added to."""
         if self.table.mode == "changes":
             return ()
-        own = self.table.key or (ID,)
-        return (*own, VALID_FROM) if self.table.mode == "history" else own
+        columns = self.table.key or (ID,)
+        return (*columns, VALID_FROM) if self.table.mode == "history" else columns
 
     def creation(self) -> Iterator[str]:
         """The statements that make it."""
@@ -101,8 +101,8 @@ class PostgresTable:
             columns.append(f"PRIMARY KEY ({_listed(map(quoted, self.unique))})")
         yield f"CREATE TABLE {self.name} ({_listed(columns)})"
         if self.table.mode == "history":
-            own = _listed(self._key or [ID])
-            yield f"CREATE UNIQUE INDEX ON {self.name} ({own}) WHERE {VALID_TO} IS NULL"
+            keys = _listed(self._key or [ID])
+            yield f"CREATE UNIQUE INDEX ON {self.name} ({keys}) WHERE {VALID_TO} IS NULL"
 
     def temporary(self) -> Iterator[str]:
         """The statements that make the temporary tables of a session."""
@@ -194,13 +194,13 @@ class PostgresTable:
 
     def _versions_of_rows(self) -> str:
         columns = _listed([*self._columns, ID])
-        own = _listed(f"n.{each}" for each in (*self._columns, ID))
+        qualified = _listed(f"n.{each}" for each in (*self._columns, ID))
         return (
             f"WITH first AS (SELECT {ID}, min({TIME}) AS time FROM {self._net} GROUP BY {ID}), "
             f"ended AS (UPDATE {self.name} AS t SET {VALID_TO} = first.time FROM first WHERE "
             f"t.{ID} = first.{ID} AND t.{VALID_TO} IS NULL RETURNING t.{ID}, t.{COUNT}) "
             f"INSERT INTO {self.name} ({columns}, {COUNT}, {VALID_FROM}, {VALID_TO}) "
-            f"SELECT {columns}, count, begun, ends FROM (SELECT {own}, n.{TIME} AS begun, "
+            f"SELECT {columns}, count, begun, ends FROM (SELECT {qualified}, n.{TIME} AS begun, "
             f"coalesce(e.{COUNT}, 0) + sum(n.{DIFF}) OVER changes AS count, "
             f"lead(n.{TIME}) OVER changes AS ends FROM {self._net} AS n LEFT JOIN ended AS e "
             f"ON e.{ID} = n.{ID} WINDOW changes AS (PARTITION BY n.{ID} ORDER BY n.{TIME})) AS v "

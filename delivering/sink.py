@@ -92,15 +92,15 @@ class Table:
                 f'table "{self.name}" has no columns',
                 hint=f'Topic "{self.collection}" tells none: list them under `columns`.',
             )
-        taken: set[str] = set()
+        used: set[str] = set()
         for name in (*names, *self.added):
             # Most targets do not tell capital letters from small ones.
-            if name.lower() in taken:
+            if name.lower() in used:
                 raise ConfigError(
                     f'table "{self.name}" has two columns "{name}"',
                     hint="List the columns, and give one another name with `field`.",
                 )
-            taken.add(name.lower())
+            used.add(name.lower())
         for name in self.key:
             if name not in names:
                 raise ConfigError(f'the key of table "{self.name}" has "{name}", no column of it')

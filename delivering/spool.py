@@ -111,11 +111,11 @@ class Spooled:
     def _some(self, spool: Spool) -> Iterator[pa.RecordBatch]:
         for chunk in spool.chunks():
             time = chunk.column("time")
-            wanted = pc.less(time, self.before)
+            mask = pc.less(time, self.before)
             if self.since is not None:
-                wanted = pc.and_(wanted, pc.greater_equal(time, self.since))
-            if (found := chunk.filter(wanted)).num_rows:
-                yield found
+                mask = pc.and_(mask, pc.greater_equal(time, self.since))
+            if (rows := chunk.filter(mask)).num_rows:
+                yield rows
 
 
 class SpoolKeeper:
@@ -142,11 +142,11 @@ class SpoolKeeper:
 
     def take(self, upper: int) -> Spooled:
         self._release()
-        taken = Spooled([spool for _, spool in self._closed], self._since, upper)
+        result = Spooled([spool for _, spool in self._closed], self._since, upper)
         self._taken = [spool for closed, spool in self._closed if closed <= upper]
         self._closed = [each for each in self._closed if each[0] > upper]
         self._since = upper
-        return taken
+        return result
 
     def close(self) -> None:
         self._release()

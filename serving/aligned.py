@@ -82,7 +82,7 @@ class Span(NamedTuple, Generic[Kept]):
 
     lower: int
     upper: int
-    kept: dict[str, Kept]
+    updates: dict[str, Kept]
     token: str
     times: Times | None
 
@@ -232,11 +232,11 @@ class Aligning(Generic[Kept]):
 
     def _span(self, upper: int) -> Span[Kept]:
         lower, self._upper = self._lower(), upper
-        kept = {each.following.topic: each.keeper.take(upper) for each in self._topics}
+        updates = {each.following.topic: each.keeper.take(upper) for each in self._topics}
         places = {each.following.topic: (each.form, each.place(upper)) for each in self._topics}
         token = msgspec.json.encode(_Token(upper, places)).decode()
         times = next((each.times for each in self._topics if each.times is not None), None)
-        return Span(lower, upper, kept, token, times)
+        return Span(lower, upper, updates, token, times)
 
 
 class _InMemory:
@@ -292,8 +292,8 @@ class Follower(Aligning[list[KeyedUpdate]]):
             with uncollected():
                 updates = [
                     TopicUpdate(topic, *update)
-                    for topic, kept in span.kept.items()
-                    for update in kept
+                    for topic, of_topic in span.updates.items()
+                    for update in of_topic
                 ]
                 updates.sort(key=_by_time)
             yield AlignedBatch(span.lower, span.upper, updates, span.token)

@@ -102,18 +102,18 @@ class ServedArrangement:
         since = max(meta.since, self._retention.since(frontier, meta.topic))
         if not meta.position:
             since = max(since, batch.lower)
-        kept = self._kept(since)
-        work = _Work(meta.totals.read(), kept)
+        keep_from = self._kept(since)
+        work = _Work(meta.totals.read(), keep_from)
         self._load(work, batch.updates)
         updates = sorted(batch.updates, key=_by_time)
         last = meta.last
-        for time, found in groupby(updates, _by_time):
+        for time, of_time in groupby(updates, _by_time):
             assert meta.upper <= time < batch.upper, f"time {time} is not of this batch"
-            if work.add(time, found):
+            if work.add(time, of_time):
                 last = time
         changes = work.changes()
         most = max(_LEAST_EXPIRED, 2 * len(updates))
-        expired = self._expire(changes, meta.expired, kept, most)
+        expired = self._expire(changes, meta.expired, keep_from, most)
         self._meta = msgspec.structs.replace(
             meta,
             since=since,
@@ -150,8 +150,8 @@ class ServedArrangement:
 
     def _load(self, work: "_Work", updates: Sequence[KeyedUpdate]) -> None:
         subjects = list({layout.subject(key, value) for key, value, _, _ in updates})
-        found = self._database.get_many([layout.CURRENT + subject for subject in subjects])
-        for subject, packed in zip(subjects, found, strict=True):
+        states = self._database.get_many([layout.CURRENT + subject for subject in subjects])
+        for subject, packed in zip(subjects, states, strict=True):
             work.load(subject, packed)
             if packed is None and (key := layout.key_of(subject)) is not None:
                 self._keys.add(key)
@@ -161,14 +161,14 @@ class ServedArrangement:
             if diff > 0:
                 learn(value)
 
-    def _expire(self, changes: list[Change], expired: int, kept: int, most: int) -> int:
+    def _expire(self, changes: list[Change], expired: int, keep_from: int, most: int) -> int:
         """Delete history that is not kept; return the time up to which none is left."""
-        taken = 0
-        reached = kept
+        count = 0
+        reached = keep_from
         view = self._view.database
-        for key, packed in view.scan(layout.at_time(expired + 1), layout.at_time(kept + 1)):
+        for key, packed in view.scan(layout.at_time(expired + 1), layout.at_time(keep_from + 1)):
             time, part = layout.time_and_part(key)
-            if taken >= most and part == 0:
+            if count >= most and part == 0:
                 reached = time - 1
                 break
             changes.append((key, None))
@@ -177,17 +177,17 @@ class ServedArrangement:
             for update in updates:
                 prefix = layout.history_of(layout.subject(update.key, update.value))
                 changes.append((prefix + stamp, None))
-            taken += len(updates)
+            count += len(updates)
         return max(expired, reached)
 
 
 class _Work:
     """The states of the subjects of a batch while its updates are added, time by time."""
 
-    def __init__(self, totals: Totals, kept: int) -> None:
+    def __init__(self, totals: Totals, keep_from: int) -> None:
         self._keys, self._data = totals.keys, totals.data
         self._total, self._size = totals.total, totals.bytes
-        self._kept = kept
+        self._kept = keep_from
         self._states: dict[bytes, State] = {}
         # Each state as it is written: what a change begins from, and what it leaves.
         self._packed: dict[bytes, bytes] = {}
@@ -215,7 +215,7 @@ class _Work:
             else:
                 diffs[value] = diffs.get(value, 0) + diff
         before = StoredTotals.of(self.totals)
-        kept: list[Update] = []
+        history: list[Update] = []
         # Who reads as of an earlier time has to take this back.
         is_history = time > self._kept
         stamp = layout.pack_time(time)
@@ -232,15 +232,15 @@ class _Work:
                     (layout.history_of(subject) + stamp, self._undo(subject, diffs))
                 )
                 key = layout.key_of(subject)
-                kept += [
+                history += [
                     Update(key, value, piece)
                     for value in sorted(diffs)
                     for piece in pieces(diffs[value])
                 ]
             self._change(subject, diffs)
-        for part, begin in enumerate(range(0, len(kept), _PART)):
-            found = TimePart(before, kept[begin : begin + _PART])
-            self._history.append((layout.at_time(time, part), layout.encode_part(found)))
+        for part, begin in enumerate(range(0, len(history), _PART)):
+            entry = TimePart(before, history[begin : begin + _PART])
+            self._history.append((layout.at_time(time, part), layout.encode_part(entry)))
         return changed
 
     def changes(self) -> list[Change]:

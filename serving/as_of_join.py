@@ -15,13 +15,13 @@ from ikebana.serving.reads import Reads
 
 
 class JoinedUpdate(NamedTuple):
-    """An update of the left with a value of the right; `found` is None if there was none.
+    """An update of the left with a value of the right; `right` is None if there was none.
 
     Its diff is the product of the update's and the value's count.
     """
 
     left: TopicUpdate
-    found: bytes | None
+    right: bytes | None
     diff: int
 
 

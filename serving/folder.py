@@ -117,8 +117,8 @@ class _Reader:
             raise unreadable(name, 0, 0, 0)
         if self._reached is not None and meta.upper < self._reached.upper:
             self._view = None
-            wanted = self._reached.upper
-            raise unreadable(name, wanted - 1, wanted - 1, meta.upper)
+            reached = self._reached.upper
+            raise unreadable(name, reached - 1, reached - 1, meta.upper)
         self._reached = meta
         self._view = ArrangementView(self._database, meta)
 

@@ -56,7 +56,7 @@ def copies_read() -> Iterator[None]:
         ) from error
 
 
-class Wanted(NamedTuple):
+class ServiceOptions(NamedTuple):
     """The topics to serve with their formats, and what is kept of them, in which folder."""
 
     formats: Mapping[str, str]
@@ -77,14 +77,16 @@ class Standing(NamedTuple):
 class Service:
     """Follows topics in threads until it is closed; `reads.Views` of what they have."""
 
-    def __init__(self, wanted: Wanted, open_topic: OpenTopic, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, options: ServiceOptions, open_topic: OpenTopic, say: Callable[[str], None]
+    ) -> None:
         self._failure: BaseException | None = None
         self._stopping = threading.Event()
         self._changed = threading.Condition()
         self._listeners: list[Callable[[], None]] = []
         self._followed = {
-            topic: _Followed(topic, form, wanted, open_topic, say)
-            for topic, form in wanted.formats.items()
+            topic: _Followed(topic, form, options, open_topic, say)
+            for topic, form in options.formats.items()
         }
         self._threads = [
             threading.Thread(target=self._run, args=(each,), name=f"ikebana-{topic}", daemon=True)
@@ -176,14 +178,14 @@ class _Followed:
         self,
         topic: str,
         form: str,
-        wanted: Wanted,
+        options: ServiceOptions,
         open_topic: OpenTopic,
         say: Callable[[str], None],
     ) -> None:
         self._topic = topic
         self._form = form
-        self._path = wanted.folder / topic
-        self._retention = wanted.retention
+        self._path = options.folder / topic
+        self._retention = options.retention
         self._open_topic = open_topic
         self._say = say
         self._following: Following | None = None
@@ -192,7 +194,7 @@ class _Followed:
         self._updates = self._batches = 0
         self._caught_up: float | None = None
         self._size = 0
-        if wanted.rebuild or not following.goes_on(form):
+        if options.rebuild or not following.goes_on(form):
             _discarded(self._path)
         self._arrangement = self._opened()
 

@@ -119,15 +119,17 @@ class Seen:
                 self.side = _with_object(self.side, value)
                 return
 
-    def _learn(self, known: Any, found: dict[str, Any]) -> None:
+    def _learn(self, form: Any, document: dict[str, Any]) -> None:
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
-        integers = tuple(name for name, value in found.items() if type(value) is int)
-        plain = list(found) == sorted(found) and _PLAIN.issuperset(map(type, found.values()))
-        self._known[known] = integers, plain
+        integers = tuple(name for name, value in document.items() if type(value) is int)
+        plain = list(document) == sorted(document) and _PLAIN.issuperset(
+            map(type, document.values())
+        )
+        self._known[form] = integers, plain
 
-    def _canonical(self, data: bytes, found: Any, *, plain: bool) -> None:
-        if self._exact and self.side.canonical and not _is_canonical(data, found, plain=plain):
+    def _canonical(self, data: bytes, value: Any, *, plain: bool) -> None:
+        if self._exact and self.side.canonical and not _is_canonical(data, value, plain=plain):
             self.side = msgspec.structs.replace(self.side, canonical=False)
 
 
@@ -143,9 +145,9 @@ def _text_or_json(data: bytes) -> Any:
     return _Large()
 
 
-def _is_canonical(data: bytes, found: Any, *, plain: bool) -> bool:
+def _is_canonical(data: bytes, value: Any, *, plain: bool) -> bool:
     if plain and data.isascii() and b"\\" not in data:
-        return _encode(found) == data
+        return _encode(value) == data
     try:
         return canonical(data) == data
     except DecodeError:
@@ -153,17 +155,17 @@ def _is_canonical(data: bytes, found: Any, *, plain: bool) -> bool:
         return False
 
 
-def _with_object(side: Side, found: dict[str, Any]) -> Side:
+def _with_object(side: Side, document: dict[str, Any]) -> Side:
     fields = dict(side.fields)
-    for name, value in found.items():
+    for name, value in document.items():
         if name in fields or len(fields) <= _MOST_FIELDS:
             fields[name] = _both(fields.get(name), _kind(value))
-    uniform = side.uniform and (not side.objects or side.fields.keys() == found.keys())
+    uniform = side.uniform and (not side.objects or side.fields.keys() == document.keys())
     return msgspec.structs.replace(side, fields=fields, objects=True, uniform=uniform)
 
 
-def _with_other(side: Side, found: Any) -> Side:
-    other = _both(side.other, _kind(found))
+def _with_other(side: Side, value: Any) -> Side:
+    other = _both(side.other, _kind(value))
     return side if other == side.other else msgspec.structs.replace(side, other=other)
 
 

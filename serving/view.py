@@ -290,7 +290,7 @@ class ArrangementView:
         if bounds == Bounds():
             return self._totals(time)
         states = self.states(bounds, time, None)
-        return totals_of((layout.key_size(found), state) for found, state in states)
+        return totals_of((layout.key_size(subject), state) for subject, state in states)
 
     def changes(
         self,

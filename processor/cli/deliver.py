@@ -75,11 +75,11 @@ def deliver_command(
     settings.setdefault("bootstrap.servers", "localhost:9092")
     chosen = _chosen(file, name, sinks)
 
-    from ikebana.delivering import wanted
     from ikebana.delivering.delivery import Delivery, Topics
+    from ikebana.delivering.sink_plan import sink_plan, types_in_topic
     from ikebana.processor.kafka import following, reading_rights
 
-    job = wanted.wanted(chosen, sinks[chosen], plan, wanted.types_told(settings))
+    job = sink_plan(chosen, sinks[chosen], plan, types_in_topic(settings))
     reading_rights.reach(settings, job.formats)
     topics = Topics(functools.partial(following.follow, settings), job.formats)
     delivery = Delivery(job.sink, job.tables, topics, note, wait=not once)

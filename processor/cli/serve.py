@@ -159,7 +159,7 @@ def _serve(what: tuple[str, ...], options: _Options) -> None:
     from ikebana.processor.watching.guard import Limits
     from ikebana.serving.http.server import serve
     from ikebana.serving.retention import USUAL
-    from ikebana.serving.service import Service, Wanted
+    from ikebana.serving.service import Service, ServiceOptions
     from ikebana.serving.sql import query
 
     permitted = access.Access() if options.token_file is None else access.read(options.token_file)
@@ -181,7 +181,7 @@ def _serve(what: tuple[str, ...], options: _Options) -> None:
     # Where a topic was compacted, the history that is kept begins at an older snapshot.
     since = following.Since(lambda topic, upper: retention.since(upper, topic), strict=False)
     service = Service(
-        Wanted(formats, options.data, retention, options.rebuild),
+        ServiceOptions(formats, options.data, retention, options.rebuild),
         functools.partial(following.follow, settings, since=since),
         note,
     )

@@ -254,10 +254,10 @@ def _copied(
     from ikebana.processor.base.log_lines import note
     from ikebana.serving.reads import LocalReads
     from ikebana.serving.retention import EVERYTHING
-    from ikebana.serving.service import Service, Wanted
+    from ikebana.serving.service import Service, ServiceOptions
 
     with tempfile.TemporaryDirectory(prefix="ikebana-sql-") as folder:
-        request = Wanted(dict.fromkeys(topics, form), Path(folder), EVERYTHING)
+        request = ServiceOptions(dict.fromkeys(topics, form), Path(folder), EVERYTHING)
         since = None if as_of is None else following.Since(lambda *_: as_of)
         open_topic = functools.partial(following.follow, settings, since=since)
         service = Service(request, open_topic, note)

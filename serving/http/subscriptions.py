@@ -179,10 +179,10 @@ class Subscriptions:
         names = [view.meta.topic for view in views]
         seen = tuple(zip(names, topics, (view.columns for view in views), strict=True))
 
-        def found() -> int:
+        def find_cut() -> int:
             return min(_cut(view, above, upto) for view in views)
 
-        cut = self._encoded.cut((seen, above, upto), found)
+        cut = self._encoded.cut((seen, above, upto), find_cut)
         key = (seen, encoding, above, cut)
         then = Position(position.names, cut, len(position.names), topics=topics)
 

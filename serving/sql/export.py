@@ -47,18 +47,18 @@ def table_of(
         counts.append(count)
     shape = Shape(of_keys.side, of_values.side)
 
-    def made(columns: Mapping[str, str]) -> pa.Table:
-        arriving, found = columns_of(keys, values, shape, columns)
-        taken = {column.lower() for column, _ in found}
+    def table(columns: Mapping[str, str]) -> pa.Table:
+        arriving, listed = columns_of(keys, values, shape, columns)
+        used = {column.lower() for column, _ in listed}
         name = COUNT
-        while name in taken:
+        while name in used:
             name += "_"
-        selected = [f"{typed} AS {quoted(column)}" for column, typed in found]
-        told = ", ".join([*selected, f"c AS {quoted(name)}"])
+        selected = [f"{typed} AS {quoted(column)}" for column, typed in listed]
+        select = ", ".join([*selected, f"c AS {quoted(name)}"])
         with duckdb.connect(":memory:", config={"enable_external_access": "false"}) as database:
             database.execute("SET TimeZone = 'UTC'").fetchall()
             arriving["c"] = pa.array(counts, pa.int64())
             database.register("arriving", pa.table(arriving))
-            return database.sql(f"SELECT {told} FROM {ARRIVING}").to_arrow_table()
+            return database.sql(f"SELECT {select} FROM {ARRIVING}").to_arrow_table()
 
-    return typed_or_not(types, made)
+    return typed_or_not(types, table)

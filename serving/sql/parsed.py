@@ -37,14 +37,14 @@ class SqlError(IkebanaError):
 
 
 # By column: the constants that it may have.
-Wanted = dict[str, list[Any]]
+Equalities = dict[str, list[Any]]
 
 
 class Query(NamedTuple):
     """The collections of a query, and the columns of each that equal constants."""
 
     tables: list[str]
-    equalities: dict[str, Wanted]
+    equalities: dict[str, Equalities]
 
 
 def parsed(text: str) -> Query:
@@ -55,11 +55,11 @@ def parsed(text: str) -> Query:
     """
     with duckdb.connect(":memory:", config={"enable_external_access": "false"}) as parser:
         try:
-            [found] = parser.execute("SELECT json_serialize_sql(?)", [text]).fetchone()
+            [content] = parser.execute("SELECT json_serialize_sql(?)", [text]).fetchone()
         except duckdb.Error as error:
             raise SqlError(f"cannot read the query: {_line(error)}") from error
     try:
-        tree = json.loads(found)
+        tree = json.loads(content)
     except RecursionError as error:
         raise SqlError("cannot read the query: it is nested too deeply") from error
     if tree["error"]:
@@ -81,12 +81,12 @@ def parsed(text: str) -> Query:
         elif node.get("class") == "FUNCTION" and node["function_name"].lower() in _REFUSED:
             raise SqlError(f"cannot run the query: it may not use {node['function_name']}()")
     once = {name for name, number in Counter(tables).items() if number == 1}
-    equalities: dict[str, Wanted] = {}
+    equalities: dict[str, Equalities] = {}
     for node in nodes:
         if node.get("type") == "SELECT_NODE" and node.get("where_clause"):
-            for table, wanted in _equalities(node).items():
+            for table, of_table in _equalities(node).items():
                 if table in once:
-                    equalities[table] = wanted
+                    equalities[table] = of_table
     return Query(sorted(set(tables)), equalities)
 
 
@@ -131,12 +131,12 @@ def _table(node: dict[str, Any], defined: set[str]) -> str | None:
     return None if name.lower() in defined else name
 
 
-def _equalities(select: dict[str, Any]) -> dict[str, Wanted]:
+def _equalities(select: dict[str, Any]) -> dict[str, Equalities]:
     """Return the equalities with constants that each table of a SELECT fulfils."""
     tables: dict[str, str] = {}
     if not _plain(select["from_table"], tables):
         return {}
-    equalities: dict[str, Wanted] = {}
+    equalities: dict[str, Equalities] = {}
     for condition in _conjuncts(select["where_clause"]):
         column, constants = _equality(condition)
         if column is None:

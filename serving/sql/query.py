@@ -80,9 +80,9 @@ def run(
         for view in views:
             assert as_of is not None
             view.check(as_of)
-            wanted = query.equalities.get(view.meta.topic)
+            equalities = query.equalities.get(view.meta.topic)
             try:
-                load(database, view, as_of, wanted, loading)
+                load(database, view, as_of, equalities, loading)
             except duckdb.Error as error:
                 raise _failed(error) from error
         database.execute("SET lock_configuration = true")

@@ -23,7 +23,7 @@ from ikebana.codecs.errors import DecodeError
 from ikebana.processor.linear.query import field_texts
 from ikebana.processor.linear.typed_json import from_json
 from ikebana.serving.shape import Shape
-from ikebana.serving.sql.parsed import SqlError, Wanted
+from ikebana.serving.sql.parsed import Equalities, SqlError
 from ikebana.serving.view import Bounds, CollectionView, Row
 
 _MOST_LOOKUPS = 10_000
@@ -45,7 +45,7 @@ def load(
     database: duckdb.DuckDBPyConnection,
     view: CollectionView,
     time: int,
-    wanted: Wanted | None,
+    equalities: Equalities | None,
     limits: LoadLimits,
 ) -> None:
     """Make a table of a collection as of a time; of some keys, if a query wants no others.
@@ -54,7 +54,7 @@ def load(
         SqlError: the collection is too large, or has values that are less than nothing.
     """
     name = view.meta.topic
-    keys = None if wanted is None else _keys(view, wanted)
+    keys = None if equalities is None else _keys(view, equalities)
     if keys is not None:
         rows: Iterable[Row] = map(Row, keys, view.get_many(keys, time))
     else:
@@ -70,14 +70,14 @@ def load(
     _make(database, view, _bag(name, rows, limits))
 
 
-def _keys(view: CollectionView, wanted: Wanted) -> list[bytes] | None:
+def _keys(view: CollectionView, equalities: Equalities) -> list[bytes] | None:
     """Return the keys that equalities allow; None if they do not tell them all."""
     fields = view.meta.shape.keys.looked_up()
     if fields is None:
         return None
     choices: list[dict[str, Any]] = [{}]
     for field, kind in fields.items():
-        constants = wanted.get(field.lower())
+        constants = equalities.get(field.lower())
         # A constant of another type would be cast by the comparison.
         if constants is None or any(_KINDS[type(each)] != kind for each in constants):
             return None
@@ -88,8 +88,8 @@ def _keys(view: CollectionView, wanted: Wanted) -> list[bytes] | None:
         if len(choices) > _MOST_LOOKUPS:
             return None
     is_object = view.meta.shape.keys.objects
-    found = (choice if is_object else choice["key"] for choice in choices)
-    return list(dict.fromkeys(canonical(json.dumps(each).encode()) for each in found))
+    keys = (choice if is_object else choice["key"] for choice in choices)
+    return list(dict.fromkeys(canonical(json.dumps(each).encode()) for each in keys))
 
 
 def _bag(name: str, rows: Iterable[Row], limits: LoadLimits) -> tuple[list[str | None], list[str]]:

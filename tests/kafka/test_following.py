@@ -14,7 +14,7 @@ from ikebana.processor.kafka import client, following, topics
 from ikebana.processor.kafka.broker import Broker
 from ikebana.serving.aligned import AlignedBatch
 from ikebana.serving.retention import USUAL
-from ikebana.serving.service import Service, Wanted
+from ikebana.serving.service import Service, ServiceOptions
 from support.docstring_examples import run_example
 from support.waiting import wait_until
 from support.written_topics import Row, Written
@@ -173,7 +173,7 @@ def test_the_join_of_the_docs_runs(
         '"planes"', repr(planes.name)
     )
     settings = {"bootstrap.servers": written.servers}
-    wanted = Wanted({planes.name: "diff"}, tmp_path / "served", USUAL)
+    wanted = ServiceOptions({planes.name: "diff"}, tmp_path / "served", USUAL)
     service = Service(wanted, functools.partial(following.follow, settings), print)
     service.start()
     try:

@@ -16,7 +16,7 @@ from ikebana.processor.watching.guard import Limits
 from ikebana.processor.watching.plan_view import PlanView, no_plan
 from ikebana.serving.http.server import HttpServer
 from ikebana.serving.retention import Retention
-from ikebana.serving.service import Service, Wanted
+from ikebana.serving.service import Service, ServiceOptions
 from support.served_collections import Batch
 from support.waiting import patient, wait_until
 
@@ -123,7 +123,7 @@ def serving(
     start: bool = True,
 ) -> Iterator[Service]:
     """Follow topics into a folder; without `start`, who is yielded it starts it."""
-    wanted = Wanted(dict.fromkeys(names, "diff"), folder, retention)
+    wanted = ServiceOptions(dict.fromkeys(names, "diff"), folder, retention)
     service = Service(wanted, topics.follow, say)
     if start:
         service.start()

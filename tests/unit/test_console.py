@@ -22,7 +22,7 @@ from ikebana.processor.watching.health import Health
 from ikebana.processor.watching.health import Limits as Patience
 from ikebana.processor.watching.monitor import Monitor
 from ikebana.processor.watching.run_figures import InputFigures, Series, run_figures
-from ikebana.serving.service import Service, Wanted
+from ikebana.serving.service import Service, ServiceOptions
 from support.served_topics import KEEP_ALL, MemoryTopics, answering
 from support.waiting import wait_until
 from support.watched_runs import monitored
@@ -41,7 +41,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 @contextmanager
 def following(folder: Path) -> Iterator[Service]:
     """A service of one empty topic, which whoever answers for it starts."""
-    wanted = Wanted({"orders.diffs": "diff"}, folder, KEEP_ALL)
+    wanted = ServiceOptions({"orders.diffs": "diff"}, folder, KEEP_ALL)
     service = Service(wanted, MemoryTopics().follow, print)
     try:
         yield service

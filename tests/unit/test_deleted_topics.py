@@ -17,7 +17,7 @@ from ikebana.processor.base.diff_reader import ClosedBatch
 from ikebana.processor.kafka import client, following, read_topics
 from ikebana.processor.kafka.cdcv2_topic import Cdcv2Topic
 from ikebana.processor.kafka.diff_topic import DiffTopic
-from ikebana.serving.service import Service, Wanted
+from ikebana.serving.service import Service, ServiceOptions
 from support.admin_answers import Answer
 from support.served_topics import KEEP_ALL
 from support.waiting import wait_until
@@ -316,7 +316,7 @@ def test_a_server_ends_when_its_topic_is_deleted(
     brokers: Brokers, tmp_path: Path, form: str, gone: list[str]
 ) -> None:
     """It answered `/ready` with yes for ever, though nothing was read."""
-    wanted = Wanted({OUT: form}, tmp_path, KEEP_ALL)
+    wanted = ServiceOptions({OUT: form}, tmp_path, KEEP_ALL)
     service = Service(wanted, functools.partial(following.follow, {}), print)
     service.start()
     try:

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from ikebana.delivering.delivery import Standing
 from ikebana.delivering.probes import Probes
-from ikebana.delivering.wanted import Wanted, wanted
+from ikebana.delivering.sink_plan import SinkPlan, sink_plan
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring import pipeline, sink_file
 from ikebana.processor.cli.main import cli
@@ -38,12 +38,12 @@ def in_file(folder: Path, text: str, name: str = "sinks.yaml") -> Path:
     return path
 
 
-def made(path: Path) -> Wanted:
-    """What is wanted of the only sink of a file."""
+def made(path: Path) -> SinkPlan:
+    """The sink of a file that has one, with its tables and formats."""
     told, of_pipeline = sink_file.read(path, {"DB": "shop"})
     plan = pipeline.read(path, environ={"DB": "shop"}).plan if of_pipeline else None
     [(name, part)] = told.deliver.items()
-    return wanted(name, part, plan, lambda topic, _: {topic: "BIGINT"})
+    return sink_plan(name, part, plan, lambda topic, _: {topic: "BIGINT"})
 
 
 def test_a_file_of_sinks_alone(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import yaml
 
 from ikebana.delivering.iceberg import iceberg_sink
 from ikebana.delivering.sink import MODES, Mode
-from ikebana.delivering.wanted import wanted
+from ikebana.delivering.sink_plan import sink_plan
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring.deliver_part import DeliverPart
 from support.doc_blocks import blocks
@@ -86,7 +86,7 @@ def test_a_section_of_a_file_makes_the_sink(kind: str, tmp_path: Path) -> None:
     def types_of(_: str, __: str) -> dict[str, str]:
         raise AssertionError("columns are listed")
 
-    found = wanted("lake", part, None, types_of)
+    found = sink_plan("lake", part, None, types_of)
     topics = MemoryTopics()
     topics.close("whereabouts", 5, (b"N1", b'{"at":"JFK"}', 3, 1))
 

@@ -24,7 +24,7 @@ KINDS: Mapping[str, str] = MappingProxyType(
 TypesOf = Callable[[str, str], Mapping[str, str]]
 
 
-class Wanted(NamedTuple):
+class SinkPlan(NamedTuple):
     """A sink with its tables, and the formats of their topics."""
 
     sink: Sink
@@ -32,15 +32,15 @@ class Wanted(NamedTuple):
     formats: Mapping[str, str]
 
 
-def wanted(name: str, part: DeliverPart, plan: Plan | None, types_of: TypesOf) -> Wanted:
+def sink_plan(name: str, part: DeliverPart, plan: Plan | None, types_of: TypesOf) -> SinkPlan:
     """Make the sink of a section; `from` names outputs of the plan, or topics without a plan.
 
     Raises: ConfigError.
     """
     tables = []
     formats: dict[str, str] = {}
-    for table, told in part.tables.items():
-        topic, form, types = _source(name, table, told, plan)
+    for table, table_part in part.tables.items():
+        topic, form, types = _source(name, table, table_part, plan)
         if formats.setdefault(topic, form) != form:
             raise ConfigError(f'sink "{name}" reads topic "{topic}" in two formats')
         if not following.goes_on(form):
@@ -50,34 +50,35 @@ def wanted(name: str, part: DeliverPart, plan: Plan | None, types_of: TypesOf) -
                 hint="Write an output in the format diff, and deliver that.",
             )
         columns = [
-            Column.of(column, of.type, of.field, of.whole) for column, of in told.columns.items()
+            Column.of(column, of.type, of.field, of.whole)
+            for column, of in table_part.columns.items()
         ] or [Column.of(column, kind) for column, kind in (types or types_of(topic, form)).items()]
-        tables.append(Table(topic, table, told.mode, tuple(columns), told.key))
+        tables.append(Table(topic, table, table_part.mode, tuple(columns), table_part.key))
     if not tables:
         raise ConfigError(f'sink "{name}" has no tables', hint="Name at least one in `tables`.")
-    return Wanted(_sink(name, part), tuple(tables), formats)
+    return SinkPlan(_sink(name, part), tuple(tables), formats)
 
 
 def _source(
-    sink: str, table: str, told: TablePart, plan: Plan | None
+    sink: str, table: str, table_part: TablePart, plan: Plan | None
 ) -> tuple[str, str, Mapping[str, str]]:
     """The topic of a table, its format, and the types of its columns as far as a plan has them."""
     if plan is None:
-        form = told.format or "diff"
+        form = table_part.format or "diff"
         if form not in OUTPUT_FORMATS:
             raise ConfigError(f'there is no format "{form}"{instead(form, OUTPUT_FORMATS)}')
-        return told.source, form, {}
+        return table_part.source, form, {}
     for output in plan.outputs:
-        if output.name == told.source:
-            if told.format is not None:
+        if output.name == table_part.source:
+            if table_part.format is not None:
                 raise ConfigError(
                     f"deliver.{sink}.tables.{table}.format: an output of the pipeline has its own"
                 )
             return output.topic, output.format, output_types(plan, output)
     names = [output.name for output in plan.outputs]
     raise ConfigError(
-        f'deliver.{sink}.tables.{table}.from: there is no output "{told.source}"'
-        f"{instead(told.source, names)}"
+        f'deliver.{sink}.tables.{table}.from: there is no output "{table_part.source}"'
+        f"{instead(table_part.source, names)}"
     )
 
 
@@ -102,7 +103,7 @@ def _sink(name: str, part: DeliverPart) -> Sink:
     return make(name, getattr(part, kind))
 
 
-def types_told(settings: Mapping[str, str]) -> TypesOf:
+def types_in_topic(settings: Mapping[str, str]) -> TypesOf:
     """Read the types that a topic's progress tells."""
 
     def types_of(topic: str, form: str) -> Mapping[str, str]:
