@@ -454,7 +454,7 @@ class Collection(Generic[Key, Value]):
         return self.parts.add(Linear(name, self.source, self.steps), self.places)
 
     def built_in(self, parts: Parts) -> str:
-        """`built`, for use in the pipeline of these parts.
+        """As `built`, but refuse a collection of another pipeline than these parts'.
 
         Raises:
             ConfigError: the collection belongs to another pipeline.

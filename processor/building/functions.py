@@ -1,4 +1,4 @@
-"""Functions of one's own for the SQL of a pipeline written in Python."""
+"""User-defined functions in the SQL of a pipeline written in Python."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -20,7 +20,7 @@ def declared(
     returns: str,
     on_null: Literal["null", "call"],
 ) -> str:
-    """Add a function; return what stands for it in SQL.  Raises: ConfigError."""
+    """Add a function; return its name in SQL.  Raises: ConfigError."""
     kinds = (*parameters.values(), returns)
     problems = [sql_functions.problem_of_name(name)]
     problems += map(sql_functions.problem_of_type, kinds)

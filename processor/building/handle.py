@@ -74,9 +74,9 @@ class PipelineRun:
         """All times before it are complete; None until a batch has been committed."""
         self.status: Status = "starting"
         self.step = "starting"
-        """What a start has come to, in words."""
+        """The present step of a start, in words."""
         self.notices: tuple[Notice, ...] = ()
-        """What is probably not meant, as far as it still holds, such as a column that is null."""
+        """Probable mistakes that still hold, such as a column that is always null."""
         self.error: BaseException | None = None
         """What ended the run, if it has failed."""
         self._watchers = watchers
@@ -87,7 +87,7 @@ class PipelineRun:
         self._batches = self._records = self._waiting = self._state_bytes = self._restarts = 0
         self._updates: Counter[str] = Counter({o.name: 0 for o in plan.published})
         self._counted: Counter[str] = Counter()
-        # Refused here, not in the thread, whose errors nobody sees who does not look.
+        # Refused here, since an error in the thread may go unseen.
         self._claim = ExitStack()
         if spark is None:
             self._claim.enter_context(alone(plan.name))

@@ -1,4 +1,4 @@
-"""Identifiers made of SQL, for the names of operators that have none."""
+"""Identifiers made of SQL, as default names of operators."""
 
 
 def identifier(expression: str) -> str:

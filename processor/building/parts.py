@@ -58,7 +58,7 @@ class Parts:
         return next(name for name in _numbered(source) if name not in used)
 
     def with_functions(self, part: Part) -> Part:
-        """The part with functions in its expressions under the names that say all of them."""
+        """The part with function names in its expressions replaced by their long names."""
         if not self.functions:
             return part
         result: Part = with_long_names_in(part, self.functions)

@@ -1,4 +1,4 @@
-"""Topics of a pipeline written in Python: messages, before a method says what they mean."""
+"""Topics of a pipeline written in Python: messages, before a method interprets them."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace

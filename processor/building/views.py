@@ -1,4 +1,4 @@
-"""Views in SQL, and operators made of others, of a pipeline written in Python."""
+"""SQL views and relational operators of a pipeline written in Python."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,18 +12,18 @@ from ikebana.processor.relational.known import Known, MakingError, UnmadeError
 
 
 def view(parts: Parts, name: str, query: str, key: str | None) -> str:
-    """Add a query over the collections that there are; return its name.  Raises: ConfigError."""
+    """Add a query over the collections so far; return its name.  Raises: ConfigError."""
     query, key = parts.with_functions(query), parts.with_functions(key)
     return _added(parts, from_sql(name, query, key))
 
 
 def derived(parts: Parts, section: Callable[[Any], Derived]) -> str:
-    """Add an operator made of others, by `sections`; return its name.  Raises: ConfigError."""
+    """Add a relational operator of `sections`; return its name.  Raises: ConfigError."""
     return _added(parts, section(sections))
 
 
 def _added(parts: Parts, section: Derived) -> str:
-    """Add operators that are made together, and return the name of the last."""
+    """Translate a section and add its operators; return the name of the last."""
     pipeline = Known(parts.inputs.values(), parts.operators.values())
     try:
         operators = section.make(pipeline)

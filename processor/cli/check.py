@@ -84,7 +84,7 @@ def check_command(
 
 
 def _begun(reading: DiffTopic, start: str) -> dict[int, SnapshotRecord]:
-    """Choose where to begin; return the snapshots to verify, by the last batch that each has."""
+    """Choose where to begin; return the snapshots to verify, by their last batch."""
     assert reading.snapshots is not None, "a format without snapshots"
     gone = reading.deleted()
     if gone and (start == "beginning" or not reading.snapshots.usable()):
@@ -99,7 +99,7 @@ def _begun(reading: DiffTopic, start: str) -> dict[int, SnapshotRecord]:
 def _snapshot_offence(
     verifier: Verifier, part: Part, snapshots: Mapping[int, SnapshotRecord]
 ) -> Offence | None:
-    """Compare the collection after a part with the snapshot of then, if there is one."""
+    """Compare the collection after a part with the snapshot of the same batch, if any."""
     if isinstance(part, History) or (record := snapshots.get(part.progress.batch)) is None:
         return None
     if verifier.digest() == record.digest:
@@ -109,7 +109,7 @@ def _snapshot_offence(
 
 
 def _report(reading: DiffTopic, verifier: Verifier, not_closed: int) -> None:
-    """Print what was verified, or exit because nothing could be."""
+    """Print the result, or exit if nothing could be verified."""
     topic = reading.topic
     if verifier.verdict() == "not verifiable":
         click.echo(f"{topic}: {counted(not_closed, 'update')}")

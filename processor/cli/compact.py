@@ -1,4 +1,4 @@
-"""`ikebana compact`: write snapshots of output topics, and delete what they stand for."""
+"""`ikebana compact`: write snapshots of output topics, and delete the records before them."""
 
 from collections.abc import Mapping
 from pathlib import Path

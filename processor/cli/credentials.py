@@ -1,4 +1,4 @@
-"""Options for commands that ask an `ikebana serve`: its token, and whom to trust."""
+"""Options for commands that connect to an `ikebana serve`: the token and TLS."""
 
 import functools
 import ssl
@@ -14,7 +14,7 @@ Command = Callable[..., None]
 
 
 class Credentials(NamedTuple):
-    """What a server gets to see of who asks, and whom that one trusts."""
+    """The token that is sent, and the TLS context: trusted authorities, client certificate."""
 
     token: str | None
     tls: ssl.SSLContext
@@ -55,7 +55,7 @@ def with_credentials(command: Command) -> Command:
 
 
 def trusting(ca: Path | None, certificate: Path | None) -> ssl.SSLContext:
-    """Say whom to trust, and what to show.  Raises: ConfigError."""
+    """Make a TLS context of an authority and a client certificate.  Raises: ConfigError."""
     try:
         context = ssl.create_default_context(cafile=ca)
         if certificate is not None:

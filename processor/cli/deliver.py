@@ -1,4 +1,4 @@
-"""`ikebana deliver`: keep tables of a database at what outputs are, each batch exactly once."""
+"""`ikebana deliver`: apply the closed batches of outputs to tables, each exactly once."""
 
 import functools
 import os

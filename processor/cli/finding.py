@@ -44,7 +44,7 @@ def read(
 
 @contextmanager
 def placed_in(file: Path) -> Iterator[None]:
-    """Say of what a checkpoint refuses on which lines of a pipeline file it is."""
+    """Add the lines of the pipeline file to the error of a checkpoint that refuses it."""
     try:
         yield
     except CheckpointError as error:
@@ -57,7 +57,7 @@ def placed_in(file: Path) -> Iterator[None]:
 
 
 def line_of(file: Path, path: str) -> int | None:
-    """The line of a path in a pipeline file, or of the section that it is missing from."""
+    """The line of a path in a pipeline file, or of the section around it if it is missing."""
     if not file.exists():
         return None
     text = pipeline.file_text(file, "pipeline file")

@@ -278,7 +278,7 @@ class _Lines:
 
 
 class _Screen:
-    """The last updates, and what they come to."""
+    """The last updates, with totals, frontier and lag."""
 
     def __init__(self, console: Console, topic: str, rows: int, tally: Tally) -> None:
         self._console = console
@@ -330,7 +330,7 @@ class _Screen:
 
 
 class _Rate:
-    """Updates a second over the last seconds."""
+    """The rate of updates over the last seconds."""
 
     _SECONDS = 5.0
 

@@ -1,7 +1,7 @@
-"""Columns that come after a pipeline file was written.
+"""Columns of inputs that the pipeline file does not declare.
 
-They are those of the newest messages, and those that a run has declared for inputs with
-`on_new_column: add`.
+They are columns of the newest messages, and columns that a run has added to inputs with
+`on_new_column: add`, as its checkpoint records them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ def read(
     environ: Mapping[str, str],
     columns: Mapping[str, Declarations] = _NONE,
 ) -> pipeline.Pipeline:
-    """Read PIPELINE with the `columns`, and with those that its checkpoint has added.
+    """Read PIPELINE with further `columns`, and with the columns that its runs have added.
 
     Raises: ConfigError, as `finding.read`.
     """
@@ -56,12 +56,12 @@ def read(
 
 
 def adding(plan: Plan) -> list[Input]:
-    """The inputs of which a run declares columns that come later."""
+    """The inputs with `on_new_column: add`."""
     return [source for source in plan.inputs if source.on_new_column == "add"]
 
 
 def _added(plan: Plan, settings: Settings) -> dict[str, Declarations]:
-    """The columns that a checkpoint knows of such inputs, and the file does not declare."""
+    """The columns of such inputs that the checkpoint has and the file does not declare."""
     if not (inputs := adding(plan)):
         return {}
     birth = Checkpoint(settings.checkpoint).birth()
@@ -106,18 +106,18 @@ def newest(
 
 
 def to_add(plan: Plan, settings: Settings) -> dict[str, Declarations]:
-    """The columns that a run adds now; none of what cannot be looked at."""
+    """The columns that a run adds at its start; empty if messages cannot be read."""
     if not (inputs := adding(plan)):
         return {}
     try:
         return newest(plan, settings, inputs, takes_all=True)
     except IkebanaError:
-        # The run itself says what is wrong, such as a topic that is not there.
+        # The run itself reports the error, such as a missing topic.
         return {}
 
 
 class Adding:
-    """A watcher that ends a run when an input that adds columns gets some."""
+    """A watcher that ends a run when an input with `on_new_column: add` has new columns."""
 
     def __init__(self, plan: Plan, stop: Callable[[], None]) -> None:
         self.has_columns = False
@@ -133,7 +133,7 @@ class Adding:
     def restart(self, cause: Exception, pause_s: float) -> None: ...
 
     def notice(self, notices: Sequence[Notice]) -> None:
-        """Look for columns that have come."""
+        """Stop the run if a notice is of a new column of such an input."""
         if any(each.kind == "new column" and each.input in self._names for each in notices):
             self.has_columns = True
             self._stop()

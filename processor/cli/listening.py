@@ -1,4 +1,4 @@
-"""The options that say who may ask a server or a run over HTTP, and over what."""
+"""Options of HTTP servers: addresses, tokens, TLS."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,9 +23,9 @@ def address(value: str) -> tuple[str, int]:
 def access_options(
     tokens: str, probes: str, *, variables: bool
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make the options, with what tokens and probes are for.
+    """Make the options; `tokens` and `probes` are help texts.
 
-    With `variables` each has one in the environment, too.
+    With `variables` each option can also be set by an environment variable.
     """
 
     def option(name: str, text: str, **how: object) -> Callable[..., Callable[..., None]]:
@@ -79,9 +79,9 @@ def listening(
     tls_key: Path | None,
     tls_client_ca: Path | None,
 ) -> Listening:
-    """Judge where to answer, and how; warn of tokens that can be read on their way.
+    """Check the options of a server; warn if tokens travel without TLS.
 
-    Raises: ConfigError, if everybody who reaches the address could read everything by mistake.
+    Raises: ConfigError, if an address that others reach has no access control and no --anyone.
     """
     if tls_cert is None and (tls_key or tls_client_ca):
         raise ConfigError("cannot serve: --tls-key and --tls-client-ca need --tls-cert")

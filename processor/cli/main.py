@@ -15,7 +15,7 @@ from ikebana.processor.base import log_lines
 from ikebana.processor.base.garbage import seldom_collect
 from ikebana.processor.base.spelling import instead
 
-# Name: module, and what the list of commands says of it.
+# Name: module, and the line in the list of commands.
 _COMMANDS = {
     "new": ("new", "Write a first pipeline file, from a topic or as a sample."),
     "run": ("run", "Run a pipeline."),

@@ -101,7 +101,7 @@ def _proposed(
     registry: str | None,
     table: str | None,
 ) -> str:
-    """Return the text of a pipeline file for a topic; say what its messages leave open."""
+    """Return the text of a pipeline file for a topic; print notes on what messages do not show."""
     from ikebana.processor.authoring.proposing import writing
     from ikebana.processor.authoring.proposing.proposal import propose
     from ikebana.processor.authoring.proposing.trial import tried

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ikebana.processor.checkpoint.state_figures import StateFigures
     from ikebana.processor.planning.plan import Plan
 
-# State files of more bytes are counted only if that is asked for: it reads all of them.
+# Counting reads all state files, so beyond this size it needs --count.
 _COUNTED_BYTES = 256 << 20
 _STYLES = {
     "plain": "",
@@ -60,12 +60,12 @@ def plan_command(
 
     Exit status 0: nothing changes.  2: something does.  1: a run would refuse it.
     """
-    # Who asks for help does not wait for a database of expressions.
+    # Imported here, so that `--help` does not wait for DuckDB.
     from ikebana.processor.checkpoint.checkpoint import Checkpoint
     from ikebana.processor.checkpoint.edit_plan import EXIT_STATUS
     from ikebana.processor.cli import finding, later
 
-    # Brokers are not asked, so a module that names none will do.
+    # No broker is asked, so a module without brokers is fine.
     brokers = None if file.exists() else os.environ.get("IKEBANA_BOOTSTRAP_SERVERS", "unused")
     plan, settings = later.read(
         file, bootstrap_servers=brokers, checkpoint=against, environ=os.environ
@@ -97,7 +97,7 @@ def plan_command(
 
 
 def _print_columns(columns: "Mapping[str, Declarations]") -> None:
-    """Print the declarations that the newest messages call for, as the file has them."""
+    """Print declarations of columns in the form of the pipeline file."""
     if not columns:
         click.echo("the newest messages have no columns that are not declared\n")
         return
@@ -119,7 +119,7 @@ def _print_columns(columns: "Mapping[str, Declarations]") -> None:
 def looked_up(
     plan: "Plan", checkpoint: "Checkpoint", shards: int, *, count: bool | None = False
 ) -> "EditPlan":
-    """What going on with a plan does to a checkpoint; `count` as the option says.
+    """The edit that continuing a checkpoint with this plan is; `count` is the option --count.
 
     Raises: CheckpointError, if the checkpoint cannot be read.
     """
@@ -134,9 +134,9 @@ def looked_up(
 
 
 def demand_unchanged(plan: "Plan", settings: "Settings") -> None:
-    """Refuse a plan that is not the checkpoint's; a new checkpoint has none.
+    """Refuse a plan that differs from the checkpoint's; a new checkpoint takes any plan.
 
-    Raises: CheckpointError, with all that would change, or if the checkpoint cannot be read.
+    Raises: CheckpointError, with all changes, or if the checkpoint cannot be read.
     """
     from ikebana.errors import CheckpointError
     from ikebana.processor.checkpoint.checkpoint import Checkpoint

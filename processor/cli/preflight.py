@@ -49,7 +49,7 @@ def preflight_command(
 
 
 def checks(file: Path, bootstrap_servers: str | None, checkpoint: str | None) -> Iterator["Check"]:
-    """Make the checks one after the other, as far as the earlier ones allow."""
+    """Make the checks in order; some need the success of earlier ones."""
     # Imported here, so that `--help` does not wait for DuckDB.
     from ikebana.processor.base.check import Check, refused
     from ikebana.processor.checkpoint import preflight

@@ -56,7 +56,7 @@ def recover_command(
     plan, place = plan.portable(), Checkpoint(settings.checkpoint)
     if place.birth() is not None:
         raise _is_there(settings.checkpoint)
-    # Who made a mistake in the file does not wait for Kafka's client.
+    # Imported here, so that mistakes in the file are reported before Kafka's client is loaded.
     from ikebana.processor.kafka import recovering as on_brokers
     from ikebana.processor.kafka import rights
 
@@ -97,7 +97,7 @@ def _is_nothing(plan: "Plan") -> CheckpointError:
 
 
 def _lines(plan: "Plan", left: "Left", problems: "list[Problem]") -> list[str]:
-    """Say what is read, what outputs have, and what is in the way."""
+    """Describe what is read again, the outputs, and the problems that prevent a recovery."""
     assert left.lease is not None
     lines = [f"pipeline {plan.name}, lost checkpoint {left.lease.checkpoint}", "", "inputs"]
     for source in plan.inputs:

@@ -94,7 +94,7 @@ def run_command(
 def _watch(
     plan: "Plan", settings: "Settings", options: Watching, where: Any
 ) -> "Callable[[Callable[[str], None]], AbstractContextManager[Monitor | None]]":
-    """What opens the watchers of a run beside its display."""
+    """Return a function that opens the HTTP front of a run, if it has an address."""
 
     def watch(say: Callable[[str], None]) -> "AbstractContextManager[Monitor | None]":
         return nullcontext() if where is None else watched(plan, settings, options, where, say)
@@ -110,9 +110,9 @@ def _run(
     wait: bool | None,
     watch: "Callable[[Callable[[str], None]], AbstractContextManager[Monitor | None]]",
 ) -> bool:
-    """Run a plan with a display; `watch` opens what else watches it, and says where.
+    """Run a plan with a display; `watch` opens its HTTP front, and reports the address.
 
-    Return whether another run is to follow, with columns that have come meanwhile.
+    Return whether to run again, with columns that were new in messages.
     """
     from ikebana.processor.cli.later import Adding
     from ikebana.processor.watching.display import BatchDisplay

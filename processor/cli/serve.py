@@ -199,7 +199,7 @@ def _serve(what: tuple[str, ...], options: _Options) -> None:
 
 
 def _drawn(file: Path, plan: "Plan") -> "Callable[[], PlanView]":
-    """Return what draws the plan that a file has when it is asked: an edit changes the file."""
+    """Return a function that draws the plan of a file, and reads it again when it has changed."""
     from ikebana.processor.cli import finding
     from ikebana.processor.watching.plan_view import PlanOfFile
 

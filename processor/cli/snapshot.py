@@ -202,7 +202,7 @@ def _print(counts: Counts) -> None:
 
 
 def _way(values: Iterable[bytes]) -> Written:
-    """The first form that can write all of these."""
+    """The first form (JSON, text, base64) that can write all values."""
     for way in (_json, _string):
         try:
             for data in values:

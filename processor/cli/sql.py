@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from ikebana.serving.reads import Reads
 
 _DEFAULT = "localhost:9092"
-# So many local copies of topics are made, if they are damaged.
+# The attempts with local copies of topics, as a copy may be damaged.
 _COPIES = 2
-# A server that has just been started is given so long to have its first closed times.
+# The time to wait for a new server's first closed times.
 _FIRST_S = 20.0
 _AGAIN_S = 0.25
 
@@ -115,7 +115,7 @@ def sql_command(
 
 
 def _named(query: str) -> tuple[str, ...]:
-    """Return the topics that a query names in FROM, and say that they are read."""
+    """Return the topics that a query names in FROM, and print a note about them."""
     # Imported here, so that `--help` does not wait for it.
     from ikebana.processor.base.log_lines import note
     from ikebana.processor.relational.sql import tables_of
@@ -129,7 +129,7 @@ def _named(query: str) -> tuple[str, ...]:
 def _served(
     query: str, url: str | None, credentials: Credentials, data: Path | None, as_of: int | None
 ) -> "pa.Table":
-    """Run the query over what an `ikebana serve` has.  Raises: CopyError, if that is damaged."""
+    """Run the query over an `ikebana serve`.  Raises: CopyError, if its copy is damaged."""
     from ikebana.serving.service import CopyError
 
     with _reads(url, credentials, data) as reads:
@@ -146,9 +146,9 @@ def _served(
 
 
 def _say_how_far(reads: "Reads", query: str) -> None:
-    """Say it where one collection is behind another, for then these are read as they were.
+    """Note if a collection is behind others, which are then read as of its newest time.
 
-    What began after the time that all have is empty as of it.
+    A collection that begins after that time is empty as of it.
     """
     from ikebana.processor.base.log_lines import note
     from ikebana.processor.base.moments import moment
@@ -167,7 +167,7 @@ def _say_how_far(reads: "Reads", query: str) -> None:
 
 
 def _first_closed(answer: "Callable[[], pa.Table | str]") -> "pa.Table | str":
-    """Answer when something is closed, which a server that has just been started lacks; say so."""
+    """Answer as soon as a time is closed; note the wait, as a new server has none at first."""
     from ikebana.processor.base.log_lines import note
     from ikebana.serving.view import UnreadableTimeError
 
@@ -200,9 +200,9 @@ def _reads(url: str | None, credentials: Credentials, data: Path | None) -> Iter
 
 
 def _answer(reads: "Reads", query: str, as_of: int | None) -> "pa.Table | str":
-    """Run the query; return as text what keeps it from a local copy that is damaged.
+    """Run the query; if a local copy is damaged, return the error as text.
 
-    An error would keep scans that were begun, and these the copy's folder locked.
+    A raised error would keep its frames, and with them open scans that lock the copy's folder.
     """
     # Imported here, so that `--help` does not wait for it.
     from ikebana.arrangements.rocks import LocalDamageError
@@ -217,10 +217,10 @@ def _answer(reads: "Reads", query: str, as_of: int | None) -> "pa.Table | str":
 def _of_topics(
     query: str, topics: Sequence[str], form: str, settings: dict[str, str], as_of: int | None
 ) -> "pa.Table":
-    """Run the query over copies of topics, and over new ones if these are damaged.
+    """Run the query over local copies of topics; damaged copies are made again once.
 
     Raises:
-        CopyError: the new ones are damaged, too.
+        CopyError: the second copies are damaged, too.
     """
     from ikebana.arrangements.rocks import LocalDamageError
     from ikebana.processor.base.log_lines import note
@@ -250,7 +250,7 @@ def _of_topics(
 def _copied(
     topics: Sequence[str], form: str, settings: dict[str, str], as_of: int | None
 ) -> Iterator["Reads"]:
-    """Read topics up to their present frontiers, into a folder that goes afterwards."""
+    """Read topics up to their present frontiers, into a temporary folder."""
     from ikebana.processor.base.log_lines import note
     from ikebana.serving.reads import LocalReads
     from ikebana.serving.retention import EVERYTHING

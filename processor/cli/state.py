@@ -149,9 +149,9 @@ def _read(checkpoint: Checkpoint, birth: Birth, manifests: list[Manifest], opera
 
 
 def _lines(place: bytes, entry: bytes) -> list[dict[str, Any]]:
-    """An entry of an upsert operator as JSON: a key, or the upserts that wait in it.
+    """An entry of an upsert operator as JSON: a key's value, or upserts that wait for their time.
 
-    What lagging joins need of its past is none of what it has.
+    Other entries, which joins need of its past, are skipped.
     """
     if place[:1] not in (b"k", b"w"):
         return []

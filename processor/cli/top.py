@@ -1,4 +1,4 @@
-"""`ikebana top`: watch a run or a server in a terminal, by what it tells over HTTP."""
+"""`ikebana top`: watch a run or a server in a terminal, by its answers over HTTP."""
 
 import http.client
 import json
@@ -28,14 +28,14 @@ _ONCE_S = 1.0
 
 
 class Look(NamedTuple):
-    """What was told at a moment: of a run, or of a server."""
+    """The answer of a run or of a server at a moment."""
 
     at: float
     is_run: bool
     answer: Mapping[str, Any]
 
     def counts(self) -> dict[str, float]:
-        """Return what rates are made of, by name."""
+        """Return the counters to compute rates from, by name."""
         if self.is_run:
             outputs = {name: each["updates"] for name, each in self.answer["outputs"].items()}
             return {**outputs, "": self.answer["records"]}
@@ -43,7 +43,7 @@ class Look(NamedTuple):
 
 
 class Rates:
-    """Counts each second, between two looks; nothing before there are two."""
+    """Rates per second between two looks; empty texts after a single look."""
 
     def __init__(self, before: Look | None, now: Look) -> None:
         self._before = {} if before is None else before.counts()
@@ -51,7 +51,7 @@ class Rates:
         self._seconds = 0.0 if before is None else now.at - before.at
 
     def of(self, name: str) -> str:
-        """Return the rate of a name; nothing after a start anew."""
+        """Return the rate of a counter; empty if the counter was reset by a restart."""
         before, now = self._before.get(name), self._now[name]
         if before is None or now < before or self._seconds <= 0:
             return ""
@@ -104,7 +104,7 @@ def top_command(
 
 
 class Server:
-    """Who is asked; it finds out once whether that is a run."""
+    """A run or a server to ask; the first look finds out which."""
 
     def __init__(self, address: str, token: str | None, tls: ssl.SSLContext) -> None:
         url = address if "://" in address else f"http://{address}"
@@ -120,7 +120,7 @@ class Server:
         self._is_run: bool | None = None
 
     def look(self) -> Look:
-        """Ask how it stands.
+        """Ask for the present state.
 
         Raises:
             AwayError: it does not answer.
@@ -173,7 +173,7 @@ def _reason(error: urllib.error.HTTPError) -> str:
 
 
 def page(before: Look | None, now: Look, wrong: str | None = None) -> Group:
-    """Write a page of what was told, with rates since the look before."""
+    """Render a look as a page, with rates since the look before."""
     rates = Rates(before, now)
     parts = _run(now.answer, rates) if now.is_run else _served(now.answer, rates)
     if wrong is not None:
@@ -221,9 +221,9 @@ def _run(answer: Mapping[str, Any], rates: Rates) -> list[Text | Table]:
 def _by_relation(
     operators: Mapping[str, Mapping[str, Any]],
 ) -> list[tuple[str, int | None, float | None]]:
-    """Return names, frontiers and lags: arrangements of one relation are one row, the slowest.
+    """Return names, frontiers and lags; the slowest arrangement stands for all of its relation.
 
-    An arrangement is called by its relation and a hash, with a colon between.
+    The name of an arrangement is its relation and a hash, with a colon between.
     """
     slowest: dict[str, tuple[int | None, float | None]] = {}
     for name, each in operators.items():

@@ -1,4 +1,4 @@
-"""Values of options, and keys and values, which are bytes, as readable JSON data."""
+"""Types of command-line options, and bytes of keys and values as readable JSON data."""
 
 import base64
 import json
@@ -27,7 +27,7 @@ def shown(raw: bytes) -> Any:
 
 
 class Number(click.FloatRange):
-    """A finite number within bounds: to click, NaN is within any."""
+    """A finite number within bounds; click's own type accepts NaN."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -61,7 +61,7 @@ class Time(click.ParamType[int]):
             )
 
 
-# The time that `TimeOrNow` has for "now": no output has it.
+# The value of "now" in `TimeOrNow`, a time that no output has.
 NOW = -(2**64)
 
 

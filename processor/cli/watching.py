@@ -1,4 +1,4 @@
-"""The options with which a run serves metrics and health over HTTP."""
+"""Options of a run that serves metrics, health and the console over HTTP."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -70,7 +70,7 @@ _OPTIONS = (
 
 
 def watchable(command: Callable[..., None]) -> Callable[..., None]:
-    """Add `--http`, who may ask, and the limits of `/live` and `/ready` to a command."""
+    """Add `--http`, access control, and the limits of `/live` and `/ready` to a command."""
     # The last option that is added is the first in the help text.
     for option in reversed(_OPTIONS):
         command = option(command)
@@ -100,7 +100,7 @@ class Watching(NamedTuple):
     start_within: float
 
     def listening(self) -> "Listening | None":
-        """Judge where to answer and how; None if nowhere.  Raises: ConfigError."""
+        """Check the options; None if there is no address.  Raises: ConfigError."""
         if self.http is not None:
             return listening(
                 self.http,

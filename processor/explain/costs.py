@@ -16,7 +16,7 @@ MEANINGS = {
 }
 
 ALL = "in all"
-"""The part that is the sum of all others."""
+"""The name of the row with the sums."""
 
 
 class Cost(NamedTuple):

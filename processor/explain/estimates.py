@@ -1,13 +1,13 @@
-"""Estimate what a change of each input comes to: rows at each kind of work, and CPU time.
+"""Estimate the work for one change of each input: rows at each kind of work, and CPU time.
 
-A change replaces the row of a key, so an upsert makes two updates of it: one of the old row,
-and one of the new.  They are followed along the operators' edges, as in `planning.progress`.
-Nobody knows the data, so every condition holds for half of the rows, a function makes one row
-of one, and a lookup by a key that is not unique meets as many rows as the declared sizes of its
-two sides say.
+A change replaces the row of a key, so an upsert makes two updates of it: one retracts the old
+row, and one inserts the new.  The estimate follows them along the operators' edges, as in
+`planning.progress`.  The data are unknown, so every condition holds for half of the rows, a
+function returns one row for one, and a lookup by a key that is not unique finds as many rows as
+the ratio of the declared sizes of its two sides.
 
 The weights were fitted to whole pipelines (docs/performance.md has both, side by side).  They
-tell which part costs most, and what another machine takes within a factor of two or three.
+show which part costs most, and the CPU time on another machine within a factor of two or three.
 """
 
 from collections import defaultdict
@@ -43,14 +43,14 @@ MEANINGS = {
 
 # The share of rows for which a condition holds.
 _HOLDS = 0.5
-# CPU microseconds of all processes: for a message from Kafka, and for each of its columns.
+# CPU microseconds of all processes per message from Kafka, and per column of it.
 _MESSAGE_US = {"bytes": 2.0, "json": 2.5, "avro": 2.5}
 _COLUMN_US = {"bytes": 0.0, "json": 0.1, "avro": 0.2}
-# What a message that describes a change takes beside its row.
+# CPU microseconds of a message that describes a change, beside those of its row.
 _CHANGE_US = 2.0
-# How many columns there are where nobody declares them.
+# The assumed number of columns of an input without declared columns.
 _COLUMNS = 8
-# For a row each.
+# CPU microseconds per row.
 _WORK_US = {
     "passed": 1.0,
     "kept": 3.0,
@@ -63,7 +63,7 @@ _WORK_US = {
 
 
 class Work(NamedTuple):
-    """What a change of an input comes to: rows of each kind, and CPU microseconds."""
+    """The work for one change of an input: rows of each kind, and CPU microseconds."""
 
     input: str
     state: float
@@ -84,7 +84,7 @@ def estimates(plan: Plan, physical: Physical) -> Iterator[Work]:
 
 
 class _Following:
-    """The rows of one change, on their way from its input to the outputs."""
+    """Follows the rows of one change from its input to the outputs, and counts the work."""
 
     def __init__(self, plan: Plan, physical: Physical, source: Input) -> None:
         self._plan, self._physical, self._source = plan, physical, source
@@ -97,7 +97,7 @@ class _Following:
         self._done: defaultdict[str, float] = defaultdict(float)
 
     def work(self) -> Work:
-        """Follow them all the way."""
+        """Follow the rows through all operators; returns the sums."""
         nodes = graph_of(self._plan).nodes
         for root in self._roots:
             if nodes[root].input == self._source.name:
@@ -127,7 +127,7 @@ class _Following:
         if name in self._roots:
             self._through(name, rows)
         elif name in self._gathered:
-            # Its updates are counted as those of its output.
+            # Already counted as updates of the output.
             return
         elif (stage := self._stages.stages.get(name)) is not None:
             self._look_up(stage, rows)
@@ -136,17 +136,17 @@ class _Following:
             self._to_stages(name, rows)
 
     def _through(self, root: str, rows: float) -> None:
-        """Let rows become those of a root, and go on in its branches."""
+        """Count the work of a root on rows, and pass the results to its branches."""
         node = graph_of(self._plan).nodes[root]
         if node.kind is not None and root not in self._joins:
             self._done["kept"] += rows
             if isinstance(node.operator, Reduce):
                 self._done["aggregated"] += rows * len(node.operator.aggregates)
                 if node.operator.loop is not None:
-                    # As if it went through the body once.
+                    # One round of the loop is assumed.
                     self._done["kept"] += rows * len(node.operator.loop.body)
             if isinstance(node.operator, WindowFunctions):
-                # Of each row that is touched, the values are retracted and inserted.
+                # Each touched row is retracted and inserted again.
                 more = rows * windowing.touched(node.operator)
                 self._done["kept"] += more / 2
                 self._done["aggregated"] += more * len(node.operator.functions)
@@ -165,7 +165,7 @@ class _Following:
                 self._arrived[inlet] += some
 
     def _look_up(self, stage: Stage, rows: float) -> None:
-        """Let rows meet those that a stage asks for."""
+        """Count a stage's lookups for rows, and pass the matches on."""
         if stage.join in self._waiting and stage.is_first:
             self._wait(rows)
         matches = rows * self._matches(stage)
@@ -176,7 +176,7 @@ class _Following:
             self._arrived[stage.join] += matches
 
     def _wait(self, rows: float) -> None:
-        """Keep rows until their times are closed."""
+        """Count rows that wait in the state until their times are closed."""
         self._done["kept"] += rows
         self._done["waited"] += rows
 
@@ -187,14 +187,14 @@ class _Following:
                 self._arrived[stage.name] += rows
 
     def _holding(self, stage: Stage) -> float:
-        """The share of what a lookup meets for which all conditions hold."""
+        """The share of a lookup's matches for which all further conditions hold."""
         asked = self._stages.kept[stage.looks_up].arrangement
         step = path_of(catalog_of(self._plan).join(stage.join), stage).steps[stage.number]
         tested = len(step.predicates) if isinstance(step, Lookup) else 0
         return _HOLDS ** (len(asked.filters) * (stage.role == "lookup") + tested)
 
     def _matches(self, stage: Stage) -> float:
-        """How many rows a lookup meets."""
+        """The number of rows that a lookup finds."""
         if stage.role != "lookup":
             return 1.0
         asked = self._stages.kept[stage.looks_up].arrangement

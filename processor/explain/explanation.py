@@ -76,7 +76,7 @@ def _explained(plan: Plan, physical: planner.Physical, settings: Settings | None
 
 
 def _with_short_names(value: Any) -> Any:
-    """What is explained, with the names that functions of SQL have in the pipeline."""
+    """Replace long names of SQL functions by the names that they have in the pipeline."""
     if isinstance(value, str):
         return sql_functions.as_written(value)
     if isinstance(value, tuple):
@@ -89,7 +89,7 @@ def _with_short_names(value: Any) -> Any:
 
 
 def _local_functions(plan: Plan) -> Iterator[str]:
-    """Warn of functions that only this process has, such as those of a notebook's cells."""
+    """Warn of functions that workers cannot import, such as those of a notebook's cells."""
     try:
         plan.portable()
     except PlanError as error:

@@ -54,7 +54,7 @@ _POLICIES = {
 class Box(NamedTuple):
     """A node of the graph, with a title and lines of description.
 
-    `figures` are the names of what changes while the plan runs, for which a picture leaves room.
+    `figures` are names of live values, such as frontiers, for which a picture leaves room.
     """
 
     id: str
@@ -166,7 +166,7 @@ class _Drawing:
         ]
 
     def partitioned(self) -> None:
-        """Add the state of what reads rows by a key of its own, and the exchanges to it."""
+        """Add the state of operators with a key of their own, and the exchanges to it."""
         for operator in self._plan.partitioned:
             if self._graph[operator.name].hops:
                 box_id = f"exchange {operator.name}"
@@ -176,7 +176,7 @@ class _Drawing:
             self._branch(operator.name, self._state(operator.name))
 
     def joins(self) -> None:
-        """Add what joins look up, their paths, and their results."""
+        """Add the arrangements of joins, their paths, and their results."""
         for part in joining.parts(self._plan):
             self.boxes.append(Box(part.id, part.kind, part.title, part.lines))
             self.arrows += [Arrow(origin, part.id) for origin in part.origins]
@@ -184,7 +184,7 @@ class _Drawing:
             self._branch(join.name, joining.join_id(join.name))
 
     def outputs(self) -> None:
-        """Add outputs, and what holds early updates of them."""
+        """Add outputs, and the holds of their early updates."""
         depths = progress.depths(self._graph)
         producers = progress.producers(self._plan)
         for output in self._plan.published:

@@ -46,7 +46,7 @@ class Condition(NamedTuple):
 
 
 def roots_of(plan: Plan, source: Input) -> tuple[str, ...]:
-    """Return the collections that are made directly from an input."""
+    """Return the roots that decode an input or upsert it."""
     others = {operator.name for operator in (*plan.partitioned, *plan.joins)}
     return tuple(
         root
@@ -204,7 +204,7 @@ def _whole(plan: Plan, source: Input, physical: Physical) -> str:
         return "No output shows the input"
     reading = physical.readings[source.name]
     scope = scope_of_input(source)
-    # If steps are pushed, the reason is in the columns that they or their successors read.
+    # If steps are pushed, the reason is a column that they or later steps read.
     readers = []
     for branch in branches:
         whole = replace(branch, steps=(*reading.pushed, *branch.steps))

@@ -1,4 +1,4 @@
-"""What the outputs of a plan share: state that several of them stand on is kept once."""
+"""State that several outputs of a plan share, and which is therefore kept once."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,10 @@ _KEPT = {
 
 
 def added(plan: Plan) -> Iterator[str]:
-    """Say of each output that shares more than inputs what it adds to those before it."""
+    """Describe the state that each output adds, and the state it shares with earlier outputs.
+
+    Outputs that share nothing but upserts are left out.
+    """
     first: dict[str, str] = {}
     for output in plan.outputs:
         parts = _state_behind(plan, output)
@@ -40,7 +43,7 @@ def added(plan: Plan) -> Iterator[str]:
 
 
 def _state_behind(plan: Plan, output: Output) -> list[str]:
-    """The parts of the state that an output stands on, by what explanations call them."""
+    """The parts of the state that an output depends on, by their names in explanations."""
     operators = {operator.name: operator for operator in plan.operators}
     joins = {join.name for join in plan.joins}
     separate = [each for each in arrangements(plan) if not each.is_own]

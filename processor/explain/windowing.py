@@ -9,7 +9,7 @@ from ikebana.processor.kernels.window_values import OFFSETS, RANKS, SIZED, Windo
 from ikebana.processor.planning.plan import TOTAL_KEY, WindowFunctions
 
 PARTITION = 100
-"""How many rows a partition is assumed to have."""
+"""The assumed number of rows of a partition."""
 # A row that moves from one place to another passes a third of the others on average.
 _MOVED = PARTITION / 3
 _BEHIND = PARTITION / 2
@@ -26,7 +26,7 @@ def written(operator: WindowFunctions) -> list[str]:
 
 
 def state_of(operator: WindowFunctions) -> str:
-    """Describe the state, and which rows a change of one row makes others."""
+    """Describe the state, and which other rows are updated when one row changes."""
     groups: dict[str, list[str]] = {}
     for function in operator.functions:
         words, _ = _touched(function)
@@ -39,7 +39,7 @@ def state_of(operator: WindowFunctions) -> str:
 
 
 def touched(operator: WindowFunctions) -> float:
-    """How many other rows of a partition a change touches, about, if it has `PARTITION` rows."""
+    """The approximate number of other rows that a change updates, with `PARTITION` rows."""
     most = max((rows for _, rows in map(_touched, operator.functions)), default=0.0)
     return min(most, operator.most) if operator.most else most
 
@@ -64,7 +64,7 @@ def _touched(function: WindowFunction) -> tuple[str, float]:
 
 
 def _of_open_end(function: WindowFunction) -> tuple[str, float]:
-    """What frames come to that reach to one end of the partition."""
+    """Which rows change, and how many, for frames that reach to one end of the partition."""
     if function.aggregate is None:
         return "those whose value it is", 2.0
     side = "behind" if function.frame.is_prefix else "before"

@@ -113,7 +113,7 @@ def _spaced(line: str) -> str:
 
 
 def figure(number: float) -> str:
-    """Write a number as precisely as it means something: whole ones whole, estimates roughly.
+    """Write a number: integers and numbers from 10 without decimals, smaller ones with one.
 
     >>> figure(3), figure(0.25), figure(47.9), figure(1290.0)
     ('3', '0.2', '48', '1,290')
