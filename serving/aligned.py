@@ -4,8 +4,8 @@ A batch has all updates of all topics with times in `[lower, upper)`, where `upp
 frontier of the topics.  Only a topic with the least frontier is read, so no topic is held more
 than one batch ahead of another.
 
-A batch's `token` says where to go on after it.  Whoever stores the token together with what the
-batch has changed, and resumes with it, takes each update exactly once.
+A batch's `token` is the position after it.  A reader that stores the token in one transaction with
+the effects of the batch, and resumes with it, applies each update exactly once.
 """
 
 import functools
@@ -45,8 +45,8 @@ class TopicUpdate(NamedTuple):
 class AlignedBatch(NamedTuple):
     """All updates with `lower <= time < upper`, in order of time; `token` resumes after them.
 
-    The first batch has earlier times, too, where topics begin at different times: a topic that
-    was compacted begins at the time of a snapshot.  All collections can be read as of `lower`.
+    The first batch also has earlier times if topics begin at different times, as a compacted topic
+    begins at the time of a snapshot.  All collections can be read as of `lower`.
     """
 
     lower: int
@@ -62,23 +62,23 @@ class _Token(msgspec.Struct, frozen=True):
 
 
 class Keeper(Protocol[Kept]):
-    """Keeps what was read of one topic beyond the common frontier."""
+    """Buffers updates of one topic beyond the common frontier."""
 
     def add(self, piece: Piece | ClosedTimes) -> None:
-        """Keep a piece, in the order in which `Following.pieces` yields them."""
+        """Buffer a piece, in the order in which `Following.pieces` yields them."""
         ...
 
     def take(self, upper: int) -> Kept:
-        """Take all closed updates with times before `upper`, and keep the others."""
+        """Remove and return all closed updates with times before `upper`."""
         ...
 
     def close(self) -> None:
-        """Release what is kept."""
+        """Release the buffer."""
         ...
 
 
 class Span(NamedTuple, Generic[Kept]):
-    """What is kept of each topic for an aligned batch; see `AlignedBatch`."""
+    """The updates of each topic in an aligned batch; see `AlignedBatch`."""
 
     lower: int
     upper: int
@@ -88,7 +88,7 @@ class Span(NamedTuple, Generic[Kept]):
 
 
 class _Ahead(Generic[Kept]):
-    """A topic, and what was read of it beyond the common frontier."""
+    """A topic, which may be read further than the common frontier."""
 
     def __init__(
         self, following: Following, form: str, resume: Resume | None, keeper: Keeper[Kept]
@@ -99,7 +99,7 @@ class _Ahead(Generic[Kept]):
         self.upper: int | None = None if resume is None else resume.upper
         self.lower: int | None = self.upper
         self.times: Times | None = None
-        # Where to read again what is held; the place after a batch counts when it is given out.
+        # The place to resume at; it advances when the batch before it has been yielded.
         self._place = None if resume is None else resume.place
         self._places: list[tuple[int, str]] = []
         self._pieces: Iterator[Piece | ClosedTimes] | None = None
@@ -120,7 +120,7 @@ class _Ahead(Generic[Kept]):
         return False
 
     def place(self, upper: int) -> str | None:
-        """Where reading goes on for times from `upper` on."""
+        """The place at which to resume for times from `upper` on."""
         while self._places and self._places[0][0] <= upper:
             self._place = self._places.pop(0)[1]
         return self._place
@@ -133,8 +133,8 @@ class _Ahead(Generic[Kept]):
 class Aligning(Generic[Kept]):
     """Yields spans at the common frontier of topics, and waits for more; a context manager.
 
-    `formats` names the topics, `open_topic` opens one of them, and `keeper` says how what is
-    read is kept until all topics have reached its times.
+    `formats` names the topics, `open_topic` opens one of them, and `keeper` makes the buffer of a
+    topic's updates, which wait until all topics have reached their times.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class Aligning(Generic[Kept]):
             each.close()
 
     def behind(self) -> int:
-        """Count the offsets of all topics after what was read."""
+        """Count the offsets of all topics that were not read yet."""
         return sum(each.following.behind() for each in self._topics)
 
     def spans(self) -> Iterator[Span[Kept]]:
@@ -225,7 +225,7 @@ class Aligning(Generic[Kept]):
         self.close()
 
     def _lower(self) -> int:
-        """Where the next batch begins: at the frontier, or where all topics have begun."""
+        """The begin of the next batch: the frontier, or at first the latest begin of a topic."""
         if self._upper is not None:
             return self._upper
         return max(each.lower for each in self._topics if each.lower is not None)

@@ -1,14 +1,13 @@
-"""Write a served arrangement: closed batches in, history in and out, all at once.
+"""Write a served arrangement: each closed batch in one write, with its history.
 
-A closed batch is one atomic write: the states, their history, `since`, `upper`, and the place in
-the topic at which reading goes on.  So an arrangement has whole batches only, and a restart goes
-on where it stopped.
+A closed batch is one atomic write: the states, their history, `since`, `upper`, and the position
+in the topic.  So an arrangement always has whole batches, and a restart continues at the position.
 
-`since` is the frontier less the retention, and never goes back.  The history before it is deleted
-in the order of times, some with each batch, so that no batch takes long; what a view that is in
-use can read is deleted after it.  While an arrangement
-catches up with its topic, `horizon` is the frontier that it will reach, and history that would
-be deleted by then is not written at all; until then it cannot be read.
+`since` is the frontier minus the retention, and never decreases.  History before it is deleted in
+order of time, a part with each batch, so that no batch takes long; history that a view in use can
+read is deleted later.  While an arrangement catches up with its topic, `horizon` is the frontier
+that it will reach, and history that would be deleted by then is not written; until then it cannot
+be read.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +33,7 @@ from ikebana.serving.view import ArrangementView, read_meta
 # An undo is the whole state up to this number of values, else the diffs.
 _MOST_WHOLE = 4
 _PART = 1_000
-# The history that is deleted with a batch, in updates: so many, or as many as come if more do.
+# The least number of updates of history that a batch deletes; large batches delete more.
 _LEAST_EXPIRED = 20_000
 
 _decode_part = msgspec.msgpack.Decoder(TimePart).decode
@@ -44,10 +43,10 @@ Change = tuple[bytes, bytes | None]
 
 
 class Closed(NamedTuple):
-    """All updates of a topic that `upper` closes and the batch before did not.
+    """All updates of a topic from the frontier of the batch before up to `upper`.
 
     Nothing can be read as of a time before the first `lower`.  `position` is the place in the
-    topic behind the batch, and not empty.
+    topic after the batch, and not empty.
     """
 
     lower: int
@@ -62,7 +61,7 @@ class ServedArrangement:
     """The arrangement of one topic in a database of its own.
 
     Raises:
-        LocalDamageError: the database has something else, or cannot be read.
+        LocalDamageError: the database is of another topic or format, or cannot be read.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class ServedArrangement:
 
     @property
     def position(self) -> bytes:
-        """The place in the topic behind the last batch; empty before the first."""
+        """The place in the topic after the last batch; empty before the first."""
         return self._meta.position
 
     def view(self) -> ArrangementView:
@@ -155,14 +154,14 @@ class ServedArrangement:
             work.load(subject, packed)
             if packed is None and (key := layout.key_of(subject)) is not None:
                 self._keys.add(key)
-        # A value that goes has come before.
+        # A retracted value was inserted before, so it is known already.
         learn = self._values.add
         for _, value, _, diff in updates:
             if diff > 0:
                 learn(value)
 
     def _expire(self, changes: list[Change], expired: int, keep_from: int, most: int) -> int:
-        """Delete history that is not kept; return the time up to which none is left."""
+        """Delete history up to `keep_from`, in parts; return the time up to which it is gone."""
         count = 0
         reached = keep_from
         view = self._view.database
@@ -189,14 +188,14 @@ class _Work:
         self._total, self._size = totals.total, totals.bytes
         self._kept = keep_from
         self._states: dict[bytes, State] = {}
-        # Each state as it is written: what a change begins from, and what it leaves.
+        # Each state in its encoded form, before and after a change.
         self._packed: dict[bytes, bytes] = {}
         self._changed: set[bytes] = set()
         self._history: list[Change] = []
 
     @property
     def totals(self) -> Totals:
-        """The totals after what was added."""
+        """The totals after the updates so far."""
         return Totals(self._keys, self._data, self._total, self._size)
 
     def load(self, subject: bytes, packed: bytes | None) -> None:
@@ -216,7 +215,7 @@ class _Work:
                 diffs[value] = diffs.get(value, 0) + diff
         before = StoredTotals.of(self.totals)
         history: list[Update] = []
-        # Who reads as of an earlier time has to take this back.
+        # Reads as of an earlier time undo these updates.
         is_history = time > self._kept
         stamp = layout.pack_time(time)
         changed = False
@@ -252,7 +251,7 @@ class _Work:
         return changes
 
     def _undo(self, subject: bytes, diffs: State) -> bytes:
-        """Encode what takes the diffs back that a state is about to get."""
+        """Encode the undo record of a state for diffs that are about to be applied."""
         is_whole = len(self._states[subject]) <= _MOST_WHOLE
         return self._packed[subject] if is_whole else layout.encode_diffs(diffs)
 

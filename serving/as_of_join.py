@@ -1,8 +1,9 @@
-"""A local as-of join: what a service follows, joined with a collection that is served.
+"""A local as-of join: followed batches, joined with a served collection.
 
-Each update of the left meets the values that its key has in the collection at the update's own
-time, as `as_of` of a pipeline does with `retract: current`: a later retraction meets the values of
-then.  The right is looked up, so the service has no state but its token.
+Each update of the left is joined with the values of its key in the collection at the update's
+own time, as by an `as_of_join` of a pipeline with `retract: current`: a later retraction is
+joined with the values of its own time.  The right is looked up, so a service needs no state but
+its token.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -44,7 +45,7 @@ def as_of_join(
     outer: bool = False,
     timeout: float = 60.0,
 ) -> Iterator[JoinedBatch]:
-    """Join the batches that are followed with a collection, by the key that `on` gives.
+    """Join followed batches with a collection, by the key that `on` returns.
 
     With `at="alt"` an update sees values of its own time, with `"neu"` only earlier ones.  An
     `outer` join has the updates without a value, too.  A batch waits for at most `timeout` seconds

@@ -1,4 +1,4 @@
-"""Read what an `ikebana serve` serves, over HTTP: the same reads as of its folder."""
+"""Read collections of an `ikebana serve` over HTTP, with the same methods as from its folder."""
 
 import http.client
 import json
@@ -29,7 +29,7 @@ from ikebana.serving.view import UnknownCollectionError, UnreadableTimeError
 _PATIENCE_S = 60.0
 # The server waits so long for one request; a client that waits longer asks again.
 _MOST_WAIT_S = 30.0
-# What a server answers, or a proxy in front of it, that may answer later.
+# Statuses of a server or proxy that may answer later.
 _AWAY = (502, 503, 504)
 _NOT_CLOSED, _PAST = 409, 410
 

@@ -23,7 +23,7 @@ def frontier(views: Sequence[CollectionView]) -> int:
 
 
 def check_kinds(views: Sequence[CollectionView]) -> None:
-    """Refuse to read views together whose times are of different kinds.
+    """Refuse to read views with different kinds of times together.
 
     Raises: MixedTimesError.
     """

@@ -1,8 +1,8 @@
 """Read a folder of `ikebana serve` in another process, while it is written.
 
 Each process has a reader of its own, which sees whole batches only.  It catches up with the
-writer between reads, at most so often as it is told, and never goes back: a collection that is
-being rebuilt can be read again when it has come as far as it was.
+writer between reads, at most every `refresh_s`, and never goes back: a collection that is being
+rebuilt can be read again when it has reached its former frontier.
 """
 
 import threading
@@ -18,7 +18,7 @@ from ikebana.serving.of_threads import OfThreads
 from ikebana.serving.reads import LocalReads, unknown
 from ikebana.serving.view import ArrangementView, read_meta, unreadable
 
-# RocksDB's file with the id of a database: a database that was made anew has another one.
+# RocksDB's file with the id of a database; a rebuilt database has another id.
 _IDENTITY = "IDENTITY"
 _ASK_EVERY_S = 0.02
 
@@ -109,7 +109,7 @@ class _Reader:
         try:
             meta = self._caught_up()
         except LocalDamageError:
-            # It is opened anew the next time, for the writer may be replacing it.
+            # The writer may be replacing it, so the next read opens it again.
             self.close()
             meta = None
         if meta is None or self._database is None:

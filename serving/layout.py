@@ -7,15 +7,15 @@
 | `h` subject, time | an *undo*: how the subject was before its updates of this time |
 | `t` time, number | a part of the updates of this time; the first has the totals before them |
 
-A *subject* is what an update is about: its key.  Updates without a key have no key to be found
-by, so each of their values is a subject of its own.  Subjects are in the order of the bytes of
-their keys, those without a key first.
+A *subject* is the key of an update.  Updates without a key cannot be found by one, so each of
+their values is a subject of its own.  Subjects are ordered by the bytes of their keys; subjects
+without a key come first.
 
-An undo is the state itself, or, where the state has many values, the diffs to take back.
+An undo is the earlier state itself, or, if that state has many values, the diffs to subtract.
 
-A number of msgpack has 64 bits at most.  Counts may be larger: a topic has pieces of such counts.
-An entry that has one has all of its counts as their digits; of totals (`StoredTotals`), it is the
-total alone.  The diffs of a time are stored in pieces, as in the topic.
+A number of msgpack has 64 bits at most.  Counts may be larger (a topic has them in pieces): an
+entry with such a count stores all of its counts as text; in `StoredTotals` only the total may be
+text.  The diffs of a time are stored in pieces, as in the topic.
 """
 
 import struct
@@ -43,7 +43,7 @@ EMPTY = b"\x00"
 _ONE = b"\x01"
 _SEVERAL = b"\x02"
 _DIFFS = b"\x03"
-# As the two before, with digits for counts.
+# The same as the two before, with counts as text.
 _LARGE = b"\x04"
 _LARGE_DIFFS = b"\x05"
 VERSION = 1
@@ -55,7 +55,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode_state = msgspec.msgpack.Decoder(State).decode
 _decode_large = msgspec.msgpack.Decoder(dict[bytes, str]).decode
 
-# What msgpack has as a number.
+# The integers that msgpack can encode.
 _NUMBERS = range(-(2**63), 2**64)
 
 
@@ -73,7 +73,7 @@ class Totals(NamedTuple):
 
 
 class StoredTotals(msgspec.Struct, array_like=True, frozen=True):
-    """`Totals` as they are stored: a total beyond 64 bits as its digits."""
+    """`Totals` in their stored form: a total beyond 64 bits is text."""
 
     keys: int = 0
     data: int = 0
@@ -82,7 +82,7 @@ class StoredTotals(msgspec.Struct, array_like=True, frozen=True):
 
     @classmethod
     def of(cls, totals: Totals) -> Self:
-        """Make what is stored of totals.
+        """Convert totals to their stored form.
 
         >>> StoredTotals.of(Totals(1, 1, 2**64, 5))
         StoredTotals(keys=1, data=1, total='18446744073709551616', bytes=5)
@@ -96,7 +96,7 @@ class StoredTotals(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Meta(msgspec.Struct, array_like=True, frozen=True):
-    """What an arrangement has: the times that it can be read at, and where its topic goes on."""
+    """The metadata of an arrangement: readable times, totals, and its position in the topic."""
 
     topic: str
     form: str
@@ -105,17 +105,17 @@ class Meta(msgspec.Struct, array_like=True, frozen=True):
     last: int
     """The greatest time of an update; from it to `upper` nothing changes."""
     expired: int
-    """No history of this time or an earlier one is left."""
+    """History of this time and earlier ones has been deleted."""
     totals: StoredTotals
     position: bytes
     """The place in the topic after the last closed batch, as its reader writes it."""
     version: int = VERSION
     shape: Shape = Shape()
-    """What its keys and values are, ever since it was built."""
+    """The shape of its keys and values over all of its history."""
     times: Times | None = None
-    """The kind of its times, if the topic tells it."""
+    """The kind of its times, if the topic's progress has it."""
     columns: dict[str, str] = {}
-    """The SQL types of columns of its values, as far as its topic tells them."""
+    """The SQL types of columns of its values, as far as the topic's progress has them."""
 
     @property
     def bounds(self) -> tuple[int, int] | tuple[None, None]:
@@ -144,12 +144,12 @@ def encode_meta(meta: Meta) -> bytes:
 
 
 def encode_part(part: TimePart) -> bytes:
-    """Encode a part of the updates of a time, whose diffs are pieces."""
+    """Encode a part of the updates of a time; large diffs are in pieces already."""
     return _encode(part)
 
 
 def subject(key: bytes | None, value: bytes = b"") -> bytes:
-    """Encode what an update of this key and value is about."""
+    """Encode the subject of an update of this key and value."""
     return _KEYLESS + value if key is None else _KEYED + key
 
 
@@ -204,7 +204,7 @@ def decode_undo(packed: bytes) -> tuple[State, bool]:
 
 
 def _counted(small: bytes, large: bytes, counts: Mapping[bytes, int]) -> bytes:
-    """Encode counts behind the first byte of an entry, `large` if one has more than 64 bits."""
+    """Encode counts after the first byte of an entry: `large` if one has more than 64 bits."""
     try:
         return small + _encode(counts)
     except OverflowError:

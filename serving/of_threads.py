@@ -1,4 +1,4 @@
-"""What each thread has opened of its own, such as readers and connections."""
+"""Resources per thread, such as readers and connections."""
 
 import threading
 import weakref
@@ -7,10 +7,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 
 class Closable(Protocol):
-    """What has to be closed."""
+    """A resource that must be closed."""
 
     def close(self) -> None:
-        """Give up what it has, once or several times, in any thread."""
+        """Release it; may be called more than once, and in any thread."""
         ...
 
 
@@ -18,7 +18,7 @@ Opened = TypeVar("Opened", bound=Closable)
 
 
 class OfThreads(Generic[Opened]):
-    """What each thread has opened, by name; closed when the thread ends, or all of it at once."""
+    """Resources of each thread, by name; closed when the thread ends, or all at once."""
 
     def __init__(self) -> None:
         self._own = _Own()
@@ -26,7 +26,7 @@ class OfThreads(Generic[Opened]):
         self._all: set[Opened] = set()
 
     def get(self, name: str, opened: Callable[[], Opened]) -> Opened:
-        """Return what this thread has under a name, which is opened the first time."""
+        """Return this thread's resource of a name; opens it the first time."""
         present: Opened | None = self._own.named.get(name)
         if present is not None:
             return present
@@ -40,7 +40,7 @@ class OfThreads(Generic[Opened]):
         return fresh
 
     def close(self) -> None:
-        """Close what all threads have."""
+        """Close the resources of all threads."""
         # A copy, because threads may end meanwhile.
         for each in tuple(self._all):
             each.close()
@@ -48,17 +48,17 @@ class OfThreads(Generic[Opened]):
 
 
 class _Named(dict[str, Any]):
-    """What a thread has; a plain dict could not be referred to weakly."""
+    """The resources of a thread; a plain dict has no weak references."""
 
 
 class _Own(threading.local):
-    """Has what a thread has, until it ends."""
+    """Holds the resources of a thread until it ends."""
 
     def __init__(self) -> None:
         self.named = _Named()
 
 
 def _let_go(opened: Opened, among: set[Opened]) -> None:
-    """Close what a thread had that has ended."""
+    """Close a resource of a thread that has ended."""
     among.discard(opened)
     opened.close()

@@ -1,4 +1,4 @@
-"""Tokens as text; those of pages: where a scan or a reading of changes goes on, in which topic."""
+"""Tokens as text, and page tokens: the place at which a scan or a read of changes continues."""
 
 import base64
 from typing import TypeVar
@@ -24,7 +24,7 @@ class Place(msgspec.Struct, array_like=True, frozen=True):
 
 
 class _OfTopic(msgspec.Struct):
-    """What is read of the place in a topic that an arrangement has."""
+    """The part of an arrangement's position that is read here: the topic's id."""
 
     topic_id: str | None = None
 
@@ -69,7 +69,7 @@ def place(text: str) -> Place:
 
 
 def unplaced() -> ConfigError:
-    """Make the error for a token that is none."""
+    """Make the error for a text that is no token."""
     return ConfigError("cannot read a page: its token is none that was given out")
 
 
@@ -82,10 +82,10 @@ def topic_id(meta: Meta) -> str | None:
 
 
 def same_topic(view: CollectionView, topic: str | None) -> None:
-    """Refuse to go on in another topic than that of a token, if both are known.
+    """Refuse to continue in another topic than the token's, if both ids are known.
 
     Raises:
-        UnreadableTimeError: the topic was made anew, so its times are others.
+        UnreadableTimeError: the topic was deleted and created again, so its times are others.
     """
     meta = view.meta
     if topic is None or (now := topic_id(meta)) is None or now == topic:

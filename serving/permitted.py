@@ -1,14 +1,14 @@
 """A service as one reader may see it: the collections and columns that its grant names.
 
-A reader sees a service through `Permitted`, in which nothing else is there: a collection that it
-may not see has no name, and a column no values.  So no read has to remember to ask.
+A reader sees a service through `Permitted`, which lacks everything else: a hidden collection has
+no name there, and a hidden column no values.  So no read needs checks of its own.
 
-Of some columns, each value that is a JSON object is shown with the permitted fields alone; any
-other value is shown as `{}`.  Values that are then the same are one, with the sum of their counts.
-Keys are shown whole: who may not see a key may not see its collection.
+With a grant of some columns, a value that is a JSON object is shown with the permitted fields
+only, and any other value as `{}`.  Values that look the same then are merged, with the sum of
+their counts.  Keys are shown whole: a reader who may not see keys may not see the collection.
 
-No place that is given out tells a hidden column.  Rows without a key are found by their values,
-so a place among them is their number, counted from the first.
+Page tokens reveal no hidden column.  Rows without a key are stored under their values, so a token
+among them has their number, counted from the first.
 """
 
 import struct
@@ -64,7 +64,7 @@ class Permitted:
         return whole if columns is None else ColumnsView(whole, columns, self._places)
 
     def standing(self, name: str) -> Standing:
-        """Say how a collection that is seen stands."""
+        """Return the progress of a collection that the reader may see."""
         if not self._grant.sees(name):
             raise unknown(name, self.names())
         return self._service.standing(name)
@@ -73,18 +73,18 @@ class Permitted:
         self._service.pause(seconds)
 
     def close(self) -> None:
-        """Leave the service open: others read it."""
+        """Do nothing: the service stays open for other readers."""
 
 
 class Places:
-    """The subjects at which pages without keys ended lately, by (topic, time, number)."""
+    """Subjects at which recent pages of rows without keys ended, by (topic, time, number)."""
 
     def __init__(self) -> None:
         self._found: OrderedDict[tuple[str, int, int], bytes] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, place: tuple[str, int, int]) -> bytes | None:
-        """Return the subject there, if it is still known."""
+        """Return the subject at a place, if it is still remembered."""
         with self._lock:
             return self._found.get(place)
 
@@ -98,7 +98,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class ColumnsView:
-    """`CollectionView` of some columns; `places` make the next page of rows without keys cheap."""
+    """`CollectionView` of some columns; `places` save a scan for the next page without keys."""
 
     whole: ArrangementView
     columns: frozenset[str]
@@ -106,7 +106,7 @@ class ColumnsView:
 
     @property
     def meta(self) -> Meta:
-        """The times of the collection, and how many keys it has; sizes would tell of the rest."""
+        """The metadata without sizes of values, which would reveal hidden columns."""
         whole = self.whole.meta
         shape = Shape(whole.shape.keys, whole.shape.values.only(self.columns))
         totals = StoredTotals(keys=whole.totals.keys)
@@ -181,7 +181,7 @@ class ColumnsView:
         return {value: count for value, count in counts.items() if count}
 
     def _place(self, time: int, begin: bytes | None) -> tuple[int, bytes | None]:
-        """Return how many rows without a key lie before a page, and its first subject if known."""
+        """Return the number of keyless rows before a page, and its first subject if known."""
         if begin is None:
             return 0, None
         if not begin.startswith(_KEYLESS):

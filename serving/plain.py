@@ -1,8 +1,8 @@
-"""The values of a table as Python has them, for JSON and for terminals.
+"""The values of a table as Python values, for JSON and for terminals.
 
-A query may give dates and times that Python's have no room for: infinite ones, years before 1 and
-after 9999, nanoseconds.  These become text, as ISO 8601 writes them.  So do numbers that are not
-finite, which JSON lacks.
+A query may return dates and times that Python cannot represent: infinite ones, years before 1 and
+after 9999, nanoseconds.  They become ISO 8601 text.  Numbers that are not finite become text too,
+as JSON does not have them.
 """
 
 from typing import Any
@@ -40,7 +40,7 @@ def flat(table: pa.Table) -> pa.Table:
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
     if pa.types.is_float32(column.type):
-        # With the digits that tell it from others of its type.
+        # The shortest digits that identify a 32-bit float.
         texts = pc.cast(column, pa.string()).to_pylist()
         return [None if text is None else spelled_out(float(text)) for text in texts]
     # Nanoseconds would become values of pandas, which JSON does not have.
@@ -56,7 +56,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _value(scalar: pa.Scalar) -> Any:
-    """Return one value; of those that it has within, each is judged by itself."""
+    """Return one value; nested values are converted one by one."""
     if not scalar.is_valid:
         return None
     match scalar:

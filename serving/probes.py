@@ -1,4 +1,4 @@
-"""Say whether a service is live and ready, and count what it does, for Prometheus."""
+"""Probes of a service: whether it is live and ready, and its metrics for Prometheus."""
 
 import json
 import time
@@ -14,7 +14,7 @@ from ikebana.processor.watching.monitor import exposed
 from ikebana.serving.permitted import Permitted
 from ikebana.serving.service import Service
 
-# name, whether it is a counter, what it says; all with the label `collection`.
+# Name, whether it is a counter, description; all with the label `collection`.
 METRICS = (
     ("ikebana_served_updates", True, "Updates followed since the start."),
     ("ikebana_served_batches", True, "Closed batches followed since the start."),
@@ -52,7 +52,7 @@ class Probes(Collector):
     def ready(self) -> tuple[bool, bytes]:
         """Return whether all collections can be read and are fresh, and JSON on each of them.
 
-        Names are told of those that the reader sees.
+        Only the names of collections that the reader may see are included.
         """
         live, reason = self.live()
         collections: dict[str, Any] = {}
@@ -78,7 +78,7 @@ class Probes(Collector):
         return good, json.dumps(body, indent=2).encode() + b"\n"
 
     def scrape(self, accept: str) -> tuple[str, bytes]:
-        """Render the metrics of what is seen in an accepted format; return its type and text."""
+        """Render the metrics of visible collections; return the content type and the text."""
         registry = CollectorRegistry()
         registry.register(self)
         ProcessCollector(registry=registry)
@@ -108,7 +108,7 @@ class Probes(Collector):
                 "lag_seconds": time.time() - meta.upper / 1000 if meta.upper in EPOCH_MS else None,
             }
             if view.columns is not None:
-                # Sizes would tell of the columns that are not seen.
+                # Sizes would reveal hidden columns.
                 values |= {"bytes": None, "disk_bytes": None}
             for each, value in values.items():
                 if value is not None:

@@ -1,8 +1,8 @@
 """The reads of served collections, which `ikebana.open`, `ikebana.connect` and HTTP answer.
 
 Keys and values are bytes.  Every read is as of one time: `as_of`, or the newest time that can be
-read.  Whoever reads several collections together asks `newest` for a time that is closed in all
-of them, and passes it on.
+read.  To read several collections together, ask `newest` for a time that is closed in all of
+them, and pass it as `as_of`.
 """
 
 from abc import ABC, abstractmethod
@@ -131,11 +131,11 @@ class Views(Protocol):
         ...
 
     def close(self) -> None:
-        """Give everything up."""
+        """Release all resources."""
         ...
 
 
-# The reads: what each takes, and what it gives of views.  `Reads` has a method for each, and
+# The reads as functions over views.  `Reads` has a method for each, and
 # `serving.http.parameters.READS` its route.
 
 
@@ -245,7 +245,7 @@ class Reads(ABC):
 
     @abstractmethod
     def _read(self, read: Callable[..., Result], /, **arguments: Any) -> Result:
-        """Answer one of the reads above with these arguments, those without a default."""
+        """Answer one of the read functions above with these arguments."""
 
     @abstractmethod
     def collections(self) -> list[CollectionInfo]:
@@ -323,7 +323,7 @@ class Reads(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give everything up."""
+        """Release all resources."""
 
 
 def rows(
@@ -343,7 +343,7 @@ def rows(
 
 
 class LocalReads(Reads):
-    """`Reads` of arrangements that this process can reach."""
+    """`Reads` of arrangements in this process or in a folder."""
 
     def __init__(self, views: Views) -> None:
         self._views = views
@@ -351,8 +351,8 @@ class LocalReads(Reads):
     def _read(self, read: Callable[..., Result], /, **arguments: Any) -> Result:
         return read(self._views, **arguments)
 
-    # Reads of keys take a microsecond or two, of which `_read` would add a third; and there is
-    # no bound to what this process reads for itself.
+    # Reads of keys take a microsecond or two, to which `_read` would add a third; and reads
+    # within this process have no limit of size.
 
     def get(self, name: str, key: bytes, *, as_of: int | None = None) -> State:
         view = self._views.view(name)

@@ -10,9 +10,9 @@ _MS = {"ms": 1, "s": 1_000, "min": 60_000, "m": 60_000, "h": 3_600_000, "d": 86_
 
 
 class Retention(NamedTuple):
-    """A length of time: of milliseconds if it was written with a unit, else of times.
+    """How much history to keep: milliseconds if it was written with a unit, else times.
 
-    `otherwise` is a number of times for collections whose times are not milliseconds.
+    `otherwise` is the number of times to keep of collections without milliseconds as times.
     """
 
     length: int
@@ -25,7 +25,7 @@ class Retention(NamedTuple):
         Raises:
             ConfigError: it is a duration, and the times of the collection are not milliseconds.
         """
-        # A frontier of 0 is that of a topic without any closed time.
+        # The frontier is 0 if the topic has no closed time yet.
         if self.is_duration and upper and upper not in EPOCH_MS:
             if self.otherwise is not None:
                 return upper - 1 - self.otherwise
@@ -37,7 +37,7 @@ class Retention(NamedTuple):
         return upper - 1 - self.length
 
 
-# An hour, or as many times as a pipeline of some hundred records a second makes of offsets then.
+# An hour; for offset times about an hour of some hundred records a second.
 USUAL = Retention(3_600_000, is_duration=True, otherwise=1_000_000)
 
 EVERYTHING = Retention(2**62, is_duration=False)

@@ -1,10 +1,9 @@
-"""Follow topics into served arrangements, for as many readers as there are.
+"""Follow topics into served arrangements, for any number of readers.
 
 Each topic has one arrangement in a folder of its own, and one thread that follows the topic.
 Readers, such as requests and subscriptions, take the view of the last closed batch, and never
-wait for the thread.  While the disk is full, they have what was there before.  A local copy that
-is damaged, or is of another topic, is built again from the topic's beginning, and the log says so
-by name.
+wait for the thread.  While the disk is full, they read the last batch before.  A local copy that
+is damaged, or of another topic, is rebuilt from the topic's beginning; the log names it.
 """
 
 import gc
@@ -33,7 +32,7 @@ from ikebana.serving.view import ArrangementView
 
 _ASK_EVERY_S = 0.05
 _JOIN_S = 30.0
-# A read, such as a query, ends within so long.
+# The longest time that a read, such as a query, may hold a copy.
 _READ_S = 60.0
 _HELD_S = 0.25
 Made = TypeVar("Made")
@@ -41,12 +40,12 @@ OpenTopic = Callable[[str, str, Resume | None], Following]
 
 
 class CopyError(IkebanaError):
-    """A local copy cannot be read now; when it is opened or built again, it can."""
+    """A local copy cannot be read until it has been opened or built again."""
 
 
 @contextmanager
 def copies_read() -> Iterator[None]:
-    """Raise what keeps a reader from a local copy within a `with` block as a `CopyError`."""
+    """Within a `with` block, raise damage of a local copy as a `CopyError`."""
     try:
         yield
     except (LocalDamageError, ClosedError) as error:
@@ -57,7 +56,7 @@ def copies_read() -> Iterator[None]:
 
 
 class ServiceOptions(NamedTuple):
-    """The topics to serve with their formats, and what is kept of them, in which folder."""
+    """The topics to serve with their formats, the folder, and the retention of history."""
 
     formats: Mapping[str, str]
     folder: Path
@@ -66,7 +65,7 @@ class ServiceOptions(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """How a collection stands: what was followed, and how long ago all of the topic was read."""
+    """Progress of a collection: counts since the start, and the time since it caught up."""
 
     updates: int
     batches: int
@@ -75,7 +74,7 @@ class Standing(NamedTuple):
 
 
 class Service:
-    """Follows topics in threads until it is closed; `reads.Views` of what they have."""
+    """Follows topics in threads until it is closed; `reads.Views` of their arrangements."""
 
     def __init__(
         self, options: ServiceOptions, open_topic: OpenTopic, say: Callable[[str], None]
@@ -94,14 +93,14 @@ class Service:
         ]
 
     def start(self) -> None:
-        """Begin to follow, once; what was served before can be read already."""
+        """Start the threads, once; earlier local copies can be read before."""
         for thread in self._threads:
             if thread.ident is None:
                 thread.start()
 
     @property
     def failure(self) -> BaseException | None:
-        """The error that has ended a thread; then the service is to be closed."""
+        """The error that has ended a thread; the service should then be closed."""
         return self._failure
 
     def listen(self, listener: Callable[[], None]) -> None:
@@ -118,7 +117,7 @@ class Service:
         return followed.view()
 
     def standing(self, name: str) -> Standing:
-        """Say how a collection stands."""
+        """Return the progress of a collection."""
         return self._followed[name].standing()
 
     def pause(self, seconds: float) -> None:
@@ -145,7 +144,7 @@ class Service:
         self._tell()
 
     def _step(self, followed: "_Followed") -> bool:
-        """Follow what is closed now; return whether anything was."""
+        """Apply all batches that are closed now; return whether there were any."""
         some = False
         try:
             if (damage := followed.damage) is not None:
@@ -205,7 +204,7 @@ class _Followed:
         return replace(view, standing=self._words())
 
     def _words(self) -> str:
-        """How far it is with its topic before the first closed time."""
+        """The progress with the topic before the first closed time, in words."""
         if self._caught_up is not None:
             return "all of its topic was read, and none is closed there: does its pipeline run?"
         upto = "" if self._horizon is None else f", up to time {moment(self._horizon)}"
@@ -213,13 +212,13 @@ class _Followed:
 
     @property
     def damage(self) -> str | None:
-        """What a read has found damaged in the local copy; None: nothing, or the disk is full."""
-        # Without space nothing can be built.  When there is some, the copy is opened anew.
+        """The damage that a read met in the local copy; None if none, or if the disk is full."""
+        # Without space nothing can be rebuilt; with space again, the copy is opened first.
         return None if self._full else self._database.damage
 
     def standing(self) -> Standing:
         caught_up = self._caught_up
-        # Between two copies the size is that of the one before.
+        # While a copy is being replaced, the size is that of the former one.
         with suppress(LocalDamageError, ClosedError):
             self._size = self._arrangement.size()
         return Standing(
@@ -242,19 +241,19 @@ class _Followed:
         self._caught_up = time.monotonic()
 
     def reopen(self) -> None:
-        """Begin again behind the last batch."""
+        """Disconnect; reading resumes after the last batch."""
         if self._following is not None:
             self._following.close()
             self._following = None
 
     def wait_for_space(self, error: SpaceError) -> None:
-        """Follow no further while the disk is full; what was there before can be read."""
+        """Stop following while the disk is full; the last batch stays readable."""
         self.reopen()
         self._full = True
         self._say(f'the local copy of "{self._topic}" waits: {error.message}')
 
     def _goes_on(self) -> bool:
-        """Whether there is space again; then the local copy is opened anew."""
+        """Whether there is space again; if so, open the local copy again."""
         if not has_space(self._path):
             return False
         self._let_go()
@@ -263,7 +262,7 @@ class _Followed:
         return True
 
     def rebuild(self, reason: str) -> None:
-        """Throw the local copy away, and read the topic from its beginning."""
+        """Delete the local copy, and read the topic from its beginning."""
         self._say(f'the local copy of "{self._topic}" {reason}; it is built again from its topic')
         self.reopen()
         self._let_go()
@@ -326,7 +325,7 @@ class _Followed:
 
 
 def _unheld(open_: Callable[[], Made]) -> Made:
-    """Open a copy that was closed, when no read of this process holds its folder any more."""
+    """Open a closed copy again, as soon as no read of this process holds its folder."""
     deadline = time.monotonic() + _READ_S
     while True:
         try:
@@ -334,7 +333,7 @@ def _unheld(open_: Callable[[], Made]) -> Made:
         except HeldError:
             if time.monotonic() > deadline:
                 raise
-            # An error that a reader has met keeps its scan as long as it is part of a circle.
+            # An error in a reference cycle may keep a reader's scan open until collected.
             gc.collect()
             time.sleep(_HELD_S)
 

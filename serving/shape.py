@@ -1,7 +1,7 @@
-"""What the keys and values of a collection are: fields and their kinds, ever since it was built.
+"""The shape of a collection: fields of keys and values and their kinds, over all of its history.
 
-A shape only grows, so what it says holds as of every time, and a query over some rows has the
-same columns as one over all.  It is written with each batch.
+A shape only grows, so it is right as of every time, and a query over some rows has the same
+columns as one over all.  It is written with each batch.
 
 | kind | of |
 |---|---|
@@ -33,11 +33,11 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Side(msgspec.Struct, array_like=True, frozen=True):
-    """What all keys are, or all values.
+    """The shape of all keys, or of all values.
 
-    `fields` are those of objects, with their kinds; `other` is the kind of all that are no
-    objects, None if there are none.  `uniform` says that all objects have the same fields;
-    `canonical` that all are in canonical bytes.
+    `fields` are the fields of objects with their kinds; `other` is the kind of all that are no
+    objects, None if there are none.  `uniform`: all objects have the same fields; `canonical`: all
+    are in canonical bytes.
     """
 
     fields: dict[str, str] = {}
@@ -47,27 +47,28 @@ class Side(msgspec.Struct, array_like=True, frozen=True):
     canonical: bool = True
 
     def columns(self) -> dict[str, str] | None:
-        """Return the columns by name; None if the whole is one column."""
+        """Return the columns by name; None if the key or value is one column."""
         named = self.objects and self.other is None and 0 < len(self.fields) <= _MOST_FIELDS
         # SQL has no such names.
         spelt = all(name and "\0" not in name for name in self.fields)
         return self.fields if named and spelt else None
 
     def alone(self) -> str | None:
-        """Return the kind of the whole as one column; None if there has been nothing."""
+        """Return the kind of a single column for all; None if there were no values."""
         if self.objects:
             return "JSON"
         return self.other
 
     def only(self, columns: Collection[str]) -> "Side":
-        """Return the side of which some fields are seen, and `{}` of what is no object."""
+        """Return the shape with some fields only; values that are no objects become `{}`."""
         fields = {name: kind for name, kind in self.fields.items() if name in columns}
         return Side(fields, self.objects or self.other is not None, uniform=False)
 
     def looked_up(self) -> dict[str, str] | None:
-        """Return the fields that tell a key's bytes, with their kinds; `key` if it is no object.
+        """Return the fields that determine a key's bytes, with their kinds, for lookups.
 
-        None if equalities of fields do not tell all keys that fulfil them.
+        Keys that are no objects have the one field `key`.  None if keys with equal fields may
+        have different bytes.
         """
         if not self.canonical or (self.objects and self.other is not None):
             return None
@@ -82,14 +83,14 @@ class Side(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Shape(msgspec.Struct, array_like=True, frozen=True):
-    """What the keys and the values of a collection are."""
+    """The shapes of the keys and of the values of a collection."""
 
     keys: Side = Side()
     values: Side = Side()
 
 
 class Seen:
-    """Learns one side of a shape; what has been seen before costs one look."""
+    """Learns one side of a shape; a known combination of fields and types costs one lookup."""
 
     def __init__(self, side: Side, *, exact: bool = False) -> None:
         self.side = side
@@ -99,7 +100,7 @@ class Seen:
         self._known: dict[Any, tuple[tuple[str, ...], bool]] = {}
 
     def add(self, data: bytes) -> None:
-        """Add a key or a value.  With `exact`, whether it is canonical is learned, too."""
+        """Add a key or a value.  With `exact`, also learn whether it is canonical."""
         try:
             value = _decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -134,7 +135,7 @@ class Seen:
 
 
 class _Large:
-    """Stands for JSON that is more than Python's types carry."""
+    """A placeholder for JSON that Python's types cannot represent."""
 
 
 def _text_or_json(data: bytes) -> Any:

@@ -1,8 +1,8 @@
 """Read an arrangement as of any time that it still has, from one fixed state of its database.
 
-The state at the newest time is stored, and each older one is that state with later updates taken
-back, the newest first.  So a read of the newest time is one lookup, and a read as of an earlier
-time costs as much as the undos that follow it.
+The state at the newest time is stored; each older state is that state with later updates undone,
+the newest first.  So a read of the newest time is one lookup, and a read as of an earlier time
+costs as much as the undo records after it.
 
 A time can be read if `since <= time < upper`: history before `since` has been deleted, and times
 from `upper` on are not closed.  All other times are refused.
@@ -25,7 +25,7 @@ from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.serving import layout
 from ikebana.serving.layout import Meta, State, Totals
 
-# A page ends early behind so many bytes of keys and values.
+# A page ends early after this many bytes of keys and values.
 MOST_PAGE_BYTES = 16 << 20
 _CURRENT_END = b"d"
 _HISTORY_END = b"i"
@@ -40,10 +40,10 @@ class UnknownCollectionError(IkebanaError):
 
 
 class UnreadableTimeError(IkebanaError):
-    """A collection cannot be read as of a time; `since` and `upper` bound those that it has.
+    """A collection cannot be read as of a time; `since` and `upper` bound its readable times.
 
-    They are None as long as it has none.  `is_past` tells a time whose history is gone from one
-    that is not closed yet.
+    They are None if no time is readable yet.  `is_past`: the history of the time has been deleted;
+    otherwise the time is not closed yet.
     """
 
     def __init__(
@@ -64,13 +64,13 @@ class UnreadableTimeError(IkebanaError):
 def unreadable(
     collection: str, time: int, since: int, upper: int, standing: str = ""
 ) -> UnreadableTimeError:
-    """Make the error for a time that a collection does not have.
+    """Make the error for a time that is not readable.
 
-    `standing` says how far it is with its topic, if no time is closed yet.
+    `standing` describes the progress with the topic, if no time is closed yet.
     """
     asked = f" as of {moment(time)}"
     if upper == since:
-        # Who asks for the newest time has named none.
+        # A read of the newest time has no time to name.
         message = f'cannot read "{collection}": no time of it is closed yet'
         hint = "Wait until the collection has caught up with its topic."
         message += f"; {standing}" if standing else ""
@@ -93,7 +93,7 @@ def unreadable(
 class Bounds(NamedTuple):
     """Keys with `start <= key < end` and this prefix, in the order of bytes; None: no bound.
 
-    If nothing is given, all of the collection is meant, with the values that have no key.
+    Without bounds, they include the whole collection, with values that have no key.
     """
 
     start: bytes | None = None
@@ -101,7 +101,7 @@ class Bounds(NamedTuple):
     prefix: bytes | None = None
 
     def subjects(self) -> tuple[bytes, bytes | None]:
-        """Return the least subject, and the one before which the last lies."""
+        """Return the range of subjects: the least one, and the exclusive end."""
         if self == Bounds():
             return b"", None
         lower = layout.subject(self.prefix or b"")
@@ -138,12 +138,12 @@ class UpdatePage(NamedTuple):
 class CollectionView(Protocol):
     """Reads of one collection from one fixed state of it.
 
-    It has all of the collection, or some columns of its values, for readers who may see no more.
+    It shows the whole collection, or for readers with limited rights some columns of its values.
     """
 
     @property
     def meta(self) -> Meta:
-        """The times of the collection, and what it is called."""
+        """The metadata of the collection: its name, times and totals."""
         ...
 
     @property
@@ -176,7 +176,7 @@ class CollectionView(Protocol):
         ...
 
     def count(self, bounds: Bounds, time: int) -> Totals:
-        """Count what lies within bounds."""
+        """Count keys and values within bounds."""
         ...
 
     def changes(
@@ -203,7 +203,7 @@ def totals_of(states: Iterable[tuple[int, State]]) -> Totals:
 
 
 def read_meta(view: View) -> Meta | None:
-    """Read what the database has; None if it has no arrangement yet."""
+    """Read the metadata of a database; None if it has no arrangement yet."""
     packed = view.get(layout.META)
     if packed is None:
         return None
@@ -220,18 +220,18 @@ def read_meta(view: View) -> Meta | None:
 class ArrangementView:
     """One arrangement as of the moment at which the view was made.
 
-    While the view is used, the arrangement keeps the history that it can read.  So a scan finds
-    all that it needs also in a later state of the database: it takes the later updates back, too.
+    While the view is used, the arrangement keeps the history that it can read.  So a scan over a
+    later state of the database works too: it also undoes the later updates.
     """
 
     database: View
     meta: Meta
     standing: str = ""
-    """How far it is with its topic, as long as no time is closed."""
+    """The progress with its topic in words, as long as no time is closed."""
 
     @property
     def columns(self) -> frozenset[str] | None:
-        """All of every value is shown."""
+        """None: values are shown whole."""
         return None
 
     def check(self, time: int) -> None:
@@ -286,7 +286,7 @@ class ArrangementView:
         return RowPage(rows, None)
 
     def count(self, bounds: Bounds, time: int) -> Totals:
-        """Count what lies within bounds; without bounds this needs no scan."""
+        """Count keys and values within bounds; without bounds this needs no scan."""
         if bounds == Bounds():
             return self._totals(time)
         states = self.states(bounds, time, None)
@@ -325,7 +325,7 @@ class ArrangementView:
 
     def _as_of(self, subject: bytes, time: int) -> State:
         prefix = layout.history_of(subject)
-        # Later undos than the view may be there, but the state that they follow is not its own.
+        # The database may have undo records of later batches, which are none of this view.
         lower, upper = (prefix + layout.pack_time(each) for each in (time + 1, self.meta.upper))
         undos = (packed for _, packed in self.database.scan(lower, upper))
         return _undone(undos, lambda: self.database.get(layout.CURRENT + subject))
@@ -347,7 +347,7 @@ class ArrangementView:
             for subject, packed in current:
                 yield subject[1:], layout.decode_state(packed)
             return
-        # Subjects with later updates come from the history, all others are as they are now.
+        # Subjects with later updates are computed from the history; all others are unchanged.
         now = next(current, None)
         for subject, undos in _later(history, time):
             while now is not None and now[0][1:] < subject:
@@ -372,7 +372,7 @@ def _end_of_history(upper: bytes | None) -> bytes:
 
 
 def _later(history: Entries, time: int) -> Iterator[tuple[bytes, list[bytes]]]:
-    """Yield the subjects with updates after a time, with the undos of these in order."""
+    """Yield the subjects with updates after a time, each with its undo records in order."""
     entries = ((*layout.subject_of_history(key), packed) for key, packed in history)
     later = (entry for entry in entries if entry[1] > time)
     for subject, undos in groupby(later, _subject):
@@ -380,7 +380,7 @@ def _later(history: Entries, time: int) -> Iterator[tuple[bytes, list[bytes]]]:
 
 
 def _undone(undos: Iterable[bytes], current: Callable[[], bytes | None]) -> State:
-    """Take back all updates after a time, of which these are the undos in order."""
+    """Undo all updates after a time, by their undo records in order."""
     undone: list[State] = []
     for packed in undos:
         content, whole = layout.decode_undo(packed)

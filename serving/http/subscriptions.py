@@ -6,10 +6,9 @@
 | `batch` | all updates of all collections with `lower <= time < upper` |
 | `error` | why the subscription ends, such as history that is gone since |
 
-The `id` of an event is a token: whoever resumes with it gets what follows the event.  A
-subscriber that is slow is sent nothing until it has read; then it gets the batches that it has
-missed as one, from the history of the arrangements.  What is sent to several subscribers is
-encoded once.
+The `id` of an event is a token: a subscription that resumes with it gets the events after it.  A
+slow subscriber is sent nothing until it has read; then it gets the missed batches as one, from the
+history of the arrangements.  An event for several subscribers is encoded once.
 """
 
 import asyncio
@@ -39,19 +38,19 @@ _HEARTBEAT = b": nothing new\n\n"
 
 
 class Position(msgspec.Struct, array_like=True, frozen=True):
-    """Where a subscription stands: all of `as_of` was sent, or its snapshot up to a subject."""
+    """The progress of a subscription: all up to `as_of` was sent, or a part of its snapshot."""
 
     names: list[str]
     as_of: int
     number: int
-    """The number of the collection of which a snapshot is being sent; one too many: none."""
+    """The index of the collection in the snapshot; the number of collections after it."""
     subject: bytes | None = None
     topics: list[str | None] | None = None
-    """The ids of the topics of the collections; None in tokens of versions that did not tell."""
+    """The ids of the topics of the collections; None in tokens of versions without ids."""
 
     @property
     def in_snapshot(self) -> bool:
-        """Whether some of the snapshot is still to be sent."""
+        """Whether a part of the snapshot has not been sent yet."""
         return self.number < len(self.names)
 
     def token(self) -> str:
@@ -91,7 +90,7 @@ class Subscriptions:
         self._bell.ring()
 
     def begin(self, asked: parameters.Subscribe) -> Position:
-        """Find where a subscription begins, or refuse it before anything is sent.
+        """Return the position at which a subscription begins, or refuse it before any event.
 
         Raises:
             UnreadableTimeError: the time, or that of the token, cannot be read.
@@ -104,7 +103,7 @@ class Subscriptions:
             views = self._views(position)
             for view in views:
                 view.check(position.as_of)
-            # A token of a version that did not tell topics goes on in those of now.
+            # A token of a version without topic ids continues with the present topics.
             return msgspec.structs.replace(position, topics=_topics(views))
         names = asked.collection or self._permitted.names()
         views = [self._permitted.view(name) for name in names]
@@ -202,7 +201,7 @@ class Subscriptions:
 
 
 class Encoded:
-    """The events that were made last, for other subscribers, and where they end."""
+    """A cache of the last events for other subscribers, and of the times at which they end."""
 
     def __init__(self) -> None:
         self._events: OrderedDict[tuple[Any, ...], bytes] = OrderedDict()
@@ -210,7 +209,7 @@ class Encoded:
         self._size = 0
 
     def cut(self, key: tuple[Any, ...], find: Callable[[], int]) -> int:
-        """Return the last time of an event that was looked for before, or look for it."""
+        """Return the last time of an event from the cache, or find it."""
         if key not in self._cuts:
             self._cuts[key] = find()
             if len(self._cuts) > _MOST_CUTS:
@@ -218,7 +217,7 @@ class Encoded:
         return self._cuts[key]
 
     def get(self, key: tuple[Any, ...], make: Callable[[], bytes]) -> bytes:
-        """Return an event that was made before, or make it."""
+        """Return an event from the cache, or make it."""
         if (event := self._events.get(key)) is not None:
             self._events.move_to_end(key)
             return event
@@ -234,7 +233,7 @@ def _topics(views: Sequence[CollectionView]) -> list[str | None]:
 
 
 def _cut(view: CollectionView, above: int, upto: int) -> int:
-    """Return the last time of an event of whole times and of about `_UPDATES` updates."""
+    """Return the last time of an event that has whole times and about `_UPDATES` updates."""
     then = view.changes(above, upto, None, _UPDATES, MOST_PAGE_BYTES).then
     if then is None:
         return upto

@@ -23,8 +23,8 @@ def table_of(
 ) -> pa.Table:
     """Make a table of keys, values and counts, in their order.
 
-    `types` are the SQL types of columns that the topic tells.
-    The last column is `count`, with as many underscores behind it as tell it from the others.
+    `types` are the SQL types of columns, as far as the topic has them.
+    The last column is `count`, with underscores appended if another column has that name.
 
     Raises:
         ConfigError: a count is beyond 64 bits.

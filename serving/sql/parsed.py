@@ -1,10 +1,10 @@
-"""What a query reads, from DuckDB's own parse tree; and what it may not do.
+"""Check a query by DuckDB's own parse tree, and find the collections that it reads.
 
 A query is one SELECT.  Every table in it is a collection or a name that it defines itself; table
-functions are those that read nothing; functions that tell settings are refused.  DuckDB parses
-the query, so what is judged here is what will run.
+functions that read anything are refused, and so are functions that return settings.  DuckDB parses
+the query, so the checked tree is the one that runs.
 
-An equality of key columns with constants restricts what is read of a collection, if the
+An equality of key columns with constants restricts which keys of a collection are read, if the
 collection is named once, and the equality is a condition that every row of the result fulfils.
 """
 
@@ -51,7 +51,7 @@ def parsed(text: str) -> Query:
     """Parse a query, or refuse it.
 
     Raises:
-        SqlError: it is not one SELECT, or does what it may not do.
+        SqlError: it is not one SELECT, or uses something that is not allowed.
     """
     with duckdb.connect(":memory:", config={"enable_external_access": "false"}) as parser:
         try:
@@ -170,7 +170,7 @@ def _plain(reference: dict[str, Any], tables: dict[str, str]) -> bool:
             return False
         tables[alias] = reference["table_name"]
         return True
-    # Its columns could be meant by a name without a table.
+    # An unqualified name could mean one of its columns.
     return False
 
 

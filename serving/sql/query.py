@@ -1,8 +1,8 @@
 """Run a query over collections at one time, in a sandbox, with limits.
 
-Each query has a database in memory of its own.  What it names is copied there; then files,
-networks, extensions, Python's variables and settings are locked, and the query runs with a limit
-on its memory, its time and its result.
+Each query has an in-memory database of its own.  The collections that it names are copied there;
+then files, networks, extensions, Python's variables and settings are locked, and the query runs
+with limits on its memory, its time and its result.
 """
 
 import threading
@@ -20,10 +20,10 @@ from ikebana.serving.view import CollectionView
 
 
 class Limits(NamedTuple):
-    """Limits of a query: seconds, bytes that it reads, bytes of memory, rows that it gives.
+    """Limits of a query: seconds, bytes to read, bytes of memory, rows of the result.
 
-    The bytes that it gives have the limit of its memory, for DuckDB does not count them.  They are
-    added up as they come: the 2,048 rows that DuckDB makes at once may be more than the limit.
+    The memory limit also applies to the bytes of the result, which DuckDB does not count.  They
+    are summed as they arrive, so the 2,048 rows that DuckDB makes at once may exceed the limit.
     """
 
     seconds: float = 30.0
@@ -33,14 +33,14 @@ class Limits(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The rows of a query, and the time at which all of its collections were read."""
+    """The rows of a query, and the time as of which all its collections were read."""
 
     as_of: int | None
     table: pa.Table
 
 
 _INTERRUPT_EVERY_S = 0.05
-# How large rows are shows when they are there, so few come at once.
+# The size of rows is only known when they arrive, so batches are small.
 _BATCH_ROWS = 100
 _CONFIG = {
     "enable_external_access": "false",

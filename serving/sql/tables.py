@@ -1,13 +1,13 @@
 """Collections as tables of DuckDB: a row for each value, as often as it is there.
 
 Keys and values that are JSON objects give a column for each of their fields; if some are no
-objects, they are one column `key`, or `value`.  Where keys and values have a field of the same
-name, the column is the key's.  A column has the type that the topic tells; where it tells none, or
-there are values of another type, as an edit of the pipeline may leave behind, the kind that the
-collection's shape has.
+objects, they are one column `key`, or `value`.  If keys and values have a field of the same name,
+the column is the key's.  A column has the type in the topic's progress.  Without one, or if there
+are values of another type, such as those from before an edit, it has the kind of the collection's
+shape.
 
-Some keys are looked up in place of a scan only if the shape says that each key which fulfils the
-equalities has exactly these bytes.  So a query gives the same either way.
+Keys are looked up instead of scanned only if the shape guarantees that the equalities determine
+the bytes of the keys.  So the result is the same either way.
 """
 
 import json
@@ -29,7 +29,7 @@ from ikebana.serving.view import Bounds, CollectionView, Row
 _MOST_LOOKUPS = 10_000
 _CHECK_EVERY = 10_000
 _KINDS = {int: "BIGINT", str: "VARCHAR"}
-# Of a row, even if it has no more than a byte: it stands in a list of keys and in one of values.
+# The least bytes to count for a row, which is an item in a list of keys and in one of values.
 _LEAST_ROW = 16
 _Made = TypeVar("_Made")
 
@@ -48,17 +48,17 @@ def load(
     equalities: Equalities | None,
     limits: LoadLimits,
 ) -> None:
-    """Make a table of a collection as of a time; of some keys, if a query wants no others.
+    """Make a table of a collection as of a time; of some keys, if the query needs no others.
 
     Raises:
-        SqlError: the collection is too large, or has values that are less than nothing.
+        SqlError: the collection is too large, or has values with negative counts.
     """
     name = view.meta.topic
     keys = None if equalities is None else _keys(view, equalities)
     if keys is not None:
         rows: Iterable[Row] = map(Row, keys, view.get_many(keys, time))
     else:
-        # What is seen of some columns is as large as its reading shows.
+        # The size of some columns alone is only known when they are read.
         size = view.count(Bounds(), time).bytes if view.columns is None else 0
         if size > limits.bytes:
             raise SqlError(
@@ -71,7 +71,7 @@ def load(
 
 
 def _keys(view: CollectionView, equalities: Equalities) -> list[bytes] | None:
-    """Return the keys that equalities allow; None if they do not tell them all."""
+    """Return the keys that satisfy equalities; None if these do not determine all keys."""
     fields = view.meta.shape.keys.looked_up()
     if fields is None:
         return None
@@ -81,7 +81,7 @@ def _keys(view: CollectionView, equalities: Equalities) -> list[bytes] | None:
         # A constant of another type would be cast by the comparison.
         if constants is None or any(_KINDS[type(each)] != kind for each in constants):
             return None
-        # And the text of a date may be equal to others, of which keys have one.
+        # Different texts may be the same date, and keys have only one of them.
         if (view.meta.columns.get(field, kind) == "VARCHAR") != (kind == "VARCHAR"):
             return None
         choices = [{**choice, field: each} for choice in choices for each in constants]
@@ -93,7 +93,7 @@ def _keys(view: CollectionView, equalities: Equalities) -> list[bytes] | None:
 
 
 def _bag(name: str, rows: Iterable[Row], limits: LoadLimits) -> tuple[list[str | None], list[str]]:
-    """Return keys and values as text, each as often as it is there."""
+    """Return keys and values as text, each as often as its count."""
     keys: list[str | None] = []
     values: list[str] = []
     size = 0
@@ -116,7 +116,7 @@ def _bag(name: str, rows: Iterable[Row], limits: LoadLimits) -> tuple[list[str |
 
 
 def as_json(data: bytes) -> str:
-    """Return bytes as the text of a JSON value; what is none becomes a string."""
+    """Return bytes as the text of a JSON value; other bytes become a JSON string."""
     try:
         return canonical(data).decode()
     except DecodeError:
@@ -147,11 +147,11 @@ def _make(
 
 
 ARRIVING = "(SELECT * REPLACE (k::JSON AS k, v::JSON AS v) FROM arriving)"
-"""Where the columns of `columns_of` are selected from."""
+"""The FROM clause for the expressions of `columns_of`."""
 
 
 def typed_or_not(types: Mapping[str, str], make: Callable[[Mapping[str, str]], _Made]) -> _Made:
-    """What is made of columns of types; without them, if some values are of others."""
+    """Call `make` with the types, or without them if some values have other types."""
     try:
         return make(types)
     except duckdb.ConversionException:
@@ -163,9 +163,9 @@ def typed_or_not(types: Mapping[str, str], make: Callable[[Mapping[str, str]], _
 def columns_of(
     keys: Sequence[str | None], values: Sequence[str], shape: Shape, types: Mapping[str, str]
 ) -> tuple[dict[str, pa.Array], list[tuple[str, str]]]:
-    """The columns of a table of keys and values as JSON: what they are made of, and how.
+    """The columns of a table of keys and values.
 
-    The first are the columns of the table `arriving`; the others are names and SQL over it.
+    Returns the columns of the table `arriving`, and pairs of a column's name and SQL over it.
     """
     arriving = {"k": pa.array(keys, pa.string()), "v": pa.array(values, pa.string())}
     listed = []
@@ -192,12 +192,12 @@ class _Side(NamedTuple):
 
 
 def _columns(shape: Shape, types: Mapping[str, str]) -> Iterator[tuple[str, _Side, str]]:
-    """Yield each column with what it is of, and the kind that its values have."""
+    """Yield each column with its side (keys or values), and the kind of its values."""
     names: set[str] = set()
     for name, alone, side in (("k", "key", shape.keys), ("v", "value", shape.values)):
         fields = side.columns()
         if name == "v" and (fields is not None or side.alone() is None):
-            # What no row has had yet is null.
+            # Typed columns that no row has had yet are null.
             fields = {**dict.fromkeys(types, "NULL"), **(fields or {})} or None
         if fields is not None:
             columns = dict(sorted(fields.items()))
