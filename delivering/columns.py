@@ -1,7 +1,8 @@
 """Columns of tables: ikebana's types as types of Arrow, and updates as rows of such columns.
 
-A column is a field of keys or values that are JSON objects (where both have it, the key's), or
-the key or the value as a whole.  Types that no target has come as the nearest that most have:
+A column is a field of keys or values that are JSON objects (if both have it, the key's), or the
+key or the value as a whole.  Types that targets do not have are delivered as the nearest common
+type:
 
 | of ikebana | in Arrow |
 |---|---|
@@ -49,7 +50,7 @@ from ikebana.processor.linear.typed_json import from_json
 from ikebana.serving.sql.tables import as_json
 
 Whole = Literal["key", "value"]
-# The delivered type of those that are delivered as another one.
+# The types that are delivered as another type.
 _OTHERS: Mapping[str, SqlType] = {
     "UTINYINT": Scalar("SMALLINT"),
     "USMALLINT": Scalar("INTEGER"),
@@ -102,7 +103,7 @@ def delivered(kind: SqlType) -> SqlType:
 
 
 def arrow_type(kind: SqlType) -> pa.DataType:
-    """The type of Arrow as which a type is delivered.  Raises: KeyError, if it is not.
+    """The Arrow type of a delivered type.  Raises: KeyError, if it cannot be delivered.
 
     >>> str(arrow_type(parsed("MAP(VARCHAR, HUGEINT[])")))
     'map<string, list<element: decimal128(38, 0)>>'
@@ -123,7 +124,7 @@ def arrow_type(kind: SqlType) -> pa.DataType:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a target: its name, its SQL type, and what it is of.
+    """A column of a target: its name, its SQL type, and its source.
 
     Raises: ConfigError, if no target takes the type.
     """
@@ -131,9 +132,9 @@ class Column:
     name: str
     kind: SqlType
     field: str = ""
-    """The field of keys or values; that with the column's name unless told."""
+    """The field of keys or values; by default the one with the column's name."""
     whole: Whole | None = None
-    """Whether it is the key or the value as a whole, and no field."""
+    """The key or the value as a whole, instead of a field."""
 
     def __post_init__(self) -> None:
         try:
@@ -147,7 +148,7 @@ class Column:
 
     @classmethod
     def of(cls, name: str, text: str, field: str = "", whole: Whole | None = None) -> "Column":
-        """Make a column of a type's text.  Raises: ConfigError, if it is none."""
+        """Make a column with a type as text.  Raises: ConfigError, if it is no type."""
         try:
             return cls(name, parsed(text), field, whole)
         except TypeTextError:
@@ -163,14 +164,14 @@ class Column:
 
     @property
     def source(self) -> str:
-        """The field that it is of."""
+        """The field that it is read from."""
         return self.field or self.name
 
 
 class Typing:
-    """Makes rows of updates: a column for each of `columns`, an id if it has a name, time, diff.
+    """Makes rows of updates: `columns`, then an id (if `identity` names it), a time and a diff.
 
-    The id is 16 bytes of the SHA-256 of the row's JSON texts, so equal rows have equal ones.
+    The id is 16 bytes of the SHA-256 of the row's JSON texts, so equal rows have equal ids.
     """
 
     def __init__(
@@ -194,7 +195,7 @@ class Typing:
         """Make rows of a chunk of keys, values, times and diffs.
 
         Raises:
-            SourceError: a value has not the type of its column; it names the column.
+            SourceError: a value does not fit the type of its column; it names the column.
         """
         keys, values = (chunk.column(name).to_pylist() for name in ("key", "value"))
         arrays = {}
@@ -211,7 +212,7 @@ class Typing:
     def _texts(
         self, keys: list[bytes | None], values: list[bytes]
     ) -> Iterator[Sequence[bytes | None]]:
-        """The texts of each column: JSON, or bytes as they are of a whole BLOB."""
+        """The texts of each column: JSON, or raw bytes for a key or value of type BLOB."""
         by_field = dict(zip(self._fields, _fields_of(self._fields, keys, values), strict=True))
         for at, column in enumerate(self._columns):
             if column.whole is None:
@@ -268,7 +269,7 @@ class Typing:
 def _fields_of(
     fields: tuple[str, ...], keys: list[bytes | None], values: list[bytes]
 ) -> list[Sequence[bytes | None]]:
-    """The texts of fields; where keys and values have one, it is the key's."""
+    """The texts of fields; if both key and value have a field, the key's is taken."""
     if not fields:
         return []
     of_values = [[*texts] for texts in field_texts(fields, values)]

@@ -1,8 +1,8 @@
 """Follow topics, and apply their closed batches to a sink, until it is stopped.
 
-The loop pulls: while a target is slow or away, nothing is read, and the topics keep what comes.
-After a target or brokers were away it begins again from what the target says was applied, with
-pauses that double up to a minute.  Nothing of it is on the disk but what a large batch spools.
+The loop pulls: while a target is slow or away, nothing is read, and records wait in the topics.
+After a target or brokers were away, it begins again at the token of the target, with pauses that
+double up to a minute.  It keeps nothing on disk except the spool of a large batch.
 """
 
 import functools
@@ -20,7 +20,7 @@ from ikebana.processor.base.restarts import Failed, Restarts, persistently
 from ikebana.processor.kafka import following, reading_rights
 from ikebana.serving.aligned import Aligning, OpenTopic, Span
 
-# However long a target is away, it is asked again.
+# A target is tried again however long it is away.
 _RESTARTS = 10**9
 
 
@@ -30,27 +30,27 @@ class Topics(NamedTuple):
     open: OpenTopic
     formats: Mapping[str, str]
     spool_bytes: int = MOST_BYTES
-    """How many bytes of a topic's closed batch are in memory; more are in a file."""
+    """The most bytes of a topic's closed batch in memory; a larger batch goes to a file."""
 
 
 class Standing(NamedTuple):
-    """How a delivery stands."""
+    """The progress of a delivery."""
 
     upper: int | None
-    """The frontier of what was applied; None if nothing is known of it."""
+    """The frontier of the applied batches; None before the target was asked."""
     updates: int
-    """How many updates were applied since the start."""
+    """The number of updates applied since the start."""
     batches: int
     caught_up_s: float | None
-    """How long ago everything that was closed was applied."""
+    """The time since everything closed had been applied."""
     behind: int
-    """How many offsets of the topics were not read when this was asked last."""
+    """The number of offsets not read yet, as of the last time everything closed was applied."""
     waits: str
-    """Why nothing is applied now, if the target or the brokers are away."""
+    """The error, while the target or the brokers are away; else empty."""
 
 
 class _Following(Aligning[Spooled]):
-    """Tells the delivery when it has everything."""
+    """Calls the delivery when everything closed was read."""
 
     def __init__(
         self, topics: Topics, token: str | None, *, wait: bool, idle: Callable[[], None]
@@ -101,13 +101,13 @@ class Delivery:
         persistently(self._attempt, Restarts(_RESTARTS), self, self._tell)
 
     def stop(self) -> None:
-        """End soon, behind the batch that is being applied; from any thread."""
+        """End after the batch that is being applied; from any thread."""
         self._stopping.set()
         if (following := self._following) is not None:
             following.stop()
 
     def standing(self) -> Standing:
-        """Say how it stands; from any thread."""
+        """Return the progress; from any thread."""
         age = None if self._caught_up is None else time.monotonic() - self._caught_up
         return Standing(self._upper, self._updates, self._batches, age, self._behind, self._waits)
 
@@ -116,7 +116,7 @@ class Delivery:
         return time.monotonic()
 
     def sleep(self, seconds: float, /) -> None:
-        """Pause, unless it is stopped."""
+        """Pause until the time has passed or the delivery is stopped."""
         self._stopping.wait(seconds)
 
     def _attempt(self) -> None:

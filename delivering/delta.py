@@ -1,11 +1,11 @@
 """Delta tables as targets, by delta-rs: one commit for each batch, with a `txn` action.
 
-Rows that come are appended; if rows go, one `MERGE` deletes them and inserts those that come.
-The `txn` action has the frontier as its version, so Delta itself refuses a commit of another
-instance that was made meanwhile; the token is beside it in the commit's information.
+New rows are appended; if rows are removed, one `MERGE` deletes these and inserts the new ones.
+The `txn` action has the frontier as its version, so Delta itself refuses a commit if another
+instance has committed meanwhile; the token is beside it in the commit's metadata.
 
-Each hundredth commit is followed by a compaction and a vacuum, which deletes what no version of
-the last seven days has.
+After each hundredth commit, the table is compacted and vacuumed: files that no version of the last
+seven days has are deleted.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ from ikebana.processor.authoring.deliver_part import DeltaPart
 _HOUSEKEEPING = 100
 _OP = "ikebana_op"
 _GO, _COME = 0, 1
-# How many commits are looked at for the last one with a token.
+# The number of commits to search for the last one with a token.
 _HISTORY = 1000
 
 
@@ -145,7 +145,7 @@ class DeltaLakeTable:
         gone = changes.removed()
         same = []
         for name in identity_of(self._wanted):
-            # Only by "=" tables are joined fast.
+            # Joins are only fast by "=".
             equals = "IS NOT DISTINCT FROM" if gone.column(name).null_count else "="
             same.append(f't."{name}" {equals} s."{name}"')
         condition = " AND ".join([f"s.{_OP} = {_GO}", *same])
@@ -174,14 +174,14 @@ class DeltaLakeTable:
 
 
 def _operation(rows: pa.RecordBatch, op: int, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows with all columns, and what is to be done with them."""
+    """Rows with all columns, and the operation to do with them."""
     columns = widened(rows, schema)
     columns[-1] = pa.array([op] * rows.num_rows, pa.int8())
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _delta_type(kind: pa.DataType) -> pa.DataType:
-    """The type as which a type is stored: Delta has no times of a day, and no fixed lengths.
+    """The stored type of a type: Delta has no times of day and no fixed lengths.
 
     >>> str(_delta_type(pa.list_(pa.time64("us"))))
     'list<item: string>'

@@ -1,12 +1,12 @@
 """Iceberg tables as targets, by PyIceberg: copy on write, one snapshot for each batch.
 
-PyIceberg writes no delete files.  A snapshot replaces the data files that have rows which go, and
-these are found exactly, because the updates say which rows go: first by the bounds of the key in
-the manifests, then by the identities in the file.  Files that became small are rewritten along
-with them, so a table has few.  The token is in the summary of the snapshot, and the newest
-snapshot that has one is the last batch.
+PyIceberg writes no delete files, so a snapshot replaces the data files that have removed rows.
+These files are found exactly, because the updates name the removed rows: first by the bounds of
+the key in the manifests, then by the identities in the file.  If there are many small files, they
+are rewritten along.  The token is in the summary of the snapshot; the newest snapshot with a token
+is the last batch.
 
-Snapshots beyond the newest hundred expire, and the files that only they had are deleted.
+Snapshots beyond the newest hundred expire, and files of these alone are deleted.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -55,7 +55,7 @@ from ikebana.delivering.sink import VALID_TO, Table
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring.deliver_part import IcebergPart
 
-# A snapshot takes the small files along when there are so many of them.
+# From this number of small files on, a snapshot rewrites them.
 _SMALL_FILES = 16
 _FILE_BYTES = 128 << 20
 _SNAPSHOTS = 100
@@ -64,7 +64,7 @@ _PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": str(_SNAPSHOTS),
 }
-# Types of keys with bounds in manifests that compare as their values do.
+# Types with bounds in manifests that have the order of the values.
 _ORDERED = (IntegerType, LongType, StringType)
 _AWAY = (RESTError, SQLAlchemyError, OSError)
 
@@ -82,7 +82,7 @@ def iceberg_sink(name: str, catalog: Mapping[str, str], namespace: str) -> LakeS
 
     @cache
     def loaded() -> Catalog:
-        # Not before it is asked for: the target may be away.
+        # Loaded on first use, since the target may be away.
         try:
             return load_catalog(name, **catalog)
         except (ValueError, NoSuchPropertyException, NotInstalledError) as error:
@@ -185,7 +185,7 @@ class IcebergTable:
         return self._table.scan().plan_files()
 
     def _read(self, task: FileScanTask, names: Sequence[str] | None = None) -> pa.Table:
-        """Read a file's rows, without those that delete files of others delete."""
+        """Read a file's rows, without rows that delete files of other writers remove."""
         schema = self._table.schema()
         chosen = schema if names is None else schema.select(*names)
         scan = ArrowScan(self._table.metadata, self._table.io, chosen, AlwaysTrue())
@@ -193,7 +193,7 @@ class IcebergTable:
         return rows if names is None else rows.select(list(names))
 
     def _replaced(self, changes: Changes) -> list[FileScanTask]:
-        """List the files with rows that go, and those that are small, if there are many."""
+        """List the files with removed rows, and small files if there are many."""
         hit: list[FileScanTask] = []
         small: list[FileScanTask] = []
         bounds = changes.bounds() if changes.removes and changes.table.key else None
@@ -207,7 +207,7 @@ class IcebergTable:
     def _is_hit(
         self, task: FileScanTask, changes: Changes, bounds: tuple[Any, Any] | None
     ) -> bool:
-        """Whether a file has rows that go; these lie within the bounds, if there are any."""
+        """Whether a file has removed rows; `bounds` are those of their first column, if any."""
         names = identity_of(changes.table)
         if VALID_TO in self._schema.names:
             names = (*names, VALID_TO)
@@ -217,7 +217,7 @@ class IcebergTable:
     def _written(
         self, changes: Changes | None, replaced: Iterable[FileScanTask]
     ) -> Iterator[DataFile]:
-        """Write the rows that come and those of replaced files that stay; yield the files."""
+        """Write new rows, and the remaining rows of replaced files; yield the files."""
         if changes is None:
             return
         schema = self._arrow()
@@ -247,7 +247,7 @@ def _large(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _once(table: IcebergMetadata) -> IcebergMetadata:
-    """Let commits of a table fail when others were made, and not be repeated over them."""
+    """Let commits of a table fail on conflicts, instead of being repeated over other commits."""
     properties = {**table.metadata.properties, "commit.retry.num-retries": "0"}
     table.metadata = table.metadata.model_copy(update={"properties": properties})
     return table
@@ -262,7 +262,7 @@ def _mark_of(snapshot: Snapshot, prefix: str) -> Mark | None:
 
 
 def _may_hit(task: FileScanTask, field: NestedField, bounds: tuple[Any, Any] | None) -> bool:
-    """Whether a file may have values of a field between two, by what its manifest tells."""
+    """Whether a file may have values of a field within bounds, by its manifest."""
     if bounds is None:
         return True
     lower = (task.file.lower_bounds or {}).get(field.field_id)
@@ -293,7 +293,7 @@ def _expire(table: IcebergMetadata) -> IcebergMetadata:
         ids = [each.snapshot_id for each in old]
         table.maintenance.expire_snapshots().by_ids(ids).commit()
     except CommitFailedException:
-        return table  # Others have changed it; the next commit tries again.
+        return table  # Another writer has changed it; the next commit tries again.
     for path in files[False] - files[True]:
         with suppress(OSError):
             io.delete(path)

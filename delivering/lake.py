@@ -2,12 +2,12 @@
 
 Each table has the token of the last batch in the metadata of the commit that applied it, so both
 are there or neither is.  There is no transaction over several tables: after a crash between two
-commits, one table has a batch that the other lacks.  The sink then goes on at the earlier token,
-and leaves out of the first batches what a table has already, by its times.
+commits, one table has a batch that the other lacks.  The sink then continues at the earlier token,
+and skips, by their times, the updates that a table has already.
 
-An instance that is opened commits its name to every table, and changes no rows.  The commit of
-an earlier instance then meets one that it does not know, and is refused.  A commit that meets one
-of somebody else, such as a compaction, is made again over the table as it is now.
+A new instance commits its name to every table, without changing rows.  A commit of an earlier
+instance then conflicts with it, and the earlier instance stops.  A commit that conflicts with
+another writer's, such as a compaction, is repeated over the present table.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,11 +37,11 @@ _ADDED = (ID, COUNT, TIME, DIFF, VALID_FROM, VALID_TO)
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """What a commit says of the sink that made it."""
+    """The metadata of a sink in its commits."""
 
     instance: str
     upper: int | None = None
-    """The frontier of what the table has; None before the first batch."""
+    """The frontier of the table; None before the first batch."""
     token: str | None = None
 
 
@@ -50,14 +50,14 @@ class ConflictError(Exception):
 
 
 class LakeTable(Protocol):
-    """One table in a format, as it was when it was opened, read again or committed."""
+    """One table in a format, in its state at the last open, reload or commit."""
 
     def columns(self) -> pa.Schema | None:
-        """Return the columns that the table has; None if there is no table."""
+        """Return the columns of the table in the target; None if there is no table."""
         ...
 
     def fitted(self) -> pa.Schema:
-        """Return the wanted columns, with the types that they have when they are read."""
+        """Return the columns to deliver, with the types that the format gives them when read."""
         ...
 
     def make(self, missing: Sequence[pa.Field] | None) -> None:
@@ -68,7 +68,7 @@ class LakeTable(Protocol):
         """Return the mark of the last commit of a sink of this name; None if there is none.
 
         Raises:
-            ConfigError: the table has rows, and no commit that is known has a mark.
+            ConfigError: the table has rows, and none of its commits has a mark.
         """
         ...
 
@@ -90,7 +90,7 @@ class LakeTable(Protocol):
 
 
 class LakeSink:
-    """A sink of tables that `open_table` gives, for a table and the name of the sink.
+    """A sink of lake tables; `open_table` opens one, given a table and the name of the sink.
 
     `away` are the errors of a target that does not answer.
     """
@@ -164,7 +164,7 @@ class LakeSink:
         raise _unsettled(table.name)
 
     def _taken_over(self, table: Table, lake: LakeTable) -> Mark:
-        """Commit this instance's name to a table, with the batch that the table has."""
+        """Commit this instance's name to a table, with the token that the table has."""
         for _ in range(_ATTEMPTS):
             mark = Mark(self._instance)
             if (last := lake.mark()) is not None:
@@ -190,8 +190,8 @@ def missing_columns(table: Table, lake: LakeTable) -> list[pa.Field] | None:
     """List the columns that a table in the target lacks; None if there is no table.
 
     Raises:
-        ConfigError: the table is one of another mode or key, a column has another type, or one
-            that is not written must have a value.
+        ConfigError: the table is of another mode or key, a column has another type, or a column
+            that the sink does not write is not nullable.
     """
     if (there := lake.columns()) is None:
         return None
@@ -228,7 +228,7 @@ def _unfit(table: Table, why: str) -> ConfigError:
 
 
 def widened(rows: pa.RecordBatch | pa.Table, schema: pa.Schema) -> list[pa.Array]:
-    """The columns of a schema, null where the rows have none."""
+    """The columns of a schema; columns that the rows lack are null."""
     names = set(rows.schema.names)
     return [
         rows.column(field.name).cast(field.type)

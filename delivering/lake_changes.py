@@ -1,17 +1,17 @@
-"""What a batch changes in a table of files: rows that go, by their identity, and rows that come.
+"""The changes of a batch to a table of files: removed rows, by their identity, and added rows.
 
-Tables of files (Iceberg, Delta, Parquet) have no keys and no cheap look-ups.  A batch is first
+Tables of files (Iceberg, Delta, Parquet) have no keys and no cheap lookups.  A batch is first
 summed up in a DuckDB database that spills to disk, so it may be larger than memory.  A row's
-identity is the key of its table, or its id where there is none:
+identity is the key of its table, or its id if there is no key:
 
-| mode | rows that go | rows that come |
+| mode | removed rows | added rows |
 |---|---|---|
-| `current` with a key | those with a negative sum | those with a positive sum |
-| `current` | all with a sum | the same with the count of before plus the sum |
+| `current` with a key | rows with a negative sum | rows with a positive sum |
+| `current` | all rows with a sum | the same rows with their old count plus the sum |
 | `changes` | none | the updates |
-| `history` | those that are valid and end | the same with their end, and each new interval |
+| `history` | valid rows that end | the same rows with their end, and each new interval |
 
-In a history only valid rows, which have no end, are looked up and go.
+In a history only valid rows, which have no end, are looked up and removed.
 """
 
 import tempfile
@@ -28,21 +28,21 @@ from ikebana.processor.linear.json_text import quoted
 
 Scan = Callable[[Sequence[str]], Iterable[pa.Table]]
 """Reads some columns of the table in the target."""
-# Columns of tables meanwhile, which no collection has.
+# Columns of temporary tables, with names that no collection has.
 _N, _N0, _SUM, _FIRST, _BEFORE = (f"ikebana_{name}" for name in ("n", "n0", "sum", "first", "c0"))
 _ROWS = 65_536
 _MEMORY = "1GiB"
 
 
 def stored_schema(table: Table) -> pa.Schema:
-    """The columns of a table in the target: those of the collection, and those added."""
+    """The columns of a table in the target: the collection's, then the added ones."""
     added = {name: pa.binary(16) if name == ID else pa.int64() for name in table.added}
     fields = [pa.field(column.name, column.arrow) for column in table.columns]
     return pa.schema([*fields, *(pa.field(name, of) for name, of in added.items())])
 
 
 def identity_of(table: Table) -> tuple[str, ...]:
-    """The columns that tell rows apart."""
+    """The columns that identify a row."""
     return table.key or (ID,)
 
 
@@ -50,13 +50,13 @@ class Changes:
     """The changes of one table by one batch; a context manager, which frees memory and files.
 
     Raises:
-        SourceError: the updates are not those of a collection with this key.
+        SourceError: the updates give several rows for a key.
     """
 
     def __init__(
         self, table: Table, updates: Iterable[pa.RecordBatch], since: int | None, scan: Scan
     ) -> None:
-        """`since` is the time before which the target has the updates already."""
+        """Sum up the updates at or after `since`; the target has the earlier ones already."""
         self.table = table
         self.schema = stored_schema(table)
         self._folder = tempfile.TemporaryDirectory(prefix="ikebana-lake-")
@@ -72,15 +72,15 @@ class Changes:
 
     @property
     def removes(self) -> bool:
-        """Whether any rows go."""
+        """Whether any rows are removed."""
         return bool(_run(self._database, "SELECT 1 FROM removed LIMIT 1"))
 
     def removed(self) -> pa.Table:
-        """The identities of the rows that go, each once."""
+        """The identities of the removed rows, each once."""
         return self._database.sql("SELECT * FROM removed").to_arrow_table()
 
     def bounds(self) -> tuple[Any, Any] | None:
-        """The least and greatest first column of the identities that go; None with a null one."""
+        """The bounds of the first column of removed identities; None if one is null."""
         first = quoted(identity_of(self.table)[0])
         [(least, greatest, whole)] = _run(
             self._database,
@@ -89,14 +89,14 @@ class Changes:
         return (least, greatest) if whole else None
 
     def added(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that come."""
+        """Yield the added rows."""
         names = _listed(self.schema.names)
         reader = self._database.sql(f"SELECT {names} FROM added").to_arrow_reader(_ROWS)
         for rows in reader:
             yield rows.cast(self.schema)
 
     def hit(self, rows: pa.Table) -> int:
-        """Count those of some rows that go; they need the columns of identities and `VALID_TO`."""
+        """Count removed rows among some rows, which need the identity columns and `VALID_TO`."""
         self._database.register("scanned", rows)
         [(count,)] = _run(
             self._database, f"SELECT count(*) FROM scanned s SEMI JOIN {self._gone()}"
@@ -104,7 +104,7 @@ class Changes:
         return int(count)
 
     def left(self, rows: pa.Table) -> pa.Table:
-        """Return those of some rows that stay."""
+        """Return the rows that are not removed."""
         self._database.register("scanned", rows)
         rest = self._database.sql(f"SELECT s.* FROM scanned s ANTI JOIN {self._gone()}")
         return rest.to_arrow_table().cast(rows.schema)
@@ -149,7 +149,7 @@ class _Sums:
         self._columns = _listed([column.name for column in table.columns])
 
     def make(self, scan: Scan) -> None:
-        """Make them, by the table's mode."""
+        """Make both tables, by the table's mode."""
         if self.table.mode == "changes":
             self._make("removed", "SELECT 0 AS nothing WHERE false")
             _run(self._database, "ALTER TABLE updates RENAME TO added")
@@ -163,7 +163,7 @@ class _Sums:
     def _keyed(self, scan: Scan) -> None:
         self._sum("")
         self._look_up(scan, self.table.key, "sums")
-        # A row goes if one is there, and no other one does.
+        # A key has a removed row exactly if the target has a row of it.
         self._make("there", f"SELECT *, true AS {_BEFORE} FROM found")
         self._refuse_several(
             f"(SELECT s.*, {_BEFORE} FROM sums s LEFT JOIN there f "
@@ -186,7 +186,7 @@ class _Sums:
         )
 
     def _history(self, scan: Scan) -> None:
-        """Cut the time of each row at its updates, into intervals of one count."""
+        """Split the time of each row at its updates into intervals with one count each."""
         counted = self.table.counted
         self._sum(f", {TIME}")
         self._make(
@@ -197,7 +197,7 @@ class _Sums:
         )
         fields = [*identity_of(self.table), *([COUNT] if counted else []), VALID_FROM]
         self._look_up(scan, fields, "steps")
-        # A row of a key is there once or not at all, and its first update says which.
+        # A key's row exists or not before the batch, as the sign of its first update shows.
         before = f"coalesce(f.{COUNT}, 0)" if counted else f"CASE WHEN {_N0} < 0 THEN 1 ELSE 0 END"
         self._make(
             "joined",
@@ -205,7 +205,7 @@ class _Sums:
             f"LEFT JOIN found f ON {_same(self.table, 's', 'f')}",
         )
         if not counted:
-            # The row that is there goes if one is there, and no other one does.
+            # A key has a removed row exactly if the target has a valid row of it.
             self._refuse_several(
                 f"joined GROUP BY ALL HAVING bool_or({_BEFORE} + {_SUM} NOT IN (0, 1)) OR "
                 f"bool_or({_BEFORE} > 0) <> bool_or({VALID_FROM} IS NOT NULL)"
@@ -224,7 +224,7 @@ class _Sums:
             self._refuse_several(f"{valid} GROUP BY ALL HAVING count(*) > 1")
 
     def _sum(self, by: str) -> None:
-        """Make the table `sums` of the updates of each row that do not cancel out."""
+        """Make the table `sums`: the sum of each row's updates, if it is not zero."""
         columns = [quoted(column.name) for column in self.table.columns]
         any_of = ", ".join(f"any_value({name}) AS {name}" for name in columns)
         self._make(
@@ -234,7 +234,7 @@ class _Sums:
         )
 
     def _look_up(self, scan: Scan, names: Sequence[str], source: str) -> None:
-        """Make the table `found` of the valid rows in the target with identities of `wanted`."""
+        """Make the table `found`: the target's valid rows with identities in table `source`."""
         fields = [self._schema.field(name) for name in names]
         self._database.register("scanned", pa.schema(fields).empty_table())
         self._make("found", "SELECT * FROM scanned")

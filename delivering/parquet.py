@@ -1,12 +1,11 @@
 """Folders of Parquet files as targets, for the mode `changes`: files are added, and never changed.
 
-Whoever reads all files with the ending `.parquet` in a table's folder has all updates that were
-applied.  A commit is a numbered manifest, which is made whole or not at all, and only by one
-instance: it has the token and the names of its files, which get their ending after it.  An
-instance that is opened gives those of the last manifest their ending, and deletes files of
-batches that were never committed.
+All files `*.parquet` in a table's folder together have all applied updates.  A commit is a
+numbered manifest, which is created atomically, and by one instance only: it has the token and
+the names of its files, which are renamed to `*.parquet` after it.  A new instance renames the
+files of the last manifest again, and deletes files of batches that were never committed.
 
-The folder is one of this machine: object stores have no rename.
+The folder must be local: object stores have no rename.
 """
 
 import os
@@ -30,12 +29,12 @@ from ikebana.processor.authoring.deliver_part import ParquetPart
 _OPEN, _CLOSED = ".writing", ".parquet"
 _FILE_ROWS = 1_000_000
 _DAY = 86_400_000
-# Older manifests are not read again.
+# The number of manifests to keep; only the last one is read.
 _MANIFESTS = 100
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """A commit: its mark, its files without their ending, and the table's schema."""
+    """A commit: its mark, its files without suffix, and the table's schema."""
 
     mark: Mark
     files: list[str]
@@ -89,14 +88,14 @@ class ParquetTable:
         return self._schema
 
     def make(self, missing: Sequence[pa.Field] | None) -> None:
-        """Make the folder; files have their columns themselves."""
+        """Make the folder; each file has its own schema, so there are no columns to add."""
         self._manifests.mkdir(parents=True, exist_ok=True)
 
     def mark(self) -> Mark | None:
         return None if self._last is None else self._last.mark
 
     def scan(self, names: Sequence[str]) -> Iterable[pa.Table]:
-        """Read nothing: changes are added without a look at those before."""
+        """Read nothing: changes are added without a look at earlier rows."""
         return ()
 
     def commit(self, changes: Changes | None, mark: Mark) -> None:
@@ -122,7 +121,7 @@ class ParquetTable:
         return self._manifests / f"{number:012d}.json"
 
     def _link(self, number: int, manifest: Manifest) -> None:
-        """Make a manifest whole, if there is none of its number."""
+        """Create a manifest atomically, unless one of its number exists."""
         written = self._manifests / f"{uuid4().hex}.new"
         with written.open("xb") as file:
             file.write(msgspec.json.encode(manifest))
@@ -137,14 +136,14 @@ class ParquetTable:
         _sync(self._manifests)
 
     def _close_files(self) -> None:
-        """Give the files of the last manifest their ending."""
+        """Rename the files of the last manifest to `*.parquet`."""
         assert self._last is not None
         for name in self._last.files:
             with suppress(FileNotFoundError):
                 (self._folder / (name + _OPEN)).rename(self._folder / (name + _CLOSED))
 
     def _written(self, changes: Changes, upper: int) -> Iterator[str]:
-        """Write files, of a million rows at most; yield their names."""
+        """Write files of at most a million rows; yield their names."""
         commit = f"{upper:020d}-{uuid4().hex[:8]}"
         parts = enumerate(part for rows in _many(changes.added()) for part in self._parts(rows))
         for number, (day, rows) in parts:
@@ -175,7 +174,7 @@ class ParquetTable:
 
 
 def _many(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Put rows together until they fill a file."""
+    """Concatenate rows until they fill a file."""
     some: list[pa.RecordBatch] = []
     for rows in batches:
         some.append(rows)
@@ -187,7 +186,7 @@ def _many(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _sync(folder: Path) -> None:
-    """Let the names in a folder outlast a loss of power."""
+    """Flush the names in a folder to disk."""
     number = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(number)

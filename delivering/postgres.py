@@ -2,9 +2,9 @@
 
 The updates of a batch are copied into temporary tables, consolidated, and merged into the tables
 by a few statements (`postgres_table`).  The table `ikebana_sinks` has a row for each sink: its
-token, and its generation, which each start makes greater.  A transaction begins by writing the
-token where the generation is the sink's own, so an older instance finds no row, and stops.  That
-row is locked until the transaction ends, so no two instances are ever within a batch.
+token, and its generation, which each start increments.  A transaction begins with an update of the
+token in the row of the sink's own generation, so an older instance finds no row, and stops.  That
+row is locked until the transaction ends, so never two instances apply a batch at once.
 """
 
 import io
@@ -24,17 +24,17 @@ from ikebana.errors import AccessError, ConfigError, FencedError, SourceError
 from ikebana.processor.authoring.deliver_part import PostgresPart
 
 CONTROL = "ikebana_sinks"
-# How long a start waits for the transaction of the instance before.
+# The time that a start waits for a transaction of the previous instance.
 _LOCK_S = 30
 _SESSION: dict[str, Any] = {
     "connect_timeout": 10,
-    # When the other end is gone, a connection is given up within half a minute.
+    # If the server is gone, a connection fails within half a minute.
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
     "application_name": "ikebana deliver",
-    # Where a client is gone and the server does not know it, the next instance waits no longer.
+    # If a client is gone unnoticed, the server ends its transaction, and the next one can start.
     "options": f"-c timezone=UTC -c lock_timeout={_LOCK_S}s "
     f"-c idle_in_transaction_session_timeout={_LOCK_S}s",
 }
@@ -45,9 +45,9 @@ _Cursor: TypeAlias = "psycopg.Cursor[Any]"
 class PostgresSink:
     """Applies batches to tables of one database.
 
-    `conninfo` is a connection string of libpq, such as `host=db dbname=shop`, or a URL; what it
-    lacks comes from libpq's variables and files, such as PGPASSWORD.  The name of a table may
-    have a schema before it, as in `shop.orders`.
+    `conninfo` is a connection string of libpq, such as `host=db dbname=shop`, or a URL; other
+    parameters come from libpq's variables and files, such as PGPASSWORD.  The name of a table may
+    have a schema, as in `shop.orders`.
     """
 
     def __init__(self, name: str, conninfo: str) -> None:
@@ -99,8 +99,8 @@ class PostgresSink:
             self._connection = None
 
     def _take_over(self, cursor: _Cursor) -> tuple[str | None, dict[str, str]]:
-        """Make the generation greater; return the token, and the tables with their topics."""
-        # Of two that start at once, one makes tables.
+        """Increment the generation; return the token, and the stored tables with their topics."""
+        # The lock lets only one of two concurrent starts create tables.
         cursor.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (CONTROL,))
         cursor.execute(
             f"CREATE TABLE IF NOT EXISTS {CONTROL} (name text PRIMARY KEY, generation bigint "
@@ -110,7 +110,7 @@ class PostgresSink:
         cursor.execute(
             f"INSERT INTO {CONTROL} AS s (name, generation, tables) VALUES (%s, 1, %s) "
             "ON CONFLICT (name) DO UPDATE SET generation = s.generation + 1, "
-            # Until something is delivered they may change.
+            # The tables may change until something was delivered.
             "tables = CASE WHEN s.token IS NULL THEN excluded.tables ELSE s.tables END "
             "RETURNING generation, token, tables",
             (self.name, json.dumps(listed)),
@@ -124,7 +124,7 @@ class PostgresSink:
     def _check(
         self, cursor: _Cursor, token: str | None, before: dict[str, str]
     ) -> list[PostgresTable]:
-        """Refuse tables that do not fit; return those that are missing."""
+        """Refuse tables that do not fit; return the missing ones."""
         missing = []
         for each in self._tables:
             name = each.table.name
@@ -161,7 +161,7 @@ class PostgresSink:
 
     @contextmanager
     def _errors(self, table: str | None = None) -> Iterator[None]:
-        """Raise errors of the database within a `with` block as ours."""
+        """Within a `with` block, raise errors of the database as errors of ikebana."""
         try:
             yield
         except (errors.DataError, errors.IntegrityError, errors.CardinalityViolation) as error:
@@ -214,7 +214,7 @@ def _as_csv(rows: pa.RecordBatch) -> bytes:
 
 
 def _columns(cursor: _Cursor, name: str) -> dict[str, tuple[str, bool]] | None:
-    """The columns of a table with their types, and whether they need a value; None without it."""
+    """The columns of a table: type, and whether a value is required; None without a table."""
     cursor.execute("SELECT to_regclass(%s)::oid", (name,))
     [(oid,)] = cursor.fetchall()
     if oid is None:
@@ -262,7 +262,7 @@ def _told(tables: dict[str, str]) -> str:
 
 
 def _words(error: psycopg.Error) -> str:
-    """What the database says in a line."""
+    """The database's message, in one line."""
     return (error.diag.message_primary or str(error)).strip().splitlines()[0]
 
 

@@ -1,14 +1,14 @@
-"""A table of PostgreSQL as SQL: its columns, how it is made, and how a batch changes it.  Pure.
+"""The SQL of a PostgreSQL table: its creation, and the statements of a batch.  Pure.
 
-The updates of a batch are in a temporary table; `net` has their sum for each row (and time, for a
-history), without zeros.  The statements then are, with `id` for a row's id:
+The updates of a batch are in a temporary table; the temporary table `net` has their sum for each
+row (and time, for a history), without zeros.  Then the statements are:
 
-| mode | by |
+| mode | statements |
 |---|---|
-| `changes` | nothing: updates are copied into the table itself |
-| `current` | adding the counts of rows, and deleting those that are 0 |
-| `current` with a key | deleting keys without a row, and upserting the others |
-| `history` | ending the versions of rows that change, inserting one for each change of a count |
+| `changes` | none: updates are copied into the table itself |
+| `current` | add the counts of rows, and delete rows with count 0 |
+| `current` with a key | delete keys without a row, and upsert the others |
+| `history` | end the versions of rows that change, and insert one for each change of a count |
 | `history` with a key | the same for each key |
 """
 
@@ -62,10 +62,10 @@ def postgres_type(kind: SqlType) -> str:
 
 
 class PostgresTable:
-    """The SQL of one table; `number` tells its temporary tables from those of others."""
+    """The SQL of one table; `number` makes the names of its temporary tables unique."""
 
     def __init__(self, number: int, table: Table) -> None:
-        # Nested values come as the JSON that they are in messages.
+        # Nested values stay the JSON that they are in messages.
         self.table = replace(
             table,
             columns=tuple(
@@ -84,14 +84,14 @@ class PostgresTable:
 
     @property
     def unique(self) -> tuple[str, ...]:
-        """The columns of its primary key; none if it is only added to."""
+        """The columns of its primary key; empty in the mode `changes`."""
         if self.table.mode == "changes":
             return ()
         columns = self.table.key or (ID,)
         return (*columns, VALID_FROM) if self.table.mode == "history" else columns
 
     def creation(self) -> Iterator[str]:
-        """The statements that make it."""
+        """The statements that create it."""
         needed = {*self.unique, *self.table.added} - {VALID_TO}
         columns = [
             f"{quoted(name)} {kind}{' NOT NULL' if name in needed else ''}"
@@ -105,7 +105,7 @@ class PostgresTable:
             yield f"CREATE UNIQUE INDEX ON {self.name} ({keys}) WHERE {VALID_TO} IS NULL"
 
     def temporary(self) -> Iterator[str]:
-        """The statements that make the temporary tables of a session."""
+        """The statements that create the temporary tables of a session."""
         if self.table.mode == "changes":
             return
         columns = [
@@ -116,16 +116,16 @@ class PostgresTable:
             yield f"CREATE TEMPORARY TABLE {name} ({_listed(columns)}) ON COMMIT DELETE ROWS"
 
     def copy(self) -> str:
-        """The statement that takes the updates of a batch, as CSV of the columns `copied`."""
+        """The COPY statement for the updates of a batch, as CSV of the columns `copied`."""
         into = self.name if self.table.mode == "changes" else self._staging
         columns = _listed(map(quoted, self.copied))
         return f"COPY {into} ({columns}) FROM STDIN WITH (FORMAT csv)"
 
     def consolidation(self) -> Iterator[str]:
-        """The statements that sum what was copied."""
+        """The statements that sum the copied updates."""
         if self.table.mode == "changes":
             return
-        # The time of a net change of `current` is one of several, and is not used.
+        # In the mode `current` the time of a sum is any of several, and is not used.
         by = f"{ID}, {TIME}" if self.table.mode == "history" else ID
         everything = _listed([*self._columns, ID, TIME])
         yield (
@@ -136,7 +136,7 @@ class PostgresTable:
         yield f"ANALYZE {self._net}"
 
     def offence(self) -> str | None:
-        """A query that has a row for each key that would not have one row or none at a time."""
+        """A query with a row for each key that would have neither one row nor none at a time."""
         if self.table.mode == "changes" or not self._key:
             return None
         key = _listed(self._key)
@@ -154,7 +154,7 @@ class PostgresTable:
         )
 
     def merge(self) -> Iterator[str]:
-        """The statements that change the table by what was consolidated."""
+        """The statements that apply the sums to the table."""
         match self.table.mode, bool(self._key):
             case "current", True:
                 yield from self._upsert()
@@ -209,7 +209,7 @@ class PostgresTable:
 
     def _versions_of_keys(self) -> str:
         key, columns = _listed(self._key), _listed(self._columns)
-        # Of the row that goes and the one that comes at a time, the latter.
+        # Of a deleted and an inserted row of a key at one time, the inserted one.
         return (
             f"WITH changed AS (SELECT DISTINCT ON ({key}, {TIME}) * FROM {self._net} "
             f"ORDER BY {key}, {TIME}, {DIFF} DESC), "

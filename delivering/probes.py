@@ -1,4 +1,4 @@
-"""Say whether a delivery is live and ready, and count what it does, for Prometheus."""
+"""Probes of a delivery: whether it is live and ready, and its metrics for Prometheus."""
 
 import json
 import time
@@ -12,7 +12,7 @@ from ikebana.delivering.delivery import Standing
 from ikebana.processor.base.moments import EPOCH_MS
 from ikebana.processor.watching.monitor import exposed
 
-# name, whether it is a counter, what it says; all with the label `sink`.
+# Name, whether it is a counter, description; all with the label `sink`.
 METRICS = (
     ("ikebana_delivered_updates", True, "Updates applied since the start."),
     ("ikebana_delivered_batches", True, "Closed batches applied since the start."),
@@ -33,7 +33,7 @@ class Probes(Collector):
         self._ready_within = ready_within
 
     def live(self) -> tuple[bool, str]:
-        """A delivery that fails ends its process, and one that waits goes on by itself."""
+        """Return true: a delivery that fails ends its process, and a waiting one retries."""
         return True, "delivering"
 
     def ready(self) -> tuple[bool, bytes]:

@@ -1,9 +1,9 @@
-"""What a sink is: a target, such as a database, that applies closed batches, each exactly once.
+"""The interface of sinks: targets, such as databases, that apply each closed batch exactly once.
 
-A batch has all updates of all tables with times in `[lower, upper)`, and a token, which says where
-the topics go on behind it.  A sink writes the changes and the token in *one transaction of the
-target*.  So a restart, which asks the target for its token, goes on exactly behind what was
-applied, whatever was killed when.
+A batch has all updates of all tables with times in `[lower, upper)`, and a token, which is the
+position in the topics after it.  A sink writes the changes and the token in *one transaction of
+the target*.  So a restart, which asks the target for its token, continues exactly after the last
+applied batch, whenever a process was killed.
 
 A sink is one object with three methods::
 
@@ -31,7 +31,7 @@ A sink is one object with three methods::
 | `history` | `ID`, `COUNT`, `VALID_FROM`, `VALID_TO` |
 
 `delivery.Delivery` follows the topics, calls these methods in one thread, and tries again while a
-target is away.  `tests/support/sink_conformance.py` has what every sink has to pass.
+target is away.  `tests/support/sink_conformance.py` has the tests for every sink.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,32 +47,32 @@ from ikebana.delivering.spool import Spooled
 from ikebana.errors import AwayError, ConfigError
 
 # current: the rows of the collection.  changes: its updates, which are only added.
-# history: its rows with the times from which and up to which they were there.
+# history: its rows with the interval of time in which they exist.
 Mode = Literal["current", "changes", "history"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 
 ID, TIME, DIFF, COUNT = "ikebana_id", "ikebana_time", "ikebana_diff", "ikebana_count"
 """Columns that a table has beside those of the collection, by its mode and key."""
 VALID_FROM, VALID_TO = "valid_from", "valid_to"
-"""The columns of a history: the time at which a row came, and at which it was gone, or null."""
+"""The columns of a history: the first time of a row, and the first time without it, or null."""
 
 
 class TargetAwayError(AwayError):
-    """A target could not answer now; asked again later, it may.
+    """A target does not answer now, and may answer later.
 
-    Whether the batch that was being applied is in the target is not known: `Sink.open` tells it.
+    The batch that was being applied may be in the target or not: `Sink.open` finds out.
     """
 
 
 @dataclass(frozen=True)
 class Table:
-    """What a target keeps of one collection.
+    """A table of a target, with the rows of one collection.
 
     With a `key`, no two rows of the collection have equal values in its columns at one time, and
-    the target keeps one row of each key.  Without, equal rows are one row of the target with
-    their number in `COUNT`, and `ID` tells different rows apart.
+    the target has one row for each key.  Without a key, equal rows are one row of the target with
+    their number in `COUNT`, and `ID` identifies it.
 
-    `added` names the columns that it has beside those of the collection, by mode and key.
+    `added` names the columns beside those of the collection, by mode and key.
 
     Raises: ConfigError, if columns are missing or have the same name.
     """
@@ -94,7 +94,7 @@ class Table:
             )
         used: set[str] = set()
         for name in (*names, *self.added):
-            # Most targets do not tell capital letters from small ones.
+            # Most targets do not distinguish names by case.
             if name.lower() in used:
                 raise ConfigError(
                     f'table "{self.name}" has two columns "{name}"',
@@ -112,7 +112,7 @@ class Table:
 
     @property
     def added(self) -> tuple[str, ...]:
-        """The names of the columns of the target beside those of the collection."""
+        """The names of the columns beside those of the collection."""
         if self.mode == "changes":
             return TIME, DIFF
         counted = (ID, COUNT) if self.counted else ()
@@ -120,27 +120,27 @@ class Table:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The columns of its updates: those of the collection, then ID, TIME and DIFF.
+        """The columns of its updates: the collection's, then ID, TIME and DIFF.
 
-        ID has 16 bytes, which are equal if and only if rows are; `changes` has none.  The others
-        are int64.
+        ID has 16 bytes, which are equal exactly if rows are equal; the mode `changes` has no ID.
+        TIME and DIFF are int64.
         """
         return self.typing.schema
 
     @cached_property
     def typing(self) -> Typing:
-        """What makes rows of updates."""
+        """The conversion of updates to rows."""
         return Typing(
             self.collection, self.columns, None if self.mode == "changes" else ID, (TIME, DIFF)
         )
 
 
 class Batch:
-    """All updates of all tables with times in `[lower, upper)`, and the token behind them.
+    """All updates of all tables with times in `[lower, upper)`, and the token after them.
 
-    The first batch `begins`: it has all times before `upper`, nothing was applied before it, and
-    what a target without transactions may have left of an earlier attempt is to be deleted.
-    `times` says whether times are milliseconds of a clock or offsets, if the topics tell it.
+    The first batch `begins`: it has all times before `upper`, nothing was applied before it, and a
+    target without transactions deletes remains of an earlier attempt.  `times` is the kind of
+    times (milliseconds of a clock, or offsets), if the topics have it.
     """
 
     def __init__(
@@ -165,13 +165,13 @@ class Batch:
         return self._updates[table.collection].count()
 
     def updates(self, table: Table) -> Iterator[pa.RecordBatch]:
-        """Yield the updates of a table, in chunks of `table.schema`, as often as it is called.
+        """Yield the updates of a table in chunks of `table.schema`; may be called repeatedly.
 
-        They are in no order, and not consolidated: a row may come and go within the batch, at
-        one time, too.  A chunk has some ten thousand rows, so memory is bounded.
+        They are in no order, and not consolidated: a row may be inserted and deleted within the
+        batch, even at one time.  A chunk has some ten thousand rows, so memory is bounded.
 
         Raises:
-            SourceError: a value has not the type of its column.
+            SourceError: a value does not fit the type of its column.
         """
         for chunk in self._updates[table.collection].chunks():
             yield table.typing.rows(chunk)
@@ -181,18 +181,17 @@ class Sink(Protocol):
     """A target that applies batches exactly once.  All calls come from one thread."""
 
     name: str
-    """Tells the sink's token from those of other sinks in the same target."""
+    """Identifies the sink's token among those of other sinks in the same target."""
 
     def open(self, tables: Sequence[Table]) -> str | None:
-        """Connect, take over from other instances, check tables or make them.
+        """Connect, take over from other instances, and check the tables or create them.
 
-        Returns the token of the last batch that was applied, and None if there was none.  From
-        now on no other instance that was opened before can apply anything: the target refuses
-        its transactions.  Nothing is written but the tables that are missing.  It is called again
-        after a `TargetAwayError`.
+        Returns the token of the last applied batch, or None if there was none.  From now on the
+        target refuses transactions of all instances that were opened before.  Nothing is written
+        except missing tables.  It is called again after a `TargetAwayError`.
 
         Raises:
-            ConfigError: a table is there and does not fit; it names the table and the column.
+            ConfigError: an existing table does not fit; it names the table and the column.
             TargetAwayError: the target does not answer.
         """
         ...
@@ -200,16 +199,16 @@ class Sink(Protocol):
     def apply(self, batch: Batch) -> None:
         """Write a batch and its token in one transaction.
 
-        After any error nothing of the batch is in the target, but for a `TargetAwayError`, after
-        which all of it may be.
+        After an error nothing of the batch is in the target; only after a `TargetAwayError` all
+        of it may be there.
 
         Raises:
             FencedError: a newer instance has taken over.
             TargetAwayError: the target does not answer.
-            SourceError: the updates are not what the table's key or type says.
+            SourceError: the updates contradict the table's key or types.
         """
         ...
 
     def close(self) -> None:
-        """Release connections; after any error, and more than once."""
+        """Release connections; may follow any error, and may be called more than once."""
         ...

@@ -1,4 +1,4 @@
-"""What a sink file, or the section `deliver` of a pipeline, asks for: sink, tables, topics."""
+"""Make the sink of a sink file or of the section `deliver`, with its tables and topics."""
 
 import importlib
 from collections.abc import Callable, Mapping
@@ -16,11 +16,11 @@ from ikebana.processor.kafka import following
 from ikebana.processor.planning.catalog import output_types
 from ikebana.processor.planning.plan import Plan
 
-# The keys of `DeliverPart` that name a target, with what makes the sink of a name and that part.
+# The keys of `DeliverPart` that name a target, with the function that makes its sink.
 KINDS: Mapping[str, str] = MappingProxyType(
     {kind: f"ikebana.delivering.{kind}:sink" for kind in TARGETS}
 )
-# The SQL types of the columns of a topic's values.
+# Returns the SQL types of the columns of a topic's values, for a topic and its format.
 TypesOf = Callable[[str, str], Mapping[str, str]]
 
 
@@ -62,7 +62,7 @@ def sink_plan(name: str, part: DeliverPart, plan: Plan | None, types_of: TypesOf
 def _source(
     sink: str, table: str, table_part: TablePart, plan: Plan | None
 ) -> tuple[str, str, Mapping[str, str]]:
-    """The topic of a table, its format, and the types of its columns as far as a plan has them."""
+    """The topic of a table, its format, and the column types of the plan; empty without one."""
     if plan is None:
         form = table_part.format or "diff"
         if form not in OUTPUT_FORMATS:
@@ -104,7 +104,7 @@ def _sink(name: str, part: DeliverPart) -> Sink:
 
 
 def types_in_topic(settings: Mapping[str, str]) -> TypesOf:
-    """Read the types that a topic's progress tells."""
+    """Return a function that reads column types from a topic's progress."""
 
     def types_of(topic: str, form: str) -> Mapping[str, str]:
         from ikebana.processor.kafka.diff_topic import DiffTopic

@@ -1,6 +1,6 @@
 """Updates of one topic, kept until their times are delivered: in memory, or in a file if many.
 
-A spool has keys and values as bytes in Arrow's form.  Beyond `most_bytes` it goes on in an
+A spool has keys and values as bytes in Arrow's format.  Beyond `most_bytes` it continues in an
 unnamed temporary file, so a batch may be larger than memory.
 """
 
@@ -30,7 +30,7 @@ RAW = pa.schema(
 
 
 class Spool:
-    """Chunks of updates, which are added first, and then read any number of times."""
+    """Chunks of updates: first all are added, then they are read any number of times."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most_bytes = most_bytes
@@ -119,9 +119,9 @@ class Spooled:
 
 
 class SpoolKeeper:
-    """Keeps what is read of a topic in spools, one for each closed batch; a `Keeper`.
+    """Buffers updates of a topic in spools, one for each closed batch; a `Keeper`.
 
-    What `take` gives is to be read before the next `take`.
+    The result of `take` is valid until the next `take`.
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:

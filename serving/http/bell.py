@@ -16,7 +16,7 @@ class Bell:
             self._loop.call_soon_threadsafe(self._wake)
 
     def next(self) -> asyncio.Event:
-        """Return what is set at the next ring after this call.
+        """Return an event that is set at the next ring after this call.
 
         Whoever checks a condition calls this before, so that no change is missed between.
         """

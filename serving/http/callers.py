@@ -1,4 +1,4 @@
-"""What each reader gets: its view of the service, and who answers from it."""
+"""Each caller's view of the service, and the operations over it."""
 
 import time
 from collections.abc import Callable

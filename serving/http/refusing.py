@@ -1,4 +1,4 @@
-"""Refusals as answers: each error with the status that says whose doing it is."""
+"""Errors as HTTP answers, each with its status."""
 
 from starlette.responses import Response
 

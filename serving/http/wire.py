@@ -112,7 +112,7 @@ def key_bytes(text: str) -> bytes:
 
 
 def writer(encoding: Encoding) -> Callable[[bytes], Any]:
-    """Return what writes keys and values."""
+    """Return a function that writes keys and values."""
     return shown if encoding == "json" else based
 
 
@@ -154,7 +154,7 @@ def rows_table(rows: Iterable[Row]) -> pa.Table:
 
 def updates_stream(updates: Sequence[KeyedUpdate]) -> bytes:
     """Write updates as an Arrow stream; a diff beyond 64 bits as several rows."""
-    # Hidden columns make one update of several, whose diffs are added up.
+    # With hidden columns several updates become one, with the sum of their diffs.
     flat = [(*update[:3], piece) for update in updates for piece in pieces(update.diff)]
     return stream(_table(flat, _UPDATES))
 
