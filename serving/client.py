@@ -130,7 +130,7 @@ class Connection(Reads):
                 data = answer.read()
                 break
             except (OSError, http.client.HTTPException) as error:
-                # The server closes a connection that was idle; a new one tells more.
+                # The server closes idle connections, so a second attempt uses a new one.
                 connection.close()
                 if is_last or isinstance(error, TimeoutError):
                     raise AwayError(

@@ -190,7 +190,7 @@ def decode_state(packed: bytes | None) -> State:
 
 
 def encode_diffs(diffs: Mapping[bytes, int]) -> bytes:
-    """Encode an undo that has the diffs to take back."""
+    """Encode an undo that has the diffs to subtract."""
     return _counted(_DIFFS, _LARGE_DIFFS, diffs)
 
 

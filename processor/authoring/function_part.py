@@ -79,7 +79,7 @@ def _in_full(kind: str) -> str:
 
 
 def function_problems(functions: Mapping[str, FunctionPart]) -> Iterator[tuple[str, str]]:
-    """What is wrong with functions, by their paths."""
+    """The problems of functions, with their paths."""
     for name, part in functions.items():
         path = f"functions.{name}"
         if problem := sql_functions.problem_of_name(name):

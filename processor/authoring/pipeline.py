@@ -39,7 +39,7 @@ from ikebana.processor.planning.unread import Unread
 from ikebana.processor.topics.codec_of import needs_registry
 
 AnyPart = TypeVar("AnyPart", bound=Part)
-# Paths in the file, and what is wrong there.
+# Pairs of a path in the file and its problem.
 Problems = list[tuple[str, str]]
 
 

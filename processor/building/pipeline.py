@@ -415,7 +415,7 @@ class Pipeline:
 def _input_of(topics: tuple[str, ...], row: type | None, options: TopicOptions) -> Input:
     """Return the input that the arguments of `Pipeline.topic` describe."""
     columns: Any = options.get("columns", ())
-    # A text is refused by what has columns.
+    # A text stays one, so that `Input` refuses it as such, and not each of its letters.
     columns = columns if isinstance(columns, str) else tuple(columns)
     if row is not None:
         columns = (*columns_of(row), *columns)

@@ -1,7 +1,7 @@
 """Explain joins: as the file has them, and their arrangements and paths as they run.
 
-An arrangement is a box, or some lines in the box of the upsert whose own state it is.  A path is
-one box for all of its stages, which lists the lookups of a change in order.
+An arrangement is a box, or some lines in the box of an upsert if it is the upsert's state.  A
+path is one box for all of its stages, which lists the lookups of a change in order.
 """
 
 import re

@@ -1,5 +1,5 @@
-"""Operators made of others, and SQL queries made of operators.
+"""Relational operators and SQL queries, translated into other operators.
 
-Nothing here has a kernel: what is made are linear operators, reductions and delta joins, so
-checkpoints, exchanges and explanations know them already.
+Nothing here has a kernel: the results are linear operators, reductions and delta joins, so
+checkpoints, exchanges and explanations need no code for it.
 """

@@ -1,4 +1,4 @@
-"""Tell the coroutines of a server that something has changed in another thread."""
+"""Wake the coroutines of a server after a change in another thread."""
 
 import asyncio
 

@@ -314,7 +314,7 @@ def _map(values: str) -> str:
 
 
 def _struct(fields: Sequence[tuple[str, str]]) -> str:
-    # SQL does not tell names apart that differ in case alone.
+    # In SQL, names that differ in case alone are the same.
     if not fields or len({name.casefold() for name, _ in fields}) < len(fields):
         return JSON
     return f"STRUCT({', '.join(f'{quoted(name)} {kind}' for name, kind in fields)})"
