@@ -63,7 +63,7 @@ class DeltaLakeTable:
         self, path: str, table: Table, name: str, storage: Mapping[str, str] | None
     ) -> None:
         self._path = path
-        self._wanted = table
+        self._spec = table
         self._storage = dict(storage or {})
         self._app = f"ikebana.{name}"
         self._schema = pa.schema(
@@ -94,7 +94,7 @@ class DeltaLakeTable:
                 return msgspec.json.decode(content, type=Mark)
         version = self._table.transaction_version(self._app)
         if version is not None or self._table.get_add_actions().num_rows:
-            refuse_rows(self._wanted)
+            refuse_rows(self._spec)
         return None
 
     def scan(self, names: Sequence[str]) -> Iterator[pa.Table]:
@@ -144,7 +144,7 @@ class DeltaLakeTable:
     def _merge(self, changes: Changes, properties: CommitProperties) -> None:
         gone = changes.removed()
         same = []
-        for name in identity_of(self._wanted):
+        for name in identity_of(self._spec):
             # Joins are only fast by "=".
             equals = "IS NOT DISTINCT FROM" if gone.column(name).null_count else "="
             same.append(f't."{name}" {equals} s."{name}"')

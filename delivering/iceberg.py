@@ -107,7 +107,7 @@ class IcebergTable:
 
     def __init__(self, catalog: Catalog, namespace: str, table: Table, name: str) -> None:
         self._catalog = catalog
-        self._wanted = table
+        self._spec = table
         self._schema = stored_schema(table)
         self._identifier = f"{namespace}.{table.name}"
         self._prefix = f"ikebana.{name}."
@@ -143,7 +143,7 @@ class IcebergTable:
             if (mark := _mark_of(snapshot, self._prefix)) is not None:
                 return mark
         if list(self._files()):
-            refuse_rows(self._wanted)
+            refuse_rows(self._spec)
         return None
 
     def scan(self, names: Sequence[str]) -> Iterator[pa.Table]:

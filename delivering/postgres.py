@@ -147,8 +147,8 @@ class PostgresSink:
                     )
         if before != (listed := self._listed()):
             raise ConfigError(
-                f'sink "{self.name}" cannot go on: it has delivered {_told(before)}, and is to '
-                f"deliver {_told(listed)}",
+                f'sink "{self.name}" cannot go on: it has delivered {_in_words(before)}, and is '
+                f"to deliver {_in_words(listed)}",
                 hint="Deliver other tables by a sink of another name.",
             )
         if missing and token is not None:
@@ -257,7 +257,7 @@ def _is_unique(cursor: _Cursor, table: PostgresTable) -> bool:
     return any(sorted(names) == sorted(table.unique) for (names,) in cursor.fetchall())
 
 
-def _told(tables: dict[str, str]) -> str:
+def _in_words(tables: dict[str, str]) -> str:
     return ", ".join(f"{topic} into {name}" for name, topic in tables.items())
 
 

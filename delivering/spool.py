@@ -129,7 +129,7 @@ class SpoolKeeper:
         self._open = Spool(most_bytes)
         self._closed: list[tuple[int, Spool]] = []
         self._since: int | None = None
-        self._taken: list[Spool] = []
+        self._in_use: list[Spool] = []
 
     def add(self, piece: Piece | ClosedTimes) -> None:
         if isinstance(piece, Piece) and piece.restarts:
@@ -143,7 +143,7 @@ class SpoolKeeper:
     def take(self, upper: int) -> Spooled:
         self._release()
         result = Spooled([spool for _, spool in self._closed], self._since, upper)
-        self._taken = [spool for closed, spool in self._closed if closed <= upper]
+        self._in_use = [spool for closed, spool in self._closed if closed <= upper]
         self._closed = [each for each in self._closed if each[0] > upper]
         self._since = upper
         return result
@@ -156,9 +156,9 @@ class SpoolKeeper:
         self._open.close()
 
     def _release(self) -> None:
-        for spool in self._taken:
+        for spool in self._in_use:
             spool.close()
-        self._taken = []
+        self._in_use = []
 
 
 def _chunk(updates: Sequence[KeyedUpdate]) -> pa.RecordBatch:

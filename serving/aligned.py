@@ -29,7 +29,7 @@ from ikebana.processor.topics.kinds_of_time import kind_of, refuse_mixed
 
 OpenTopic = Callable[[str, str, Resume | None], Following]
 _ASK_EVERY_S = 0.1
-Kept = TypeVar("Kept", covariant=True)
+Content = TypeVar("Content", covariant=True)
 
 
 class TopicUpdate(NamedTuple):
@@ -61,14 +61,14 @@ class _Token(msgspec.Struct, frozen=True):
     places: dict[str, tuple[str, str | None]]
 
 
-class Keeper(Protocol[Kept]):
+class Keeper(Protocol[Content]):
     """Buffers updates of one topic beyond the common frontier."""
 
     def add(self, piece: Piece | ClosedTimes) -> None:
         """Buffer a piece, in the order in which `Following.pieces` yields them."""
         ...
 
-    def take(self, upper: int) -> Kept:
+    def take(self, upper: int) -> Content:
         """Remove and return all closed updates with times before `upper`."""
         ...
 
@@ -77,21 +77,21 @@ class Keeper(Protocol[Kept]):
         ...
 
 
-class Span(NamedTuple, Generic[Kept]):
+class Span(NamedTuple, Generic[Content]):
     """The updates of each topic in an aligned batch; see `AlignedBatch`."""
 
     lower: int
     upper: int
-    updates: dict[str, Kept]
+    updates: dict[str, Content]
     token: str
     times: Times | None
 
 
-class _Ahead(Generic[Kept]):
+class _Ahead(Generic[Content]):
     """A topic, which may be read further than the common frontier."""
 
     def __init__(
-        self, following: Following, form: str, resume: Resume | None, keeper: Keeper[Kept]
+        self, following: Following, form: str, resume: Resume | None, keeper: Keeper[Content]
     ) -> None:
         self.following = following
         self.form = form
@@ -130,7 +130,7 @@ class _Ahead(Generic[Kept]):
         self.keeper.close()
 
 
-class Aligning(Generic[Kept]):
+class Aligning(Generic[Content]):
     """Yields spans at the common frontier of topics, and waits for more; a context manager.
 
     `formats` names the topics, `open_topic` opens one of them, and `keeper` makes the buffer of a
@@ -141,7 +141,7 @@ class Aligning(Generic[Kept]):
         self,
         open_topic: OpenTopic,
         formats: Mapping[str, str],
-        keeper: Callable[[], Keeper[Kept]],
+        keeper: Callable[[], Keeper[Content]],
         *,
         resume: str | None,
         until: int | None = None,
@@ -150,7 +150,7 @@ class Aligning(Generic[Kept]):
         self._until = until
         self._wait = wait
         self._stopping = threading.Event()
-        self._topics: list[_Ahead[Kept]] = []
+        self._topics: list[_Ahead[Content]] = []
         token = None if resume is None else _token(resume, formats)
         self._upper: int | None = None if token is None else token.upper
         try:
@@ -182,7 +182,7 @@ class Aligning(Generic[Kept]):
         """Count the offsets of all topics that were not read yet."""
         return sum(each.following.behind() for each in self._topics)
 
-    def spans(self) -> Iterator[Span[Kept]]:
+    def spans(self) -> Iterator[Span[Content]]:
         """Yield each span once, in order.
 
         Raises:
@@ -230,7 +230,7 @@ class Aligning(Generic[Kept]):
             return self._upper
         return max(each.lower for each in self._topics if each.lower is not None)
 
-    def _span(self, upper: int) -> Span[Kept]:
+    def _span(self, upper: int) -> Span[Content]:
         lower, self._upper = self._lower(), upper
         updates = {each.following.topic: each.keeper.take(upper) for each in self._topics}
         places = {each.following.topic: (each.form, each.place(upper)) for each in self._topics}

@@ -101,7 +101,7 @@ class ServedArrangement:
         since = max(meta.since, self._retention.since(frontier, meta.topic))
         if not meta.position:
             since = max(since, batch.lower)
-        keep_from = self._kept(since)
+        keep_from = self._keep_from(since)
         work = _Work(meta.totals.read(), keep_from)
         self._load(work, batch.updates)
         updates = sorted(batch.updates, key=_by_time)
@@ -142,7 +142,7 @@ class ServedArrangement:
         self._views.add(view)
         return view
 
-    def _kept(self, since: int) -> int:
+    def _keep_from(self, since: int) -> int:
         """Return the time from which on history is kept, for `since` and views in use."""
         metas = [view.meta for view in self._views]
         return min([since, *(meta.since for meta in metas if meta.since < meta.upper)])
@@ -186,7 +186,7 @@ class _Work:
     def __init__(self, totals: Totals, keep_from: int) -> None:
         self._keys, self._data = totals.keys, totals.data
         self._total, self._size = totals.total, totals.bytes
-        self._kept = keep_from
+        self._keep_from = keep_from
         self._states: dict[bytes, State] = {}
         # Each state in its encoded form, before and after a change.
         self._packed: dict[bytes, bytes] = {}
@@ -216,7 +216,7 @@ class _Work:
         before = StoredTotals.of(self.totals)
         history: list[Update] = []
         # Reads as of an earlier time undo these updates.
-        is_history = time > self._kept
+        is_history = time > self._keep_from
         stamp = layout.pack_time(time)
         changed = False
         for subject in sorted(by_subject):

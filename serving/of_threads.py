@@ -21,20 +21,20 @@ class OfThreads(Generic[Opened]):
     """Resources of each thread, by name; closed when the thread ends, or all at once."""
 
     def __init__(self) -> None:
-        self._own = _Own()
+        self._local = _Local()
         # Of all threads that have not ended.
         self._all: set[Opened] = set()
 
     def get(self, name: str, opened: Callable[[], Opened]) -> Opened:
         """Return this thread's resource of a name; opens it the first time."""
-        present: Opened | None = self._own.named.get(name)
+        present: Opened | None = self._local.named.get(name)
         if present is not None:
             return present
-        fresh = self._own.named[name] = opened()
+        fresh = self._local.named[name] = opened()
         self._all.add(fresh)
         # Only the thread has `named`, so it is gone when the thread ends.  No frame that may raise
         # keeps it in a variable: whoever keeps the error would keep it, too.
-        ending = weakref.finalize(self._own.named, _let_go, fresh, self._all)
+        ending = weakref.finalize(self._local.named, _let_go, fresh, self._all)
         # When Python ends, other threads may still read.
         ending.atexit = False
         return fresh
@@ -51,7 +51,7 @@ class _Named(dict[str, Any]):
     """The resources of a thread; a plain dict has no weak references."""
 
 
-class _Own(threading.local):
+class _Local(threading.local):
     """Holds the resources of a thread until it ends."""
 
     def __init__(self) -> None:

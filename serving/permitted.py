@@ -80,20 +80,20 @@ class Places:
     """Subjects at which recent pages of rows without keys ended, by (topic, time, number)."""
 
     def __init__(self) -> None:
-        self._found: OrderedDict[tuple[str, int, int], bytes] = OrderedDict()
+        self._subjects: OrderedDict[tuple[str, int, int], bytes] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, place: tuple[str, int, int]) -> bytes | None:
         """Return the subject at a place, if it is still remembered."""
         with self._lock:
-            return self._found.get(place)
+            return self._subjects.get(place)
 
     def put(self, place: tuple[str, int, int], subject: bytes) -> None:
         """Remember a subject, and forget the oldest."""
         with self._lock:
-            self._found[place] = subject
-            while len(self._found) > _MOST_PLACES:
-                self._found.popitem(last=False)
+            self._subjects[place] = subject
+            while len(self._subjects) > _MOST_PLACES:
+                self._subjects.popitem(last=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ _JOIN_S = 30.0
 # The longest time that a read, such as a query, may hold a copy.
 _READ_S = 60.0
 _HELD_S = 0.25
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 OpenTopic = Callable[[str, str, Resume | None], Following]
 
 
@@ -289,7 +289,7 @@ class _Followed:
 
     def _opened(self) -> ServedArrangement:
         try:
-            return self._made()
+            return self._open_copy()
         except LocalDamageError as error:
             self._say(
                 f'the local copy of "{self._topic}" in {self._path} cannot be used: {error}; it '
@@ -297,9 +297,9 @@ class _Followed:
             )
             _discarded(self._path)
             self._caught_up = None
-            return self._made()
+            return self._open_copy()
 
-    def _made(self) -> ServedArrangement:
+    def _open_copy(self) -> ServedArrangement:
         database = SharedDatabase(self._path)
         try:
             arrangement = ServedArrangement(database, self._topic, self._form, self._retention)
@@ -324,7 +324,7 @@ class _Followed:
             return self._open_topic(self._topic, self._form, None)
 
 
-def _unheld(open_: Callable[[], Made]) -> Made:
+def _unheld(open_: Callable[[], Result]) -> Result:
     """Open a closed copy again, as soon as no read of this process holds its folder."""
     deadline = time.monotonic() + _READ_S
     while True:

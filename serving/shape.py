@@ -97,7 +97,7 @@ class Seen:
         self._exact = exact
         # By names and types of all fields: those that are integers, and whether the bytes are
         # canonical if they are what msgspec would write.
-        self._known: dict[Any, tuple[tuple[str, ...], bool]] = {}
+        self._forms: dict[Any, tuple[tuple[str, ...], bool]] = {}
 
     def add(self, data: bytes) -> None:
         """Add a key or a value.  With `exact`, also learn whether it is canonical."""
@@ -110,10 +110,10 @@ class Seen:
             self._canonical(data, value, plain=type(value) in _PLAIN)
             return
         form = (*value, *map(type, value.values()))
-        if form not in self._known:
+        if form not in self._forms:
             self._learn(form, value)
             self.side = _with_object(self.side, value)
-        integers, plain = self._known[form]
+        integers, plain = self._forms[form]
         self._canonical(data, value, plain=plain)
         for name in integers:
             if not -_END <= value[name] < _END:
@@ -121,13 +121,13 @@ class Seen:
                 return
 
     def _learn(self, form: Any, document: dict[str, Any]) -> None:
-        if len(self._known) >= _MOST_KNOWN:
-            self._known.clear()
+        if len(self._forms) >= _MOST_KNOWN:
+            self._forms.clear()
         integers = tuple(name for name, value in document.items() if type(value) is int)
         plain = list(document) == sorted(document) and _PLAIN.issuperset(
             map(type, document.values())
         )
-        self._known[form] = integers, plain
+        self._forms[form] = integers, plain
 
     def _canonical(self, data: bytes, value: Any, *, plain: bool) -> None:
         if self._exact and self.side.canonical and not _is_canonical(data, value, plain=plain):

@@ -33,7 +33,7 @@ def value_problem(name: str, value: str) -> str | None:
     'must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL; is "SASL_SLL"; did you mean \
 "SASL_SSL"?'
     """
-    expected = _wanted(name, value)
+    expected = _expected(name, value)
     if expected is None:
         return None
     shown = redacted({name: value})[name]
@@ -41,7 +41,7 @@ def value_problem(name: str, value: str) -> str | None:
     return f'must be {expected}; is "{shown}"{meant}'
 
 
-def _wanted(name: str, value: str) -> str | None:
+def _expected(name: str, value: str) -> str | None:
     """What the value must be; None if the client accepts it."""
     if (choices := _CHOICES.get(name)) is not None:
         return None if value.upper() in choices else f"one of {', '.join(choices)}"

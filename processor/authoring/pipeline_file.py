@@ -121,14 +121,14 @@ class PlanPart(Part):
         problems += result.problems
         lost |= {f"operators.{name}" for name in result.lost}
         if not (problems or lost or unread.paths):
-            return checked(self._made(of_operators))
+            return checked(self._plan_with(of_operators))
         # Imported here, since checking steps needs DuckDB, which is slow to import.
         from ikebana.processor.planning.plan_problems import problems_of
 
-        problems += problems_of(self._made(of_operators), Unread(unread.paths | lost))
+        problems += problems_of(self._plan_with(of_operators), Unread(unread.paths | lost))
         raise PlanError(self.pipeline, problems)
 
-    def _made(self, operators: tuple[Operator, ...]) -> Plan:
+    def _plan_with(self, operators: tuple[Operator, ...]) -> Plan:
         return Plan(
             name=self.pipeline,
             inputs=tuple(i.input(name) for name, i in self.inputs.items()),

@@ -332,7 +332,9 @@ class Collection(Generic[Key, Value]):
         """
         source = self.built()
         select = steps.project(*columns).select if columns else None
-        return self._made(lambda s: s.distinct(name or f"{source}_distinct", source, select))
+        return self._with_section(
+            lambda s: s.distinct(name or f"{source}_distinct", source, select)
+        )
 
     def union(
         self, *others: "Collection[Any, Any]", every: bool = False, name: str | None = None
@@ -391,7 +393,9 @@ class Collection(Generic[Key, Value]):
         left, met = self.built(), right.built_in(self.parts)
         operator, columns = name or f"{left}_{kind}_{met}", pairs(select, "select")
         inputs = tuple(zip(two(aliases, "aliases"), (left, met), strict=True))
-        return self._made(lambda s: s.outer(operator, kind, inputs, texts(on, "on"), columns))
+        return self._with_section(
+            lambda s: s.outer(operator, kind, inputs, texts(on, "on"), columns)
+        )
 
     def first(
         self,
@@ -404,7 +408,9 @@ class Collection(Generic[Key, Value]):
         """Keep the first rows in an order, such as `amount DESC`, of each partition."""
         source, by = self.built(), texts(partition, "partition")
         operator = name or f"{source}_first"
-        return self._made(lambda s: s.first(operator, source, by, texts(order, "order"), count))
+        return self._with_section(
+            lambda s: s.first(operator, source, by, texts(order, "order"), count)
+        )
 
     def to(
         self,
@@ -478,7 +484,7 @@ class Collection(Generic[Key, Value]):
     ) -> "Collection[Any, Any]":
         sources = (self.built(), *(each.built_in(self.parts) for each in others))
         operator = name or f"_{kind}_".join(sources)
-        return self._made(
+        return self._with_section(
             lambda s: s.set_operation(operator, kind, operation, sources, every=every)
         )
 
@@ -493,9 +499,9 @@ class Collection(Generic[Key, Value]):
         left, met = self.built(), right.built_in(self.parts)
         inputs = tuple(zip(two(aliases, "aliases"), (left, met), strict=True))
         operator = name or f"{left}_{kind}_{met}"
-        return self._made(lambda s: s.matching(operator, kind, inputs, texts(on, "on")))
+        return self._with_section(lambda s: s.matching(operator, kind, inputs, texts(on, "on")))
 
-    def _made(self, section: "Callable[[Any], Derived]") -> "Collection[Any, Any]":
+    def _with_section(self, section: "Callable[[Any], Derived]") -> "Collection[Any, Any]":
         """Add the operators that a section of `relational.sections` becomes."""
         # DuckDB takes a while to import, and memory: only where there is SQL.
         from ikebana.processor.building.views import derived

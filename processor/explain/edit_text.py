@@ -83,7 +83,7 @@ def _rows(parts: Sequence[PartPlan]) -> Iterator[Line]:
         yield from (
             Line(text, tone)
             for text in textwrap.wrap(
-                printable(_told(part)),
+                printable(_effect(part)),
                 max(_WIDTH, len(row) + _WIDTH // 3),
                 initial_indent=row,
                 subsequent_indent=" " * len(row),
@@ -97,7 +97,7 @@ def _name(part: PartPlan) -> str:
     return printable(part.name)
 
 
-def _told(part: PartPlan) -> str:
+def _effect(part: PartPlan) -> str:
     """Describe the effect of the edit on a part."""
     words = [_word(part)]
     if part.was is not None and part.does != "renamed":

@@ -41,15 +41,15 @@ class Making:
     """
 
     def __init__(self, pipeline: Known, name: str) -> None:
-        self._known = pipeline
+        self._pipeline = pipeline
         self._name = name
         self._catalog = pipeline.catalog.copy()
-        self._made: dict[str, Operator] = {}
+        self._operators: dict[str, Operator] = {}
         self._relations: dict[str, Table] = {}
 
     def relation(self, name: str) -> Table:
         """A collection of the pipeline, or one of an operator that was built here."""
-        return self._relations.get(name) or self._known.relation(name)
+        return self._relations.get(name) or self._pipeline.relation(name)
 
     def linear(self, source: Table, what: str, *steps: Step, facts: Facts | None = None) -> Table:
         """Steps over a collection; `facts` of the result replace those that steps imply."""
@@ -65,9 +65,9 @@ class Making:
 
     def vouched(self, table: Table, facts: Facts) -> Table:
         """The same collection with more facts; it must be of linear steps or a sum."""
-        operator = self._made[table.name]
+        operator = self._operators[table.name]
         assert isinstance(operator, Linear | Concat), table.name
-        self._made[table.name] = msgspec.structs.replace(operator, unique=_unique(facts))
+        self._operators[table.name] = msgspec.structs.replace(operator, unique=_unique(facts))
         self._relations[table.name] = replace(table, facts=facts)
         return self._relations[table.name]
 
@@ -77,11 +77,13 @@ class Making:
 
     def is_whole(self, source: Table) -> bool:
         """Whether values have exactly the columns of the type, and no others."""
-        return source.name in self._made and not isinstance(self._made[source.name], Upsert)
+        return source.name in self._operators and not isinstance(
+            self._operators[source.name], Upsert
+        )
 
     def may_lack_keys(self, name: str) -> bool:
         """Whether rows may have no key: they are decoded messages, and no step sets a key."""
-        operator = self._made.get(name) or self._known.operators.get(name)
+        operator = self._operators.get(name) or self._pipeline.operators.get(name)
         match operator:
             case None:
                 return True
@@ -100,7 +102,7 @@ class Making:
 
     def rows_of(self, source: str) -> Table:
         """The rows of an input of upserts; reuses an existing upsert of that input."""
-        for operator in (*self._known.operators.values(), *self._made.values()):
+        for operator in (*self._pipeline.operators.values(), *self._operators.values()):
             if isinstance(operator, Upsert) and operator.input == source:
                 return self.relation(operator.name)
         return self._add(Upsert(f"{source}.rows", source))
@@ -178,7 +180,7 @@ class Making:
         """The operators built here that depend on some collections, each after its sources."""
         operators: dict[str, Operator] = {}
         begin = set(names)
-        for name, operator in self._made.items():
+        for name, operator in self._operators.items():
             if not begin.isdisjoint(kind_of(operator).sources(operator)):
                 operators[name] = operator
                 begin.add(name)
@@ -187,7 +189,9 @@ class Making:
     def extract(self, variables: Iterable[str]) -> dict[str, Operator]:
         """Remove and return the operators that depend on variables."""
         operators = self.behind(variables)
-        self._made = {name: of for name, of in self._made.items() if name not in operators}
+        self._operators = {
+            name: of for name, of in self._operators.items() if name not in operators
+        }
         return operators
 
     def loop(self, source: Table, what: str, loop: Loop, *, total: bool) -> Table:
@@ -240,13 +244,13 @@ class Making:
         """All operators; the one of `last` gets the section's name."""
         if key is not None:
             last = self.linear(last, "keyed", Sql(key=key))
-        if last.name not in self._made:
+        if last.name not in self._operators:
             # An existing collection under another name.
             last = self.select(last, "all", [(name, quoted(name)) for name in last.types])
 
-        operators = dict(self._made)
+        operators = dict(self._operators)
         # Linear steps over linear steps that have no other reader become one operator.
-        for name, operator in self._made.items():
+        for name, operator in self._operators.items():
             before = operators.get(operator.source) if isinstance(operator, Linear) else None
             if isinstance(before, Linear) and self._readers(before.name) == 1:
                 assert isinstance(operator, Linear)
@@ -266,7 +270,7 @@ class Making:
 
     def _unshared(self, operators: Iterable[Operator], last: Table) -> Iterator[Operator]:
         """The operators without those that the pipeline has already; readers are redirected."""
-        there = {_nameless(each): each.name for each in self._known.operators.values()}
+        there = {_nameless(each): each.name for each in self._pipeline.operators.values()}
         instead: dict[str, str] = {}
         for operator in operators:
             copy = kind_of(operator).with_sources(operator, lambda name: instead.get(name, name))
@@ -281,10 +285,10 @@ class Making:
                 yield Linear(copy.name, same, (Sql(select=select),), _unique(last.facts))
 
     def _readers(self, name: str) -> int:
-        return sum(name in kind_of(each).sources(each) for each in self._made.values())
+        return sum(name in kind_of(each).sources(each) for each in self._operators.values())
 
     def _free(self, what: str) -> str:
-        used = {*self._relations, *self._known.operators, *self._known.inputs}
+        used = {*self._relations, *self._pipeline.operators, *self._pipeline.inputs}
         return next(name for name in _numbered(f"{self._name}.{what}") if name not in used)
 
     def _add(self, operator: Operator, facts: Facts | None = None) -> Table:
@@ -302,7 +306,7 @@ class Making:
             facts = Facts(*(self._keys(operator, table, level) for level in (0, 1)))
         elif isinstance(operator, Linear | Concat):
             operator = msgspec.structs.replace(operator, unique=_unique(facts))
-        self._made[operator.name] = operator
+        self._operators[operator.name] = operator
         self._relations[operator.name] = replace(table, facts=facts)
         return self._relations[operator.name]
 
@@ -334,7 +338,7 @@ class Making:
             return Keyed(of.facts[level], {**of.types, KEY: of.key})
 
         keys = kind_of(operator).keys(operator, keyed, {**table.types, KEY: table.key})
-        return declared(keys, self._known.inputs, operator, table) if level else keys
+        return declared(keys, self._pipeline.inputs, operator, table) if level else keys
 
 
 def _unique(facts: Facts) -> tuple[tuple[str, ...], ...]:

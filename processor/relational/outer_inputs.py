@@ -41,11 +41,11 @@ class OuterInput:
     """The conditions that join it with inputs before it."""
 
 
-Told = Sequence[tuple[str, tuple[str, ...]]]
+ByAlias = Sequence[tuple[str, tuple[str, ...]]]
 """Conditions by the aliases of inputs."""
 
 
-def outer_inputs(join: DeltaJoin, left: Told, full: Told) -> tuple[OuterInput, ...]:
+def outer_inputs(join: DeltaJoin, left: ByAlias, full: ByAlias) -> tuple[OuterInput, ...]:
     """The inputs under `left` and `full`, in the order of the join.  Raises: MakingError."""
     for part, is_told in (("orders", join.orders), ("strategy", join.strategy != "auto")):
         if is_told:
@@ -54,7 +54,7 @@ def outer_inputs(join: DeltaJoin, left: Told, full: Told) -> tuple[OuterInput, .
             )
     aliases = [each.alias for each in join.inputs]
     inputs: dict[str, OuterInput] = {}
-    kinds: tuple[tuple[Outer, Told], ...] = (("left", left), ("full", full))
+    kinds: tuple[tuple[Outer, ByAlias], ...] = (("left", left), ("full", full))
     for kind, conditions in kinds:
         for alias, on in conditions:
             part = f"{kind}.{alias}"

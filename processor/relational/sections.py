@@ -26,7 +26,7 @@ from ikebana.processor.relational.matching import (
     told_apart,
     unmet,
 )
-from ikebana.processor.relational.outer_inputs import Told, outer_delta, outer_inputs
+from ikebana.processor.relational.outer_inputs import ByAlias, outer_delta, outer_inputs
 from ikebana.processor.relational.rows import Order, first_rows
 from ikebana.processor.relational.sql_aggregates import direction
 from ikebana.processor.relational.windows import hopping, sessions
@@ -112,7 +112,7 @@ def outer(
     return _derived(name, f"{kind}_join", [source for _, source in inputs], last)
 
 
-def delta(join: DeltaJoin, left: Told, full: Told) -> Derived:
+def delta(join: DeltaJoin, left: ByAlias, full: ByAlias) -> Derived:
     """A delta join in which the inputs under `left` and `full` need no match."""
 
     def last(making: Making, relations: list[Table]) -> Table:

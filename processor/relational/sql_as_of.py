@@ -164,9 +164,9 @@ def _spans(query: Query, right: Item, on: Conditions, order: _Order) -> tuple[It
     at, other, before = (free(name, used) for name in ("at", "other", "before"))
     keys = [free(f"k{number}", used) for number, _ in enumerate(by)]
     listed = [*fields, (at, order.right), *zip(keys, by, strict=True)]
-    select = tuple((name, _own(right, node)) for name, node in listed)
-    nonnull = [f"({_own(right, node)}) IS NOT NULL" for node in (order.right, *by)]
-    where = (*(_own(right, each) for each in on.right), *nonnull)
+    select = tuple((name, _unqualified(right, node)) for name, node in listed)
+    nonnull = [f"({_unqualified(right, node)}) IS NOT NULL" for node in (order.right, *by)]
+    where = (*(_unqualified(right, each) for each in on.right), *nonnull)
     rows = making.linear(right.relation, "as_of.rows", Sql(where=where, select=select))
 
     def cast(value: str) -> str:
@@ -189,6 +189,6 @@ def _spans(query: Query, right: Item, on: Conditions, order: _Order) -> tuple[It
     return Item(query.free_alias(right.alias), spans, columns, hidden), [at, other, *keys]
 
 
-def _own(item: Item, node: Node) -> str:
+def _unqualified(item: Item, node: Node) -> str:
     """SQL of an expression over an item, with unqualified columns."""
     return text_of(without(item.alias, node))

@@ -30,7 +30,7 @@ from ikebana.processor.relational.matching import (
     unmet,
 )
 from ikebana.processor.relational.sql_dependent import (
-    Given,
+    SubqueryResult,
     distinct_values,
 )
 from ikebana.processor.relational.sql_scope import VALUES, Froms, Item, Names
@@ -54,7 +54,9 @@ class Gathered:
         self._query = query
         self._are_resolved = are_resolved
 
-    def keep(self, result: Given, more: Sequence[Node] = (), *, is_negative: bool) -> None:
+    def keep(
+        self, result: SubqueryResult, more: Sequence[Node] = (), *, is_negative: bool
+    ) -> None:
         """Keep the rows that match a row of a subquery; if `is_negative`, the rows without."""
         froms, making = self.names.froms, self._query.making
         right, on = self._matching(result, more)
@@ -66,7 +68,7 @@ class Gathered:
         froms.items.append(Item(right.alias, keys))
         froms.conditions += [*on.left, *conditions]
 
-    def mark(self, result: Given, more: Sequence[Node] = ()) -> Node:
+    def mark(self, result: SubqueryResult, more: Sequence[Node] = ()) -> Node:
         """Add a column that says whether a row matches a row of a subquery."""
         right, on = self._matching(result, more)
         conditions, keys = keys_of(self._query.making, right, on, "mark")
@@ -76,7 +78,7 @@ class Gathered:
         there = {**tree("NULL IS NOT NULL"), "children": [first]}
         return self.attached(Side(right.alias, keys), pairs, there, on.left)
 
-    def _matching(self, result: Given, more: Sequence[Node]) -> tuple[Side, Conditions]:
+    def _matching(self, result: SubqueryResult, more: Sequence[Node]) -> tuple[Side, Conditions]:
         """The right side of a semi-join, and its conditions, which have no `others`."""
         right = Side(result.item.alias, result.item.relation)
         conditions = [equal(*pair) for pair in result.on]
@@ -110,7 +112,7 @@ class Gathered:
         )
         return Side(alias, matches), Conditions(on.left, (), pairs, ())
 
-    def joined(self, result: Given, value: Node) -> Node:
+    def joined(self, result: SubqueryResult, value: Node) -> Node:
         """Join a value as one more input of the inner join."""
         item, name = result.item, self._query.free_value()
         keys = [(field, column(item.alias, field)) for field in result.fields]

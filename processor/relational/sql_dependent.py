@@ -44,7 +44,7 @@ from ikebana.processor.relational.sql_whole import (
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class SubqueryResult:
     """The result of a subquery as an item to be joined with the query around it.
 
     `around` are expressions over the outer query, and `fields` the item's columns that equal them.
@@ -68,7 +68,7 @@ class Given:
 
 def dependent(
     query: Query, views: Views, node: Node, names: Names, *, may_be_totals: bool = True
-) -> Given:
+) -> SubqueryResult:
     """Translate a subquery for each row of the outer query, whose names are `names`.
 
     The collections of `names` may become one; expressions resolved before are no longer valid.
@@ -76,12 +76,12 @@ def dependent(
     """
     read = reads(query, views, node, names)
     if not read:
-        return _given(query, query.query(node, views), ())
+        return _result(query, query.query(node, views), ())
     supplied = _supplied(query, views, node, names)
     if supplied is not None and (may_be_totals or not is_one_row(node)):
         return _by_equalities(query, views, supplied, names)
     domain, around = domain_of(query, names, read)
-    return _given(query, query.query(node, views, domain=domain), around)
+    return _result(query, query.query(node, views, domain=domain), around)
 
 
 def reads(query: Query, views: Views, node: Node, names: Names) -> list[Name]:
@@ -115,13 +115,13 @@ def leaves_none_out(node: Node) -> bool:
     return True
 
 
-def _given(query: Query, relation: Table, around: tuple[Node, ...]) -> Given:
+def _result(query: Query, relation: Table, around: tuple[Node, ...]) -> SubqueryResult:
     """The result of a query that has the columns of its domain as its last ones."""
     listed = list(relation.types)
     at = len(listed) - len(around)
     item = relation_item(query.free_alias("s"), relation, "")
     shown = [(name, column(item.alias, name)) for name in listed[:at]]
-    return Given(item, around, tuple(listed[at:]), shown, is_null_safe=True)
+    return SubqueryResult(item, around, tuple(listed[at:]), shown, is_null_safe=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,13 +178,15 @@ def _pair(condition: Node, scope: Scope, names: Names) -> tuple[Node, Node] | No
     return None
 
 
-def _by_equalities(query: Query, views: Views, supplied: _Supplied, names: Names) -> Given:
+def _by_equalities(
+    query: Query, views: Views, supplied: _Supplied, names: Names
+) -> SubqueryResult:
     node = supplied.node
     around = tuple(map(names.resolved, supplied.around))
     result = query.select(node, with_views(node, views), By(expressions=supplied.inner))
     if isinstance(result, Totals):
-        return Given(result.item, around, result.fields, result.shown, is_total=True)
-    return replace(_given(query, result, around), is_null_safe=False)
+        return SubqueryResult(result.item, around, result.fields, result.shown, is_total=True)
+    return replace(_result(query, result, around), is_null_safe=False)
 
 
 def domain_of(query: Query, names: Names, read: Sequence[Name]) -> tuple[Item, tuple[Node, ...]]:

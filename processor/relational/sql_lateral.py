@@ -7,7 +7,7 @@ from ikebana.processor.linear.bound_query import QueryError
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.relational.matching import Side, equal
 from ikebana.processor.relational.sql_attaching import Gathered
-from ikebana.processor.relational.sql_dependent import Given, dependent
+from ikebana.processor.relational.sql_dependent import SubqueryResult, dependent
 from ikebana.processor.relational.sql_scope import Column, Froms, Item, Names
 from ikebana.processor.relational.sql_whole import Query, Views
 
@@ -46,7 +46,7 @@ def inner(
 ) -> tuple[Froms, Froms, Froms]:
     """The items to the left, the result of the query, and their join.  Raises: QueryError."""
     names = Names(left)
-    result, columns = _given(query, views, node, called, names, may_be_totals=True)
+    result, columns = _result(query, views, node, called, names, may_be_totals=True)
     if not result.is_total:
         right = replace(result.item, columns=columns)
         conditions = [*names.froms.conditions, *(equal(*pair) for pair in result.on)]
@@ -70,14 +70,14 @@ def outer(
     Raises: QueryError.
     """
     names = Names(Froms([query.item(left, "joined")], [], left.merged))
-    result, columns = _given(query, views, node, called, names, may_be_totals=False)
+    result, columns = _result(query, views, node, called, names, may_be_totals=False)
     right: Item = replace(result.item, columns=columns)
     return names.froms, Froms([right]), [equal(*pair) for pair in result.on]
 
 
-def _given(
+def _result(
     query: Query, views: Views, node: Node, called: str, names: Names, *, may_be_totals: bool
-) -> tuple[Given, tuple[Column, ...]]:
+) -> tuple[SubqueryResult, tuple[Column, ...]]:
     """The result of a query for each row to its left, and its columns."""
     within, own_views, renames = query_of(node, views)
     result = dependent(query, own_views, within, names, may_be_totals=may_be_totals)

@@ -67,7 +67,7 @@ class OverColumns:
         self.columns: Listed = [each for each in listed if not windows_of(each[1])]
         self._used = {name.lower() for name, _ in listed}
         self._calls: list[_Call] = []
-        self._known: list[tuple[Node, str]] = []
+        self._columns_of: list[tuple[Node, str]] = []
 
     def column(self, node: Node) -> str:
         """The column of an expression over FROM; adds a hidden one if no column has it."""
@@ -121,7 +121,7 @@ class OverColumns:
 
     def _call(self, node: Node) -> str:
         plain = bare(node)
-        for other, name in self._known:
+        for other, name in self._columns_of:
             if other == plain:
                 return name
         partition = tuple(dict.fromkeys(map(self.column, node["partitions"])))
@@ -135,7 +135,7 @@ class OverColumns:
             {**each, "expression": column(order.column)}
             for each, order in zip(node["orders"], orders, strict=True)
         ]
-        self._known.append((plain, name))
+        self._columns_of.append((plain, name))
         call = _Call(name, call_node, Over(partition, orders), node.get("query_location"))
         self._calls.append(call)
         return name

@@ -136,7 +136,7 @@ class Names:
         if meant is None and (shown := self.shown(node)) is not None:
             return shown
         # An unresolved name is a lambda's parameter, or a field of one.
-        path = self._found(names)
+        path = self._path(names)
         return node if path is None else {**node, "column_names": [*path], "alias": ""}
 
     def unaliased(self, node: Node) -> Node:
@@ -162,7 +162,7 @@ class Names:
     def called(self, node: Node) -> str:
         """The name of a column in its declared case, whatever the case in the query."""
         named: str = node["column_names"][-1]
-        alias, *field = self._found(node["column_names"]) or ("",)
+        alias, *field = self._path(node["column_names"]) or ("",)
         return next(
             (
                 name
@@ -186,7 +186,7 @@ class Names:
                 before.aliased[each] = meant
         return None
 
-    def _found(self, names: Sequence[str]) -> tuple[str, ...] | None:
+    def _path(self, names: Sequence[str]) -> tuple[str, ...] | None:
         """The path of a name: alias, field and fields of a struct; None if it means no column."""
         if (meant := self.meant(names)) is None:
             return None

@@ -34,7 +34,7 @@ from ikebana.processor.relational.matching import (
 from ikebana.processor.relational.sql_aggregates import calls
 from ikebana.processor.relational.sql_attaching import Gathered
 from ikebana.processor.relational.sql_dependent import (
-    Given,
+    SubqueryResult,
     dependent,
     has_lists,
     is_one_row,
@@ -135,7 +135,7 @@ class Subqueries:
             self._gathered.left()
         self._gathered.keep(self._rows_of(inner), is_negative=is_negative)
 
-    def _rows_of(self, inner: Node) -> Given:
+    def _rows_of(self, inner: Node) -> SubqueryResult:
         """Translate a subquery of EXISTS: only whether it has a row matters."""
         is_plain = inner["type"] == "SELECT_NODE" and leaves_none_out(inner)
         if is_plain and not _shows_more(inner):
@@ -164,7 +164,7 @@ class Subqueries:
         checks = [{**first, "when_expr": is_met}, {**second, "when_expr": either}]
         return {**case, "case_checks": checks}
 
-    def _compared(self, node: Node) -> tuple[Given, list[Node]]:
+    def _compared(self, node: Node) -> tuple[SubqueryResult, list[Node]]:
         """The subquery of ANY, and conditions: one true if the comparison is, others if null."""
         self.place([node["child"]])
         inner = node["subquery"]["node"]
@@ -211,7 +211,7 @@ class Subqueries:
             Side(result.item.alias, result.item.relation), result.on, value
         )
 
-    def _checked(self, result: Given, value: Node) -> tuple[Given, Node]:
+    def _checked(self, result: SubqueryResult, value: Node) -> tuple[SubqueryResult, Node]:
         """One row of the result for each outer row, and its value, an error if it has several."""
         relation, alias = result.item.relation, self._query.free_alias("v")
         count, one = (relation.free_column(name) for name in ("n", "v"))

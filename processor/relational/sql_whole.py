@@ -110,7 +110,7 @@ class Query:
         self.making = making
         self._recursion = recursion
         self._windows = windows
-        self._known = pipeline
+        self._pipeline = pipeline
         self._node = node
         self._select = select
         self._aliases: set[str] = set()
@@ -256,10 +256,10 @@ class Query:
         """Collections that can give `one_row` its times; those that the query reads come first."""
         others = {each.name for each in self._recursion.tables.values()}
         yield from (each for each in self.tables.values() if each.name not in others)
-        for name in self._known.inputs:
+        for name in self._pipeline.inputs:
             with suppress(MakingError, UnmadeError):
-                is_there = name in self._known
-                yield self._known.relation(name) if is_there else self.making.rows_of(name)
+                is_there = name in self._pipeline
+                yield self._pipeline.relation(name) if is_there else self.making.rows_of(name)
 
     def free_alias(self, name: str) -> str:
         """An unused alias of letters, digits and "_"."""
@@ -406,17 +406,21 @@ class Query:
             raise QueryError(str(error), window.place) from None
 
     def _collection(self, name: str, place: int | None) -> Table:
-        pending = dict.fromkeys(self._known.pending)
-        collections: dict[str, object] = {**self._known.inputs, **self._known.operators, **pending}
+        pending = dict.fromkeys(self._pipeline.pending)
+        collections: dict[str, object] = {
+            **self._pipeline.inputs,
+            **self._pipeline.operators,
+            **pending,
+        }
         alike = [each for each in collections if each.lower() == name.lower()]
-        if self._known.hides(name):
+        if self._pipeline.hides(name):
             raise UnmadeError
         if not alike:
             raise no_table(name, collections, place)
         actual = name if name in alike else alike[0]
         try:
-            if actual in self._known or actual in pending:
-                return self._known.relation(actual)
+            if actual in self._pipeline or actual in pending:
+                return self._pipeline.relation(actual)
             return self.making.rows_of(actual)
         except MakingError as error:
             raise QueryError(str(error), place) from None

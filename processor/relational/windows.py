@@ -58,7 +58,7 @@ def hopping(making: Making, source: Table, over: str, every: int, size: int) -> 
     starts = f"[{last}]" if every == size else f"range({first}, {last} + 1, {every})"
     starts = f"CASE WHEN abs({at}) = {_INFINITE} THEN [{at}] ELSE {starts} END"
     bounds = (START, _timestamp(quoted(window))), (END, _timestamp(quoted(window), size))
-    step = Sql(flat_map=(window, starts), select=(*_own(source), *bounds))
+    step = Sql(flat_map=(window, starts), select=(*_column_list(source), *bounds))
     return making.linear(timed, "windows", step)
 
 
@@ -131,7 +131,7 @@ def _timed(making: Making, source: Table, over: str, moment: str) -> Table:
         raise MakingError(f"must be a date or a timestamp; is {kind}", "over")
     at = f"CAST({over} AS TIMESTAMP)"
     infinite = f"CASE WHEN {at} > 'epoch'::TIMESTAMP THEN {_INFINITE} ELSE -{_INFINITE} END"
-    select = (*_own(source), (moment, f"coalesce(epoch_us({at}), {infinite})"))
+    select = (*_column_list(source), (moment, f"coalesce(epoch_us({at}), {infinite})"))
     return making.linear(source, "timed", Sql(where=(f"({over}) IS NOT NULL",), select=select))
 
 
@@ -142,7 +142,7 @@ def _timestamp(at: str, after: int = 0) -> str:
     return f"CASE WHEN abs({at}) = {_INFINITE} THEN {sign} ELSE {finite} END"
 
 
-def _own(source: Table) -> list[tuple[str, str]]:
+def _column_list(source: Table) -> list[tuple[str, str]]:
     return [(name, quoted(name)) for name in source.types]
 
 

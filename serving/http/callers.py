@@ -40,12 +40,12 @@ class Callers:
         self._queries = Queries(limits)
         self._history = History()
         # A grant lives as long as the server, and no two have the same rights by their names.
-        self._found: dict[int, Caller] = {}
+        self._callers: dict[int, Caller] = {}
         self._encoded = Encoded()
 
     def of(self, grant: Grant) -> Caller:
         """Return who answers a reader."""
-        if (caller := self._found.get(id(grant))) is not None:
+        if (caller := self._callers.get(id(grant))) is not None:
             return caller
         views = Permitted(self._service, grant)
         plan = self._plan if grant.collections is None else _hidden_plan
@@ -54,13 +54,13 @@ class Callers:
             Api(views, self._bell, self._queries, plan, self._history),
             Subscriptions(views, self._bell, self._encoded),
         )
-        self._found[id(grant)] = caller
+        self._callers[id(grant)] = caller
         return caller
 
     @property
     def open(self) -> int:
         """How many subscriptions are open."""
-        return sum(each.subscriptions.open for each in self._found.values())
+        return sum(each.subscriptions.open for each in self._callers.values())
 
     def sample(self) -> None:
         """Take a sample of the lag and the updates of all collections."""
@@ -76,7 +76,7 @@ class Callers:
 
     def end(self) -> None:
         """End all subscriptions soon."""
-        for each in self._found.values():
+        for each in self._callers.values():
             each.subscriptions.end()
 
 

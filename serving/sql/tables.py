@@ -31,7 +31,7 @@ _CHECK_EVERY = 10_000
 _KINDS = {int: "BIGINT", str: "VARCHAR"}
 # The least bytes to count for a row, which is an item in a list of keys and in one of values.
 _LEAST_ROW = 16
-_Made = TypeVar("_Made")
+_Result = TypeVar("_Result")
 
 
 class LoadLimits(NamedTuple):
@@ -150,7 +150,9 @@ ARRIVING = "(SELECT * REPLACE (k::JSON AS k, v::JSON AS v) FROM arriving)"
 """The FROM clause for the expressions of `columns_of`."""
 
 
-def typed_or_not(types: Mapping[str, str], make: Callable[[Mapping[str, str]], _Made]) -> _Made:
+def typed_or_not(
+    types: Mapping[str, str], make: Callable[[Mapping[str, str]], _Result]
+) -> _Result:
     """Call `make` with the types, or without them if some values have other types."""
     try:
         return make(types)

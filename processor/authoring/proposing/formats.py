@@ -200,13 +200,13 @@ class _Looks(NamedTuple):
 
 
 def _rows(images: Sequence[Any], kinds: Kinds | None = None) -> list[Row]:
-    return [Row(_known(image), kinds) for image in images if isinstance(image, dict)]
+    return [Row(_without_unavailable(image), kinds) for image in images if isinstance(image, dict)]
 
 
 _is_unavailable = Unavailable(PLACEHOLDER).is_one
 
 
-def _known(image: Mapping[str, Any]) -> dict[str, Any]:
+def _without_unavailable(image: Mapping[str, Any]) -> dict[str, Any]:
     """A row with null for values that the connector marks as unavailable."""
     return {name: None if _is_unavailable(of) else of for name, of in image.items()}
 

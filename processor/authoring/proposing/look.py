@@ -71,7 +71,7 @@ def look(source: Input, messages: Sequence[Message], schemas: "Schemas | None" =
         return Look(len(rows), Counter(), *_of_objects([[row] for row in rows]))
     if takes_empty_for_null(source):
         messages = [each if each.value else each._replace(value=None) for each in messages]
-    results = _found(source, messages, schemas)
+    results = _changes_of(source, messages, schemas)
     bad = {at: _reason(each.record) for at, each in results if isinstance(each, Bad)}
     good = [
         (at, each) for at, changes in results if not isinstance(changes, Bad) for each in changes
@@ -98,7 +98,7 @@ def look(source: Input, messages: Sequence[Message], schemas: "Schemas | None" =
     return Look(len(read), Counter(bad.values()), *_rows(source, messages, schemas))
 
 
-def _found(
+def _changes_of(
     source: Input, messages: Sequence[Message], schemas: "Schemas | None"
 ) -> list[tuple[int, Sequence[Change] | Bad]]:
     reader = MessageReader(source, codec_of(source, _ALL, schemas), _ALL)
