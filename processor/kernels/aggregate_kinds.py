@@ -1,7 +1,7 @@
-"""The kinds of aggregates: one row for each, with all that others ask of it.
+"""The kinds of aggregates, one row each; no other module tests for a kind by its name.
 
-Nothing else asks for a kind by its name.  What is kept of a key for an aggregate is a count,
-totals, and perhaps the values in an order; a kind says which of them, and what they come to.
+For each key, the store keeps a count, totals and perhaps the ordered values of an aggregate.  A
+kind says which of these it needs, and how its result follows from them.
 """
 
 import struct
@@ -14,37 +14,37 @@ from ikebana.codecs.canonical import INFINITY, NAN
 from ikebana.processor.kernels.order import canonical_of, decimal_of
 
 First = Callable[[int], list[Any]]
-"""The first of the values that are kept, so many, each as often as it is there."""
+"""Returns the first n stored values, each repeated as often as it occurs."""
 Keeps = Literal["ascending", "descending"]
 Totals = Sequence[Decimal]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregateKind:
-    """What is special of a kind of aggregate."""
+    """The properties of a kind of aggregate."""
 
     result: Callable[[int, Totals, First, int], Any]
-    """The result, of the count, the totals, the values and how many an aggregate lists of them."""
+    """The result, from the count, the totals, the first values, and the aggregate's limit."""
     type: str = ""
-    """The SQL type of results; empty: that of the arguments."""
+    """The SQL type of results; empty: the type of the arguments."""
     terms: Callable[[Any], Totals | None] | None = None
     """What an argument adds to each total; None: it cannot be added, which is an error."""
     totals: int = 1
     """How many totals there are."""
     beyond: Callable[[int, int, int, int], Any] = lambda *_: None
-    """The result instead, of the count and the counts of `NOT_FINITE`, if there are any."""
+    """The result if some numbers are not finite, from the count and the counts of `NOT_FINITE`."""
     takes: str = ""
-    """What an argument has to be to be added, as errors say it."""
+    """What kind of argument can be added, as error messages say it."""
     keeps: Keeps | None = None
-    """In which order values are kept.  None: they are not, and the count is that of arguments."""
+    """The order in which values are stored.  None: they are not, and arguments are counted."""
     is_of_distinct: bool = False
-    """Whether its values need no order but are distinct, and the count is theirs."""
+    """Whether it counts distinct values, in no particular order."""
     is_limited: bool = False
     """Whether it says how many values it lists, as in `top(3, x)`."""
     is_of_rows: bool = False
     """Whether it may count rows instead of arguments, as in `count(*)`."""
     is_of_pairs: bool = False
-    """Whether it has two arguments, y and x, and rows count of which neither is null."""
+    """Whether it has two arguments, y and x, and counts rows where neither is null."""
 
     @property
     def may_be_beyond(self) -> bool:
@@ -90,9 +90,9 @@ def _number(argument: Any) -> Decimal | None:
 
 
 def as_double(argument: Any) -> Any:
-    """The double that a number of single precision is; anything else as it is.
+    """The exact double of a number of single precision; anything else is returned unchanged.
 
-    Its text has only the digits that tell it from others of single precision.
+    The text of such a number has only as many digits as single precision needs.
 
     >>> as_double(0.1)
     0.10000000149011612
@@ -133,15 +133,15 @@ def _products(pair: Any) -> Totals | None:
 
 
 def _boolean(argument: Any) -> Totals | None:
-    """1 for true, so that the total is how often it is there."""
+    """1 for true, so that the total counts how often true occurs."""
     return (Decimal(argument),) if isinstance(argument, bool) else None
 
 
 def _bits(argument: Any) -> Totals | None:
-    """A whole number as a total that counts each of its bits in digits of its own.
+    """Encode a whole number as a total that counts each of its bits in separate decimal digits.
 
-    The first of these count numbers below zero.  A bit of such a number is there where it is not
-    in the number's complement, so what the complement has is taken away.
+    The first digits count numbers below zero.  Such a number has exactly the bits that its
+    complement lacks, so the complement's bits are subtracted.
     """
     if isinstance(argument, bool) or not isinstance(argument, int):
         return None
@@ -165,21 +165,21 @@ def _bit_counts(total: Decimal) -> list[int]:
         counts.append(count)
         left = (left - count) // unit
     below, *others = counts
-    # Of numbers below zero those have a bit of which the complement does not.
+    # A number below zero has a bit where its complement has none.
     return [below, *(below + count for count in others)]
 
 
 def _of_bits(is_set: Callable[[int, int], bool]) -> Callable[[int, Totals, First, int], Any]:
-    """The number that has each bit that is set, as its count and the count of all say."""
+    """The number with each bit for which `is_set(count of the bit, count of numbers)` holds."""
 
-    def found(count: int, totals: Totals, _: First, __: int) -> int | None:
+    def compute(count: int, totals: Totals, _: First, __: int) -> int | None:
         if not count:
             return None
         below, *others = _bit_counts(totals[0])
         bits = sum(is_set(there, count) << at for at, there in enumerate(others))
         return bits - (1 << len(others)) if is_set(below, count) else bits
 
-    return found
+    return compute
 
 
 def _count(count: int, _: Totals, __: First, ___: int) -> int:
@@ -191,7 +191,7 @@ def _count_beyond(count: int, *_: int) -> int:
 
 
 def _sum(count: int, totals: Totals, _: First, __: int) -> Any:
-    # Numbers of which as many were taken away as added may come to something.
+    # The total may differ from zero although as many numbers were retracted as inserted.
     return canonical_of(totals[0]) if count or totals[0] else None
 
 
@@ -200,7 +200,7 @@ def _average(count: int, totals: Totals, _: First, __: int) -> Any:
 
 
 def _sum_beyond(_: int, nans: int, ups: int, downs: int) -> str:
-    """What numbers come to of which some are not finite, as SQL's doubles do."""
+    """The sum of numbers of which some are not finite, as SQL sums doubles."""
     # A count below zero takes away: less infinity is minus infinity.
     up, down = ups > 0 or downs < 0, downs > 0 or ups < 0
     return NAN if nans or (up and down) else INFINITY if up else f"-{INFINITY}"
@@ -233,27 +233,27 @@ Moments = Callable[[int, Totals], Decimal | str | None]
 def _moments(of: Moments, least: int = 1) -> Callable[[int, Totals, First, int], Any]:
     """The result of totals of powers or products, if there are `least` numbers."""
 
-    def found(count: int, totals: Totals, _: First, __: int) -> Any:
+    def compute(count: int, totals: Totals, _: First, __: int) -> Any:
         if count < least:
             return None
         result = of(count, totals)
         return _rounded(result) if isinstance(result, Decimal) else result
 
-    return found
+    return compute
 
 
 def _spread(by: Callable[[int], int], *, is_root: bool) -> Moments:
     """How far numbers lie apart: the variance, by a number that the count gives, or its root."""
 
-    def found(count: int, totals: Totals) -> Decimal | None:
+    def compute(count: int, totals: Totals) -> Decimal | None:
         apart = _apart(count, totals[1], totals[0], totals[0])
         if apart < 0:
-            # Of counts below zero; there are no numbers that lie so.
+            # Only counts below zero lead here: no numbers have such a variance.
             return None
         variance = _FINE.divide(apart, Decimal(by(count)))
         return _FINE.sqrt(variance) if is_root else variance
 
-    return found
+    return compute
 
 
 def _skewness(count: int, totals: Totals) -> Decimal | None:
@@ -273,7 +273,7 @@ def _skewness(count: int, totals: Totals) -> Decimal | None:
 def _kurtosis(*, of_sample: bool) -> Moments:
     """The excess kurtosis of a population, or that which a sample has without bias."""
 
-    def found(count: int, totals: Totals) -> Decimal | None:
+    def compute(count: int, totals: Totals) -> Decimal | None:
         first, second, third, fourth = totals
         apart = _apart(count, second, first, first)
         if apart <= 0:
@@ -289,7 +289,7 @@ def _kurtosis(*, of_sample: bool) -> Moments:
         by = Decimal((count - 2) * (count - 3))
         return _FINE.divide(_FINE.multiply(excess, count - 1), by)
 
-    return found
+    return compute
 
 
 def _product(first: Decimal, *others: Decimal) -> Decimal:
@@ -299,13 +299,13 @@ def _product(first: Decimal, *others: Decimal) -> Decimal:
 
 
 def _related(of: Callable[[int, Decimal, Decimal, Decimal], Decimal | str | None]) -> Moments:
-    """A result of a count, and of what x, y and both come to by `_apart`."""
+    """A result from the count and from `_apart` of x and x, of y and y, and of x and y."""
 
-    def found(count: int, totals: Totals) -> Decimal | str | None:
+    def compute(count: int, totals: Totals) -> Decimal | str | None:
         x, y, xx, yy, xy = totals
         return of(count, _apart(count, xx, x, x), _apart(count, yy, y, y), _apart(count, xy, x, y))
 
-    return found
+    return compute
 
 
 def _correlation(_: int, xx: Decimal, yy: Decimal, xy: Decimal) -> Decimal | str:
@@ -340,12 +340,12 @@ def _quotient(at: int) -> Moments:
 
 
 def _population_beyond(count: int, *_: int) -> Any:
-    # A single number lies nowhere apart, whatever it is.
+    # The variance of a single number is 0, whatever it is.
     return NAN if count > 1 else 0 if count == 1 else None
 
 
 def _beyond_of(least: int) -> Callable[[int, int, int, int], Any]:
-    """Not a number, of so many numbers that there is a result."""
+    """Not a number, if there are enough numbers for a result."""
     return lambda count, *_: NAN if count >= least else None
 
 

@@ -51,7 +51,7 @@ try:
 except ImportError:
     grouped = Simple = None  # type: ignore[assignment,misc]
 
-# A place is b"k" + key for what a key has, or for how large its group is; and b"r" + length of
+# A place is b"k" + key for the data of a key, or for the size of its group; and b"r" + length of
 # the key + key + digest of the datum for a datum of a large group, since data may be long.
 _KEY = b"k"
 _ROW = b"r"
@@ -67,7 +67,7 @@ _Data = Iterable[tuple[bytes, Counts]]
 
 
 class Arrangement:
-    """An index of a relation, for one micro-batch whose lookups are at or after `since`."""
+    """An index of a relation, for one micro-batch; its lookups are at or after `since`."""
 
     def __init__(self, store: Store, interval: Interval, since: int) -> None:
         self._store = store
@@ -92,73 +92,73 @@ class Arrangement:
             touched |= {key: _loaded(entry) for key, entry in entries.items()}
         self._load(by_key)
         places = {
-            key: [_row_place(key, update.value) for update in own]
-            for key, own in by_key.items()
+            key: [_row_place(key, update.value) for update in key_updates]
+            for key, key_updates in by_key.items()
             if isinstance(touched[key], _Group)
         }
         if places:
             self._load_rows(places)
-        for key, own in by_key.items():
-            found = touched[key]
-            if isinstance(found, Cell):
-                data = found.data
-                for _, datum, _, diff in own:
+        for key, key_updates in by_key.items():
+            state = touched[key]
+            if isinstance(state, Cell):
+                data = state.data
+                for _, datum, _, diff in key_updates:
                     data[datum] = data.get(datum, 0) + diff
             else:
-                for place, (_, datum, _, diff) in zip(places[key], own, strict=True):
-                    data = found.rows[place].data
+                for place, (_, datum, _, diff) in zip(places[key], key_updates, strict=True):
+                    data = state.rows[place].data
                     data[datum] = data.get(datum, 0) + diff
 
     def groups(self, keys: Sequence[bytes]) -> Iterator[_Data]:
         """Yield for each key, in the order asked, each datum with its counts."""
         if not keys:
             return
-        touched, kept, fresh = self._touched, self._recent.kept(), self._recent.fresh
+        touched, earlier, fresh = self._touched, self._recent.earlier(), self._recent.fresh
         entries = dict(zip(keys, self._entries(keys), strict=True))
         for key in keys:
-            found = self._data(key, touched.get(key) or entries[key])
+            data = self._data(key, touched.get(key) or entries[key])
             # Most keys have had no update lately.
-            changed_lately = key in kept or key in fresh
-            yield seen(found, self._recent.of(key)) if changed_lately else found
+            changed_lately = key in earlier or key in fresh
+            yield seen(data, self._recent.of(key)) if changed_lately else data
 
     def entries(self, keys: list[bytes]) -> tuple[list[bytes | bool | None], ByKey, ByKey]:
         """The entry of each key as of now, and the updates, by key, that lookups may not see.
 
         False is the entry of a key that has been loaded: only `groups` says what it has.
         """
-        touched, found = self._touched, self._entries(keys)
+        touched, stored = self._touched, self._entries(keys)
         return (
-            [False if key in touched else entry for key, entry in zip(keys, found, strict=True)]
+            [False if key in touched else entry for key, entry in zip(keys, stored, strict=True)]
             if touched
-            else [*found],
-            self._recent.kept(),
+            else [*stored],
+            self._recent.earlier(),
             self._recent.fresh,
         )
 
     def _entries(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The entry of each key as of now; what is loaded has another one."""
+        """The stored entry of each key; loaded keys may have changed since."""
         if self._simple is not None:
             return self._simple.entries(keys)
         return self._store.get_many([_KEY + key for key in keys])
 
-    def _data(self, key: bytes, found: "Cell | _Group | bytes | None") -> _Data:
-        """What a key has now, by its entry or by what is loaded of it."""
-        if found is None:
+    def _data(self, key: bytes, state: "Cell | _Group | bytes | None") -> _Data:
+        """The current data of a key, from its stored entry or from its loaded state."""
+        if state is None:
             return ()
-        if isinstance(found, bytes):
-            return _rows(self._store, key, {}) if is_group(found) else data_of(found)
-        return found.counted() if isinstance(found, Cell) else _rows(self._store, key, found.rows)
+        if isinstance(state, bytes):
+            return _rows(self._store, key, {}) if is_group(state) else data_of(state)
+        return state.counted() if isinstance(state, Cell) else _rows(self._store, key, state.rows)
 
     def sizes(self, keys: Sequence[bytes]) -> list[int]:
-        """About how many data each key has, those of all times from `since` on.
+        """About how many data each key has or had at any time from `since` on.
 
-        It is 0 only where no lookup meets anything.
+        It is 0 only where no lookup finds anything.
         """
         touched, entries = self._touched, self._entries(keys)
         sizes = []
         for key, entry in zip(keys, entries, strict=True):
             recent = self._recent.of(key)
-            # Lookups as of earlier times meet the data that have gone since.
+            # Lookups as of earlier times also find data that were deleted since.
             size = _size_of(touched.get(key), entry) + sum(u.diff < 0 for u in recent)
             # An update of either sign may have led to a count of 0, which has no entry.
             sizes.append(max(size, len({u.value for u in recent})))
@@ -171,55 +171,55 @@ class Arrangement:
         readers are filled from this.  The time must not be after the interval's lower.
         """
         assert self.since <= before <= self._interval.lower, f"contents before {before}"
-        kept = self._recent.kept()
+        earlier = self._recent.earlier()
         stored = ((place[1:], entry) for place, entry in self._store.scan(_KEY, start))
-        # What is gone by now has no entry.
-        changing = ((key, None) for key in sorted(kept) if key >= start)
+        # Keys that have no data any more have no entry.
+        changing = ((key, None) for key in sorted(earlier) if key >= start)
         merged = heapq.merge(stored, changing, key=itemgetter(0))
-        for key, own in groupby(merged, key=itemgetter(0)):
+        for key, group in groupby(merged, key=itemgetter(0)):
             # Of equal keys the entry comes first.
-            _, entry = next(own)
-            for datum, counts in seen(self._data(key, entry), kept.get(key, ())):
+            _, entry = next(group)
+            for datum, counts in seen(self._data(key, entry), earlier.get(key, ())):
                 if count := count_before(counts, before):
                     yield key, datum, count
 
     def settle(self, since: int) -> None:
-        """Write the changes, and what later lookups from `since` on need to see the past."""
+        """Write the changes, and the old counts that later lookups from `since` on need."""
         assert self.since <= since <= self.upper, f"since {since} is not reached yet"
         self._load_due(since)
         changes: Changes = {}
         self._keep(self._recent.settle(changes, self.upper, since))
-        for key, found in self._touched.items():
-            if isinstance(found, Cell):
-                found.fold(since)
-                _write(changes, key, found, since)
+        for key, state in self._touched.items():
+            if isinstance(state, Cell):
+                state.fold(since)
+                _write(changes, key, state, since)
             else:
-                self._write_group(changes, key, found, since)
+                self._write_group(changes, key, state, since)
         if self._simple is not None:
             self._simple.settle(changes)
         self._queue.write(changes, since)
         self._touched = {}
 
     def _keep(self, updates: Sequence[KeyedUpdate]) -> None:
-        """Let updates, which entries have without their times, be histories of entries."""
+        """Add the times of updates to the histories of the entries that count them already."""
         by_key: dict[bytes, list[KeyedUpdate]] = {}
         for update in updates:
             assert update.key is not None, "an arranged row has no key"
             by_key.setdefault(update.key, []).append(update)
         self._load(by_key)
-        for key, own in by_key.items():
-            found = self._touched[key]
-            if isinstance(found, _Group):
-                self._load_rows({key: [_row_place(key, update.value) for update in own]})
-            for _, datum, time, diff in own:
-                cell = found if isinstance(found, Cell) else found.rows[_row_place(key, datum)]
+        for key, key_updates in by_key.items():
+            state = self._touched[key]
+            if isinstance(state, _Group):
+                self._load_rows({key: [_row_place(key, update.value) for update in key_updates]})
+            for _, datum, time, diff in key_updates:
+                cell = state if isinstance(state, Cell) else state.rows[_row_place(key, datum)]
                 cell.keep(datum, time, diff)
 
     def _write_group(self, changes: Changes, key: bytes, group: "_Group", since: int) -> None:
         """Stage the changes of a large group, which may have become small."""
         count, size = group.count, group.size
         for cell in group.rows.values():
-            # There is one, or there was none and has been none since.
+            # Its entry is there, or it had none and has none now.
             length = sum(map(len, cell.data))
             cell.fold(since)
             change = bool(cell.data) - (cell.stored is not None)
@@ -244,21 +244,21 @@ class Arrangement:
         # Neighbours lie together: a store finds them much faster in order.
         missing = sorted({key for key in keys if key not in touched})
         if self._simple:
-            touched |= self._simple.taken(missing)
+            touched |= self._simple.take_cells(missing)
             missing = [key for key in missing if key not in touched]
-        found = self._store.get_many([_KEY + key for key in missing])
-        for key, entry in zip(missing, found, strict=True):
+        entries = self._store.get_many([_KEY + key for key in missing])
+        for key, entry in zip(missing, entries, strict=True):
             touched[key] = _loaded(entry)
 
     def _load_rows(self, places: Mapping[bytes, Sequence[bytes]]) -> None:
         """Load data of large groups that are about to change."""
         missing: dict[bytes, _Group] = {}
-        for key, own in places.items():
+        for key, key_places in places.items():
             group = self._touched[key]
             assert isinstance(group, _Group), "a datum of a group lies outside of it"
-            missing |= {place: group for place in own if place not in group.rows}
-        wanted = sorted(missing)
-        for place, entry in zip(wanted, self._store.get_many(wanted), strict=True):
+            missing |= {place: group for place in key_places if place not in group.rows}
+        in_order = sorted(missing)
+        for place, entry in zip(in_order, self._store.get_many(in_order), strict=True):
             missing[place].rows[place] = Cell.of(entry)
 
     def _load_due(self, since: int) -> None:
@@ -295,7 +295,7 @@ PART = PartKind("arrange ", Layout({**history.layout(_OF_KEYS), **recent.LAYOUT}
 
 @dataclass(slots=True)
 class _Group:
-    """A large group: how many data it has and of how many bytes, and those of a batch."""
+    """A large group: the number and the bytes of its data, and the data loaded in this batch."""
 
     count: int = 0
     size: int = 0
@@ -304,12 +304,12 @@ class _Group:
 
     @staticmethod
     def of(entry: bytes) -> "_Group":
-        """A group, of whose data none has been touched."""
+        """A group with none of its data loaded."""
         return _Group(*group_of(entry), entry)
 
 
 def _grouped(updates: Iterable[KeyedUpdate], interval: Interval) -> ByKey:
-    """Updates of an interval by key, but for those of diff 0."""
+    """Updates of an interval by key, without those of diff 0."""
     lower, upper = interval.lower, interval.upper
     by_key: ByKey = {}
     if grouped is not None and isinstance(updates, Columned | Sequence):
@@ -325,10 +325,10 @@ def _grouped(updates: Iterable[KeyedUpdate], interval: Interval) -> ByKey:
         assert lower <= time < upper, f"time {time} is not in {lower} to {upper}"
         assert key is not None, "an arranged row has no key"
         if diff:
-            if (own := by_key.get(key)) is None:
+            if (key_updates := by_key.get(key)) is None:
                 by_key[key] = [update]
             else:
-                own.append(update)
+                key_updates.append(update)
     return by_key
 
 
@@ -336,9 +336,9 @@ def _loaded(entry: bytes | None) -> "Cell | _Group":
     return _Group.of(entry) if entry and is_group(entry) else Cell.of(entry)
 
 
-def _size_of(found: Cell | _Group | None, entry: bytes | None) -> int:
-    if isinstance(found, Cell):
-        return len(found.counted())
+def _size_of(state: Cell | _Group | None, entry: bytes | None) -> int:
+    if isinstance(state, Cell):
+        return len(state.counted())
     if entry is None:
         return 0
     return group_of(entry)[0] if is_group(entry) else len(Cell.of(entry).data)
@@ -347,7 +347,7 @@ def _size_of(found: Cell | _Group | None, entry: bytes | None) -> int:
 def _write(changes: Changes, key: bytes, cell: Cell, since: int) -> None:
     """Stage the writes of a key's data, which may have become a large group."""
     data, place = cell.data, _KEY + key
-    # Two large ones are what a key has whose only datum is replaced.
+    # A key with one large datum that is replaced has two for a while.
     if len(data) <= 2 or (size := sum(map(len, data))) <= _LARGE_BYTES:
         cell.write(changes, place, since)
         return

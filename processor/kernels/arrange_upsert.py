@@ -24,7 +24,7 @@ from ikebana.processor.kernels.history import Counts, Queue
 
 # Keys are read together, for a store answers many faster than one by one.
 _AT_ONCE = 5_000
-# Times of changes, going up, with what was the value until then.
+# Ascending times of changes, each with the value before it.
 _Past = list[tuple[int, bytes | None]]
 _encode = msgspec.msgpack.encode
 _entry_of = msgspec.msgpack.Decoder(tuple[int, _Past]).decode
@@ -54,7 +54,7 @@ class UpsertArrangement:
                 changes.append((time, None))
 
     def groups(self, keys: Sequence[bytes]) -> Iterator[Iterable[tuple[bytes, Counts]]]:
-        """Yield for each key, in the given order, each datum that it has or had."""
+        """Yield for each key, in the order asked, each datum that it has or had."""
         entries, fresh = self._entries(keys), self._fresh
         for key, value in zip(keys, upsert.read(self._store, keys), strict=True):
             entry = entries.get(key)
@@ -65,13 +65,13 @@ class UpsertArrangement:
                 yield _counted(key, past, value)
 
     def contents(self, before: int, start: bytes = b"") -> Iterator[tuple[bytes, bytes, int]]:
-        """Yield (key, datum, 1) of what was before a time, in order of keys from `start` on.
+        """Yield (key, datum, 1) of the relation before a time, in order of keys from `start` on.
 
         The time is from `since` on, and no later than the interval's lower.
         """
-        # What has been deleted since then has no state, but a past.
+        # Keys deleted since then have no state, but old values.
         gone = (place[1:] for place, _ in self._store.scan(upsert.BEFORE, start))
-        # Of this batch that is not in the store yet.
+        # The old values of this batch are not in the store yet.
         fresh = sorted(key for key in self._fresh if key >= start)
         there = heapq.merge(upsert.scan(self._store, start), gone, fresh)
         merged = (key for key, _ in groupby(there))
@@ -82,7 +82,7 @@ class UpsertArrangement:
                         yield key, datum, 1
 
     def sizes(self, keys: Sequence[bytes]) -> list[int]:
-        """How many data each key has, those of all times from `since` on."""
+        """How many data each key has or had at any time from `since` on."""
         return [sum(1 for _ in group) for group in self.groups(keys)]
 
     def settle(self, since: int) -> None:
@@ -96,10 +96,10 @@ class UpsertArrangement:
         for key in keys:
             entry, place = entries.get(key), upsert.BEFORE + key
             old, queued = (entry[1], entry[0]) if entry else ([], None)
-            kept = [change for change in (*old, *self._fresh.get(key, ())) if change[0] >= since]
-            moved = history.requeued(queued, kept[-1][0], since) if kept else None
-            if entry or kept:
-                changes[place] = _encode((moved, kept)) if kept else None
+            past = [change for change in (*old, *self._fresh.get(key, ())) if change[0] >= since]
+            moved = history.requeued(queued, past[-1][0], since) if past else None
+            if entry or past:
+                changes[place] = _encode((moved, past)) if past else None
             history.move(changes, place, queued, moved)
         self._queue.write(changes, since)
         self._fresh = {}
@@ -107,24 +107,24 @@ class UpsertArrangement:
     def _entries(self, keys: Sequence[bytes]) -> dict[bytes, tuple[int, _Past]]:
         if not self._lags:
             return {}
-        found = self._store.get_many([upsert.BEFORE + key for key in keys])
+        entries = self._store.get_many([upsert.BEFORE + key for key in keys])
         return {
             key: _entry_of(entry)
-            for key, entry in zip(keys, found, strict=True)
+            for key, entry in zip(keys, entries, strict=True)
             if entry is not None
         }
 
 
 def _counted(key: bytes, changes: _Past, value: bytes | None) -> Iterator[tuple[bytes, Counts]]:
-    """All data of a key with their counts, from what its value was before each change."""
-    found: dict[bytes, Counts] = {}
+    """All data of a key with their counts, from its value before each change."""
+    by_value: dict[bytes, Counts] = {}
     (_, old), *_ = changes
     if old is not None:
-        found[old] = [1]
+        by_value[old] = [1]
     after = [*(before for _, before in changes[1:]), value]
     for (time, before), new in zip(changes, after, strict=True):
         if before is not None:
-            found[before] += [time, -1]
+            by_value[before] += [time, -1]
         if new is not None:
-            found.setdefault(new, [0]).extend((time, 1))
-    return ((datum_of(key, each), counts) for each, counts in found.items())
+            by_value.setdefault(new, [0]).extend((time, 1))
+    return ((datum_of(key, each), counts) for each, counts in by_value.items())

@@ -1,6 +1,6 @@
 """The entries of an arrangement: the data of a key, or one datum of a large group, with counts.
 
-An entry is one of these, told by its first byte:
+The first byte of an entry says which of these it is:
 
 * `v`: a datum that is there once.
 * `p`: several data that are there once each.
@@ -28,17 +28,17 @@ _decode_data = msgspec.msgpack.Decoder(list[bytes]).decode
 _decode_many = msgspec.msgpack.Decoder(tuple[int | None, dict[bytes, Counts]]).decode
 _decode_large = msgspec.msgpack.Decoder(tuple[int | None, dict[bytes, list[str]]]).decode
 _decode_group = msgspec.msgpack.Decoder(tuple[int, int]).decode
-# Of what is there once; nobody changes it.
+# The counts of a datum that is there once; nobody changes this list.
 _ONCE: Counts = [1]
 
 
 @dataclass(slots=True)
 class Cell:
-    """The counts in one entry, which may change: those of now, and those at times.
+    """The counts in one entry, which may change: current counts, and counts at times.
 
-    `past` has the times and diffs of data whose history an entry keeps; they are not in `data`.
-    `stored` is the entry as it was, `queued` the time by which it is queued.  Until it is
-    compacted, data whose count has become 0 are there.
+    `past` has the times and diffs of data with a history in the entry; these are not in `data`.
+    `stored` is the entry as it was, `queued` the time by which it is queued.  Data with a count
+    of 0 stay until the entry is compacted.
     """
 
     data: dict[bytes, int]
@@ -60,7 +60,7 @@ class Cell:
         return cls({datum: counts[0] for datum, counts in many.items()}, entry, queued, past)
 
     def counted(self) -> list[tuple[bytes, Counts]]:
-        """Each datum with its counts, in order; what is not there has some if it has a past."""
+        """Each datum with its counts, in order, also if only its history is left."""
         data, past = self.data, self.past
         if not past:
             return [(datum, [data[datum]]) for datum in sorted(data) if data[datum]]
@@ -71,7 +71,7 @@ class Cell:
         ]
 
     def keep(self, datum: bytes, time: int, diff: int) -> None:
-        """Let a diff, which is counted already, have its time from now on."""
+        """Add the time of a diff that is counted already to the history of its datum."""
         counts = [self.data.get(datum, 0) - diff, *self.past.get(datum, ())]
         history.add(counts, time, diff)
         self._set(datum, counts)
@@ -120,7 +120,7 @@ class Cell:
 
 
 def data_of(entry: bytes) -> Iterable[tuple[bytes, Counts]]:
-    """Each datum of an entry with its counts, which must not be changed; not of a group's."""
+    """Each datum of an entry that is no group, with its counts, which must not be changed."""
     if entry[0] == _ONE_TAG:
         return ((entry[1:], _ONCE),)
     if entry[0] == _EACH_ONCE_TAG:
@@ -129,7 +129,7 @@ def data_of(entry: bytes) -> Iterable[tuple[bytes, Counts]]:
 
 
 def is_group(entry: bytes | None) -> bool:
-    """Whether an entry is that of a large group."""
+    """Whether an entry belongs to a large group."""
     return entry is not None and entry[0] == _GROUP_TAG
 
 

@@ -1,7 +1,7 @@
 """Keys of an arrangement that compiled code changes: by their entries, without a `Cell` for each.
 
-These have no history, and few data that are there once each, before a batch and after it.  Without
-compiled code this cannot be imported, and all keys have cells.
+These keys have no history, and few data, each with a count of 1, before a batch and after it.
+Without compiled code this module cannot be imported, and all keys have cells.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,49 +23,53 @@ class Simple:
         self._store = store
         self._prefix = prefix
         # The entry before, and the one now.
-        self._made: dict[bytes, tuple[bytes | None, bytes | None]] = {}
+        self._pairs: dict[bytes, tuple[bytes | None, bytes | None]] = {}
 
     def __contains__(self, key: bytes) -> bool:
-        return key in self._made
+        return key in self._pairs
 
     def __bool__(self) -> bool:
-        return bool(self._made)
+        return bool(self._pairs)
 
     def applied(
         self, by_key: ByKey, touched: Mapping[bytes, object], large: int
     ) -> tuple[ByKey, Entries]:
-        """Apply the updates of keys that are simple, and are not among those `touched`.
+        """Apply the updates of keys that are simple, and are not in `touched`.
 
-        Return the updates of all others, and what entries those have that are not touched.  Who
-        has been changed here before has to be taken before.
+        Return the updates of all other keys, and the stored entries of those that are not in
+        `touched`.  If such a key was changed here before, `take_cells` must be called first.
         """
         # Neighbours lie together: a store finds them much faster in order.
         keys = sorted(key for key in by_key if key not in touched) if touched else sorted(by_key)
         entries = self._store.get_many(prefixed(self._prefix, keys))
-        left = {keys[at]: entries[at] for at in applied(by_key, keys, entries, self._made, large)}
-        rest = {key: own for key, own in by_key.items() if key in left or key in touched}
+        left = {keys[at]: entries[at] for at in applied(by_key, keys, entries, self._pairs, large)}
+        rest = {
+            key: key_updates
+            for key, key_updates in by_key.items()
+            if key in left or key in touched
+        }
         return rest, left
 
     def entries(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The entry of each key as of now."""
-        made = self._made
-        if not made:
+        pairs = self._pairs
+        if not pairs:
             return self._store.get_many(prefixed(self._prefix, [*keys]))
-        asked = [key for key in keys if key not in made]
-        found = iter(self._store.get_many(prefixed(self._prefix, asked)))
-        return [made[key][1] if key in made else next(found) for key in keys]
+        asked = [key for key in keys if key not in pairs]
+        stored = iter(self._store.get_many(prefixed(self._prefix, asked)))
+        return [pairs[key][1] if key in pairs else next(stored) for key in keys]
 
-    def taken(self, keys: Iterable[bytes]) -> dict[bytes, Cell]:
-        """Cells of those of the keys that have changed here, which then have not any more."""
-        found = {}
+    def take_cells(self, keys: Iterable[bytes]) -> dict[bytes, Cell]:
+        """Remove those of the keys that have changed here; return them as cells."""
+        cells = {}
         for key in keys:
-            if key in self._made:
-                old, new = self._made.pop(key)
-                found[key] = cell = Cell.of(new)
+            if key in self._pairs:
+                old, new = self._pairs.pop(key)
+                cells[key] = cell = Cell.of(new)
                 cell.stored = old
-        return found
+        return cells
 
     def settle(self, changes: Changes) -> None:
-        """Stage the entries that are other ones than before."""
-        staged(self._made, self._prefix, changes)
-        self._made = {}
+        """Stage the entries that have changed."""
+        staged(self._pairs, self._prefix, changes)
+        self._pairs = {}

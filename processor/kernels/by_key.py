@@ -1,4 +1,4 @@
-"""What kernels that keep all rows of a key share: changes by key, and entries to write."""
+"""Shared by kernels that keep all rows of a key: changes by key, and writing entries."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
@@ -27,8 +27,7 @@ def changes_by_key(
 def write(store: Store, entries: Mapping[bytes, bytes | None]) -> None:
     """Write entries by their places; None deletes.
 
-    It is called when all keys are through: no scan is of a store that has changed since the one
-    before.
+    Call it when all keys are done, so that no scan reads a store that changed during the batch.
     """
     for place, entry in entries.items():
         if entry is None:

@@ -3,15 +3,14 @@
 A fact is held until the frontier has passed its time, and is then released with all others
 of that time.  Two facts of one (key, value, time) with different diffs are an error.
 
-The interval ends at a frontier before which all facts were found in earlier batches.  So
-what comes of a time before `upper` is a repetition: of what is held, or, before `lower`,
-of what was released, which nothing is remembered of.  A fact in the interval that is
-not held is one more than progress has counted, and an error.
+The interval ends at a frontier: all facts before it arrived in earlier batches.  So a fact with
+a time before `upper` is a repetition: of a held fact, or, before `lower`, of a released one,
+which the store has forgotten.  A fact in the interval that is not held is one more than progress
+has counted, and an error.
 
 An input may begin when times are closed already: one that is added later, or one beside a topic
 that begins at a snapshot.  Its facts of these times are held for the first time that is open.
-
-Entries lie in order of time, and others than those that come or are due are not looked at.
+Entries lie in order of time, and a batch reads only those that arrive again or are due.
 Times are 64-bit integers; negative ones lie before every `lower`.
 """
 
@@ -36,8 +35,8 @@ _TIME_BYTES = 8
 class Found(NamedTuple):
     """The updates that are released in the interval, and the counts of a batch.
 
-    `counts` are the facts by time that were not held before, all at or beyond `upper`;
-    `repeated` is how many of a batch's facts were there already.
+    `counts` has the number of new facts by time, all at or beyond `upper`; `repeated` is how many
+    of a batch's facts were held already.
     """
 
     updates: list[KeyedUpdate]
@@ -54,8 +53,8 @@ def step(
 ) -> Found:
     """Hold new facts, and release those of the interval.
 
-    All facts before `since` were found in earlier batches; by default those before the interval.
-    Later ones of times before the interval are released at its lower.
+    All facts before `since` arrived in earlier batches; by default those before the interval.
+    Later facts of times before the interval are released at its lower.
 
     Raises:
         ContradictionError: a fact contradicts another one, or the frontier.
@@ -79,7 +78,7 @@ def step(
         counts[fact.time] += 1
         held.put(place, msgspec.msgpack.encode((fact.key, fact.value, fact.diff)))
     released, updates = [], []
-    # Nothing is held for earlier times, but what was may still lie in the way.
+    # Nothing is held for earlier times, but the scan would step over deleted entries.
     for place, entry in held.scan(b"", _packed(lower)):
         time = _time_of(place)
         # Entries lie in order of time, so the first one beyond the frontier ends it.
@@ -94,7 +93,7 @@ def step(
 
 
 def waiting(store: Store, upper: int, most: int) -> int:
-    """How many facts are held of times from `upper` on, counted up to `most`."""
+    """The number of held facts with times from `upper` on, counted up to `most`."""
     return sum(1 for _ in islice(Part(store, b"f").scan(b"", _packed(upper)), most))
 
 
@@ -104,7 +103,7 @@ def due_times(store: Store) -> list[int]:
 
 
 def _key_of(_: bytes, entry: bytes) -> bytes:
-    """What decides the shard of an entry: the shard that its repetitions come to."""
+    """The key that decides the shard of an entry; its repetitions arrive in the same shard."""
     key: bytes | None
     key, _, _ = msgspec.msgpack.decode(entry, type=_Entry)
     return NO_KEY if key is None else key

@@ -1,8 +1,8 @@
 """Frames of window functions: the positions of the rows that a row's function sees.
 
 A frame goes from one bound to another, counted in rows, in groups of rows that are equal in the
-order (`groups`), or by values of the order (`range`).  Both ends of the frames of rows that follow
-each other never go back, so the rows whose frames have a position are found by bisection.
+order (`groups`), or by values of the order (`range`).  From one row to the next, neither end of
+the frame goes back, so the rows with a position in their frames are found by bisection.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ Exclude = Literal["", "row", "group", "ties"]
 
 
 class Bound(msgspec.Struct, frozen=True, array_like=True):
-    """A side of a frame: so many rows or groups away, or up to a value of the order.
+    """A side of a frame: a number of rows or groups away, or up to a value of the order.
 
     `at` is the value, as the order is written: in a plan as SQL, here as an argument.
     """
@@ -54,7 +54,7 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
 
 Positions = tuple[int, int]
 Place = Callable[[Row, str], bytes]
-"""Writes a value of the order, which is an argument of a row, as a place."""
+"""Encodes a value of the order, which is an argument of a row, as a place."""
 
 
 class Frames:
@@ -82,11 +82,11 @@ class Frames:
         return self._peers[1]
 
     def groups_before(self, at: int, row: Row) -> int:
-        """How many groups stand before that of the row at a position."""
+        """How many groups come before the group of the row at a position."""
         return self.rows.fold(0, self.peers(at, row)[0]).groups
 
     def positions(self, frame: Frame, at: int, row: Row) -> Positions:
-        """The positions from which up to which the frame of a row at a position goes."""
+        """The first position of the frame of a row at a position, and the one behind its last."""
         begin = 0 if frame.is_prefix else self._begin(frame, at, row)
         end = self.size if frame.is_suffix else self._end(frame, at, row)
         begin = min(max(begin, 0), self.size)
@@ -98,10 +98,10 @@ class Frames:
         if not frame.exclude:
             return [(begin, end)]
         left, right = (at, at + 1) if frame.exclude == "row" else self.peers(at, row)
-        found = [(begin, min(left, end)), (max(right, begin), end)]
+        segments = [(begin, min(left, end)), (max(right, begin), end)]
         if frame.exclude == "ties":
-            found.insert(1, (max(at, begin), min(at + 1, end)))
-        return [(one, other) for one, other in found if one < other]
+            segments.insert(1, (max(at, begin), min(at + 1, end)))
+        return [(one, other) for one, other in segments if one < other]
 
     def _begin(self, frame: Frame, at: int, row: Row) -> int:
         bound = frame.start

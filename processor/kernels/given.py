@@ -1,4 +1,4 @@
-"""Call a user's function: return its results as canonical JSON, or the reason of its failure."""
+"""A call of a user's function: its results as canonical JSON, or the reason of its failure."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -27,10 +27,12 @@ class FailureError(Exception):
         return f"operator {shown(operator)}: {self}" if operator else str(self)
 
 
-def given(role: str, function: Any, called: Callable[[], Any], operator: str = "") -> list[bytes]:
-    """The data that a call of `function` gives, as canonical bytes.
+def canonical_results(
+    role: str, function: Any, called: Callable[[], Any], operator: str = ""
+) -> list[bytes]:
+    """Call a user's function; return each datum of its result as canonical bytes.
 
-    `role` is what the function is to whoever named it.  Raises: FailureError.
+    `role` says in error messages what the function is for, such as "step".  Raises: FailureError.
     """
 
     def name() -> str:
@@ -38,24 +40,24 @@ def given(role: str, function: Any, called: Callable[[], Any], operator: str = "
 
     calls.begin((operator, name, None))
     try:
-        return _given(name, called)
+        return _results(name, called)
     except calls.Stopped:
         raise calls.stuck() from None
     finally:
         calls.end()
 
 
-def _given(name: Callable[[], str], called: Callable[[], Any]) -> list[bytes]:
+def _results(name: Callable[[], str], called: Callable[[], Any]) -> list[bytes]:
     try:
         result = called()
-        # Text and objects can be iterated over as well, but who gives one means it as such.
+        # Text and objects are iterable too, but a function that returns one means a single datum.
         several = isinstance(result, Iterable) and not isinstance(result, str | bytes | Mapping)
         items = list(result) if several else []
     except Refused as refused:
-        # A record is UTF-8, which not every text can be.
+        # An error record is UTF-8, and a text may have surrogates, which UTF-8 cannot encode.
         raise FailureError(str(refused).encode(errors="replace").decode()) from None
     except BaseException as error:
-        # What a user's function raises is data.
+        # Whatever a user's function raises becomes an error record.
         if not calls.is_own_doing(error):
             raise
         raise FailureError(f"{name()} {raised(error)}") from None
@@ -65,7 +67,7 @@ def _given(name: Callable[[], str], called: Callable[[], Any]) -> list[bytes]:
     try:
         return list(map(canonical.encode, items))
     except BaseException as error:
-        # Nor do we know what it gives.
+        # Encoding may call methods of the user's objects, which may raise anything.
         if not calls.is_own_doing(error):
             raise
         problem = "gave data that have no JSON form"

@@ -2,9 +2,9 @@
 
 A lookup with time t and diff d gives, for each datum that its key has as of t with a
 multiplicity m, the pair of its payload and the datum at time t with diff d * m.  It sees
-the arrangement's updates of times before t, and those of t itself if it says so: which of
-two inputs comes first within a time is settled by who plans the join, once for each pair,
-so that every pair of updates is found by exactly one path.
+the arrangement's updates of times before t, and those of t itself if `sees_equal`: the planner
+of the join decides once for each pair of inputs which comes first within a time, so that exactly
+one path produces every pair of updates.
 
 The half join keeps no state and holds no results: it yields matches one at a time.  The time of
 a lookup must be at or after `since`, because older updates are compacted, and before `upper`,
@@ -26,21 +26,21 @@ try:
 except ImportError:
     _Compiled = None  # type: ignore[assignment,misc]
 
-# What Match(...) comes to, without the call of a function in Python for each.
+# Makes a Match without the call of a function in Python for each.
 _new = tuple.__new__
 _TIME_OF = itemgetter(2)
 # Lookups are answered together, for a store answers many keys faster than one by one.
 _AT_ONCE = 10_000
-# What a key's lookups are to give is told if there are so many of them.
+# A watcher is asked before the lookups of a key are answered if there are this many.
 _MANY = 100
-# About so many matches are given together.
+# About this many matches are yielded together.
 _PORTION = 10_000
 
 
 class LookupRow(NamedTuple):
     """A lookup of a key as of a time, for an update with `diff` and `payload`.
 
-    `sees_equal` says whether updates at the very time are seen.
+    `sees_equal` says whether the lookup sees updates of its own time.
     """
 
     key: bytes
@@ -60,7 +60,7 @@ class Match(NamedTuple):
 
 
 class Lookups(NamedTuple):
-    """Lookups in columns of one length, all of which see updates of their very times, or none."""
+    """Lookups in columns of one length; `sees_equal` holds for all of them or for none."""
 
     keys: list[bytes]
     payloads: list[Any]
@@ -69,12 +69,12 @@ class Lookups(NamedTuple):
     sees_equal: bool
 
     def row(self, at: int) -> LookupRow:
-        """The one at a place."""
+        """The lookup at a position."""
         keys, payloads, times, diffs, sees_equal = self
         return LookupRow(keys[at], payloads[at], times[at], diffs[at], sees_equal)
 
     def rows(self) -> Iterator[LookupRow]:
-        """Each of them."""
+        """Yield each lookup as a row."""
         columns = zip(*self[:4], repeat(self.sees_equal), strict=False)
         # LookupRow(...) without the call of a function in Python for each.
         return map(_new, repeat(LookupRow), columns)
@@ -89,7 +89,7 @@ class Matches(NamedTuple):
     diffs: list[int]
 
     def divided(self, at: int) -> "tuple[Matches, Matches]":
-        """The first so many, and the others."""
+        """The first `at` matches, and the others."""
         payloads, data, times, diffs = self
         return (
             Matches(payloads[:at], data[:at], times[:at], diffs[:at]),
@@ -99,10 +99,10 @@ class Matches(NamedTuple):
     @staticmethod
     def of(matches: Iterable[Match]) -> "Matches":
         """The columns of matches."""
-        found = Matches([], [], [], [])
+        columns = Matches([], [], [], [])
         for match in matches:
-            found.append(match)
-        return found
+            columns.append(match)
+        return columns
 
     def append(self, match: Match) -> None:
         """Add a match."""
@@ -113,12 +113,12 @@ class Matches(NamedTuple):
         self.diffs.append(diff)
 
     def row(self, at: int) -> Match:
-        """The match at a place."""
+        """The match at a position."""
         return Match(self.payloads[at], self.data[at], self.times[at], self.diffs[at])
 
 
 class Arranged(Protocol):
-    """An index of a relation, whose lookups are exact from `since` up to `upper`."""
+    """An index of a relation; lookups are exact from `since` up to `upper`."""
 
     since: int
     upper: int
@@ -132,22 +132,22 @@ class Arranged(Protocol):
         ...
 
     def sizes(self, keys: Sequence[bytes]) -> list[int]:
-        """About how many data each key has, those of all times from `since` on.
+        """About how many data each key has or had at any time from `since` on.
 
-        It is 0 only where no lookup meets anything.
+        It is 0 only where no lookup finds anything.
         """
         ...
 
 
 class Watcher(Protocol):
-    """Is told how much the keys of lookups meet, and may raise what ends them."""
+    """Sees how many results the keys of lookups have, and may raise to end the batch."""
 
     def expect(self, key: bytes, results: int) -> None:
-        """Handle a key that is about to give about so many results."""
+        """Handle a key that is about to give about `results` results."""
         ...
 
     def met(self, key: bytes, matches: int) -> None:
-        """Handle a key that has met so many data, counted for each of its lookups."""
+        """Handle a key that has met `matches` data, counted for each of its lookups."""
         ...
 
 
@@ -161,10 +161,10 @@ def half_join(
 ) -> Iterator[Match]:
     """Yield the matches of lookups; with `outer`, also one with None for each without a match.
 
-    With `once`, a lookup has one match at the most: that there is one is all that is asked, and
+    With `once`, a lookup has one match at most: the caller only asks whether there is one, and
     the other data of its key are not read.
 
-    They come in the order of keys and of their data, not of the lookups.  A `watcher` is told of
+    Matches come in the order of keys and of their data, not of the lookups.  A `watcher` hears of
     keys with many lookups before these are answered, and of every key after that.
     """
     assert not (outer and once), "nobody asks whether there is one, and for those without"
@@ -174,18 +174,18 @@ def half_join(
         _check(arranged, chunk)
         for lookup in chunk:
             key = lookup[0]
-            if (known := by_key.get(key)) is None:
+            if (same_key := by_key.get(key)) is None:
                 by_key[key] = [lookup]
             else:
-                known.append(lookup)
+                same_key.append(lookup)
         # Neighbours lie together: a store finds them much faster in order.
         keys = sorted(by_key)
         for key, group in zip(keys, arranged.groups(keys), strict=True):
-            own = by_key[key]
+            key_lookups = by_key[key]
             if not once:
-                yield from _matches_of(arranged, own, group, outer=outer, watcher=watcher)
+                yield from _matches_of(arranged, key_lookups, group, outer=outer, watcher=watcher)
                 continue
-            met = yield from _first_matches(own, group)
+            met = yield from _first_matches(key_lookups, group)
             if watcher is not None:
                 watcher.met(key, met)
 
@@ -197,9 +197,9 @@ def half_join_in_columns(
     outer: bool = False,
     watcher: Watcher | None = None,
 ) -> Iterator[Matches]:
-    """The same matches in the same order, in portions; a watcher may not be told of few.
+    """Like `half_join`, in portions of columns; a watcher may not hear of keys with few matches.
 
-    The matches of most keys are made by compiled code, from what `entries` of an arrangement says.
+    Compiled code makes the matches of most keys, from what `entries` of an arrangement returns.
     """
     entries_of = getattr(arranged, "entries", None)
     if _Compiled is None or entries_of is None:
@@ -207,58 +207,60 @@ def half_join_in_columns(
         while some := list(islice(matches, _PORTION)):
             yield Matches.of(some)
         return
-    found = Matches([], [], [], [])
+    buffer = Matches([], [], [], [])
     for start in range(0, len(lookups.keys), _AT_ONCE):
         end = min(start + _AT_ONCE, len(lookups.keys))
         _check_times(arranged, lookups.times[start:end], sees_equal=lookups.sees_equal)
         chunk = _Compiled(*lookups, start, end)
-        entries, kept, fresh = entries_of(chunk.keys)
+        entries, earlier, fresh = entries_of(chunk.keys)
         groups = arranged.groups(chunk.left(entries))
         at = 0
         while at < len(entries):
-            at = chunk.meet(entries, at, kept, fresh, found, _PORTION, outer=outer)
-            if len(found.times) < _PORTION and at < len(entries):
-                own, is_left = list(map(lookups.row, chunk.rows(at))), entries[at] is False
-                group = next(groups if is_left else arranged.groups([own[0].key]))
+            at = chunk.meet(entries, at, earlier, fresh, buffer, _PORTION, outer=outer)
+            if len(buffer.times) < _PORTION and at < len(entries):
+                key_lookups, is_left = list(map(lookups.row, chunk.rows(at))), entries[at] is False
+                group = next(groups if is_left else arranged.groups([key_lookups[0].key]))
                 at += 1
-                for match in _matches_of(arranged, own, group, outer=outer, watcher=watcher):
-                    found.append(match)
-                    if len(found.times) >= _PORTION:
-                        yield found
-                        found = Matches([], [], [], [])
-            # The last key may have gone beyond; portions are those that Python makes.
-            while len(found.times) >= _PORTION:
-                portion, found = found.divided(_PORTION)
+                for match in _matches_of(
+                    arranged, key_lookups, group, outer=outer, watcher=watcher
+                ):
+                    buffer.append(match)
+                    if len(buffer.times) >= _PORTION:
+                        yield buffer
+                        buffer = Matches([], [], [], [])
+            # The last key may have exceeded a portion; it is divided as the loop in Python would.
+            while len(buffer.times) >= _PORTION:
+                portion, buffer = buffer.divided(_PORTION)
                 yield portion
-    if found.times:
-        yield found
+    if buffer.times:
+        yield buffer
 
 
 def _matches_of(
     arranged: Arranged,
-    own: list[LookupRow],
+    lookups: list[LookupRow],
     group: Iterable[tuple[bytes, Counts]],
     *,
     outer: bool,
     watcher: Watcher | None,
 ) -> Iterator[Match]:
-    """Read a group for all lookups of its key, and tell of it."""
-    key = own[0].key
-    if len(own) > 1:
-        if watcher is not None and len(own) >= _MANY:
-            watcher.expect(key, len(own) * arranged.sizes([key])[0])
-        met = yield from _matches_of_many(own, group, arranged.upper, outer=outer)
+    """Read a group for all lookups of its key, and report it to the watcher."""
+    key = lookups[0].key
+    if len(lookups) > 1:
+        if watcher is not None and len(lookups) >= _MANY:
+            watcher.expect(key, len(lookups) * arranged.sizes([key])[0])
+        met = yield from _matches_of_many(lookups, group, arranged.upper, outer=outer)
     else:
-        met = yield from _matches_of_one(own[0], group, outer=outer)
+        met = yield from _matches_of_one(lookups[0], group, outer=outer)
     if watcher is not None:
         watcher.met(key, met)
 
 
 def _matches_of_one(
-    own: LookupRow, group: Iterable[tuple[bytes, Counts]], *, outer: bool
+    lookup: LookupRow, group: Iterable[tuple[bytes, Counts]], *, outer: bool
 ) -> Generator[Match, None, int]:
-    """Read a group for the only lookup of its key; return how many data it has met."""
-    _, payload, time, diff, sees_equal = own
+    """Read a group for the only lookup of its key; return the number of matches."""
+    _, payload, time, diff, sees_equal = lookup
     met = 0
     for datum, counts in group:
         count = counts[0] if len(counts) == 1 else count_before(counts, time + sees_equal)
@@ -271,50 +273,50 @@ def _matches_of_one(
 
 
 def _matches_of_many(
-    own: list[LookupRow], group: Iterable[tuple[bytes, Counts]], upper: int, *, outer: bool
+    lookups: list[LookupRow], group: Iterable[tuple[bytes, Counts]], upper: int, *, outer: bool
 ) -> Generator[Match, None, int]:
-    """Read a group once for all lookups of its key; return how many data these have met.
+    """Read a group once for all lookups of its key; return the number of matches.
 
-    What a datum's count is between two of its changes is so for all lookups between them:
-    a key that changes often is not searched through for each of them.
+    Between two of its changes, the count of a datum is the same for all lookups: a key that
+    changes often is not searched for each of them.
     """
     met = 0
     bounds: list[int] = []
-    unmatched = set(range(len(own))) if outer else None
+    unmatched = set(range(len(lookups))) if outer else None
     for datum, counts in group:
         if len(counts) == 1:
             if count := counts[0]:
                 unmatched = None
-                met += len(own)
-                for _, payload, time, diff, _ in own:
+                met += len(lookups)
+                for _, payload, time, diff, _ in lookups:
                     yield _new(Match, (payload, datum, time, diff * count))
             continue
         if not bounds:
             # Only now does their order matter, and so far all or none have matched.
-            own.sort(key=_seen_before)
-            bounds = list(map(_seen_before, own))
+            lookups.sort(key=_seen_before)
+            bounds = list(map(_seen_before, lookups))
         since, count = bounds[0] - 1, counts[0]
-        # At the end all are passed: none sees beyond the upper.
+        # The change at the upper ends the last range: no lookup sees beyond it.
         for changed, change in (*zip(counts[1::2], counts[2::2], strict=True), (upper, 0)):
             if count and changed > since:
                 start, end = bisect_right(bounds, since), bisect_right(bounds, changed)
                 if start < end:
                     met += end - start
-                    for _, payload, time, diff, _ in own[start:end]:
+                    for _, payload, time, diff, _ in lookups[start:end]:
                         yield _new(Match, (payload, datum, time, diff * count))
                     if unmatched:
                         unmatched.difference_update(range(start, end))
             since, count = changed, count + change
     for at in sorted(unmatched or ()):
-        yield Match(own[at].payload, None, own[at].time, own[at].diff)
+        yield Match(lookups[at].payload, None, lookups[at].time, lookups[at].diff)
     return met
 
 
 def _first_matches(
-    own: list[LookupRow], group: Iterable[tuple[bytes, Counts]]
+    lookups: list[LookupRow], group: Iterable[tuple[bytes, Counts]]
 ) -> Generator[Match, None, int]:
-    """Read a group until each lookup of its key has met something; return how many have."""
-    left = own
+    """Read a group until each lookup of its key has a match; return how many have one."""
+    left = lookups
     for datum, counts in group:
         unmatched = []
         for lookup in left:
@@ -325,7 +327,7 @@ def _first_matches(
         left = unmatched
         if not left:
             break
-    return len(own) - len(left)
+    return len(lookups) - len(left)
 
 
 def _seen_before(lookup: LookupRow) -> int:
@@ -345,7 +347,7 @@ def _check(arranged: Arranged, lookups: Sequence[LookupRow]) -> None:
 
 
 def _check_times(arranged: Arranged, times: Sequence[int], *, sees_equal: bool) -> None:
-    """The same of lookups by their times."""
+    """Refuse lookups by their times, as `_check` does."""
     least, last = min(times), max(times)
     assert least >= arranged.since, f"a lookup at {least} is before the since {arranged.since}"
     assert last + sees_equal <= arranged.upper, (

@@ -3,10 +3,10 @@
 Counts are `[base, time, diff, time, diff, ...]` with ascending times.  The base is the sum of
 updates before `since`, which every lookup sees; later updates keep their times.
 
-Entries of a store that keep times are queued, each once, by what was the latest of them
-when it was queued.  When `since` has passed that time the entry is due.  What is due is
-found without looking at anything else, beginning where the last search ended, for what is
-deleted may still lie in the way.
+Entries of a store that keep times are queued, each once, by the latest of its times when it was
+queued.  When `since` has passed that time the entry is due.  A search for due entries reads
+nothing else; it begins where the last search ended, because a scan would step over deleted
+entries.
 """
 
 from collections.abc import Iterator, Mapping
@@ -84,29 +84,29 @@ class Due(NamedTuple):
 
 
 class Queue:
-    """The entries of a store that keep times, and the `since` that it was compacted to."""
+    """The entries of a store that keep times, and the `since` to which it was compacted."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        (found,) = store.get_many([_SINCE])
-        self.since = 0 if found is None else int.from_bytes(found, "big")
+        (entry,) = store.get_many([_SINCE])
+        self.since = 0 if entry is None else int.from_bytes(entry, "big")
 
     def due(self, since: int) -> Iterator[Due]:
-        """Yield what was queued for times before `since`, in order."""
+        """Yield the entries that are queued for times before `since`, in order."""
         for queued, _ in self._store.scan(_QUEUE, _packed(self.since)):
-            found = Due(_time_of(queued), queued[1 + _TIME_BYTES :])
-            if found.time >= since:
+            due = Due(_time_of(queued), queued[1 + _TIME_BYTES :])
+            if due.time >= since:
                 return
-            yield found
+            yield due
 
     def empty(self) -> bool:
         """Whether no entry keeps times."""
         return next(iter(self._store.scan(_QUEUE, _packed(self.since))), None) is None
 
     def write(self, changes: Changes, since: int) -> None:
-        """Make changes of the store that is compacted to `since` now."""
+        """Write changes to the store, which is compacted to `since` now."""
         if not changes:
-            # Nothing was folded, so nothing is lost if this is forgotten.
+            # Nothing was folded, so nothing is lost if this `since` is not written.
             return
         if since > self.since:
             self._store.put(_SINCE, _packed(since))
@@ -115,7 +115,7 @@ class Queue:
 
 
 def move(changes: Changes, place: bytes, old: int | None, new: int | None) -> None:
-    """Add the changes that queue a place by another time than before; None is not at all."""
+    """Add the changes that queue a place by the time `new` in place of `old`; None: not queued."""
     if old == new:
         return
     if old is not None:
@@ -125,10 +125,10 @@ def move(changes: Changes, place: bytes, old: int | None, new: int | None) -> No
 
 
 def requeued(queued: int | None, newest: int, since: int) -> int:
-    """The time to queue an entry by, whose newest time is `newest`.
+    """The time by which to queue an entry with the newest time `newest`.
 
-    It stays where it is as long as that is to come: what is touched often would be moved
-    often.
+    An entry stays where it is as long as that time is to come; otherwise entries that change often
+    would move often.
     """
     return newest if queued is None or queued < since else queued
 

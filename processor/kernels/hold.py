@@ -53,8 +53,8 @@ def step(store: Store, updates: Collection[KeyedUpdate], upper: int) -> list[Key
         elif entry is not None:
             held.delete(place, len(entry))
     released: dict[bytes, int] = {}
-    known = _least(store)
-    least = min([known, *(update.time for update in later.values())])
+    stored_least = _least(store)
+    least = min([stored_least, *(update.time for update in later.values())])
     for place, entry in held.scan(b"", _packed(least)) if least < upper else ():
         time = _time_of(place)
         # Entries lie in order of time, so the first one beyond the frontier ends it.
@@ -68,7 +68,7 @@ def step(store: Store, updates: Collection[KeyedUpdate], upper: int) -> list[Key
         least = max(least, min(upper, _END - 1))
     for place, size in released.items():
         held.delete(place, size)
-    if least < known or (least > known and (released or later)):
+    if least < stored_least or (least > stored_least and (released or later)):
         store.put(_LEAST, _packed(least))
     return [KeyedUpdate(*at, diff) for at, total in due.items() for diff in pieces(total)]
 
@@ -79,22 +79,22 @@ def portion(store: Store, time: int, most: int, start: bytes) -> tuple[list[Keye
     Return them, and the place at which the next portion starts; the first one starts at b"".
     """
     held, at = Part(store, _HELD), _packed(time)
-    found: list[KeyedUpdate] = []
+    updates: list[KeyedUpdate] = []
     released: dict[bytes, int] = {}
     after = start
     for place, entry in held.scan(at, start):
-        if len(found) >= most:
+        if len(updates) >= most:
             break
-        found += _held_by(place, entry)
+        updates += _held_by(place, entry)
         released[place] = len(entry)
         after = place[_TIME_BYTES:] + b"\x00"
     for place, size in released.items():
         held.delete(place, size)
-    return found, after
+    return updates, after
 
 
 def has_more(store: Store, time: int, most: int, start: bytes) -> bool:
-    """Whether more than `most` entries of one time lie at or after the place `start`."""
+    """Whether there are more than `most` entries of one time at or after the place `start`."""
     later = Part(store, _HELD).scan(_packed(time), start)
     return next(islice(later, most, None), None) is not None
 
@@ -105,25 +105,25 @@ def step_in_blocks(
     """Like `step`, for updates that arrive shortly before they are due, as events do.
 
     Neighbours in time are stored in one block; the rest of a block that is partly due is
-    stored again.  Updates that cancel are held too, and released ones are not consolidated.
+    stored again.  Updates that cancel are held too, and released updates are not consolidated.
     """
     held = Part(store, _HELD)
     due = [update for update in updates if update.time < upper]
     later = [update for update in updates if update.time >= upper]
-    known = _least(store)
+    stored_least = _least(store)
     released: dict[bytes, int] = {}
-    found: list[KeyedUpdate] = []
-    for place, entry in held.scan(b"", _packed(known)) if known < upper else ():
+    stored: list[KeyedUpdate] = []
+    for place, entry in held.scan(b"", _packed(stored_least)) if stored_least < upper else ():
         if (time := _time_of(place)) >= upper:
             least = time
             break
-        found += _held_by(place, entry)
+        stored += _held_by(place, entry)
         released[place] = len(entry)
     else:
-        least = max(known, upper)
+        least = max(stored_least, upper)
     for place, size in released.items():
         held.delete(place, size)
-    for update in found:
+    for update in stored:
         (due if update.time < upper else later).append(update)
     later.sort(key=_time)
     blocks: dict[bytes, bytes] = {}
@@ -139,7 +139,7 @@ def step_in_blocks(
         held.put(place, entry if known_entry is None else _joined(known_entry, entry))
     if later:
         least = min(least, later[0].time)
-    if least < known or (least > known and (released or later)):
+    if least < stored_least or (least > stored_least and (released or later)):
         store.put(_LEAST, _packed(min(least, _END - 1)))
     return due
 
@@ -168,7 +168,7 @@ def is_due(store: Store, upper: int) -> bool:
 
 
 def held(store: Store) -> Iterator[KeyedUpdate]:
-    """Yield all held updates, in order of time but for those of a block."""
+    """Yield all held updates, in order of time except within a block."""
     for place, entry in Part(store, _HELD).scan(b"", _packed(_least(store))):
         yield from _held_by(place, entry)
 
@@ -189,9 +189,9 @@ def waiting(store: Store, most: int) -> int:
 
 
 def _divided(rest: bytes, entry: bytes, shard_of: ShardOf) -> dict[int, bytes]:
-    """An entry as the entries of its place in other shards, by what decides an update's shard.
+    """Divide an entry by the shards of its updates; each part has the same place in its shard.
 
-    Of what has no key any shard would do: what cancels after its release cancels as well.
+    Updates without a key may go to any shard: if they cancel, they still do after release.
     """
     if entry[:1] != _BLOCK_TAG:
         update, *_ = _held_by(rest, entry)
@@ -203,7 +203,7 @@ def _divided(rest: bytes, entry: bytes, shard_of: ShardOf) -> dict[int, bytes]:
 
 
 def _united(one: bytes, other: bytes) -> bytes | None:
-    """The entry that two of one place come to, from shards that become one."""
+    """Unite the entries of two shards at one place; None if they cancel."""
     if one[:1] == _BLOCK_TAG:
         return _joined(one, other)
     key, value, diff = _entry_of(one)
@@ -211,7 +211,7 @@ def _united(one: bytes, other: bytes) -> bytes | None:
     return _entry(key, value, diff) if diff else None
 
 
-# Nothing is wrong without the lower bound, but it is wrong elsewhere.
+# A shard works without the lower bound; the bound of another shard would be wrong.
 _LAYOUT = Layout({_HELD: OfKeys(_divided, _united), _LEAST: OF_SHARD})
 OUT = PartKind("hold ", _LAYOUT)
 """Updates that wait before an output."""
@@ -243,8 +243,8 @@ def _place(key: bytes | None, value: bytes, time: int) -> bytes:
 
 
 def _least(store: Store) -> int:
-    (found,) = store.get_many([_LEAST])
-    return 0 if found is None else _time_of(found)
+    (entry,) = store.get_many([_LEAST])
+    return 0 if entry is None else _time_of(entry)
 
 
 def _packed(time: int) -> bytes:

@@ -1,8 +1,8 @@
-"""The layout of a part of the state: how its entries tell the shards that they belong to.
+"""The layout of a part of the state: which shard each of its entries belongs to.
 
 A part has the entries of one operator, input or output.  Their places begin with prefixes of one
-byte, and for each prefix the layout says what lies under it.  So a state moves to another number
-of shards (`checkpoint.rescale`) by its layouts alone.
+byte, and the layout says for each prefix what its entries are.  So a state moves to another
+number of shards (`checkpoint.rescale`) by its layouts alone.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,15 +13,15 @@ from ikebana.arrangements.store import Part, Store
 
 ShardOf = Callable[[bytes], int]
 """The shard of a key."""
-# A key with its values, each as often as it is there, and its error records.
+# A key with its values, each repeated as often as it occurs, and its error records.
 Contents = tuple[bytes, tuple[bytes, ...], tuple[bytes, ...]]
 
 
 class Entries(Protocol):
-    """What lies under a prefix; `rest` is the place of an entry behind the prefix."""
+    """The entries under a prefix; `rest` is the place of an entry behind the prefix."""
 
     def divided(self, rest: bytes, entry: bytes, shard_of: ShardOf) -> dict[int, bytes]:
-        """Divide an entry into those that other shards have at its place; none is dropped."""
+        """Divide an entry into entries of other shards at the same place; nothing is dropped."""
         ...
 
     def united(self, one: bytes, other: bytes) -> bytes | None:
@@ -31,7 +31,7 @@ class Entries(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OfKey:
-    """Entries of one key each, which `key` finds in the rest of the place, and the entry."""
+    """Entries of one key each; `key` returns it from the rest of the place and the entry."""
 
     key: Callable[[bytes, bytes], bytes]
 
@@ -57,7 +57,7 @@ class OfKeys:
 
 
 class OfShard:
-    """Entries about what the shard itself has or does, which say nothing of another one."""
+    """Entries about the shard itself, which mean nothing in another shard."""
 
     def divided(self, rest: bytes, entry: bytes, shard_of: ShardOf) -> dict[int, bytes]:
         return {}
@@ -73,7 +73,7 @@ _LENGTH_BYTES = 4
 
 
 def with_length(key: bytes) -> bytes:
-    """A key with its length in front, behind which something else may follow in a place."""
+    """A key with its length in front, so that something may follow it in a place."""
     return len(key).to_bytes(_LENGTH_BYTES, "big") + key
 
 
@@ -83,18 +83,18 @@ def _key_behind_length(rest: bytes, _: bytes) -> bytes:
 
 
 KEY_WITH_LENGTH = OfKey(_key_behind_length)
-"""The place goes on with the key, as `with_length` writes it."""
+"""The place continues with the key, as `with_length` writes it."""
 
 
 class Layout:
-    """What lies under each prefix of a part."""
+    """The entries under each prefix of a part."""
 
     def __init__(self, entries: Mapping[bytes, Entries]) -> None:
         assert entries and all(len(prefix) == 1 for prefix in entries), "prefixes have one byte"  # noqa: PT018
         self._entries = entries
 
     def divided(self, place: bytes, entry: bytes, shard_of: ShardOf) -> dict[int, bytes]:
-        """Divide an entry among other shards; none if it is of use to its own alone."""
+        """Divide an entry among other shards; empty if only its own shard needs it."""
         return self._entries[place[:1]].divided(place[1:], entry, shard_of)
 
     def united(self, place: bytes, one: bytes, other: bytes) -> bytes | None:
@@ -104,12 +104,12 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class PartKind:
-    """A kind of part: what its name begins with, its layout, and what can be asked of it.
+    """A kind of part: the prefix of its name, its layout, and the questions that it answers.
 
-    * `contents`: the keys in order, from one on, each with its values and error records; of a
-      part that has all that the operator's collection is.
+    * `contents`: the keys in order, from one on, each with its values and error records, if the
+      part holds the whole collection of its operator.
     * `waiting`: how many records wait for times from `upper` on, counted up to about `most`.
-    * `times`: the times of all that waits.
+    * `times`: the times of all waiting records.
     """
 
     prefix: str

@@ -1,16 +1,16 @@
-"""As-of join with `retract: locked`: a retraction takes back what its insertion had met.
+"""As-of join with `retract: locked`: a retraction retracts the matches of its insertion.
 
 For each left datum the store has the matches of every insertion, in order, also if there
 were none.  A retraction emits the negation of the latest matches and removes them, without a
 lookup.  A retraction without a stored insertion is an error record at its time, which is never
-retracted: a later insertion cannot be the one that it meant.
+retracted: no later insertion can be the one that it meant.
 
 At one time only the sum of a datum's updates counts.  The store keeps the results, so it
-grows with what the left relation has, times what each has met.
+grows with the number of left data times the matches of each.
 
-Where data are *locked by* a part of them, a retraction and an insertion of one time that agree
-in this part are an update of the rest: the insertion takes over the matches that the retraction
-gives back, and looks up nothing.  Of several, they do so in the order of data.
+Where data are *locked by* some of their fields, a retraction and an insertion of one time that
+agree in these fields are an update of the others: the insertion takes over the matches of the
+retraction, and looks up nothing.  If there are several, they are paired in the order of data.
 """
 
 import struct
@@ -31,7 +31,7 @@ from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels.half_join import Match
 from ikebana.processor.kernels.layout import KEY_WITH_LENGTH, Layout, PartKind, with_length
 
-# What an insertion has met: data, or None where an outer join met nothing, with diffs.
+# The matches of an insertion: data, or None where an outer join found nothing, with diffs.
 Results = list[tuple[bytes | None, int]]
 
 # A place is one of these + length of the key + key + digest of the left datum, for the latest
@@ -40,15 +40,15 @@ _LATEST, _EARLIER = b"l", b"e"
 PART = PartKind("locked ", Layout({_LATEST: KEY_WITH_LENGTH, _EARLIER: KEY_WITH_LENGTH}))
 _NUMBER = struct.Struct(">Q")
 _DIGEST_BYTES = 16
-# So many runs go to an earlier entry when there are twice as many.
+# When there are twice as many runs as this, half of them move to an earlier entry.
 _RUNS = 16
 
-# Insertions one after the other that have met the same.
+# Consecutive insertions with the same matches, and their number.
 _Run = tuple[int, Results]
 _At = tuple[bytes | None, bytes, int]
 _Met = dict[_At, Results]
 Locks = Callable[[Sequence[bytes]], Sequence[Hashable]]
-"""The parts of left data that they are locked by."""
+"""Returns the fields that each left datum is locked by."""
 _encode = msgspec.msgpack.encode
 _latest_of = msgspec.msgpack.Decoder(tuple[int, list[_Run]]).decode
 _earlier_of = msgspec.msgpack.Decoder(list[_Run]).decode
@@ -80,9 +80,9 @@ def step(
 ) -> Joined:
     """Join the left's updates of the interval, which may come in any order.
 
-    `operator` is the join's name, for its error records.
-    `meet` gives the matches of insertions, of which each is asked once at most, with a diff of 1.
-    `locks` gives the parts that left data are locked by; without it all insertions are asked.
+    `operator` is the join's name, for its error records.  `meet` returns the matches of
+    insertions; it is asked for each at most once, with a diff of 1.  `locks` returns the fields
+    that left data are locked by; without it, every insertion is looked up.
     """
     diffs = {at: diff for at, diff in sums(lefts).items() if diff}
     places = {at[:2]: _place(_key(at), at[1]) for at in diffs}
@@ -90,69 +90,69 @@ def step(
     stacks = {left: _Stack(store, places[left], entry) for left, entry in entries.items()}
     held = _Held(diffs, locks)
     met = _met((at for at, diff in diffs.items() if diff > 0 and at not in held), meet)
-    found = Joined([], [])
+    joined = Joined([], [])
     for time, some in groupby(sorted(diffs, key=lambda at: (at[2], at[1])), lambda at: at[2]):
         assert time in interval, f"time {time} is not in {interval.lower} to {interval.upper}"
         here = list(some)
         for at in here:
             if (diff := diffs[at]) < 0:
-                taken = list(stacks[at[:2]].pop(-diff))
-                held.give(at, taken)
-                found.matches.extend(_matches(at, -1, taken))
-                found.errors.extend(_unremembered(at, -diff - _count(taken), operator))
-        runs = {at: held.taken(at, diffs[at]) for at in here if diffs[at] > 0}
-        rest = {at: diffs[at] - _count(taken) for at, taken in runs.items()}
+                returned = list(stacks[at[:2]].pop(-diff))
+                held.give(at, returned)
+                joined.matches.extend(_matches(at, -1, returned))
+                joined.errors.extend(_unremembered(at, -diff - _count(returned), operator))
+        runs = {at: held.take(at, diffs[at]) for at in here if diffs[at] > 0}
+        rest = {at: diffs[at] - _count(own_runs) for at, own_runs in runs.items()}
         met |= _met((at for at, count in rest.items() if count and at in held), meet)
-        for at, taken in runs.items():
-            pushed = [*taken, *([(rest[at], met[at])] if rest[at] else [])]
+        for at, own_runs in runs.items():
+            pushed = [*own_runs, *([(rest[at], met[at])] if rest[at] else [])]
             for count, results in pushed:
                 stacks[at[:2]].push(count, results)
-            found.matches.extend(_matches(at, 1, pushed))
+            joined.matches.extend(_matches(at, 1, pushed))
     for stack in stacks.values():
         stack.write()
-    return found
+    return joined
 
 
 _REASON = "a row is retracted of which no result is remembered"
 
 
 class _Held:
-    """What retractions give back to insertions of the same time that are locked by the same.
+    """Matches that retractions pass to insertions of the same time and locked fields.
 
-    It knows all insertions for which there is such a retraction.
+    It contains all insertions for which there is such a retraction.
     """
 
     def __init__(self, diffs: dict[_At, int], locks: Locks | None) -> None:
         self._locks: dict[_At, Hashable] = {}
-        self._given: dict[Hashable, deque[_Run]] = {}
+        self._returned: dict[Hashable, deque[_Run]] = {}
         if locks is None:
             return
         goes = {(at[0], at[2]) for at, diff in diffs.items() if diff < 0}
         some = [at for at in diffs if (at[0], at[2]) in goes]
         parts = zip(some, locks([value for _, value, _ in some]), strict=True)
         by_lock = {at: (at[0], at[2], part) for at, part in parts}
-        self._given = {lock: deque() for at, lock in by_lock.items() if diffs[at] < 0}
-        self._locks = {at: lock for at, lock in by_lock.items() if lock in self._given}
+        self._returned = {lock: deque() for at, lock in by_lock.items() if diffs[at] < 0}
+        self._locks = {at: lock for at, lock in by_lock.items() if lock in self._returned}
 
     def __contains__(self, at: _At) -> bool:
         return at in self._locks
 
     def give(self, at: _At, runs: Iterable[_Run]) -> None:
-        """Take what a retraction gives back."""
+        """Add the matches of a retraction."""
         if at in self._locks:
-            self._given[self._locks[at]].extend(runs)
+            self._returned[self._locks[at]].extend(runs)
 
-    def taken(self, at: _At, count: int) -> list[_Run]:
-        """What is there for an insertion, up to a count: what was given first."""
-        given = self._given[self._locks[at]] if at in self._locks else deque()
-        found: list[_Run] = []
-        while count and given:
-            known, results = given.popleft()
-            if known > count:
-                given.appendleft((known - count, results))
-            found.append((min(known, count), results))
-            count -= found[-1][0]
-        return found
+    def take(self, at: _At, count: int) -> list[_Run]:
+        """Take matches for an insertion, up to a count; those added first are taken first."""
+        queue = self._returned[self._locks[at]] if at in self._locks else deque()
+        runs: list[_Run] = []
+        while count and queue:
+            number, results = queue.popleft()
+            if number > count:
+                queue.appendleft((number - count, results))
+            runs.append((min(number, count), results))
+            count -= runs[-1][0]
+        return runs
 
 
 def _met(ats: Iterable[_At], meet: Callable[[Iterable[Asked]], Iterable[Match]]) -> _Met:
@@ -179,7 +179,7 @@ def _matches(left: _At, sign: int, runs: Iterable[_Run]) -> Iterator[Match]:
 
 
 def _unremembered(left: _At, count: int, operator: str) -> Iterator[KeyedUpdate]:
-    """The error records of retractions that nothing is remembered of."""
+    """The error records of retractions without a stored insertion."""
     if count:
         record = error_record(f"operator {shown(operator)}: {_REASON}", None, left[0], None)
         yield from (KeyedUpdate(None, record, left[2], piece) for piece in pieces(count))
@@ -214,18 +214,18 @@ class _Stack:
         while count and (self._runs or self._earlier):
             if not self._runs:
                 self._earlier -= 1
-                self._runs = self._taken(self._earlier_place())
-            known, results = self._runs.pop()
-            if known > count:
-                self._runs.append((known - count, results))
-            taken = min(known, count)
-            count -= taken
-            yield taken, results
+                self._runs = self._take_earlier(self._earlier_place())
+            number, results = self._runs.pop()
+            if number > count:
+                self._runs.append((number - count, results))
+            some = min(number, count)
+            count -= some
+            yield some, results
 
     def write(self) -> None:
         """Write what has changed."""
-        kept = self._runs or self._earlier
-        entry = _encode((self._earlier, self._runs)) if kept else None
+        is_there = self._runs or self._earlier
+        entry = _encode((self._earlier, self._runs)) if is_there else None
         changes = self._changes | ({} if entry == self._stored else {self._place: entry})
         for place, changed in changes.items():
             if changed is None:
@@ -233,13 +233,13 @@ class _Stack:
             else:
                 self._store.put(place, changed)
 
-    def _taken(self, place: bytes) -> list[_Run]:
-        known = self._changes.get(place)
-        if known is None:
-            (known,) = self._store.get_many([place])
-        assert known is not None, "earlier insertions are gone"
+    def _take_earlier(self, place: bytes) -> list[_Run]:
+        entry = self._changes.get(place)
+        if entry is None:
+            (entry,) = self._store.get_many([place])
+        assert entry is not None, "earlier insertions are gone"
         self._changes[place] = None
-        return _earlier_of(known)
+        return _earlier_of(entry)
 
     def _earlier_place(self) -> bytes:
         return _EARLIER + self._place[1:] + _NUMBER.pack(self._earlier)

@@ -1,4 +1,4 @@
-"""Loop: the collections that name themselves, and each other, computed until nothing changes.
+"""Loop: collections that refer to themselves and to each other, computed until nothing changes.
 
 The input is a collection of (key, {"key", "of", "row"}): of each key, rows of several sources,
 each with the number of its source and the key that it had there.  A program makes *variables* of
@@ -17,8 +17,8 @@ Times come one after the other, so what has been before a time is kept by round 
 * A reduction computes a key again in each round in which its rows change, and in each later round
   in which they, or its results, have changed before.
 
-A retraction goes the same way.  In a round a row stands on rows of the rounds before alone, and
-never on itself: so what is derived of a cycle goes when the edge that leads there does.
+A retraction goes the same way.  A row of a round is derived only from rows of earlier rounds, and
+never from itself: so rows derived from a cycle vanish with the edge that leads there.
 
 Sources of the method: F. McSherry, D. Murray, R. Isaacs, M. Isard: "Differential dataflow",
 CIDR 2013; the crate `differential-dataflow` (`iterate`).
@@ -56,7 +56,7 @@ Updates = Sequence[KeyedUpdate]
 
 
 class Pass(NamedTuple):
-    """What steps make of updates, and updates of error records."""
+    """The updates that steps return, and updates of error records."""
 
     updates: Updates
     errors: Updates
@@ -82,10 +82,10 @@ class Summed:
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """A reduction, with the steps before it, which make keys, and those behind it.
+    """A reduction, with the steps before it, which make keys, and the steps behind it.
 
-    `results` makes of all rows of some keys their results; the rows of each key have another
-    time, and its results have it, too.
+    `results` computes the results of some keys from all of their rows; the rows of each key have
+    another time, which its results have, too.
     """
 
     inputs: tuple[int]
@@ -95,7 +95,7 @@ class Grouped:
 
 
 class Lookup(NamedTuple):
-    """A lookup of rows in a side of a join: by fields of a row, which those of the side equal."""
+    """A lookup in a side of a join: `asks` of a row equal `keys` of the side."""
 
     side: int
     asks: tuple[str, ...]
@@ -104,15 +104,15 @@ class Lookup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A join.  Steps make the fields of each side, in which no two sides have a name in common.
+    """A join.  Steps make the fields of each side; no two sides share the name of a field.
 
-    `paths` has the lookups for the changes of each side; `made` are steps over all fields.
+    `paths` has the lookups for the changes of each side; `after` are steps over all fields.
     """
 
     inputs: tuple[int, ...]
     sides: tuple[Steps, ...]
     paths: tuple[tuple[Lookup, ...], ...]
-    made: Steps
+    after: Steps
 
 
 Node = Mapped | Summed | Grouped | Joined
@@ -150,27 +150,31 @@ def step(
         assert time in interval, f"time {time} is not in {interval.lower} to {interval.upper}"
         assert update.key is not None, "a row has no key"
         changes.setdefault(update.key, {}).setdefault(time, []).append(update)
-    found = Reduced([], [])
+    reduced = Reduced([], [])
     after: dict[bytes, bytes | None] = {}
     for key, times in changes.items():
         loop = _Loop(store, key, program, operator)
         for time in sorted(times):
             results, errors = loop.advance(times[time])
-            found.updates.extend(_at(key, results, time))
-            found.errors.extend(_at(None, errors, time))
+            reduced.updates.extend(_at(key, results, time))
+            reduced.errors.extend(_at(None, errors, time))
         after |= loop.entries()
     by_key.write(store, after)
     # Stable: of one time and key the retractions stay first.
-    found.updates.sort(key=lambda update: update.time)
-    found.errors.sort(key=lambda update: update.time)
-    return found
+    reduced.updates.sort(key=lambda update: update.time)
+    reduced.errors.sort(key=lambda update: update.time)
+    return reduced
 
 
 def contents(store: Store, start: bytes = b"") -> Iterator[Contents]:
     """The keys in order, from `start` on, each with its results and its error records."""
     for place, _ in store.scan(_KEY, start):
-        own = with_length(place[1:])
-        yield place[1:], tuple(_rows(store, _RESULT + own)), tuple(_rows(store, _ERROR + own))
+        suffix = with_length(place[1:])
+        yield (
+            place[1:],
+            tuple(_rows(store, _RESULT + suffix)),
+            tuple(_rows(store, _ERROR + suffix)),
+        )
 
 
 def _rows(store: Store, start: bytes) -> Iterator[bytes]:
@@ -236,38 +240,40 @@ class _Loop:
             return self._traces[-1]
 
         self._nodes = [_running(node, trace) for node in program.nodes]
-        self._made: list[defaultdict[int, list[KeyedUpdate]]] = []
+        self._pending: list[defaultdict[int, list[KeyedUpdate]]] = []
 
     def advance(self, updates: Updates) -> tuple[Mapping[bytes, int], Mapping[bytes, int]]:
-        """Change the rows of sources; what changes of the results, and of error records."""
+        """Apply updates of the sources; return the changes of results and error records."""
         program, first = self._program, self._program.sources
         begin = first + len(program.variables)
         count = begin + len(program.nodes)
-        made: list[defaultdict[int, list[KeyedUpdate]]] = [defaultdict(list) for _ in range(count)]
-        self._made = made
+        pending: list[defaultdict[int, list[KeyedUpdate]]] = [
+            defaultdict(list) for _ in range(count)
+        ]
+        self._pending = pending
         for update in updates:
             tagged = _tagged(update.value)
-            own = KeyedUpdate(bytes(tagged.key), bytes(tagged.row), 0, update.diff)
-            made[tagged.of][0].append(own)
+            source_update = KeyedUpdate(bytes(tagged.key), bytes(tagged.row), 0, update.diff)
+            pending[tagged.of][0].append(source_update)
         results: _Counts = defaultdict(int)
         errors: _Counts = defaultdict(int)
         while (now := self._next()) is not None:
             if now > program.rounds:
                 raise _endless(self._operator, program.rounds)
             for at, node in enumerate(self._nodes, begin):
-                arrived = [made[each].get(now, ()) for each in node.inputs]
+                arrived = [pending[each].get(now, ()) for each in node.inputs]
                 if any(arrived) or now in node.due:
-                    found = node.step(now, arrived)
-                    for update in found.updates:
-                        made[at][update.time].append(update)
-                    for error in found.errors:
+                    outcome = node.step(now, arrived)
+                    for update in outcome.updates:
+                        pending[at][update.time].append(update)
+                    for error in outcome.errors:
                         errors[error.value] += error.diff
             for number, source in enumerate(program.variables):
-                next_ = made[first + number]
-                for key, value, diff in _summed(made[source].get(now, ())):
+                next_ = pending[first + number]
+                for key, value, diff in _summed(pending[source].get(now, ())):
                     next_[now + 1].append(KeyedUpdate(key, value, now + 1, diff))
                     results[b'{"of":%d,"row":%b}' % (number, value)] += diff
-            for each in made:
+            for each in pending:
                 each.pop(now, None)
         for prefix, counts in ((_RESULT, results), (_ERROR, errors)):
             for row, diff in counts.items():
@@ -276,29 +282,29 @@ class _Loop:
 
     def _next(self) -> int | None:
         """The next round in which anything may change."""
-        rounds = [at for made in self._made for at, updates in made.items() if updates]
+        rounds = [at for by_round in self._pending for at, updates in by_round.items() if updates]
         rounds += [at for node in self._nodes for at in node.due]
         return min(rounds, default=None)
 
     def entries(self) -> dict[bytes, bytes | None]:
-        """All entries that have changed; None where one is not there any more."""
-        found: dict[bytes, bytes | None] = {}
+        """All entries that have changed; None where one is deleted."""
+        entries: dict[bytes, bytes | None] = {}
         for trace in self._traces:
-            found |= trace.entries()
+            entries |= trace.entries()
         changed = _nonzero(self._changed)
         if not changed:
-            return found
-        own = with_length(self._key)
-        places = {row[:1] + own + _digest(row[1:]): row for row in changed}
+            return entries
+        suffix = with_length(self._key)
+        places = {row[:1] + suffix + _digest(row[1:]): row for row in changed}
         stored = self._store.get_many([*places, _KEY + self._key])
         number = 0 if (entry := stored.pop()) is None else int(entry)
         for (place, row), entry in zip(places.items(), stored, strict=True):
             before = 0 if entry is None else int(entry.partition(_END)[0])
             count = before + changed[row]
-            found[place] = b"%d" % count + _END + row[1:] if count else None
+            entries[place] = b"%d" % count + _END + row[1:] if count else None
             number += bool(count) - bool(before)
-        found[_KEY + self._key] = b"%d" % number if number else None
-        return found
+        entries[_KEY + self._key] = b"%d" % number if number else None
+        return entries
 
 
 def _endless(operator: str, rounds: int) -> ConvergenceError:
@@ -330,7 +336,7 @@ def _summed(updates: Updates) -> Iterator[tuple[bytes, bytes, int]]:
 class _Running:
     """A node in the course of a batch.
 
-    `due` are the rounds in which it has something to do although nothing may arrive.
+    `due` has the rounds in which it has something to do even if nothing arrives, with their keys.
     """
 
     def __init__(self, inputs: Sequence[int]) -> None:
@@ -338,7 +344,7 @@ class _Running:
         self.due: dict[int, dict[bytes, None]] = {}
 
     def step(self, now: int, arrived: Sequence[Updates]) -> Pass:
-        """Take what has changed of the inputs in a round; what changes of the results."""
+        """Apply the changes of the inputs in a round; return the changes of the results."""
         raise NotImplementedError
 
 
@@ -387,37 +393,37 @@ class _Grouping(_Running):
             keys[key] = None
         rows.load(keys)
         results.load(keys)
-        found: list[KeyedUpdate] = []
+        emitted: list[KeyedUpdate] = []
         errors = list(failed)
-        for key, wanted in zip(keys, self._wanted(keys, now), strict=True):
-            diffs = dict(wanted)
+        for key, now_results in zip(keys, self._results_in(keys, now), strict=True):
+            diffs = dict(now_results)
             for result, count in counted(results.group(key), now).items():
                 diffs[result] = diffs.get(result, 0) - count
             for result, diff in diffs.items():
                 if diff:
                     results.add(key, result, now, diff)
                     update = _as_update(result, now, diff)
-                    (errors if update.key is None else found).append(update)
+                    (errors if update.key is None else emitted).append(update)
             for group in (rows.group(key), results.group(key)):
                 for later in {at for rounds in group.values() for at in rounds if at > now}:
                     self.due.setdefault(later, {})[key] = None
-        return Pass(found, errors)
+        return Pass(emitted, errors)
 
-    def _wanted(self, keys: Collection[bytes], now: int) -> list[_Counts]:
+    def _results_in(self, keys: Collection[bytes], now: int) -> list[_Counts]:
         """The results of keys in a round."""
         whole = [
             KeyedUpdate(key, row, at, count)
             for at, key in enumerate(keys)
             for row, count in counted(self._rows.group(key), now).items()
         ]
-        found: list[_Counts] = [defaultdict(int) for _ in keys]
-        made = self._node.results(whole) if whole else Pass((), ())
-        passed = self._node.after(made.updates) if made.updates else Pass((), ())
+        results: list[_Counts] = [defaultdict(int) for _ in keys]
+        reduced = self._node.results(whole) if whole else Pass((), ())
+        passed = self._node.after(reduced.updates) if reduced.updates else Pass((), ())
         for key, value, at, diff in passed.updates:
-            found[at][_VALUE + with_length(key or NO_KEY) + value] += diff
-        for error in (*made.errors, *passed.errors):
-            found[error.time][_FAILED + error.value] += error.diff
-        return found
+            results[at][_VALUE + with_length(key or NO_KEY) + value] += diff
+        for error in (*reduced.errors, *passed.errors):
+            results[error.time][_FAILED + error.value] += error.diff
+        return results
 
 
 def _as_update(result: bytes, now: int, diff: int) -> KeyedUpdate:
@@ -438,7 +444,7 @@ class _Joining(_Running):
         self._indexes = {each: trace() for each in lookups}
 
     def step(self, now: int, arrived: Sequence[Updates]) -> Pass:
-        made: list[KeyedUpdate] = []
+        matches: list[KeyedUpdate] = []
         errors: list[KeyedUpdate] = []
         for side, updates in enumerate(arrived):
             if not updates:
@@ -446,24 +452,24 @@ class _Joining(_Running):
             passed = self._node.sides[side](updates)
             errors += passed.errors
             rows = {row: diff for _, row, diff in _summed(_without_keys(passed.updates))}
-            made += self._met(side, rows, now)
+            matches += self._met(side, rows, now)
             # The sides behind this one see it, so two changes of a round meet once.
             for (of, keys), index in self._indexes.items():
                 if of == side:
                     for row, diff in rows.items():
                         index.add(_key(row, keys), row, now, diff)
-        results = self._node.made(made) if made else Pass((), ())
+        results = self._node.after(matches) if matches else Pass((), ())
         return Pass(results.updates, [*errors, *results.errors])
 
     def _met(self, side: int, rows: Mapping[bytes, int], now: int) -> list[KeyedUpdate]:
-        """What changes of a side come to with the rows that the others have."""
+        """Join the changes of a side with the rows of the others."""
         some = [(row, now, diff) for row, diff in rows.items()]
         for lookup in self._node.paths[side]:
             index = self._indexes[lookup.side, lookup.keys]
             keys = [_key(row, lookup.asks) for row, _, _ in some]
             index.load(dict.fromkeys(keys))
             some = [
-                # Two objects as one: no field is of both, and none of them is empty.
+                # Two objects as one: they share no field, and neither is empty.
                 (row[:-1] + b"," + other[1:], max(at, then), diff * count)
                 for (row, at, diff), key in zip(some, keys, strict=True)
                 for other, rounds in index.group(key).items()
@@ -477,9 +483,9 @@ def _without_keys(updates: Updates) -> list[KeyedUpdate]:
 
 
 def _key(row: bytes, fields: Sequence[str]) -> bytes:
-    """What a row has in some fields."""
+    """The values of some fields of a row."""
     if not fields:
         return b""
     values = _fields(row)
-    # JSON on one line has no end of a line.
+    # JSON on one line has no newline.
     return b"\n".join(bytes(values[field]) for field in fields)

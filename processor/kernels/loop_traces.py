@@ -1,12 +1,12 @@
-"""Traces of a loop: what its collections have by key, with the rounds in which that changes.
+"""Traces of a loop: the rows of its collections by key, with the rounds in which they change.
 
 A loop computes in rounds, and its collections have differences by round: the rows of a key in
-round 5 are the sums of the diffs of all rounds up to 5.  A trace has them for all times that are
-closed, so a round alone is left of the pair (time, round); what a new time changes is added to it.
+round 5 are the sums of the diffs of all rounds up to 5.  A trace sums all closed times, so of the
+pair (time, round) it keeps the round alone; the changes of a new time are added to it.
 
-A trace reads the groups of keys that it is asked for, and keeps these until the batch ends.  What
-is added to other groups is only written.  An entry is of one row: a change of a large group writes
-what changes of it.
+A trace reads the groups of keys that it is asked for, and keeps these until the batch ends.
+Additions to other groups are only written.  An entry has one row, so a change of a large group
+writes only the rows that change.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,8 +27,8 @@ _END = b"\n"
 class Trace:
     """The rows of a collection by key, each with its diffs by round.
 
-    `start` begins the places of its entries.  With `is_empty` there are none yet, and nothing is
-    looked for.
+    The places of its entries begin with `start`.  With `is_empty` there are none yet, and it does
+    not read the store.
     """
 
     def __init__(self, store: Store, start: bytes, *, is_empty: bool = False) -> None:
@@ -37,11 +37,11 @@ class Trace:
         self._is_empty = is_empty
         self._groups: dict[bytes, dict[bytes, Rounds]] = {}
         self._changed: dict[tuple[bytes, bytes], None] = {}
-        # What is added to rows of groups that have not been read.
+        # Diffs added to rows of groups that have not been read.
         self._added: dict[bytes, dict[bytes, Rounds]] = {}
 
     def load(self, keys: Iterable[bytes]) -> None:
-        """Read the groups of keys, as far as they are not there."""
+        """Read the groups of those keys that have not been read."""
         for key in keys:
             if key in self._groups:
                 continue
@@ -71,24 +71,24 @@ class Trace:
             del into[row]
 
     def entries(self) -> dict[bytes, bytes | None]:
-        """All entries that have changed; None where nothing is left of a row."""
-        known: dict[bytes, Rounds] = {}
+        """All entries that have changed; None where a row is gone."""
+        current: dict[bytes, Rounds] = {}
         rows: dict[bytes, bytes] = {}
         unread: dict[bytes, Rounds] = {}
         for key, row in self._changed:
             place = self._place(key, row)
             rows[place] = row
             if key in self._groups:
-                known[place] = self._groups[key].get(row, {})
+                current[place] = self._groups[key].get(row, {})
             elif rounds := self._added.get(key, {}).get(row):
                 unread[place] = rounds
         stored = [None] * len(unread) if self._is_empty else self._store.get_many([*unread])
         for (place, rounds), entry in zip(unread.items(), stored, strict=True):
-            known[place] = {} if entry is None else _decoded(entry)[0]
-            _add(known[place], rounds)
+            current[place] = {} if entry is None else _decoded(entry)[0]
+            _add(current[place], rounds)
         return {
             place: _encoded(rounds, rows[place]) if rounds else None
-            for place, rounds in known.items()
+            for place, rounds in current.items()
         }
 
     def _place(self, key: bytes, row: bytes) -> bytes:
@@ -102,11 +102,11 @@ def counted(group: Group, until: int) -> dict[bytes, int]:
     >>> counted({b"a": {1: 1, 3: -1}, b"b": {2: 1}}, 2)
     {b'a': 1, b'b': 1}
     """
-    found = {
+    counts = {
         row: sum(diff for at, diff in rounds.items() if at <= until)
         for row, rounds in group.items()
     }
-    return {row: count for row, count in found.items() if count}
+    return {row: count for row, count in counts.items() if count}
 
 
 def _add(rounds: Rounds, more: Mapping[int, int]) -> None:

@@ -1,11 +1,11 @@
-"""JSON values as bytes that stand in the order of the values, upwards or downwards.
+"""JSON values as bytes that sort in the order of the values, ascending or descending.
 
 The order is: false, true, numbers by value, texts by their UTF-8, arrays and objects by
 their canonical bytes.  Numbers are exact, however large and however many digits they
 have.  No value's bytes begin another's.
 
-Values of a SQL type whose JSON sorts otherwise are a pair: bytes in the order of the type
-(`typed_order`), and the canonical bytes of the value, which is what comes back.
+If a SQL type sorts otherwise than its JSON, a value is a pair: bytes in the order of the type
+(`typed_order`), and the canonical bytes of the value, which `value_of` returns.
 """
 
 import struct
@@ -18,14 +18,14 @@ from ikebana.codecs import canonical
 from ikebana.processor.base import typed_order
 from ikebana.processor.base.typed_order import Order
 
-# Beyond it canonical JSON has integers only.
+# Beyond this exponent canonical JSON has integers only.
 _LARGEST_EXPONENT = 308
 
 _FALSE, _TRUE, _BELOW_ZERO, _IS_ZERO, _ABOVE_ZERO, _TEXT, _OTHER, _TYPED = (
     b"%d" % n for n in range(8)
 )
-# Data come one byte up, so that they can end in a zero: then none is the beginning of
-# another, and turning all bits around turns the order around.  UTF-8 has no byte 255.
+# Each byte of data is raised by one, so that data can end in a zero: then none is the prefix of
+# another, and inverting all bits reverses the order.  UTF-8 has no byte 255.
 _UP = bytes((byte + 1) % 256 for byte in range(256))
 _DOWN = bytes((byte - 1) % 256 for byte in range(256))
 _TURNED = bytes(255 - byte for byte in range(256))
@@ -38,7 +38,7 @@ _LENGTH = struct.Struct(">I")
 def ordered(value: Any, *, descending: bool, order: Order = "") -> bytes:
     """A value, as `canonical.decoder` gives it, as bytes that are in the order of values.
 
-    `order` is that of the values' type, where it is not the one of JSON.
+    `order` is the order of the values' type, if that is not the one of JSON.
 
     >>> ordered(9, descending=False) < ordered(10, descending=False)
     True
@@ -51,8 +51,9 @@ def ordered(value: Any, *, descending: bool, order: Order = "") -> bytes:
 
 
 def value_of(place: bytes) -> Any:
-    """The value that `ordered` was given; as canonical bytes an array, an object, or what has
-    the order of a type.
+    """The value that `ordered` encoded.
+
+    Arrays, objects and values with the order of a type come as canonical bytes.
     """
     ascending = place[1:].translate(_TURNED) if place[:1] == b"-" else place[1:]
     if ascending in _SPELLED:

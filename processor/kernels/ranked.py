@@ -18,12 +18,12 @@ class Ranked:
 
     def __init__(self, store: Store, key: bytes, make: Make, nothing: Stretch) -> None:
         self._tree = Tree(store, key, make, nothing)
-        # The rows of the stretch that was read last, with the position of each.
+        # The rows of the last stretch read, with the position of each.
         self._near: list[tuple[int, Row]] = []
         self._near_end = 0
 
     def put(self, row: Row) -> None:
-        """Put a row at a place where none is."""
+        """Insert a row at a free place."""
         self._near = []
         self._tree.put(row)
 
@@ -33,12 +33,12 @@ class Ranked:
         self._tree.remove(row)
 
     def changed(self, row: Row) -> None:
-        """Note that the count of a row is another one."""
+        """Note that the count of a row has changed."""
         self._near = []
         self._tree.changed(row)
 
     def entries(self, rows: Iterable[Row]) -> Iterator[tuple[bytes, bytes | None]]:
-        """What the store is to have of rows that have changed, and of stretches."""
+        """The entries to write for rows that have changed, and for stretches."""
         return self._tree.entries(rows)
 
     def __len__(self) -> int:
@@ -51,15 +51,15 @@ class Ranked:
         return rows[at] if at < len(rows) and rows[at].place == place else None
 
     def rank(self, place: bytes) -> int:
-        """How many rows stand before a place."""
-        found, node = 0, self._tree.root
+        """How many rows come before a place."""
+        before, node = 0, self._tree.root
         while node.level > 1:
             nodes = self._tree.nodes_of(node)
             at = max(behind(nodes, place) - 1, 0)
-            found += sum(self._tree.sum(each).rows for each in nodes[:at])
+            before += sum(self._tree.sum(each).rows for each in nodes[:at])
             node = nodes[at]
         rows = self._tree.rows_of(node)
-        return found + sum(
+        return before + sum(
             [row.count for row in rows[: bisect_left(rows, place, key=by_place)] if row.count > 0]
         )
 
@@ -75,8 +75,8 @@ class Ranked:
         return self._near[at][1], self._near[at][0]
 
     def nth(self, argument: int, number: int) -> int | None:
-        """The position of the row that has the nth value of an argument, from 0 on."""
-        node, found = self._tree.root, 0
+        """The position of the row with the nth value of an argument, from 0 on."""
+        node, position = self._tree.root, 0
         if not 0 <= number < self._tree.sum(node).sums[argument].count:
             return None
         while node.level > 1:
@@ -85,12 +85,12 @@ class Ranked:
                 if number < (count := stretch.sums[argument].count):
                     node = each
                     break
-                number, found = number - count, found + stretch.rows
+                number, position = number - count, position + stretch.rows
         for row in self._tree.rows_of(node):
             count = row.copies * row.alone.sums[argument].count
             if number < count:
-                return found + number
-            number, found = number - count, found + row.copies
+                return position + number
+            number, position = number - count, position + row.copies
         raise AssertionError("counts of a stretch are those of its rows")
 
     def group(self, number: int) -> int:
@@ -113,46 +113,46 @@ class Ranked:
         raise AssertionError("groups of a stretch are those of its rows")
 
     def fold(self, begin: int, end: int) -> Stretch:
-        """What the rows from one position up to another come to."""
+        """The sums of the rows from one position up to another."""
         return self._folded(self._tree.root, begin, end) if begin < end else self._tree.nothing
 
     def _come_near(self, position: int) -> None:
-        node, found = self._tree.root, 0
+        node, first = self._tree.root, 0
         while node.level > 1:
             for each in self._tree.nodes_of(node):
                 rows = self._tree.sum(each).rows
-                if position < found + rows:
+                if position < first + rows:
                     node = each
                     break
-                found += rows
+                first += rows
             else:
                 raise AssertionError(f"there is no row {position}")
         self._near = []
         for row in self._tree.rows_of(node):
             if row.count > 0:
-                self._near.append((found, row))
-                found += row.count
-        self._near_end = found
+                self._near.append((first, row))
+                first += row.count
+        self._near_end = first
 
     def _folded(self, node: Node, begin: int, end: int) -> Stretch:
-        """What the rows of a stretch between positions, counted from its begin, come to."""
+        """The sums of the rows of a stretch between two positions, counted from its begin."""
         whole = self._tree.sum(node)
         if begin <= 0 and end >= whole.rows:
             return whole
-        found, at = self._tree.nothing, 0
+        total, at = self._tree.nothing, 0
         if node.level > 1:
             for each in self._tree.nodes_of(node):
                 rows = self._tree.sum(each).rows
                 if begin < at + rows and at < end:
-                    found += self._folded(each, begin - at, end - at)
+                    total += self._folded(each, begin - at, end - at)
                 at += rows
-            return found
+            return total
         for row in self._tree.rows_of(node):
             some = min(end, at + row.copies) - max(begin, at)
             if some > 0:
-                found += row.alone.times(some)
+                total += row.alone.times(some)
             at += row.copies
-        return found
+        return total
 
 
 def _position(near: tuple[int, Row]) -> int:

@@ -1,14 +1,13 @@
 """The recent updates of a relation, in blocks beside the entries of its arrangement.
 
-Entries of an arrangement have the relation as it is now.  Its readers may lag by a few batches,
-and see it as of their own times: with the updates of these batches at hand, what has come since
-then is taken off again (`seen`).  A block is written once, read only if anybody asks while it is
-needed, and deleted whole when `since` has passed its times.  So lagging readers cost an update
-neither a second entry nor a second write.
+Entries of an arrangement hold the current relation.  Its readers may lag by a few batches, and
+see it as of their own times: `seen` subtracts the updates of these batches again.  A block is
+written once, read only if a reader needs it, and deleted whole when `since` has passed its times.
+So lagging readers cost an update neither a second entry nor a second write.
 
 A reader that lags by many batches, such as a join that is being filled, would make each batch
-read the blocks of all of them.  So the blocks of few batches are kept; those of older ones leave,
-and their updates become histories of entries (`kernels.history`).
+read the blocks of all of them.  So only the blocks of the last few batches stay; older blocks are
+deleted, and their updates become histories of entries (`kernels.history`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,8 +27,8 @@ except ImportError:
 
 # The batches before this one whose updates stay in blocks; two exchanges lag by two.
 MOST_BATCHES = 4
-# A place is this + the upper of the batch + how many of that upper were before it + the number of
-# the block in it.  While an edit fills, time stands still, and several batches have one upper.
+# A place is this + the upper of the batch + the number of earlier batches with that upper + the
+# number of the block in it.  While an edit fills, several batches have the same upper.
 _BLOCK = b"u"
 _TIME_BYTES, _NUMBER_BYTES = 8, 4
 _OF_BATCH = slice(1, 1 + _TIME_BYTES + _NUMBER_BYTES)
@@ -43,10 +42,10 @@ _columns_of = msgspec.msgpack.Decoder(_Columns).decode
 
 
 class Recent:
-    """The updates of recent batches, of which lookups at or after `since` may not see all."""
+    """The updates of recent batches; lookups at or after `since` may not see all of them."""
 
     def __init__(self, store: Store, since: int, passed: int) -> None:
-        """Find the blocks; those up to `passed` have been deleted before."""
+        """Read the blocks; those up to `passed` have been deleted before."""
         self._since = since
         self.fresh: ByKey = {}
         """The updates of this batch, by key."""
@@ -54,19 +53,19 @@ class Recent:
         self._read: ByKey | None = None
 
     def add(self, updates: Mapping[bytes, list[KeyedUpdate]]) -> None:
-        """Take updates of this batch."""
+        """Add updates of this batch."""
         fresh = self.fresh
         if not fresh:
             fresh.update(updates)
             return
-        for key, own in updates.items():
+        for key, key_updates in updates.items():
             if key in fresh:
-                fresh[key] += own
+                fresh[key] += key_updates
             else:
-                fresh[key] = own
+                fresh[key] = key_updates
 
-    def kept(self) -> ByKey:
-        """The updates of batches before this one, by key."""
+    def earlier(self) -> ByKey:
+        """The updates of earlier batches, by key."""
         if self._read is None:
             self._read = _by_key(
                 update
@@ -78,18 +77,18 @@ class Recent:
         return self._read
 
     def of(self, key: bytes) -> list[KeyedUpdate]:
-        """The updates of a key, of batches before and of this one."""
-        return [*self.kept().get(key, ()), *self.fresh.get(key, ())]
+        """The updates of a key, of earlier batches and of this one."""
+        return [*self.earlier().get(key, ()), *self.fresh.get(key, ())]
 
     def settle(self, changes: Changes, upper: int, since: int) -> list[KeyedUpdate]:
-        """Stage the blocks that lookups from `since` on need; return what is to leave them."""
+        """Stage the blocks that lookups from `since` on need; return the updates of old blocks."""
         left = {place: place[_OF_BATCH] for place in self._kept if _upper_of(place) > since}
         old = set(sorted(set(left.values()))[:-MOST_BATCHES])
-        found: list[KeyedUpdate] = []
+        leaving: list[KeyedUpdate] = []
         for place, block in self._kept.items():
             of = left.get(place)
             if of in old:
-                found += _updates_of(block)
+                leaving += _updates_of(block)
             if of is None or of in old:
                 changes[place] = None
         if since < upper:
@@ -98,45 +97,45 @@ class Recent:
             number = int.from_bytes(max(same), "big") + 1 if same else 0
             changes |= _blocks(self.fresh, upper, number, since)
         self.fresh, self._read = {}, None
-        return [update for update in found if update.time >= since]
+        return [update for update in leaving if update.time >= since]
 
 
 def seen(
     data: Iterable[tuple[bytes, Counts]], updates: Iterable[KeyedUpdate]
 ) -> Iterator[tuple[bytes, Counts]]:
-    """Data with counts in which these updates have their times, and are not there before.
+    """Data with counts in which these updates count only from their times on.
 
-    They are in order, unless they are many, which are read one by one.
+    Data are in order, unless they come from an iterator, which is read one by one.
     """
     changes: dict[bytes, list[KeyedUpdate]] = {}
     for update in updates:
         changes.setdefault(update.value, []).append(update)
     if not isinstance(data, Iterator):
         counted = dict(data)
-        for datum, own in changes.items():
-            counted[datum] = _before(counted.get(datum, _NOTHING), own)
+        for datum, datum_updates in changes.items():
+            counted[datum] = _before(counted.get(datum, _NOTHING), datum_updates)
         yield from sorted(counted.items())
         return
     for datum, counts in data:
-        if (known := changes.pop(datum, None)) is None:
+        if (recent := changes.pop(datum, None)) is None:
             yield datum, counts
         else:
-            yield datum, _before(counts, known)
-    for datum, own in changes.items():
-        yield datum, _before([0], own)
+            yield datum, _before(counts, recent)
+    for datum, datum_updates in changes.items():
+        yield datum, _before([0], datum_updates)
 
 
 def _divided(_: bytes, block: bytes, shard_of: ShardOf) -> dict[int, bytes]:
-    """A block as those of its place in other shards, by what decides a key's shard."""
-    found: dict[int, list[KeyedUpdate]] = {}
+    """Divide a block by the shards of its keys; each part has the same place in its shard."""
+    by_shard: dict[int, list[KeyedUpdate]] = {}
     for update in _updates_of(block):
         assert update.key is not None, "an arranged row has no key"
-        found.setdefault(shard_of(update.key), []).append(update)
-    return {shard: _block(updates) for shard, updates in found.items()}
+        by_shard.setdefault(shard_of(update.key), []).append(update)
+    return {shard: _block(updates) for shard, updates in by_shard.items()}
 
 
 def _united(one: bytes, other: bytes) -> bytes:
-    """The block that two of one place come to, from shards that become one."""
+    """Unite the blocks of two shards at one place."""
     return _block(sorted([*_updates_of(one), *_updates_of(other)]))
 
 
@@ -145,19 +144,19 @@ LAYOUT = {_BLOCK: OfKeys(_divided, _united)}
 
 
 def _before(counts: Counts, updates: Iterable[KeyedUpdate]) -> Counts:
-    found = list(counts)
+    result = list(counts)
     for _, _, time, diff in updates:
-        found[0] -= diff
-        add(found, time, diff)
-    return found
+        result[0] -= diff
+        add(result, time, diff)
+    return result
 
 
 def _by_key(updates: Iterable[KeyedUpdate]) -> ByKey:
-    found: ByKey = {}
+    by_key: ByKey = {}
     for update in updates:
         assert update.key is not None, "an arranged row has no key"
-        found.setdefault(update.key, []).append(update)
-    return found
+        by_key.setdefault(update.key, []).append(update)
+    return by_key
 
 
 def _blocks(by_key: ByKey, upper: int, batch: int, since: int) -> dict[bytes, bytes]:
@@ -175,22 +174,24 @@ def _blocks(by_key: ByKey, upper: int, batch: int, since: int) -> dict[bytes, by
 
 def _since(by_key: ByKey, since: int) -> _Columns:
     """The columns of updates from a time on, by key and in order."""
-    kept: list[KeyedUpdate] = []
+    updates: list[KeyedUpdate] = []
     for key in sorted(by_key):
-        own = by_key[key]
-        if len(own) > 1:
-            own = _summed(own)
-        kept += [update for update in own if update.time >= since]
-    keys, values, times, diffs = map(list, zip(*kept, strict=True)) if kept else ([], [], [], [])
+        key_updates = by_key[key]
+        if len(key_updates) > 1:
+            key_updates = _summed(key_updates)
+        updates += [update for update in key_updates if update.time >= since]
+    keys, values, times, diffs = (
+        map(list, zip(*updates, strict=True)) if updates else ([], [], [], [])
+    )
     return keys, values, times, diffs
 
 
-def _summed(own: list[KeyedUpdate]) -> list[KeyedUpdate]:
+def _summed(updates: list[KeyedUpdate]) -> list[KeyedUpdate]:
     """The updates of a key, in order, with one diff for each datum and time."""
-    if len(own) == 2 and own[0].value != own[1].value:
-        return sorted(own)
+    if len(updates) == 2 and updates[0].value != updates[1].value:
+        return sorted(updates)
     return sorted(
-        KeyedUpdate(*at, diff) for at, total in sums(own).items() for diff in pieces(total)
+        KeyedUpdate(*at, diff) for at, total in sums(updates).items() for diff in pieces(total)
     )
 
 

@@ -3,18 +3,17 @@
 The input is a collection of (key, row), a row being canonical JSON of an object; the
 output is the collection of (key, results), an object again.  At each time at which the
 results of a key change, the old ones are retracted and the new ones inserted.  A key has
-results as long as the diffs of its rows do not sum to zero, or come to other results than no
-rows do; a key of which there is always a result has that of no values then.
+results while the diffs of its rows do not sum to zero, or while its results differ from those
+of no rows; a key that always has a result then has the result of no values.
 
 An argument that is null or absent counts for nothing, but a count without a field
 counts rows.  Of no values count and distinct are 0, top is empty, and all others are null.
 Sums are exact, so what is added and retracted leaves no trace; an average has 15 digits.
-What cannot be added counts as null in a sum or an average, and is an error as long as its row
-exists; so is what is no boolean in bool_or and bool_and.  A value with a negative count does
-not count for these, nor for min, max, top and distinct.  An aggregate that is distinct takes each
-value once: a value is added when its count rises above zero, and taken away when it falls again.
-
-Values stand in the order of their SQL type, and those of JSON in the one that `order` has.
+An argument that cannot be added counts as null in a sum or an average, and is an error as long as
+its row exists; so is an argument of bool_or and bool_and that is no boolean.  A value with a
+negative count does not count for these, nor for min, max, top and distinct.  A distinct aggregate
+counts each value once: it adds a value when its count rises above zero, and subtracts it when the
+count falls to zero.  Values sort in the order of their SQL type, and JSON as `order` says.
 The store keeps a state for each key and, for min, max, top and distinct, the count of each
 value, in order.  So the cost of an update does not depend on how many rows its key has.
 """
@@ -58,12 +57,11 @@ from ikebana.processor.kernels.reduce_values import TooLongError, Values
 
 
 class Aggregate(msgspec.Struct, frozen=True, array_like=True):
-    """One result: a kind of the arguments in `field`; of a count without one, of the rows.
+    """One result: an aggregate over the arguments in `field`; without one it counts rows.
 
-    `limit` is how many of the greatest values `top` lists, each as often as it is there;
-    `order` is how the values' type orders them.  If it `is_single`, they are numbers of single
-    precision, and what is added of each is the double that it is.  If it `is_distinct`, it is of
-    the set of values.
+    `limit` is how many of the greatest values `top` lists, each repeated as often as it occurs;
+    `order` is the order of the values' type.  If it `is_single`, arguments are numbers of single
+    precision, and the exact double of each is added.  If it `is_distinct`, each value counts once.
     """
 
     name: str
@@ -76,7 +74,7 @@ class Aggregate(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def is_of_set(self) -> bool:
-        """Whether it is of each value once."""
+        """Whether it counts each value once."""
         return self.is_distinct or self.traits.is_of_distinct
 
     @property
@@ -102,8 +100,7 @@ def step(
 ) -> Reduced:
     """Apply the updates of one interval, which may come in any order.
 
-    `operator` is the one that errors name.  `always` is a key of which there is a result even
-    if it has no rows.
+    `operator` is the one that errors name.  `always` is a key that has a result even without rows.
 
     Raises: TooMuchError, if a list of values is too long for memory.
     """
@@ -129,7 +126,7 @@ def step(
                 if new is not None:
                     emitted.append(KeyedUpdate(key, new, time, 1))
         after |= group.entries()
-    # All at the end: no scan is of a store that has changed since the one before.
+    # All at the end, so that no scan reads a store that changed during the batch.
     for place, entry in after.items():
         if entry == before[place]:
             continue
@@ -158,7 +155,7 @@ def contents(store: Store, start: bytes = b"") -> Iterator[Contents]:
 def errors_of(
     updates: Sequence[KeyedUpdate], aggregates: Sequence[Aggregate], operator: str
 ) -> list[KeyedUpdate]:
-    """The updates of error records that rows come to, whatever their times are."""
+    """The updates of error records of rows, whatever their times are."""
     times = [update.time for update in updates]
     interval = Interval(min(times, default=0), max(times, default=0) + 1)
     return _changes(updates, interval, aggregates, _orders(aggregates), operator)[1]
@@ -192,9 +189,9 @@ def _order_of(aggregate: Aggregate) -> _Order | None:
 
 
 def _places(aggregates: Sequence[Aggregate]) -> list[tuple[int, ...]]:
-    """Where the totals of each aggregate are: the first of each, then what more of them there are.
+    """The positions of each aggregate's totals: first one of each aggregate, then the others.
 
-    So a total of an aggregate that has one stands where its count does.
+    So the only total of an aggregate has the same position as its count.
     """
     places, end = [], len(aggregates)
     for at, aggregate in enumerate(aggregates):
@@ -205,8 +202,8 @@ def _places(aggregates: Sequence[Aggregate]) -> list[tuple[int, ...]]:
 
 
 def _orders(aggregates: Sequence[Aggregate]) -> _Orders:
-    found = dict.fromkeys(order for one in aggregates if (order := _order_of(one)) is not None)
-    return {order: _NUMBER.pack(number) for number, order in enumerate(found)}
+    orders = dict.fromkeys(order for one in aggregates if (order := _order_of(one)) is not None)
+    return {order: _NUMBER.pack(number) for number, order in enumerate(orders)}
 
 
 def _start(key: bytes, number: bytes) -> bytes:
@@ -214,7 +211,7 @@ def _start(key: bytes, number: bytes) -> bytes:
 
 
 class _Change:
-    """What the updates of one key and time add to its sums, and to the counts of values."""
+    """The changes that updates of one key and time make to its sums and counts of values."""
 
     __slots__ = ("beyond", "counts", "rows", "totals", "values")
 
@@ -233,7 +230,7 @@ class _Change:
     def add(
         self, arguments: dict[str, Any], diff: int, aggregates: Sequence[Aggregate]
     ) -> list[Aggregate]:
-        """Add a row `diff` times to counts and sums; the aggregates that cannot add it."""
+        """Add a row `diff` times to counts and sums; return the aggregates that cannot add it."""
         self.rows += diff
         wrong = []
         for at, aggregate in enumerate(aggregates):
@@ -248,7 +245,7 @@ class _Change:
         return wrong
 
     def count(self, at: int, aggregate: Aggregate, argument: Any, diff: int) -> bool:
-        """Add an argument `diff` times to an aggregate, if it can be added."""
+        """Add an argument `diff` times to an aggregate; return whether it can be added."""
         traits = aggregate.traits
         if traits.terms is not None:
             if aggregate.is_single:
@@ -282,7 +279,7 @@ def _changes(
     orders: _Orders,
     operator: str,
 ) -> tuple[_Changes, list[KeyedUpdate]]:
-    """What changes by key and time, and the updates of the error records."""
+    """The changes by key and time, and the updates of the error records."""
     sums: defaultdict[tuple[bytes, int, bytes], int] = defaultdict(int)
     for key, row, time, diff in updates:
         assert time in interval, f"time {time} is not in {interval.lower} to {interval.upper}"
@@ -323,7 +320,7 @@ def _begin(
     interval: Interval,
     aggregates: Sequence[Aggregate],
 ) -> None:
-    """Have a change of nothing at the first time, from which a key has a result without rows."""
+    """Give a key that always has a result its initial result, although it has no rows."""
     if store.get_many([_STATE + always]) == [None]:
         changes.setdefault(always, {}).setdefault(interval.lower, _Change(aggregates))
 
@@ -335,11 +332,11 @@ _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
 class _State(msgspec.Struct, array_like=True):
-    """What is kept of a key beside its result and its values; by aggregate count and total.
+    """The stored state of a key beside its result and its values: a count and totals by aggregate.
 
-    The counts are those of rows, of values that are there, or of distinct ones.  Behind the first
-    total of all aggregates are the others of those that have several.  If a number of any is not
-    finite, behind these are three counts of each aggregate, in the order of `NOT_FINITE`.
+    A count is of rows, of values that are not null, or of distinct values.  The first totals of
+    all aggregates come first, then the further totals of those that have several.  If any number
+    is not finite, three more counts of each aggregate follow, in the order of `NOT_FINITE`.
     """
 
     rows: int
@@ -386,7 +383,7 @@ class _Group:
         self._is_always = is_always
         self._aggregates = aggregates
         self._places = _places(aggregates)
-        # As many totals there are where all numbers are finite.
+        # The number of totals if all numbers are finite.
         self._finite = sum(map(len, self._places))
         self._values = {
             order: Values(store, _start(key, number)) for order, number in orders.items()
@@ -394,18 +391,18 @@ class _Group:
         self._state: _State
         self.result: bytes | None = None
 
-    def load(self, found: Mapping[bytes, bytes | None], changes: Iterable[_Change]) -> None:
-        """Take the state, and the counts that are about to change, from what was read."""
-        if (entry := found[self._place]) is not None:
+    def load(self, entries: Mapping[bytes, bytes | None], changes: Iterable[_Change]) -> None:
+        """Set the state, and the counts that are about to change, from their entries."""
+        if (entry := entries[self._place]) is not None:
             self._state, self.result = _split(entry)
         else:
             self._state = _State(0, [0] * len(self._aggregates), [_ZERO] * self._finite)
         for change in changes:
             for order, diffs in change.values.items():
-                self._values[order].load({place: found[place] for place in diffs})
+                self._values[order].load({place: entries[place] for place in diffs})
 
     def changed(self, change: _Change) -> bytes | None:
-        """Apply a change; the result after it."""
+        """Apply a change; return the result after it."""
         state = self._state
         for order, diffs in change.values.items():
             turned = self._values[order].add(diffs)
@@ -442,12 +439,12 @@ class _Group:
     def entries(self) -> dict[bytes, bytes | None]:
         """The state and all counts that have been loaded, as entries; None where zero."""
         state = self._state
-        kept = self.result is not None or any(state.counts) or any(state.totals)
-        entry = msgspec.json.encode(state) + _END + (self.result or b"") if kept else None
-        found = {self._place: entry}
+        is_stored = self.result is not None or any(state.counts) or any(state.totals)
+        entry = msgspec.json.encode(state) + _END + (self.result or b"") if is_stored else None
+        entries = {self._place: entry}
         for values in self._values.values():
-            found |= values.entries()
-        return found
+            entries |= values.entries()
+        return entries
 
     def _result(self, at: int) -> Any:
         aggregate, state = self._aggregates[at], self._state

@@ -5,10 +5,10 @@ of (key, value) with each value that `function(key, rows)` returns.  The functio
 once for each time at which the rows of a key have changed, after all updates of that time
 were added, and the difference from the former results is emitted at that time.
 
-Rows are pairs (row, count) in the order of their canonical bytes, so what comes out does
-not depend on the order in which they came.  No count is zero; below zero it is where the
-input has retracted more than it has given, and what that means is the function's to say.
-The values may come in any order, and one that is given twice is there twice.
+Rows are pairs (row, count) in the order of their canonical bytes, so the results do not depend
+on the order in which rows came.  No count is zero; a count is below zero where the input has
+retracted more than it has inserted, and the function decides what that means.  The values may
+come in any order; a value that is returned twice has the count 2.
 
 If the function fails or refuses, the key has no results but an error record, until its rows
 change and the function succeeds.  So the results depend on the rows alone, not on their
@@ -32,7 +32,7 @@ from ikebana.codecs import canonical
 from ikebana.codecs.error_record import error_record
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import by_key
-from ikebana.processor.kernels.given import FailureError, given
+from ikebana.processor.kernels.given import FailureError, canonical_results
 from ikebana.processor.kernels.layout import (
     KEY_IS_REST,
     KEY_WITH_LENGTH,
@@ -59,7 +59,7 @@ def step(
     `operator` is the one that errors name.
     """
     changes = by_key.changes_by_key(updates, interval)
-    found = Reduced([], [])
+    reduced = Reduced([], [])
     after: dict[bytes, bytes | None] = {}
     stored = store.get_many([_SHOWN + key for key in changes])
     for (key, times), entry in zip(changes.items(), stored, strict=True):
@@ -68,26 +68,26 @@ def step(
         for time in sorted(times):
             group.add(times[time])
             before, shown = shown, _called(function, key, group, operator)
-            found.updates.extend(_differences(key, time, before.values, shown.values))
-            found.errors.extend(_differences(None, time, before.slot, shown.slot))
+            reduced.updates.extend(_differences(key, time, before.values, shown.values))
+            reduced.errors.extend(_differences(None, time, before.slot, shown.slot))
         after |= group.entries()
         if shown != was:
             after[_SHOWN + key] = None if shown == _NOTHING else _encode(shown)
     by_key.write(store, after)
     # Stable: of one time and key the retractions stay first.
-    found.updates.sort(key=lambda update: update.time)
-    found.errors.sort(key=lambda update: update.time)
-    return found
+    reduced.updates.sort(key=lambda update: update.time)
+    reduced.errors.sort(key=lambda update: update.time)
+    return reduced
 
 
 def contents(store: Store, start: bytes = b"") -> Iterator[Contents]:
-    """The keys in order, from `start` on, each with what shows of it and its error record."""
+    """The keys in order, from `start` on, each with its results and its error record."""
     for place, entry in store.scan(_SHOWN, start):
-        found = _shown_of(entry)
-        yield place[1:], found.values, found.slot
+        state = _shown_of(entry)
+        yield place[1:], state.values, state.slot
 
 
-# A place is b"k" + key for what shows, and b"r" + length of the key + key + digest of the
+# A place is b"k" + key for the results, and b"r" + length of the key + key + digest of the
 # row for a row, since rows may be long.
 _SHOWN = b"k"
 _ROW = b"r"
@@ -98,7 +98,7 @@ _END = b"\n"
 
 
 class _Shown(msgspec.Struct, array_like=True, frozen=True):
-    """What shows of a key: values in order, each as often as it is there, or a record."""
+    """The results of a key: values in order, each as often as it occurs, or an error record."""
 
     values: tuple[bytes, ...] = ()
     record: bytes | None = None
@@ -125,7 +125,7 @@ class _Group:
         for _, entry in store.scan(self._start):
             count, _, row = entry.partition(_END)
             self._counts[row] = int(count)
-        # The counts in the store of those that have changed since.
+        # The stored counts of rows that have changed since.
         self._before: dict[bytes, int] = {}
 
     def add(self, diffs: _Diffs) -> None:
@@ -137,14 +137,14 @@ class _Group:
                 del self._counts[row]
 
     def rows(self) -> list[tuple[Any, int]]:
-        """The rows in order, decoded anew: a function may change what it gets."""
+        """The rows in order, decoded for each call, since a function may change its arguments."""
         return [(canonical.decode(row), count) for row, count in sorted(self._counts.items())]
 
     def __bool__(self) -> bool:
         return bool(self._counts)
 
     def entries(self) -> dict[bytes, bytes | None]:
-        """The entries that are other than in the store; None where there is no such row."""
+        """The entries that differ from the store; None where a row is gone."""
         return {
             self._start + blake2b(row, digest_size=_DIGEST_BYTES).digest(): (
                 b"%d" % count + _END + row if (count := self._counts[row]) else None
@@ -155,11 +155,11 @@ class _Group:
 
 
 def _called(function: Function, key: bytes, group: _Group, operator: str) -> _Shown:
-    """What shows of a key."""
+    """The results of a key, from a call of the function."""
     if not group:
         return _NOTHING
     try:
-        values = given(
+        values = canonical_results(
             "reduce", function, lambda: function(canonical.decode(key), group.rows()), operator
         )
     except FailureError as failure:
@@ -170,7 +170,7 @@ def _called(function: Function, key: bytes, group: _Group, operator: str) -> _Sh
 def _differences(
     key: bytes | None, time: int, old: tuple[bytes, ...], new: tuple[bytes, ...]
 ) -> list[KeyedUpdate]:
-    """What makes one list of values another, retractions first."""
+    """The updates that turn one list of values into another, retractions first."""
     if old == new:
         return []
     diffs = Counter(new)

@@ -1,4 +1,4 @@
-"""The values of one key with their counts, in order, as a reduction keeps them in the store."""
+"""The values of one key with their counts, in order, as a reduction stores them."""
 
 import bisect
 from collections.abc import Iterator, Mapping
@@ -10,13 +10,13 @@ from ikebana.arrangements.store import Store
 from ikebana.codecs import canonical
 from ikebana.processor.kernels.order import value_of
 
-# What a list may take in memory: its values as they are kept, and a pointer for each.
+# The most memory that a list may take: its stored values, and a pointer for each.
 _MOST_BYTES = 1 << 28
 _POINTER_BYTES = 8
 
 
 class TooLongError(Exception):
-    """A list would take too much memory; `count` values of it are there at least."""
+    """A list would take too much memory; it has at least `count` values."""
 
     def __init__(self, count: int) -> None:
         super().__init__(f"{count} values")
@@ -24,10 +24,10 @@ class TooLongError(Exception):
 
 
 class Values:
-    """The values of one key in one order, of which only as many are read as are asked for.
+    """The values of one key in one order; only as many are read as are asked for.
 
-    Known are the counts that were loaded and those of all places up to `_read_to`; it is
-    None when all are known.
+    It knows the loaded counts and those of all places up to `_read_to`, which is None when all are
+    known.
     """
 
     def __init__(self, store: Store, start: bytes) -> None:
@@ -35,20 +35,20 @@ class Values:
         self._start = start
         self._counts: dict[bytes, int] = {}
         self._loaded: set[bytes] = set()
-        # The known places whose values are there, in order.
+        # The known places with a count above zero, in order.
         self._there: list[bytes] = []
         self._unread: Iterator[tuple[bytes, bytes]] | None = None
         self._read_to: bytes | None = b""
 
-    def load(self, found: Mapping[bytes, bytes | None]) -> None:
-        """Know these counts; before anything else is done."""
-        for place, entry in found.items():
+    def load(self, entries: Mapping[bytes, bytes | None]) -> None:
+        """Set these counts; call it before any other method."""
+        for place, entry in entries.items():
             if place not in self._loaded:
                 self._loaded.add(place)
                 self._know(place, 0 if entry is None else int(entry))
 
     def add(self, diffs: Mapping[bytes, int]) -> list[tuple[bytes, int]]:
-        """Add to loaded counts; the places of values that come (1) or go (-1) by that."""
+        """Add to loaded counts; return the places of values that appear (1) or vanish (-1)."""
         turned = []
         for place, diff in diffs.items():
             old = self._counts[place]
@@ -67,14 +67,11 @@ class Values:
         return canonical.decode(bytes(value)) if isinstance(value, msgspec.Raw) else value
 
     def first(self, limit: int, *, once: bool = False) -> list[Any]:
-        """The first values, `limit` in all, each as often as it is there, or `once`.
-
-        Raises: TooLongError, before much memory is taken.
-        """
-        found: list[Any] = []
-        at = taken = 0
-        while len(found) < limit:
-            # What is read next may come before what is known.
+        """The first `limit` values, each repeated as often as it occurs, or `once`."""
+        values: list[Any] = []
+        at = size = 0
+        while len(values) < limit:
+            # Values not read yet may come before loaded ones.
             while self._read_to is not None and (
                 at == len(self._there) or self._there[at] > self._read_to
             ):
@@ -82,13 +79,13 @@ class Values:
             if at == len(self._there):
                 break
             place = self._there[at]
-            times = 1 if once else min(self._counts[place], limit - len(found))
-            taken += times * (len(place) - len(self._start) + _POINTER_BYTES)
-            if taken > _MOST_BYTES:
-                raise TooLongError(len(found) + times)
-            found += [value_of(place[len(self._start) :])] * times
+            times = 1 if once else min(self._counts[place], limit - len(values))
+            size += times * (len(place) - len(self._start) + _POINTER_BYTES)
+            if size > _MOST_BYTES:
+                raise TooLongError(len(values) + times)
+            values += [value_of(place[len(self._start) :])] * times
             at += 1
-        return found
+        return values
 
     def entries(self) -> dict[bytes, bytes | None]:
         """The loaded counts as entries; None where zero."""

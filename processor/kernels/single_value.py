@@ -2,10 +2,10 @@
 
 A key is *right* if it has no row, or one row with the count 1.  Any other key has an error
 record, which is retracted when the key becomes right again.  A row without a key is an error
-record as long as it exists, and as often as its count says.
+record as long as it exists, as often as its count says.
 
 The store has an entry for each key: the value that readers of the `upsert` topic have, which
-is the row of a right key.  The rows of other keys have entries of their own with counts, so
+is the row of a right key.  Rows of other keys have separate entries with counts, so
 that a change reads only the rows that it changes.
 """
 
@@ -33,10 +33,10 @@ COUNT_REASON = "a value of the key is not there once"
 
 
 class Change(NamedTuple):
-    """What the updates of a time have made of a key that they have changed.
+    """How the updates of a time change a key.
 
     `before` and `after` are the values that readers of upserts hold; None is no value.  With
-    `empty` the key has no row any more.
+    `empty` the key has no rows any more.
     """
 
     time: int
@@ -47,7 +47,7 @@ class Change(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """What keys have become, in order of time and key, and updates of error records."""
+    """The changes of keys, in order of time and key, and updates of error records."""
 
     keys: list[Change]
     errors: list[KeyedUpdate]
@@ -58,29 +58,29 @@ def step(
 ) -> Changes:
     """Apply the updates of closed times; those without a key are errors unless `keyless`."""
     keys, rows = Part(store, _KEY), Part(store, _ROW)
-    known = list({update.key: None for update in updates if update.key is not None})
-    stored = dict(zip(known, keys.get_many(known), strict=True))
+    changed_keys = list({update.key: None for update in updates if update.key is not None})
+    stored = dict(zip(changed_keys, keys.get_many(changed_keys), strict=True))
     entries = {key: _NOTHING if e is None else _entry_of(e) for key, e in stored.items()}
-    found = Changes([], [])
+    changes = Changes([], [])
     for time, key, diffs in changed(updates):
         if key is None:
             if not keyless:
                 record = _record(output, NO_KEY_REASON, None)
-                found.errors.extend(KeyedUpdate(None, record, time, d) for d in diffs.values())
+                changes.errors.extend(KeyedUpdate(None, record, time, d) for d in diffs.values())
             continue
         before = entries[key]
         after = entries[key] = _applied(rows, key, before, diffs, output)
-        found.keys.append(Change(time, key, before.value, after.value, after == _NOTHING))
+        changes.keys.append(Change(time, key, before.value, after.value, after == _NOTHING))
         if before.record != after.record:
             slots = ((before.record, -1), (after.record, 1))
-            found.errors.extend(KeyedUpdate(None, r, time, d) for r, d in slots if r is not None)
+            changes.errors.extend(KeyedUpdate(None, r, time, d) for r, d in slots if r is not None)
     for key, entry in entries.items():
         if entry == _NOTHING:
             if stored[key] is not None:
                 keys.delete(key)
         elif (now := _encode(entry)) != stored[key]:
             keys.put(key, now)
-    return found
+    return changes
 
 
 _KEY, _ROW = b"k", b"r"
@@ -92,10 +92,10 @@ _END = b"\n"
 
 
 class _Entry(msgspec.Struct, array_like=True, frozen=True):
-    """The value that readers hold; of a key that is not right, its error record.
+    """The value that readers hold, and the error record of a key that is not right.
 
-    `rows` is how many different rows lie beside it: none do of a key that is right.
-    `digests` is what their digests come to by exclusive or: of the last one left, its own.
+    `rows` is the number of different rows that are stored apart; 0 for a right key.  `digests` is
+    the exclusive or of their digests: with a single row left, it is the digest of that row.
     """
 
     value: bytes | None = None
@@ -112,7 +112,7 @@ _entry_of = msgspec.msgpack.Decoder(_Entry).decode
 def _applied(
     rows: Part, key: bytes, before: _Entry, diffs: Mapping[bytes, int], output: str
 ) -> _Entry:
-    """What a key becomes by the diffs of one time."""
+    """The entry of a key after the diffs of one time."""
     start = with_length(key)
     number, digests = before.rows, int.from_bytes(before.digests, "big")
     changes = dict(diffs)
@@ -125,8 +125,8 @@ def _applied(
         if list(changes.values()) == [1]:
             return _Entry(next(iter(changes)))
     by_digest = {_digest(row): row for row in changes}
-    found = rows.get_many([start + digest for digest in by_digest])
-    for (digest, row), entry in zip(by_digest.items(), found, strict=True):
+    stored = rows.get_many([start + digest for digest in by_digest])
+    for (digest, row), entry in zip(by_digest.items(), stored, strict=True):
         was = 0 if entry is None else int(entry.partition(_END)[0])
         if count := was + changes[row]:
             rows.put(start + digest, b"%d" % count + _END + row)

@@ -35,9 +35,9 @@ from ikebana.codecs import canonical
 from ikebana.codecs.error_record import error_record
 from ikebana.errors import IkebanaError
 from ikebana.processor.base.rows import NULL_KEY, KeyedUpdate
-from ikebana.processor.kernels.given import FailureError, given
+from ikebana.processor.kernels.given import FailureError, canonical_results
 
-# What a machine's function raises is found beside what it is given.
+# A machine's function finds the exception beside the values that it gets.
 from ikebana.processor.kernels.given import Refused as Refused
 from ikebana.processor.kernels.layout import KEY_IS_REST, Contents, Layout, OfKey, PartKind
 
@@ -68,12 +68,13 @@ class StateVersionError(IkebanaError):
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Functions over JSON data as Python has it; each must be one of its arguments alone.
+    """Functions over JSON data as Python objects; each must depend on its arguments alone.
 
-    `step(states, event, time)` gives the states after an event, or raises `Refused`.  The
-    states come as a list in the order of their canonical bytes, and what is given may be
-    in any order and repeat itself.  `view(states)` gives the values that show of them.
-    `migrate(state, version)` makes a state of one of that version.
+    `step(states, event, time)` returns the states after an event, or raises `Refused`.  The
+    states come as a list in the order of their canonical bytes; the returned states may be in any
+    order and repeat.  `view(states)` returns the values to show for them.
+
+    `migrate(state, version)` converts a state of that version to the current one.
     """
 
     step: Callable[[list[Any], Any, int], Iterable[Any]]
@@ -83,8 +84,8 @@ class Machine:
     name: str = ""
     """The operator, as errors name it."""
     topics: tuple[str, ...] = ()
-    """By their rank.  With them, an event's order begins with the rank of its topic, its
-    partition and its offset, which then are the place in the error record of its failure."""
+    """Topics by rank.  If there are any, an event's order begins with the rank of its topic, its
+    partition and its offset, which the error record of a failure then names as its place."""
 
 
 class Event(NamedTuple):
@@ -110,9 +111,9 @@ class Changes(NamedTuple):
 
 
 class Entry(msgspec.Struct, array_like=True, frozen=True):
-    """All that is known of a key: data are canonical bytes, sorted, none of them twice.
+    """The state of a key: its data are canonical bytes, sorted, each once.
 
-    `shown` is None where the states themselves show.
+    `shown` is None if the states themselves show.
     """
 
     version: int
@@ -142,8 +143,8 @@ def step(store: Store, events: Sequence[Event], interval: Interval, machine: Mac
     Raises:
         StateVersionError: a key has states of a version that the machine cannot read.
     """
-    kept, waiting = Part(store, b"k"), Part(store, b"w")
-    # What waited has arrived first; sort() is stable.
+    states, waiting = Part(store, b"k"), Part(store, b"w")
+    # Waiting events have arrived first; sort() is stable.
     due = _due(waiting, interval)
     early: list[Event] = []
     for event in events:
@@ -153,12 +154,12 @@ def step(store: Store, events: Sequence[Event], interval: Interval, machine: Mac
     _wait(waiting, early)
     due.sort(key=lambda event: (event.time, event.order))
     keys = list(dict.fromkeys(event.key for event in due))
-    stored = kept.get_many(keys)
+    stored = states.get_many(keys)
     current = {key: _loaded(entry, machine) for key, entry in zip(keys, stored, strict=True)}
     changes = Changes([], [])
-    for time, own in groupby(due, key=lambda event: event.time):
+    for time, simultaneous in groupby(due, key=lambda event: event.time):
         before: dict[bytes, Entry] = {}
-        for event in own:
+        for event in simultaneous:
             entry = current[event.key]
             before.setdefault(event.key, entry)
             current[event.key] = _applied(machine, entry, event)
@@ -170,9 +171,9 @@ def step(store: Store, events: Sequence[Event], interval: Interval, machine: Mac
         entry = current[key]
         if not entry.states and entry.record is None:
             if was is not None:
-                kept.delete(key)
+                states.delete(key)
         elif (now := _encode(entry)) != was:
-            kept.put(key, now)
+            states.put(key, now)
     return changes
 
 
@@ -185,10 +186,10 @@ def read(store: Store, keys: Sequence[bytes]) -> list[tuple[bytes, ...]]:
 
 
 def contents(store: Store, start: bytes = b"") -> Iterator[Contents]:
-    """The keys in order, from `start` on, each with what shows of it and its error record."""
+    """The keys in order, from `start` on, each with its shown values and its error record."""
     for key, entry in Part(store, b"k").scan(b"", start):
-        found = _entry_of(entry)
-        yield key, found.visible, _slot(found)
+        state = _entry_of(entry)
+        yield key, state.visible, _slot(state)
 
 
 def waiting_times(store: Store) -> list[int]:
@@ -200,24 +201,24 @@ def waiting_times(store: Store) -> list[int]:
 def _loaded(entry: bytes | None, machine: Machine) -> Entry:
     if entry is None:
         return Entry(machine.version)
-    found = _entry_of(entry)
-    if found.version != machine.version and machine.migrate is None:
-        raise StateVersionError(machine.version, found.version)
-    return found
+    state = _entry_of(entry)
+    if state.version != machine.version and machine.migrate is None:
+        raise StateVersionError(machine.version, state.version)
+    return state
 
 
 def _applied(machine: Machine, entry: Entry, event: Event) -> Entry:
-    """What a key has come to by an event."""
+    """The entry of a key after an event."""
     if event.record is not None:
         return _with_record(entry, event.record)
     if event.key == NULL_KEY:
-        # It empties the error slot of what has no key, and is none of the function's business.
+        # It empties the error slot of records without a key; the function does not see it.
         return Entry(machine.version)
     try:
         states = _moved(machine, _migrated(machine, entry), event)
         shown = None if machine.view is None else _viewed(machine, machine.view, states)
     except FailureError as failure:
-        # All else stays, the version too: what is not applied has not migrated.
+        # Everything else stays, the version too: an event that is not applied does not migrate.
         place = _place(machine, event.order)
         record = error_record(failure.reason(machine.name), place, event.key, None)
         return _with_record(entry, record)
@@ -225,7 +226,7 @@ def _applied(machine: Machine, entry: Entry, event: Event) -> Entry:
 
 
 def _place(machine: Machine, order: tuple[int, ...]) -> tuple[str, int, int] | None:
-    """Where the record of an event lies, as far as its order tells."""
+    """The topic, partition and offset of an event, if its order has them."""
     if not machine.topics:
         return None
     rank, partition, offset, *_ = order
@@ -233,7 +234,7 @@ def _place(machine: Machine, order: tuple[int, ...]) -> tuple[str, int, int] | N
 
 
 def _with_record(entry: Entry, record: bytes) -> Entry:
-    # Without states there is one form, wherever batches were cut.
+    # Without states there is only one form, wherever batches were cut.
     shown = entry.shown if entry.states else None
     return msgspec.structs.replace(entry, shown=shown, record=record)
 
@@ -251,7 +252,7 @@ def _migrated(machine: Machine, entry: Entry) -> tuple[bytes, ...]:
 
 
 def _moved(machine: Machine, states: tuple[bytes, ...], event: Event) -> tuple[bytes, ...]:
-    # Decoded for each call: a function may change what it gets, and then fail.
+    # Decoded for each call: a function may change its arguments, and then fail.
     return _data(
         machine,
         "step",
@@ -273,8 +274,8 @@ def _viewed(
 def _data(
     machine: Machine, role: str, function: Any, called: Callable[[], Any]
 ) -> tuple[bytes, ...]:
-    """The data that a user's function gives, as a set.  Raises: FailureError."""
-    return tuple(sorted(set(given(role, function, called, machine.name))))
+    """The data that a user's function returns, as a set.  Raises: FailureError."""
+    return tuple(sorted(set(canonical_results(role, function, called, machine.name))))
 
 
 def _decoded(data: Iterable[bytes]) -> list[Any]:
@@ -290,7 +291,7 @@ def _emit(
 ) -> None:
     if old == new:
         return
-    # Sets are only asked: the order is that of the bytes, whatever they hash to.
+    # Sets are used for membership only: the order is that of the bytes, whatever their hashes.
     before, after = set(old), set(new)
     updates += [KeyedUpdate(key, value, time, -1) for value in old if value not in after]
     updates += [KeyedUpdate(key, value, time, 1) for value in new if value not in before]
@@ -337,10 +338,10 @@ PART = PartKind(
 
 
 def _due(waiting: Part, interval: Interval) -> list[Event]:
-    """Take out what waited for a time of the interval."""
+    """Remove and return the events that waited for a time of the interval."""
     events: list[Event] = []
     places = []
-    # Nothing waits for earlier times, but what did may still lie in the way.
+    # Nothing waits for earlier times, but the scan would step over deleted entries.
     start = interval.lower.to_bytes(_TIME_BYTES, "big")
     for place, entry in waiting.scan(b"", start):
         time = int.from_bytes(place[:_TIME_BYTES], "big")

@@ -1,12 +1,12 @@
-"""The rows of one partition in a store, in order, with what stretches of them come to.
+"""The rows of one partition in a store, in order, with the sums of stretches of them.
 
-A skip list (Pugh, 1990) whose levels come from hashes of the rows' places: every 32nd row or so
-begins a stretch of level 1, every 32nd of these one of level 2, and so on.  The store has each
-row, and for each stretch what its rows come to.  So the row at a position, the position of a
-place and the sums of a range are found, and a row is put or removed, with a few entries of each
-level.  What the store has depends on the rows alone, not on the order in which they came.
+A skip list (Pugh, 1990); the hashes of rows' places decide the levels: about every 32nd row
+begins a stretch of level 1, about every 32nd of these one of level 2, and so on.  The store has
+each row, and the sums of each stretch.  So a few entries of each level suffice to find the row at
+a position, the position of a place or the sums of a range, and to insert or remove a row.  The
+contents of the store depend on the rows alone, not on the order in which they came.
 
-Stretches are read when they are needed, and what has changed is written by `entries`.
+Stretches are read when they are needed; `entries` returns the changes to write.
 """
 
 from bisect import bisect_left
@@ -21,7 +21,7 @@ import msgspec
 from ikebana.arrangements.store import Store
 from ikebana.processor.kernels.layout import with_length
 
-# Of the bits of a hash, so many zeros are one level.
+# This many zero bits of a hash are one level.
 _LEVEL_BITS = 5
 TOP = 8
 _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
@@ -31,7 +31,7 @@ KEY, ROW, STRETCH = b"k", b"r", b"s"
 
 
 class Sums(msgspec.Struct, array_like=True, frozen=True):
-    """What one argument comes to in a stretch: values that are there, and totals of their terms.
+    """The sums of one argument in a stretch: the number of its values, and totals of their terms.
 
     `beyond` counts numbers that are not finite, in the order of `aggregate_kinds.NOT_FINITE`;
     `least` and `greatest` are values as `order.ordered` writes them.
@@ -44,7 +44,7 @@ class Sums(msgspec.Struct, array_like=True, frozen=True):
     greatest: bytes | None = None
 
     def times(self, count: int) -> "Sums":
-        """Return the sums of so many copies; below zero, of what is taken away."""
+        """Return the sums of `count` copies; below zero, of retractions."""
         if count == 1:
             return self
         by = Decimal(count)
@@ -71,8 +71,8 @@ def _added(one: Decimal, other: Decimal) -> Decimal:
 
 
 class Stretch(msgspec.Struct, array_like=True, frozen=True):
-    """What rows that follow each other come to: how many they are, in how many groups of equal
-    order, of which the first and the last have these orders; and sums by argument.
+    """The sums of consecutive rows: their number, the number of their groups of equal order, the
+    orders of the first and the last row; and sums by argument.
     """
 
     rows: int
@@ -89,7 +89,7 @@ class Stretch(msgspec.Struct, array_like=True, frozen=True):
         return Stretch(self.rows + other.rows, groups, self.first, other.last, sums)
 
     def times(self, count: int) -> "Stretch":
-        """Return what copies of a single row come to."""
+        """Return the sums of copies of a single row."""
         if count == 1:
             return self
         groups = 1 if count else 0
@@ -98,10 +98,10 @@ class Stretch(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Row:
-    """A row at its place, of which the first `size` bytes are its order.
+    """A row at its place; the first `size` bytes of the place are its order.
 
-    It is there `count` times; a count below zero has been retracted before it was inserted.
-    `shown` has the values of its window functions, of each copy that shows, in canonical JSON.
+    The row is there `count` times; below zero, it was retracted before it was inserted.
+    `shown` has the values of its window functions for each copy that shows, in canonical JSON.
     """
 
     __slots__ = ("alone", "arguments", "count", "place", "shown", "size")
@@ -120,7 +120,7 @@ class Row:
 
     @property
     def order(self) -> bytes:
-        """What its peers have in common."""
+        """The order, which its peers share."""
         return self.place[: self.size]
 
     @property
@@ -145,7 +145,7 @@ _height_of = msgspec.msgpack.Decoder(int).decode
 
 
 class Node:
-    """A stretch: what is in it, once it has been read, and what it comes to, if that is known."""
+    """A stretch: its nodes or rows, once they have been read, and its sums, if they are known."""
 
     __slots__ = ("level", "nodes", "rows", "start", "stretch")
 
@@ -166,7 +166,7 @@ by_place = attrgetter("place")
 
 
 Make = Callable[[bytes, Entry], Row]
-"""Makes a row of its place and its entry, with what it comes to alone."""
+"""Makes a row from its place and its entry, with the sums of one copy."""
 
 
 class Tree:
@@ -191,7 +191,7 @@ class Tree:
         self.root = node
 
     def put(self, row: Row) -> None:
-        """Put a row at a place where none is."""
+        """Insert a row at a free place."""
         path, level = self.path(row.place), _level_of(row.place)
         rows = self.rows_of(path[-1])
         at = bisect_left(rows, row.place, key=by_place)
@@ -213,7 +213,7 @@ class Tree:
         self._touch(path)
 
     def remove(self, row: Row) -> None:
-        """Remove a row; what begins with it becomes a part of what stands before."""
+        """Remove a row; stretches that begin with it become part of those before them."""
         path, level = self.path(row.place), _level_of(row.place)
         if level == 0:
             self.rows_of(path[-1]).remove(row)
@@ -221,24 +221,24 @@ class Tree:
             return
         before = self.path(row.place, strictly=True)
         self.rows_of(before[-1]).extend(self.rows_of(path[-1])[1:])
-        for own in range(1, level + 1):
-            one, other = before[-own], path[-own]
-            if own > 1:
+        for lower in range(1, level + 1):
+            one, other = before[-lower], path[-lower]
+            if lower > 1:
                 assert one.nodes is not None and other.nodes is not None, "a path has been read"  # noqa: PT018
                 one.nodes += other.nodes[1:]
-            self._gone.add((own, row.place))
-            self._touched.pop((own, row.place), None)
+            self._gone.add((lower, row.place))
+            self._touched.pop((lower, row.place), None)
         nodes = path[-level - 1].nodes
         assert nodes is not None, "a path has been read"
         nodes.remove(path[-level])
         self._touch(before)
 
     def changed(self, row: Row) -> None:
-        """Note that the count of a row is another one."""
+        """Note that the count of a row has changed."""
         self._touch(self.path(row.place))
 
     def entries(self, rows: Iterable[Row]) -> Iterator[tuple[bytes, bytes | None]]:
-        """What the store is to have of rows that have changed, and of stretches."""
+        """The entries to write for rows that have changed, and for stretches."""
         for row in rows:
             place = ROW + self._own + row.place
             fields = Entry(row.size, row.count, row.arguments, row.shown)
@@ -255,7 +255,7 @@ class Tree:
             yield KEY + self._key, _encode(height) if is_there else None
 
     def _has_rows(self) -> bool:
-        """Whether there are rows where no level has several stretches."""
+        """Whether there are rows, if no level has several stretches."""
         node = self.root
         while node.level > 1:
             node = self.nodes_of(node)[0]
@@ -326,17 +326,17 @@ class Tree:
             yield start, entry
 
     def sum(self, node: Node) -> Stretch:
-        """What the rows of a stretch come to."""
+        """The sums of the rows of a stretch."""
         if node.stretch is None:
-            found = self.nothing
+            total = self.nothing
             if node.level > 1:
                 for each in self.nodes_of(node):
-                    found += self.sum(each)
+                    total += self.sum(each)
             else:
                 for row in self.rows_of(node):
                     if row.count > 0:
-                        found += row.alone.times(row.count)
-            node.stretch = found
+                        total += row.alone.times(row.count)
+            node.stretch = total
         return node.stretch
 
 

@@ -6,16 +6,15 @@ that this describes, as updates.  At each time the last upsert of a key counts, 
 tombstone removes; an empty value is a value.  A time is processed once the interval
 has closed it: an upsert at or beyond `upper` waits in the store.
 
-A value that could not be decoded leaves the value as it is, which is what the last good
-upsert has said, be it of the same time or before; it puts an error record into the
-key's error slot, and the next good upsert or tombstone retracts the record.
+A value that could not be decoded leaves the value of the last good upsert, whether that is of the
+same time or of an earlier one; it puts an error record into the key's error slot, and the next
+good upsert or tombstone retracts the record.
 
-A value that is not whole is completed by the one that is current at its place in the
-order; without one it is an error, and the key has no value.  A truncate removes every key
-at its place in the order.
+A partial value is completed from the current value at its place in the order; without one it is
+an error, and the key has no value.  A truncate removes every key at its place in the order.
 
-The state is itself the arrangement of the output by key.  What a message claims the
-old value was plays no part here, but for being counted as `drift` where it is another one.
+The state is itself the arrangement of the output by key.  The old value that a message claims
+is only compared with the state: if they differ, this is counted as `drift`.
 """
 
 from collections import deque
@@ -57,8 +56,8 @@ BEFORE = b"h"
 class Changes(NamedTuple):
     """The updates of the collection and those of the error records.
 
-    `drift` is how many old images were not what the state had; the last of them lie at
-    `drifted`.
+    `drift` is how many old images differed from the state; `drifted` has the places of the last of
+    them.
     """
 
     updates: Columns
@@ -116,7 +115,7 @@ def waiting(store: Store, upper: int, most: int) -> int:
 
 
 def waiting_in(place: bytes, entry: bytes) -> list[tuple[int, bytes]]:
-    """The times and the keys of the upserts that wait in an entry."""
+    """The times and the keys of the waiting upserts of an entry."""
     return upsert_waiting.upserts_in(place[1:], entry)
 
 
@@ -144,18 +143,18 @@ def split(state: bytes) -> tuple[bytes | None, bytes | None]:
 
 
 class _Failed(NamedTuple):
-    """What a key has whose error slot is full."""
+    """The value and the error record of a key with a full error slot."""
 
     value: bytes | None
     record: bytes
 
 
-# What a key has: its value, None for nothing, or its value with its error record.
+# The state of a key: its value, None for no value, or its value with its error record.
 _Slot = bytes | _Failed | None
 
 
 class _Run:
-    """The keys that a batch touches with what they have, and what it emits."""
+    """The keys that a batch touches with their states, and the updates that it emits."""
 
     def __init__(self, states: Part) -> None:
         self.updates = Columns([], [], [], [])
@@ -167,14 +166,14 @@ class _Run:
         keys, values, times, diffs = self._columns
         self._adding = keys.append, values.append, times.append, diffs.append
         self._slots: dict[bytes, _Slot] = {}
-        # The states that its keys had, in the same order.
+        # The stored states of its keys, in the same order.
         self._before: list[bytes | None] = []
 
     def load(self, keys: Iterable[bytes]) -> None:
         """Fetch the states of keys."""
-        known = self._slots
+        slots = self._slots
         # Neighbours lie together: a store finds them much faster in order.
-        missing = sorted([key for key in keys if key not in known] if known else keys)
+        missing = sorted([key for key in keys if key not in slots] if slots else keys)
         if missing:
             self._take(missing, self._states.get_many(missing))
 
@@ -226,16 +225,16 @@ class _Run:
             slots[key] = upsert
 
     def apply_each(self, chunk: Upserts) -> None:
-        """Move keys to one upsert after the other, each of which is its key's one at its time.
+        """Move keys to one upsert after the other; no key has two upserts of one time.
 
-        What `apply` does with one upsert, written out: here it is done for every record.
+        It does what `apply` does with one upsert, written out because it runs for every record.
         """
         slots, expected = self._slots, chunk.before
         assert isinstance(chunk.times, list)
         values = values_of(chunk)
         if move_each is not None and not expected and isinstance(values, list):
-            given = chunk.times, chunk.keys, values
-            move_each(slots, *given, self._columns, self._general)
+            columns = chunk.times, chunk.keys, values
+            move_each(slots, *columns, self._columns, self._general)
             return
         add_key, add_value, add_time, add_diff = self._adding
         for index, (time, key, upsert) in enumerate(

@@ -1,7 +1,7 @@
-"""The upserts of a batch in the order in which they count: time by time, or one by one.
+"""The upserts of a batch in the order in which they apply: time by time, or one by one.
 
-At equal times the order is that of (input, partition, offset).  What happens at one time is a
-`Moment`: the last upsert of each key, behind a truncate if there is one.
+At equal times the order is that of (input, partition, offset).  A `Moment` has the upserts of one
+time: the last upsert of each key, behind a truncate if there is one.
 """
 
 import operator
@@ -38,10 +38,10 @@ Source = tuple[int, int, int]
 
 
 class Moment(NamedTuple):
-    """What happens at one time: the last upsert of each key, after a truncate perhaps.
+    """The upserts of one time: the last one of each key, perhaps after a truncate.
 
-    `olds` has, for each old image, its key, what the upserts before it had said at this
-    time, its checksum, and where it lies.
+    `olds` has, for each old image, its key, the combined upserts of this time before it, its
+    checksum, and its place.
     """
 
     time: int
@@ -53,9 +53,9 @@ class Moment(NamedTuple):
 def in_sequence(
     waiting: Part, chunks: Sequence[Upserts | Truncate], interval: Interval
 ) -> list[Upserts] | None:
-    """The chunks in an order in which time goes up with every record, if there is one.
+    """The chunks in an order in which time rises with every record, if there is one.
 
-    In the offset domain there mostly is: no two messages have the same time.
+    In the offset domain there usually is one: no two messages have the same time.
     """
     full = [chunk for chunk in chunks if isinstance(chunk, Upserts) and chunk.keys]
     truncated = any(isinstance(chunk, Truncate) for chunk in chunks)
@@ -81,9 +81,9 @@ def _first_time(chunk: Upserts) -> int:
 def by_time(
     waiting: Part, chunks: Sequence[Upserts | Truncate], interval: Interval
 ) -> Iterable[Moment | Upserts]:
-    """What happens time by time; what is not yet due goes to `waiting`.
+    """The moments in order of time; upserts that are not due yet go to `waiting`.
 
-    Upserts that are nothing but values come as one chunk, with one of each key at each time.
+    Plain upserts come as one chunk, with one upsert of each key at each time.
     """
     waited = Waited()
     rows, plain = take_due(waiting, interval, waited)
@@ -94,11 +94,13 @@ def by_time(
         assert time >= interval.lower, f"time {time} is not beyond the lower {interval.lower}"
         return [_moment(time, sorted(chunks, key=_order))]
     for chunk in chunks:
-        if (own := _plain_rows(chunk)) is not None:
-            assert own[0][0] >= interval.lower, f"time {own[0][0]} is before {interval.lower}"
-            cut = bisect_left(own, (interval.upper,))
-            plain += own[:cut]
-            keep_plain(waiting, own[cut:], waited)
+        if (plain_rows := _plain_rows(chunk)) is not None:
+            assert plain_rows[0][0] >= interval.lower, (
+                f"time {plain_rows[0][0]} is before {interval.lower}"
+            )
+            cut = bisect_left(plain_rows, (interval.upper,))
+            plain += plain_rows[:cut]
+            keep_plain(waiting, plain_rows[cut:], waited)
             continue
         for row in rows_of(chunk):
             time = row.time
@@ -116,9 +118,9 @@ def by_time(
 
 
 def _plain_rows(chunk: Upserts | Truncate) -> list[Plain] | None:
-    """The rows of a chunk in the order of their ranks, if all are nothing but values.
+    """The rows of a chunk in the order of their ranks, if all are plain values.
 
-    None also if a message has several rows, which have one rank then.
+    Also None if a message has several rows, since these have one rank.
     """
     if isinstance(chunk, Truncate) or not chunk.keys or isinstance(chunk.times, int):
         return None
@@ -128,7 +130,7 @@ def _plain_rows(chunk: Upserts | Truncate) -> list[Plain] | None:
         return None
     source = repeat(chunk.input_order), repeat(chunk.partition)
     columns = chunk.times, *source, chunk.offsets, chunk.keys, chunk.values
-    # Where ranks differ, what is behind them is not compared.
+    # All ranks differ, so nothing behind them is compared.
     return sorted(zip(*columns, strict=False))
 
 
@@ -137,14 +139,14 @@ def _is_plain(row: Row) -> bool:
 
 
 def _last_of_each(rows: Sequence[Plain]) -> Upserts:
-    """Plain rows in their order as a chunk: of a key and a time only the last one."""
-    found = {(row[0], row[4]): row[5] for row in rows}
-    times, keys = map(list, zip(*found, strict=True))
-    return Upserts("", 0, 0, times, keys, list(found.values()), [])
+    """Plain rows in their order as a chunk, with only the last row of each key and time."""
+    last = {(row[0], row[4]): row[5] for row in rows}
+    times, keys = map(list, zip(*last, strict=True))
+    return Upserts("", 0, 0, times, keys, list(last.values()), [])
 
 
 def _moment(time: int, chunks: Sequence[Upserts | Truncate]) -> Moment:
-    """What happens at one time, of chunks in their order."""
+    """The moment of chunks of one time, in their order."""
     gathering = _Gathering(time)
     for chunk in chunks:
         if isinstance(chunk, Truncate):
@@ -183,24 +185,24 @@ class _Gathering:
         self.last: dict[bytes, UpsertValue] = {}
         self._truncated = False
         self._olds: list[tuple[bytes, UpsertValue, int, Source]] = []
-        # What is said of a key at the beginning.
+        # The upsert that a key starts with.
         self._first: UpsertValue = NOTHING_SAID
 
     def add(self, key: bytes, upsert: UpsertValue, before: int | None, source: Source) -> None:
-        """A further upsert, with the checksum of its old image if it has one."""
+        """Add an upsert, with the checksum of its old image if it has one."""
         earlier = self.last.get(key, self._first)
         if before is not None:
             self._olds.append((key, earlier, before, source))
         self.last[key] = combined(earlier, upsert)
 
     def truncate(self) -> None:
-        """All that was is gone, also what was said at this time."""
+        """Remove every key, including the upserts of this time."""
         self._truncated = True
         self._first = None
         self.last = dict.fromkeys(self.last)
 
     def moment(self) -> Moment:
-        """All of it."""
+        """The moment of all upserts added so far."""
         return Moment(self.time, self.last, self._truncated, self._olds)
 
 

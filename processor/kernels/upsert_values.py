@@ -1,8 +1,8 @@
-"""What the upserts of a key say of its value, and the order in which they count.
+"""The values that upserts of a key carry, and the order in which they apply.
 
 An upsert's value is bytes, None for a tombstone, `Partial` if it lacks columns, or `Bad` if it
-could not be decoded.  `combined` is what two upserts of the same key and time say together,
-and `value_after` the value that follows from an upsert and the value before it.
+could not be decoded.  `combined` unites two upserts of the same key and time, and `value_after`
+returns the value that follows from an upsert and the value before it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,8 +15,8 @@ from ikebana.processor.base.rows import Partial, Truncate, Upserts, times_of
 class Bad(NamedTuple):
     """An upsert whose value could not be decoded, as its error record.
 
-    `good` is what the last good upsert before it, at the same time, has said; empty if
-    there was none.
+    `good` has the value of the last good upsert before it at the same time; empty if there
+    was none.
     """
 
     record: bytes
@@ -25,7 +25,7 @@ class Bad(NamedTuple):
 
 UpsertValue = bytes | Bad | Partial | None
 SPECIAL = (Bad, Partial)
-# Nothing has been said of the value yet.
+# No upsert has set the value yet.
 NOTHING_SAID = Bad(b"")
 
 
@@ -90,11 +90,11 @@ def value_after(upsert: UpsertValue, value: bytes | None) -> bytes | None:
 
 
 def combined(earlier: UpsertValue, upsert: UpsertValue) -> UpsertValue:
-    """What an upsert and an earlier one of the same key and time say together."""
+    """Unite an upsert with an earlier one of the same key and time."""
     if isinstance(upsert, Bad):
         if upsert.good:
             return upsert
-        # What the last good one has said of the value stands.
+        # The value of the last good upsert stays.
         return Bad(upsert.record, earlier.good if isinstance(earlier, Bad) else (earlier,))
     if not isinstance(upsert, Partial):
         return upsert

@@ -1,8 +1,8 @@
 """The upserts that wait in the store, because the interval has not closed their times.
 
-Their keys in the store begin with a time, so those that are due come first.  Upserts that are
-nothing but values lie in blocks of neighbours in time, under the rank of the first of them; the
-rest of a block that is partly due is stored again.  Each other upsert has an entry of its own.
+Their keys in the store begin with a time, so due upserts come first.  Upserts of plain values are
+stored in blocks of neighbours in time, under the rank of the first of them; the rest of a block
+that is partly due is stored again.  Each other upsert has a separate entry.
 """
 
 import struct
@@ -32,7 +32,7 @@ class Waiting(msgspec.Struct, array_like=True):
 
 
 Plain = tuple[int, int, int, int, bytes, bytes | None]
-"""An upsert that is nothing but a value: its rank in four numbers, its key and its value."""
+"""An upsert of a plain value: its rank in four numbers, its key and its value."""
 
 plain_rank = itemgetter(0, 1, 2, 3)
 _encode = msgspec.msgpack.Encoder().encode
@@ -49,7 +49,7 @@ _block_of = msgspec.msgpack.Decoder(list[Plain]).decode
 
 
 Waited = Counter[tuple[int, ...]]
-"""By rank, how many entries a batch has made."""
+"""How many entries a batch has stored, by rank."""
 
 
 def keep(waiting: Part, row: Row, waited: Waited) -> None:
@@ -71,7 +71,7 @@ def packed(time: int) -> bytes:
 
 
 def keep_plain(waiting: Part, rows: Sequence[Plain], waited: Waited) -> None:
-    """Store rows, sorted by their ranks, which are those of different messages, in blocks."""
+    """Store rows of different messages, sorted by their ranks, in blocks."""
     for at in range(0, len(rows), _BLOCK):
         block = rows[at : at + _BLOCK]
         waiting.put(_free_place(waiting, block[0][:4], waited), _block(block))
@@ -83,9 +83,9 @@ def _place(rank: tuple[int, int, int, int], waited: Waited) -> bytes:
 
 
 def _free_place(waiting: Part, rank: tuple[int, int, int, int], waited: Waited) -> bytes:
-    """A place in which nothing lies.
+    """A place without an entry.
 
-    Where shards became one, other rows of a message may wait under its rank, in an entry that is
+    After shards became one, other rows of a message may wait under its rank, in an entry that is
     not due yet.
     """
     place = _place(rank, waited)
@@ -99,14 +99,14 @@ def take_due(waiting: Part, interval: Interval, waited: Waited) -> tuple[list[Ro
     rows: list[Row] = []
     plain: list[Plain] = []
     left: list[list[Plain]] = []
-    taken: dict[bytes, int] = {}
-    # Nothing waits for earlier times, but what did may still lie in the way.
+    sizes: dict[bytes, int] = {}
+    # Nothing waits for earlier times, but the scan would step over deleted entries.
     for place, entry in waiting.scan(b"", packed(interval.lower)):
         time, order, partition, offset, _ = _PLACE.unpack(place)
         # Places are in order of time, so the first one beyond the frontier ends it.
         if time >= interval.upper:
             break
-        taken[place] = len(entry)
+        sizes[place] = len(entry)
         for each in _entries_in(entry):
             if each[:1] == _BLOCK_TAG:
                 block = _rows_in(each)
@@ -114,20 +114,20 @@ def take_due(waiting: Part, interval: Interval, waited: Waited) -> tuple[list[Ro
                 plain += block[:cut]
                 left.append(block[cut:])
             else:
-                found = _decode(each)
+                upsert = _decode(each)
                 rank = time, order, partition, offset
-                rows.append(Row(*rank, found.key, _upsert_of(found), found.before))
-    for place, size in taken.items():
+                rows.append(Row(*rank, upsert.key, _upsert_of(upsert), upsert.before))
+    for place, size in sizes.items():
         waiting.delete(place, size)
     for block in left:
         keep_plain(waiting, block, waited)
     return rows, plain
 
 
-def _upsert_of(found: Waiting) -> UpsertValue:
-    if found.bad is not None:
-        return Bad(found.bad, (None,) if found.failed else ())
-    return found.value if found.partial is None else found.partial
+def _upsert_of(upsert: Waiting) -> UpsertValue:
+    if upsert.bad is not None:
+        return Bad(upsert.bad, (None,) if upsert.failed else ())
+    return upsert.value if upsert.partial is None else upsert.partial
 
 
 def times(waiting: Part) -> list[int]:
@@ -137,12 +137,12 @@ def times(waiting: Part) -> list[int]:
 
 def count(waiting: Part, upper: int, most: int) -> int:
     """How many upserts wait for times from `upper` on, counted up to about `most`."""
-    found = 0
+    number = 0
     for each in _times_by_entry(waiting, upper):
-        found += len(each)
-        if found >= most:
+        number += len(each)
+        if number >= most:
             break
-    return found
+    return number
 
 
 def _times_by_entry(waiting: Part, start: int) -> Iterator[Sequence[int]]:
@@ -156,22 +156,22 @@ def _times_by_entry(waiting: Part, start: int) -> Iterator[Sequence[int]]:
 
 def upserts_in(place: bytes, entry: bytes) -> list[tuple[int, bytes]]:
     """The times and the keys of the upserts in an entry."""
-    found: list[tuple[int, bytes]] = []
+    upserts: list[tuple[int, bytes]] = []
     for each in _entries_in(entry):
         if each[:1] == _BLOCK_TAG:
-            found += [(row[0], row[4]) for row in _rows_in(each)]
+            upserts += [(row[0], row[4]) for row in _rows_in(each)]
         else:
-            found.append((_PLACE.unpack(place)[0], _key_of(each)))
-    return found
+            upserts.append((_PLACE.unpack(place)[0], _key_of(each)))
+    return upserts
 
 
 def _divided(_: bytes, entry: bytes, shard_of: ShardOf) -> dict[int, bytes]:
-    """An entry as those of its place in other shards, by the keys of its upserts."""
-    found: dict[int, bytes] = {}
+    """Divide an entry by the shards of its upserts' keys."""
+    by_shard: dict[int, bytes] = {}
     for each in _entries_in(entry):
-        for shard, own in _one_divided(each, shard_of).items():
-            found[shard] = _united(found[shard], own) if shard in found else own
-    return found
+        for shard, part in _one_divided(each, shard_of).items():
+            by_shard[shard] = _united(by_shard[shard], part) if shard in by_shard else part
+    return by_shard
 
 
 def _one_divided(entry: bytes, shard_of: ShardOf) -> dict[int, bytes]:
@@ -184,7 +184,7 @@ def _one_divided(entry: bytes, shard_of: ShardOf) -> dict[int, bytes]:
 
 
 def _united(one: bytes, other: bytes) -> bytes:
-    """The entry that two of one place come to, from shards that become one."""
+    """Unite the entries of two shards at one place."""
     if one[:1] == other[:1] == _BLOCK_TAG:
         return _block(sorted([*_rows_in(one), *_rows_in(other)], key=plain_rank))
     return _SEVERAL_TAG + msgspec.msgpack.encode([*_entries_in(one), *_entries_in(other)])
@@ -196,7 +196,7 @@ def _entries_in(entry: bytes) -> list[bytes]:
 
 def _key_of(entry: bytes) -> bytes:
     key = _decode(entry).key
-    # A truncate is of every shard; sources never give one whose time is still open.
+    # A truncate belongs to every shard; no source reads one before its time is closed.
     assert key is not None, "a truncate waits"
     return key
 

@@ -3,16 +3,16 @@
 The input is a collection of (key, row), where the key is that of the partition, and a row is
 canonical JSON of an object with `o`, by which rows are ordered, `r`, the row that shows, and
 arguments; the output is the collection of (key, {row, w0, w1, …}) with the value of each function.
-Rows of equal order stand in the order of what shows of them; each copy of a row has a place of its
-own.  A row whose count is not above zero is not there.
+Rows of equal order are sorted by `r`; each copy of a row has a separate position.  A row with a
+count of zero or below is not there.
 
 The store has the rows in order (`ranked`), each with its values as they were emitted.  At each
-time at which rows change, the values of those rows are computed again that the change may have
-reached (`window_reach`), and what has become another one is retracted and inserted.  So the cost
-of a change is what it moves: of a running sum, the rows behind it; of lag, one row.
+time at which rows change, the values of all rows that the change may reach (`window_reach`) are
+computed again; those that differ are retracted and inserted.  So a change costs what it moves:
+the rows behind it for a running sum, one row for lag.
 
-With `most`, only rows show of which the first function, a rank, is as small.  Others are stored
-without values.
+With `most`, only rows show for which the first function, a rank, is at most that.  Others are
+stored without values.
 """
 
 from collections import Counter
@@ -60,7 +60,7 @@ ORDER, SHOWN = "o", "r"
 
 
 class Window(msgspec.Struct, frozen=True, dict=True):
-    """What is computed over a partition: functions, and in which order its rows stand.
+    """The functions to compute over a partition, and the order of its rows.
 
     `order` is how the type of `o` orders its values, None if rows have no order; `row` is that of
     `r`.  With `most`, the first function is a rank, and rows with a greater one do not show.
@@ -75,22 +75,22 @@ class Window(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def fields(self) -> Mapping[str, int]:
         """The arguments of all functions, with their places in a row's entry."""
-        found = {name for function in self.functions for name in function.reads}
-        return {name: at for at, name in enumerate(sorted(found))}
+        names = {name for function in self.functions for name in function.reads}
+        return {name: at for at, name in enumerate(sorted(names))}
 
     @cached_property
     def summed(self) -> tuple[Summed, ...]:
-        """What is added up of a stretch of rows."""
-        found = map(summed_of, self.functions)
-        return tuple(dict.fromkeys(each for each in found if each is not None))
+        """The arguments to add up over a stretch of rows."""
+        sums = map(summed_of, self.functions)
+        return tuple(dict.fromkeys(each for each in sums if each is not None))
 
     @cached_property
     def nothing(self) -> Stretch:
-        """What no rows come to."""
+        """The sums of no rows."""
         return Stretch(0, 0, b"", b"", tuple(each.none for each in self.summed))
 
     def row_of(self, place: bytes, entry: Entry) -> Row:
-        """A row of its entry."""
+        """Make a row from its entry."""
         sums = [each.of(_decoded(entry, self.fields[each.argument])) for each in self.summed]
         order = place[: entry.size]
         alone = Stretch(1, 1, order, order, tuple(sums))
@@ -102,7 +102,7 @@ class Window(msgspec.Struct, frozen=True, dict=True):
         return self._ordered(_decoded(row, self.fields[argument]))
 
     def read(self, written: bytes) -> tuple[bytes, Entry]:
-        """The place of a row, and what it has beside it."""
+        """The place of a row, and its entry."""
         data = _decode_row(written)
         order = b"" if self.order is None else self._ordered(data.get(ORDER))
         row = ordered(data[SHOWN], descending=self.is_descending, order=self.row)
@@ -127,8 +127,8 @@ def step(
     for key, times in changes.items():
         partition = _Partition(store, key, window)
         for time in sorted(times):
-            found = partition.changed(times[time])
-            emitted += (KeyedUpdate(key, value, time, diff) for value, diff in found)
+            differences = partition.changed(times[time])
+            emitted += (KeyedUpdate(key, value, time, diff) for value, diff in differences)
         after |= partition.entries()
     by_key.write(store, after)
     # Stable: of one time and key the retractions stay first.
@@ -138,8 +138,8 @@ def step(
 
 def contents(store: Store, start: bytes = b"") -> Iterator[Contents]:
     """The keys in order, from `start` on, each with its rows and their values."""
-    for found, _ in store.scan(KEY, start):
-        key = found[1:]
+    for key_place, _ in store.scan(KEY, start):
+        key = key_place[1:]
         prefix = ROW + with_length(key)
         values = [
             _written(place[len(prefix) + entry.size :], shown)
@@ -178,14 +178,14 @@ class _Partition:
     def __init__(self, store: Store, key: bytes, window: Window) -> None:
         self._window = window
         self._rows = Ranked(store, key, window.row_of, window.nothing)
-        # All rows that have changed in the batch; and since the last time, with what showed.
+        # All rows changed in the batch; and those changed at this time, with their old values.
         self._touched: dict[bytes, Row] = {}
         self._showed: dict[bytes, list[tuple[bytes, ...]]] = {}
         self._fresh: set[bytes] = set()
         self._values: Values
 
     def changed(self, diffs: Mapping[bytes, int]) -> list[tuple[bytes, int]]:
-        """Apply what changes at one time; what shows less, and then what shows more."""
+        """Apply the changes of one time; return the retractions, then the insertions."""
         window, rows = self._window, self._rows
         self._showed = {}
         more = dict(self._counted(diffs))
@@ -207,11 +207,11 @@ class _Partition:
         return list(self._differences())
 
     def entries(self) -> dict[bytes, bytes | None]:
-        """All that has changed, as entries; None where nothing is there any more."""
+        """All changes as entries; None deletes."""
         return dict(self._rows.entries(self._touched.values()))
 
     def _counted(self, diffs: Mapping[bytes, int]) -> Iterator[tuple[bytes, int]]:
-        """Count rows; of which place there are more or fewer copies than before."""
+        """Count rows; yield the places with more or fewer copies, and the difference."""
         rows = self._rows
         for written, diff in diffs.items():
             place, entry = self._window.read(written)
@@ -236,7 +236,7 @@ class _Partition:
         self._showed.setdefault(row.place, list(row.shown))
 
     def _renew(self, function: int, position: int) -> bool:
-        """Renew the value of a function at a position; whether it has stayed the same."""
+        """Renew the value of a function at a position; return whether it has stayed the same."""
         row, first = self._rows.at(position)
         copy = position - first
         if row.place in self._fresh or copy >= len(row.shown):
@@ -267,20 +267,20 @@ class _Partition:
             return min(size, most)
         if kind == "dense_rank":
             return self._rows.group(most)
-        # Of the group in which the last rank begins, all rows show.
+        # All rows of the group in which the last rank begins show.
         return size if size <= most else frames.peers(most - 1, self._rows.at(most - 1)[0])[1]
 
     def _enter(self, end: int) -> None:
-        """Show the rows before the end that have not shown before."""
+        """Show the rows before the end that did not show before."""
         at = end - 1
         while at >= 0:
             row, first = self._rows.at(at)
-            wanted = min(row.copies, end - first)
+            copies = min(row.copies, end - first)
             if row.place not in self._fresh:
-                if len(row.shown) >= wanted:
+                if len(row.shown) >= copies:
                     return
                 self._touch(row)
-                self._show(row, first, len(row.shown), first + wanted)
+                self._show(row, first, len(row.shown), first + copies)
             at = first - 1
 
     def _leave(self, end: int) -> None:
@@ -297,8 +297,8 @@ class _Partition:
             at = first + row.copies
 
     def _differences(self) -> Iterator[tuple[bytes, int]]:
-        """What shows less than at the time before, then what shows more."""
-        found = []
+        """The rows that show less often than before, then those that show more often."""
+        differences = []
         for place, before in self._showed.items():
             row = self._touched[place]
             now = row.shown if row.count > 0 else []
@@ -306,6 +306,6 @@ class _Partition:
             if now != before:
                 diffs = Counter(now)
                 diffs.subtract(before)
-                own = place[row.size :]
-                found += [(_written(own, each), n) for each, n in diffs.items() if n]
-        return iter(sorted(found, key=lambda each: (each[1] > 0, each[0])))
+                shown_row = place[row.size :]
+                differences += [(_written(shown_row, each), n) for each, n in diffs.items() if n]
+        return iter(sorted(differences, key=lambda each: (each[1] > 0, each[0])))

@@ -1,8 +1,9 @@
-"""Which rows of a partition have another value of a window function after some have changed.
+"""Which rows of a partition may have another value of a window function after some have changed.
 
-Around a change, these are the rows whose frames have it.  A frame that begins with the partition
-has it from there on to the end.  But if changes cancel, as of a row that moves to another place,
-they reach up to the last of them; and a maximum that is the same at a row is so at all behind it.
+Around a change, these are the rows that have it in their frames.  If frames begin with the
+partition, these are all rows from the change to the end.  But changes may cancel, as when a row
+moves to another place: then they reach up to the last of them.  And if a maximum is the same as
+before at one row, it is the same at all rows behind it.
 """
 
 from bisect import bisect_left
@@ -30,22 +31,19 @@ class Change(NamedTuple):
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing of it has been there before."""
+        """Whether the row had no copies before."""
         return self.row.copies == self.more
 
 
 class Reach:
-    """Renews what changes, which are in the order of their places, may have made another.
-
-    `end` is the position up to which rows show.
-    """
+    """Renews the values that changes, in the order of their places, may have made different."""
 
     def __init__(self, values: Values, changes: Sequence[Change], end: int) -> None:
         self._values, self._changes, self._end = values, changes, end
         self._is_grown = sum(change.more for change in changes) != 0
 
     def renew(self, function: WindowFunction, renew: Renew) -> None:
-        """Renew the values of a function where they may be others."""
+        """Renew the values of a function where they may differ."""
         frame, kind = function.frame, function.kind
         of_frame = kind not in RANKS and (function.aggregate is not None or kind in ENDS)
         if kind in SIZED and self._is_grown:
@@ -65,7 +63,7 @@ class Reach:
             self._near(function, renew)
 
     def _everywhere(self, renew: Renew) -> None:
-        """All rows have one value: if it is the same at one of them, it is so at all."""
+        """All rows have one value: if it is the same at one of them, it is the same at all."""
         for at in range(self._end):
             if renew(at):
                 return
@@ -76,7 +74,7 @@ class Reach:
         for change in self._changes:
             if self._is_before(function, change):
                 continue
-            # What is taken out of a place may have been in frames that now end before it.
+            # A removed row may have been in frames that now end before its place.
             more = 0 if change.is_new else 1
             begin = self._ending_behind(function, change.at - more)
             end = self._beginning_behind(function, change.behind - 1 + more)
@@ -85,7 +83,7 @@ class Reach:
             done = max(done, end)
 
     def _is_before(self, function: WindowFunction, change: Change) -> bool:
-        """Whether a change is behind all that the first rows of frames come to."""
+        """Whether a change lies behind the frames of all rows so far."""
         frame = function.frame
         if function.kind not in ("first_value", "nth_value") or not frame.is_prefix:
             return False
@@ -117,7 +115,7 @@ class Reach:
             next_one += 1
 
     def _until_same(self, function: WindowFunction, renew: Renew, begin: int, change: int) -> int:
-        """Renew from a change on, until a value is the same; the change that comes next."""
+        """Renew from a change on until a value is the same; return the change that comes next."""
         changes = self._changes
         can_stop = not _counts_values(function)
         for at in range(begin, self._end):
@@ -148,15 +146,15 @@ class Reach:
                 return
 
     def _deltas(self, function: WindowFunction) -> list[Sums] | None:
-        """What each change adds; None if it cannot be said so."""
+        """The sums that each change adds; None if a change has no such sums."""
         if function.kind == "dense_rank":
             return list(self._of_groups())
-        found = [self._values.delta(function, each.row, each.more) for each in self._changes]
-        known = [each for each in found if each is not None]
-        return known if len(known) == len(found) else None
+        deltas = [self._values.delta(function, each.row, each.more) for each in self._changes]
+        sums = [each for each in deltas if each is not None]
+        return sums if len(sums) == len(deltas) else None
 
     def _of_groups(self) -> Iterator[Sums]:
-        """How many groups more there are, with the first change of each group."""
+        """How many groups each change adds; the first change of a group counts for it."""
         more: dict[bytes, int] = {}
         for change in self._changes:
             more[change.row.order] = more.get(change.row.order, 0) + change.more
@@ -181,9 +179,9 @@ class Reach:
         return self._first(lambda at: self._reach(function, at)[0] > position, position)
 
     def _first(self, holds: Callable[[int], bool], near: int) -> int:
-        """The first position for which something holds, as for all behind it.
+        """The first position for which a condition holds, which then holds for all behind it.
 
-        Mostly it is near another one, from where it is looked for in steps that double.
+        It is usually near another one, so the search begins there, in steps that double.
         """
         low, high, step = 0, self._end, 1
         at = min(max(near, 0), high - 1)
@@ -197,7 +195,7 @@ class Reach:
 
 
 def _counts_values(function: WindowFunction) -> bool:
-    """Whether an equal result may come of other values, so that it says nothing of other rows."""
+    """Whether other values may have an equal result, which then says nothing about other rows."""
     return function.is_distinct or function.kind == "distinct"
 
 

@@ -1,6 +1,6 @@
-"""Window functions: the value that each has at a row, and the rows that this depends on.
+"""Window functions: the value of each at a row, and the rows on which it depends.
 
-Kinds are ranks, values of rows that stand before or behind, values at the ends of a frame, and
+Kinds are ranks, values of rows before or behind, values at the ends of a frame, and
 all aggregates of reductions over a frame.  They are those of SQL; see docs/sql.md.
 """
 
@@ -55,12 +55,12 @@ class WindowFunction(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def aggregate(self) -> AggregateKind | None:
-        """What it is as an aggregate; None if it is none."""
+        """Its kind of aggregate; None if it is no aggregate."""
         return KINDS.get(self.kind)
 
     @property
     def lists_values(self) -> bool:
-        """Whether all values of a frame are read, since no sums say what they come to."""
+        """Whether its result needs all values of a frame, since sums do not suffice."""
         kind = self.aggregate
         if kind is None or self.kind in ("min", "max"):
             return False
@@ -68,13 +68,13 @@ class WindowFunction(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def reads(self) -> Iterator[str]:
-        """The arguments that it has, of all kinds."""
+        """All arguments that it reads."""
         every = (self.argument, self.default, self.frame.start.at, self.frame.end.at)
         return (each for each in every if each)
 
 
 class Summed(msgspec.Struct, frozen=True):
-    """An argument as a stretch of rows adds it up: by the terms of a `kind`, or in its order."""
+    """How a stretch of rows adds up an argument: by the terms of a `kind`, or in its order."""
 
     argument: str
     kind: str = ""
@@ -83,7 +83,7 @@ class Summed(msgspec.Struct, frozen=True):
     is_single: bool = False
 
     def of(self, value: Any) -> Sums:
-        """What one value comes to; nothing of null, and of what the aggregate cannot add."""
+        """The sums of one value; empty sums for null, and for a value that cannot be added."""
         if value is None:
             return self.none
         if self.in_order:
@@ -103,7 +103,7 @@ class Summed(msgspec.Struct, frozen=True):
 
     @property
     def none(self) -> Sums:
-        """What no values come to."""
+        """The sums of no values."""
         return Sums(totals=(_ZERO,) * (KINDS[self.kind].totals if self.kind else 0))
 
 
@@ -111,7 +111,7 @@ _ZERO = Decimal(0)
 
 
 def summed_of(function: WindowFunction) -> Summed | None:
-    """What a function needs of a stretch of rows beside their number."""
+    """The sums of a stretch of rows that a function needs beside their number."""
     kind = function.aggregate
     if kind is None:
         return Summed(function.argument) if function.ignores_nulls else None
@@ -140,7 +140,7 @@ class Values:
         self.frames = Frames(rows, place)
         self._fields = fields
         self._summed = {each: at for at, each in enumerate(summed)}
-        # Of each frame, what the one that was asked for last comes to.
+        # By frame, the range that was asked for last, and its sums.
         self._folds: dict[Frame, tuple[int, int, Stretch]] = {}
 
     def value(self, function: WindowFunction, at: int, row: Row) -> bytes:
@@ -149,47 +149,47 @@ class Values:
             return canonical.write(self._aggregated(function, function.aggregate, at, row))
         if function.kind in RANKS:
             return canonical.encode(_RANKS[function.kind](self.frames, function, at, row))
-        found = self._other(function, at, row)
-        if found is not None:
-            return self.rows.at(found)[0].arguments[self._fields[function.argument]] or NULL
+        position = self._other(function, at, row)
+        if position is not None:
+            return self.rows.at(position)[0].arguments[self._fields[function.argument]] or NULL
         return row.arguments[self._fields[function.default]] or NULL if function.default else NULL
 
     def reach(self, function: WindowFunction, at: int, row: Row) -> Positions:
-        """The positions of all rows by which the value at a row is decided."""
+        """The positions of all rows that decide the value at a row."""
         frames, frame, kind = self.frames, function.frame, function.kind
         if kind in RANKS:
             first, behind = frames.peers(at, row)
             return 0, at + 1 if kind in _BY_ROW else behind if kind == "cume_dist" else first
         if kind in OFFSETS:
-            found = self._other(function, at, row)
+            position = self._other(function, at, row)
             if kind == "lag":
-                return 0 if found is None else found, at + 1
-            return at, frames.size if found is None else found + 1
+                return 0 if position is None else position, at + 1
+            return at, frames.size if position is None else position + 1
         begin, end = frames.positions(frame, at, row)
         if kind in ENDS and not frame.exclude:
-            found = self._other(function, at, row)
+            position = self._other(function, at, row)
             if kind == "last_value":
-                return begin if found is None else found, end
-            return begin, end if found is None else found + 1
+                return begin if position is None else position, end
+            return begin, end if position is None else position + 1
         return begin, end
 
     def delta(self, function: WindowFunction, row: Row, more: int) -> Sums | None:
-        """What so many copies more of a row add to a function's sums; None if it has none."""
+        """What `more` copies of a row add to a function's sums; None if it has no sums."""
         kind = function.aggregate
         if kind is None:
             return Sums(more) if function.kind in RANKS else None
         if kind.keeps is not None or function.lists_values:
             return None
-        found = summed_of(function)
-        return Sums(more) if found is None else row.alone.sums[self._summed[found]].times(more)
+        summed = summed_of(function)
+        return Sums(more) if summed is None else row.alone.sums[self._summed[summed]].times(more)
 
     def _other(self, function: WindowFunction, at: int, row: Row) -> int | None:
         """The position of the row whose argument is the value; None if there is none."""
         kind, number = function.kind, function.number
         if kind in OFFSETS:
             if not function.ignores_nulls or number == 0:
-                found = at - number if kind == "lag" else at + number
-                return found if 0 <= found < self.frames.size else None
+                position = at - number if kind == "lag" else at + number
+                return position if 0 <= position < self.frames.size else None
             if kind == "lag":
                 return self._nth(function, self._there(function, at) - number)
             return self._nth(function, self._there(function, at + 1) + number - 1)
@@ -244,7 +244,7 @@ class Values:
     def _of_values(
         self, function: WindowFunction, kind: AggregateKind, segments: Sequence[Positions]
     ) -> Any:
-        """What an aggregate comes to of all values in a frame, or of each of them once."""
+        """The result of an aggregate over all values in a frame, or over each distinct one."""
         places = self._places(function, kind, segments)
         is_of_set = function.is_distinct or kind.is_of_distinct
         if is_of_set:
@@ -265,24 +265,24 @@ class Values:
         return kind.result(sums.count, sums.totals, first, function.number)
 
     def _folded(self, frame: Frame, segments: Sequence[Positions]) -> Stretch:
-        """What the rows of segments come to; of a frame that only grows, what it has more."""
+        """The sums of the rows of segments; to a frame that only grows, the new rows are added."""
         if len(segments) != 1:
-            found = self.rows.fold(0, 0)
+            total = self.rows.fold(0, 0)
             for begin, end in segments:
-                found += self.rows.fold(begin, end)
-            return found
+                total += self.rows.fold(begin, end)
+            return total
         ((begin, end),) = segments
-        was_begin, was_end, found = self._folds.get(frame, (-1, 0, self.rows.fold(0, 0)))
+        was_begin, was_end, total = self._folds.get(frame, (-1, 0, self.rows.fold(0, 0)))
         if was_begin != begin or not was_end <= end < was_end + _NEAR:
-            found = self.rows.fold(begin, end)
+            total = self.rows.fold(begin, end)
         else:
             while was_end < end:
                 row, first = self.rows.at(was_end)
                 some = min(first + row.copies, end) - was_end
-                found += row.alone.times(some)
+                total += row.alone.times(some)
                 was_end += some
-        self._folds[frame] = begin, end, found
-        return found
+        self._folds[frame] = begin, end, total
+        return total
 
     def _places(
         self, function: WindowFunction, kind: AggregateKind, segments: Sequence[Positions]
@@ -320,7 +320,7 @@ def _percent(frames: Frames, _: WindowFunction, at: int, row: Row) -> float:
 
 
 def _tile(frames: Frames, function: WindowFunction, at: int, _: Row) -> int:
-    """Which of `number` groups a row is in: the first ones have a row more."""
+    """Which of `number` groups a row is in; the first groups may have one row more."""
     small, large = divmod(frames.size, function.number)
     in_large = large * (small + 1)
     if at < in_large:
