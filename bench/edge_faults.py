@@ -435,7 +435,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edge:keys an alias is another row": (
         RENAMED,
         "processor/planning/stored_rows.py",
-        "    return None if made is None else ((name, made), *steps[same:])\n",
+        "    return None if step is None else ((name, step), *steps[same:])\n",
         "    return None\n",
     ),
     "edge:keys a row is there on which a step of before has failed": (
@@ -573,7 +573,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edge:joins read fields that a transform adds": (
         "tests/unit/test_names_of_columns.py::test_a_field_that_a_transform_adds",
         "processor/planning/joins/qualified.py",
-        "                hidden[own] = scopes[alias].hidden[column]\n",
+        "                hidden[full_name] = scopes[alias].hidden[column]\n",
         "                pass\n",
     ),
     "edge:names are told with characters that nobody sees": (
@@ -683,7 +683,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edge:catalog steps that cannot run as one pass are accepted": (
         "tests/unit/test_catalog.py",
         "processor/planning/plan_problems.py",
-        "    if not found and not unread.paths:\n",
+        "    if not structural and not unread.paths:\n",
         "    if False:\n",
     ),
     "edge:catalog a tree that is shared is changed": (

@@ -196,7 +196,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edit: taken back out of a topic, what the state has too counts twice": (
         OWN,
         _EDITS,
-        "self.affected if sign > 0 else self.replaced - self.own",
+        "self.affected if sign > 0 else self.replaced - self.own_topics",
         "self.affected if sign > 0 else self.replaced",
     ),
     "edit: filled before all of a topic is taken back": (

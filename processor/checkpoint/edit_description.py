@@ -286,7 +286,7 @@ class _Description:
         return Origin(kind, name, self._sizes.keys_of_root(plan, root))
 
     def _arranged(self, name: str) -> Origin:
-        shared = joined(self._edit.after).kept[name]
+        shared = joined(self._edit.after).arrangements[name]
         rows = None
         if name not in self._edit.fresh:
             rows = self._sizes.keys_of_arrangement(name, shared)
@@ -298,7 +298,7 @@ class _Description:
 
     def _arrangements(self) -> Iterator[PartPlan]:
         """Yield the arrangements that joins make, but not those that are an upsert's own state."""
-        old, new = joined(self._edit.before).kept, joined(self._edit.after).kept
+        old, new = joined(self._edit.before).arrangements, joined(self._edit.after).arrangements
         for name, each in new.items():
             if not each.is_own:
                 part = PartPlan("arrangement", self._title(each), "stays")
@@ -357,14 +357,14 @@ class _Description:
         """Yield the roots of the old and of the new collection of an output."""
         edit = self._edit
         plans = [edit.before, edit.after] if output.name in edit.replaced else [edit.after]
-        if output.name in edit.own:
+        if output.name in edit.own_topics:
             plans.remove(edit.before)
         found: dict[str, Origin] = {}
         for plan in plans:
             for root in progress.producers(plan)[output.name]:
                 found.setdefault(root, self._root(plan, root))
         yield from found.values()
-        if output.name in edit.own:
+        if output.name in edit.own_topics:
             yield Origin("own", output.topic)
 
 

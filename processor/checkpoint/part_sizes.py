@@ -25,7 +25,7 @@ class PartSizes:
         """
         stages = joined(plan)
         if (origin := stages.origins.get(root)) is not None:
-            return self.keys_of_arrangement(origin, stages.kept[origin])
+            return self.keys_of_arrangement(origin, stages.arrangements[origin])
         return self._keys(_part_of(plan, root))
 
     def keys_of_arrangement(self, name: str, shared: Shared) -> int | None:
@@ -56,7 +56,7 @@ class PartSizes:
         stages = joined(edit.after)
         read = [self.keys_of_root(edit.before, root) for root in edit.scanned]
         read += [
-            self.keys_of_arrangement(name, stages.kept[name])
+            self.keys_of_arrangement(name, stages.arrangements[name])
             for join, name in stages.origins.items()
             if join in edit.fresh and name not in edit.fresh
         ]

@@ -67,7 +67,7 @@ def parts_of(plan: Plan) -> frozenset[str]:
     outputs = {hold.OUT.prefix + output.name for output in plan.published}
     watched = (output for output in plan.outputs if promises.watches(plan, output))
     outputs |= {single_value.PART.prefix + output.name for output in watched}
-    return frozenset(own | outputs | {u.name for u in plan.upserts} | {*joined(plan).kept})
+    return frozenset(own | outputs | {u.name for u in plan.upserts} | {*joined(plan).arrangements})
 
 
 def held_times(store: Store, plan: Plan) -> list[int]:

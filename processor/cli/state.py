@@ -124,7 +124,7 @@ def arrangements_in(birth: Birth) -> dict[str, str]:
         return {}
     return {
         arrange.PART.prefix + name: printable(str(each.arrangement))
-        for name, each in joined(plan).kept.items()
+        for name, each in joined(plan).arrangements.items()
         if not each.is_own
     }
 

@@ -230,7 +230,7 @@ def _new_parts(edit: Edit) -> list[str]:
 
 def _waiting_parts(edit: Edit) -> list[str]:
     """List the parts with what waits before outputs whose own topics are taken back."""
-    return [hold.OUT.prefix + name for name in sorted(edit.own)]
+    return [hold.OUT.prefix + name for name in sorted(edit.own_topics)]
 
 
 class _Filler:

@@ -61,7 +61,7 @@ class JoinedBatch:
 
     def looks_up(self, upsert: str) -> bool:
         """Whether a join looks up an upsert's own state."""
-        return upsert in self._joined.kept or upsert in self._kept_for
+        return upsert in self._joined.arrangements or upsert in self._kept_for
 
     def keep_upsert(self, name: str, part: Part, updates: Collection[KeyedUpdate]) -> None:
         """Make an upsert's own state available for lookups; it has these updates already."""
@@ -165,7 +165,7 @@ def sent(plan: Plan, stage: Stage, rows: list[KeyedUpdate]) -> Sent:
     """What a join's first stage gets of data of the arrangement that the join begins from."""
     stages = joined(plan)
     own = catalog_of(plan).join(stage.join).paths[0].arrangement
-    if stages.kept[stages.origins[stage.join]].arrangement.keys == own.keys:
+    if stages.arrangements[stages.origins[stage.join]].arrangement.keys == own.keys:
         return Sent(rows, [], [])
     # By the key that its changes ask for, they are in other shards.
     nulls = next((feed.nulls for feed in stages.feeds if feed.name == stage.name), False)

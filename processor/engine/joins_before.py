@@ -100,7 +100,7 @@ class JoinsBefore:
         """An arrangement of the plan before, to be read: nothing changes while time stands."""
         if name not in self._arrangements:
             at = Interval(self._time, self._time)
-            if self._joined.kept[name].is_own:
+            if self._joined.arrangements[name].is_own:
                 part = upsert.PART.of(self._store, name)
                 self._arrangements[name] = UpsertArrangement(part, (), at, self._time)
             else:

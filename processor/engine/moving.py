@@ -94,7 +94,7 @@ class Operators:
             kind_of(operator).step(operator, own, catalog_of(self._plan))
         elif name in self._joined.stages:
             self._stage(name)
-        elif name in self._joined.kept:
+        elif name in self._joined.arrangements:
             self._arrange(name)
         elif name in self._gathered:
             self._flow.emitted[self._gathered[name]] += self._flow.arrived(name)

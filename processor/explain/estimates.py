@@ -188,7 +188,7 @@ class _Following:
 
     def _holding(self, stage: Stage) -> float:
         """The share of a lookup's matches for which all further conditions hold."""
-        asked = self._stages.kept[stage.looks_up].arrangement
+        asked = self._stages.arrangements[stage.looks_up].arrangement
         step = path_of(catalog_of(self._plan).join(stage.join), stage).steps[stage.number]
         tested = len(step.predicates) if isinstance(step, Lookup) else 0
         return _HOLDS ** (len(asked.filters) * (stage.role == "lookup") + tested)
@@ -197,7 +197,7 @@ class _Following:
         """The number of rows that a lookup finds."""
         if stage.role != "lookup":
             return 1.0
-        asked = self._stages.kept[stage.looks_up].arrangement
+        asked = self._stages.arrangements[stage.looks_up].arrangement
         catalog = catalog_of(self._plan)
         there = catalog.relation(asked.relation)
         if there.one_at_most(asked.keys):

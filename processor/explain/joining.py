@@ -86,12 +86,12 @@ def of_branch(plan: Plan, branch: Branch) -> Iterator[str]:
     """Yield the joins that get rows from a branch, or look up its root."""
     joins = joined(plan)
     for name in (*branch.inlets, *branch.hops):
-        if name in joins.kept:
-            yield from joins.kept[name].joins
+        if name in joins.arrangements:
+            yield from joins.arrangements[name].joins
         elif name in joins.stages:
             yield joins.stages[name].join
-    if not branch.steps and branch.root in joins.kept:
-        yield from joins.kept[branch.root].joins
+    if not branch.steps and branch.root in joins.arrangements:
+        yield from joins.arrangements[branch.root].joins
 
 
 def of_upsert(plan: Plan, name: str) -> Iterator[str]:
@@ -105,7 +105,7 @@ def of_upsert(plan: Plan, name: str) -> Iterator[str]:
 def parts(plan: Plan) -> Iterator[Part]:
     """Yield the arrangements for joins, the paths of joins, and the joins."""
     joins = joined(plan)
-    for name, each in joins.kept.items():
+    for name, each in joins.arrangements.items():
         if not each.is_own:
             lines = tuple(_arrangement_lines(plan, name, each))
             title = title_of(each.arrangement)
@@ -245,7 +245,7 @@ def _origins(plan: Plan, path: str) -> Iterator[str]:
     joins = joined(plan)
     for stage in joins.stages.values():
         if _path_id(stage.join, stage.alias) == path:
-            asked = joins.kept[stage.looks_up]
+            asked = joins.arrangements[stage.looks_up]
             for name in stage.rows_from:
                 if name not in joins.stages:
                     yield _arrangement_id(name)

@@ -67,7 +67,10 @@ class Values:
         return canonical.decode(bytes(value)) if isinstance(value, msgspec.Raw) else value
 
     def first(self, limit: int, *, once: bool = False) -> list[Any]:
-        """The first `limit` values, each repeated as often as it occurs, or `once`."""
+        """The first `limit` values, each repeated as often as it occurs, or `once`.
+
+        Raises: TooLongError, before much memory is taken.
+        """
         values: list[Any] = []
         at = size = 0
         while len(values) < limit:

@@ -36,7 +36,10 @@ class Change(NamedTuple):
 
 
 class Reach:
-    """Renews the values that changes, in the order of their places, may have made different."""
+    """Renews the values that changes, in the order of their places, may have made different.
+
+    `end` is the position up to which rows show.
+    """
 
     def __init__(self, values: Values, changes: Sequence[Change], end: int) -> None:
         self._values, self._changes, self._end = values, changes, end

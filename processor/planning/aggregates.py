@@ -26,7 +26,7 @@ from ikebana.processor.linear.syntax import text_of, tree
 from ikebana.processor.planning.plan import Reduce
 
 _CALL = re.compile(r"\s*([a-z_]+)\s*\((.*)\)\s*", re.DOTALL | re.IGNORECASE)
-# The columns of what a loop takes and gives: the number of a collection, and its row.
+# The columns of a loop's input and result rows: the number of a collection, and its row.
 OF, ROW = "of", "row"
 _TOP = re.compile(r"\s*([0-9]+)\s*,(.*)", re.DOTALL)
 _DISTINCT = re.compile(r"\s*distinct\b(.*)", re.DOTALL | re.IGNORECASE)
@@ -82,17 +82,17 @@ def in_order_of_types(
     `befores` are the scopes after the arguments' step, one for each path from a root.
     Raises: AggregateError, with all aggregates whose arguments cannot be ordered or compared.
     """
-    found = []
+    result = []
     problems: list[tuple[str, str]] = []
     for aggregate in aggregates:
         kinds = [before.types.get(aggregate.field, JSON) for before in befores]
         try:
-            found.append(_in_order(aggregate, kinds))
+            result.append(_in_order(aggregate, kinds))
         except AggregateError as error:
             problems += error.problems
     if problems:
         raise AggregateError(*problems)
-    return tuple(found)
+    return tuple(result)
 
 
 def _in_order(aggregate: Aggregate, kinds: Sequence[str]) -> Aggregate:
@@ -172,12 +172,12 @@ class Parsed(NamedTuple):
 
 
 def parsed_aggregate(name: str, text: str) -> Parsed:
-    """Take an aggregate apart.  Raises: AggregateError."""
-    found = _CALL.fullmatch(text)
-    kind = found[1].lower() if found else ""
-    if found is None or kind not in KINDS:
-        raise AggregateError((name, _none_of(text, found[1] if found else text)))
-    traits, argument = KINDS[kind], found[2].strip()
+    """Parse the text of an aggregate.  Raises: AggregateError."""
+    call = _CALL.fullmatch(text)
+    kind = call[1].lower() if call else ""
+    if call is None or kind not in KINDS:
+        raise AggregateError((name, _none_of(text, call[1] if call else text)))
+    traits, argument = KINDS[kind], call[2].strip()
     limit = 0
     if traits.is_limited:
         top = _TOP.fullmatch(argument)
@@ -197,7 +197,7 @@ def parsed_aggregate(name: str, text: str) -> Parsed:
 
 
 def _pair(name: str, kind: str, arguments: str) -> str:
-    """SQL of a pair of doubles; null where one of both arguments is null."""
+    """SQL of a pair of doubles; null where either argument is null."""
     try:
         call = tree(f"{kind}({arguments})")
         texts = [text_of(each["expression"]) for each in call["arguments"]]

@@ -1,14 +1,14 @@
-"""Read an input again beside its readers of before, for an edit that needs more of its rows.
+"""Backfill: read an input again, for an edit that needs more of its rows than the state has.
 
-The state of an upsert has of each row what decoding has kept.  If a new plan needs more, or reads
-the topic otherwise, the upsert is filled once more from where reading began.  This is done by
-a plan between the old one and the new one: the old plan, which goes on, and beside it the input
-as the new plan reads it, with the operators that keep its rows.  Nothing shows these.  The input
-has positions of its own and catches up with those of the old plan.  When they are equal, the new
-plan takes over: for it the operators are as they were.
+The state of an upsert has only what decoding kept of each row.  If a new plan needs more, or reads
+the topic otherwise, the upsert is filled again from the beginning of reading.  A plan between the
+old one and the new one does this: the old plan continues, and beside it the input is read as the
+new plan reads it, with the operators that keep its rows.  No output shows these.  The input has
+separate positions and catches up with those of the old plan.  When they are equal, the new plan
+takes over, and finds these operators as unchanged parts.
 
 Rows with event times count at the times at which they counted when they were first read, which
-`topics.again` finds; so they have to be dated as they were.
+`topics.again` finds; so their times must be computed as before.
 """
 
 from collections.abc import Mapping
@@ -32,16 +32,16 @@ Positions = Mapping[str, Mapping[int, int]]
 
 
 def read_again(before: Plan, after: Plan) -> tuple[str, ...]:
-    """List the inputs of `after` whose topics `before` has read for inputs of other names.
+    """List the inputs of `after` that read topics which `before` reads under other input names.
 
-    Both plans have the names that the checkpoint knows.
+    Both plans have the names of the checkpoint.
     """
-    known = {source.name for source in core(before).inputs}
+    names = {source.name for source in core(before).inputs}
     topics = set(core(before).topics)
     return tuple(
         source.name
         for source in after.inputs
-        if source.name not in known and topics.intersection(source.topics)
+        if source.name not in names and topics.intersection(source.topics)
     )
 
 
@@ -63,7 +63,7 @@ def why_not(before: Plan, source: Input) -> str | None:
 
 
 def origin_of(plan: Plan, source: Input) -> Input | None:
-    """The input that has read the topics of `source` as they grew, with the same times of rows."""
+    """The input that has read the topics of `source` live, with the same times of rows."""
     dating = _dating(source)
     return next(
         (
@@ -80,7 +80,7 @@ def _is_known(plan: Plan, source: Input) -> bool:
 
 
 def _dating(source: Input) -> object:
-    """All that the event times of an input's rows depend on."""
+    """Everything that decides the event times of an input's rows."""
     event, usual = source.event_time, EventTime()
     if event is None:
         return source.is_dated
@@ -100,7 +100,7 @@ def _dating(source: Input) -> object:
 
 
 def is_read_alike(plan: Plan, source: Input) -> bool:
-    """Whether another input has found the same keys in the topics of one that is read again."""
+    """Whether another input decodes the same keys as one that is read again."""
     return any(
         set(each.topics).issuperset(source.topics) and _reading(each) == _reading(source)
         for each in core(plan).inputs
@@ -108,7 +108,7 @@ def is_read_alike(plan: Plan, source: Input) -> bool:
 
 
 def _reading(source: Input) -> object:
-    """What a codec is told, but for columns."""
+    """The settings of an input's codec, except columns."""
     key = (source.key_format, source.key)
     return key, source.value_format, source.tables, source.schema, source.options
 
@@ -122,25 +122,25 @@ def beside(before: Plan, after: Plan) -> Plan | None:
     if not names:
         return None
     base = core(before)
-    found = ((name, planner.physical(after).readings[name]) for name in names)
-    kept = [
-        (name, KeptReading(each.columns, each.key_filters, each.pushed)) for name, each in found
+    again = ((name, planner.physical(after).readings[name]) for name in names)
+    readings = [
+        (name, KeptReading(each.columns, each.key_filters, each.pushed)) for name, each in again
     ]
     return replace(
         base,
         on_error=on_errors_before(before.on_error, after.on_error),
         inputs=(*base.inputs, *(after.input(name) for name in names)),
         operators=(*base.operators, *(o for o in after.operators if _keeps_rows(o, names))),
-        readings=(*base.readings, *kept),
+        readings=(*base.readings, *readings),
         backfills=names,
     )
 
 
 def on_errors_before(before: OnError, after: OnError) -> OnError:
-    """What errors do as long as the plan of before runs, of which the next one takes over.
+    """How the plan between two others treats errors.
 
-    Whether an error ends the run counts at once.  Whether errors are written does not: the edit
-    takes back what that plan has written.
+    Whether an error ends the run takes effect at once.  Whether errors are written does not: the
+    edit retracts the error records of the old plan.
     """
     if before == "drop":
         return "drop"
@@ -148,7 +148,7 @@ def on_errors_before(before: OnError, after: OnError) -> OnError:
 
 
 def core(plan: Plan) -> Plan:
-    """The plan without the inputs that it reads again, and what they fill."""
+    """The plan without the inputs that it reads again, and the operators that they fill."""
     if not plan.backfills:
         return plan
     return replace(

@@ -1,8 +1,9 @@
-"""The catalog of a plan: what is known of each of its collections, found out once.
+"""The catalog of a plan: the relation of each of its collections, inferred once.
 
-Relations are found in the order of the dataflow, each from those that its operator reads.  What
-an operator with a problem makes, or one whose source is missing, has the type `UNKNOWN`, and
-what depends on that is not reported: so one mistake is one problem, and all are found.
+Relations are inferred in the order of the dataflow, each from the collections that its operator
+reads.  The results of an operator with a problem, or with a missing source, have the type
+`UNKNOWN`, and problems that depend on unknown types are not reported: so one mistake is one
+problem, and all mistakes are reported.
 """
 
 import functools
@@ -40,14 +41,14 @@ from ikebana.processor.planning.unread import ALL_READ, Unread
 
 Problem = tuple[str, str]
 _UNKNOWN = Relation(unknown())
-# Nothing is known of these, or tables of other programs have no values of them.
+# These types are unknown, or tables of other programs have no values of them.
 _WITHOUT_VALUES = {JSON, NULL, Scalar("INTERVAL"), Scalar("VARIANT"), Scalar(UNKNOWN)}
 
 
 class Catalog:
     """The relations of inputs and operators by name, and the problems of the operators.
 
-    Nothing is known of operators that share a name, nor of what `unread` says was not read.
+    Operators that share a name are unknown, and so is everything in `unread`.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Catalog:
         self.faults: list[Problem] = []
         """The problems that have been found so far, as (path of the part, problem)."""
         self._relations: dict[str, Relation] = {}
-        # The collections that have a problem, or of whose sources one has.
+        # The collections that have a problem, or read one with a problem.
         self._faulty: set[str] = set()
         self._examined: dict[Join, Examined] = {}
         self._joins: dict[str, Planned] = {}
@@ -76,7 +77,7 @@ class Catalog:
     def problems(self) -> list[Problem]:
         """All problems of the operators.
 
-        They are looked for each time: a module of functions may be there the next time.
+        They are computed each time: a missing module of functions may exist the next time.
         """
         self._forget_faulty()
         for operator in self._listed:
@@ -87,19 +88,19 @@ class Catalog:
         return [*self.faults]
 
     def copy(self) -> "Catalog":
-        """A catalog of the same, to which other operators may be added."""
-        made = Catalog(self.inputs.values(), unread=self._unread)
-        made.operators = dict(self.operators)
-        made._relations = {n: of for n, of in self._relations.items() if n not in self._faulty}
-        return made
+        """A copy, to which other operators may be added."""
+        catalog = Catalog(self.inputs.values(), unread=self._unread)
+        catalog.operators = dict(self.operators)
+        catalog._relations = {n: of for n, of in self._relations.items() if n not in self._faulty}
+        return catalog
 
     def add(self, operators: Iterable[Operator]) -> None:
-        """Add operators, which may be what others have waited for."""
+        """Add operators; others may read them."""
         self.operators |= {operator.name: operator for operator in operators}
         self._forget_faulty()
 
     def relation(self, name: str) -> Relation:
-        """A collection, of which nothing is known if it is not there, or reads itself."""
+        """The relation of a collection; unknown if the collection is missing, or reads itself."""
         waiting, begun = [(name, False)], set[str]()
         while waiting:
             at, has_sources = waiting.pop()
@@ -122,32 +123,32 @@ class Catalog:
         return name not in self._faulty
 
     def rows(self, name: str) -> Scope:
-        """What may be named of an input's rows."""
+        """The scope of an input's rows."""
         return rows_of(self.inputs[name], self._unread) if name in self.inputs else unknown()
 
     def tell(self, path: str, problem: str) -> None:
         """Note a problem."""
-        # A collection with several ways to it is judged once for each.
+        # A collection is checked once for each way to it.
         if (path, problem) not in self.faults:
             self.faults.append((path, problem))
 
     def taking(
         self, result: tuple[list[StepProblem], Scope], place: Callable[[StepProblem], str]
     ) -> Scope:
-        """The scope of what steps make; the problems of the steps are noted."""
+        """The scope of the results of steps; their problems are noted."""
         problems, scope = result
         for problem in problems:
             self.tell(place(problem), problem.problem)
         return scope
 
     def examined(self, join: Join) -> Examined:
-        """A join taken apart, as far as it can be."""
+        """An analysed join, perhaps with problems."""
         if join not in self._examined:
             self._examined[join] = examined(join, self._relations_of(join))
         return self._examined[join]
 
     def join(self, name: str) -> Planned:
-        """A join as it runs.  Raises: JoinError, if it cannot be."""
+        """The plan of a join.  Raises: JoinError, if it has problems."""
         if name not in self._joins:
             join = self.operators[name]
             assert isinstance(join, Join)
@@ -155,7 +156,7 @@ class Catalog:
         return self._joins[name]
 
     def aggregates(self, reduction: Reduce) -> tuple[Aggregate, ...]:
-        """The aggregates of a reduction, with the orders of what they are of.
+        """The aggregates of a reduction, with the orders of their arguments' types.
 
         Raises: AggregateError, if an argument cannot be ordered.
         """
@@ -164,7 +165,7 @@ class Catalog:
         return self._aggregates[reduction.name]
 
     def program(self, reduction: Reduce) -> Program:
-        """What the loop of a reduction does in a round."""
+        """The program of a reduction's loop."""
         if reduction.name not in self._programs:
             assert reduction.loop is not None, reduction.name
             self._programs[reduction.name] = program(reduction, self.within(reduction.loop))
@@ -175,7 +176,7 @@ class Catalog:
         return Catalog(collections(loop), loop.body)
 
     def window(self, operator: WindowFunctions) -> Window:
-        """The window functions of an operator, with the orders of what they are of.
+        """The window functions of an operator, with the orders of their arguments' types.
 
         Raises: AggregateError, if rows or an argument cannot be ordered.
         """

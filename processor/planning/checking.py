@@ -1,4 +1,4 @@
-"""The check that the parts of a plan fit, for whoever makes plans and for whatever runs them."""
+"""Check that the parts of a plan fit; both authoring and runs call this."""
 
 import functools
 
@@ -7,7 +7,7 @@ from ikebana.processor.planning.plan import Plan
 
 
 def checked(plan: Plan) -> Plan:
-    """The plan, if its parts fit.  A plan that fits is checked once, however often it is asked.
+    """Return the plan if its parts fit.  The result is cached: a plan that fits is checked once.
 
     Raises:
         PlanError: with every problem.
@@ -18,7 +18,7 @@ def checked(plan: Plan) -> Plan:
 
 @functools.lru_cache(maxsize=64)
 def _check(plan: Plan) -> None:
-    # There, and not above, since it looks into the steps, for which it needs DuckDB.
+    # Imported here, since it looks into the steps, for which it needs DuckDB.
     from ikebana.processor.planning.plan_problems import problems_of
 
     # What is raised is not remembered: a module of functions may be there the next time.

@@ -1,8 +1,8 @@
 """Compare two plans that run one after the other on one checkpoint.
 
 A part of the new plan *stays* if its definition and all of its sources are unchanged: its state
-goes on.  Any other operator with state is *fresh*: it begins at the frontier of the edit, with
-the contents of its sources then.  `edits_resolved` gives parts the names by which they are
+is kept.  Any other operator with state is *fresh*: it begins at the frontier of the edit, with
+the contents that its sources have then.  `edits_resolved` names the parts so that they can be
 compared.
 
 If an edit changes the collection of an output that stays, the output gets the difference between
@@ -57,13 +57,13 @@ class Edit:
         return self.replaced | self.added
 
     @cached_property
-    def own(self) -> frozenset[str]:
+    def own_topics(self) -> frozenset[str]:
         """Replaced outputs with old contents that cannot be computed from state.
 
         They are read from the own topics of the outputs.  Contents that no state has, but that
         are the same in both plans, are not read: they stay in the topic.
         """
-        found = {
+        names = {
             name
             for root, branches in planner.physical(self.before).branches.items()
             if not has_contents(self.before, root)
@@ -71,15 +71,15 @@ class Edit:
             if branch not in branches_of(self.after, root)
             for name in self.replaced.intersection(branch.outputs)
         }
-        return frozenset(found | {ERRORS} if self.ended_errors.everything else found)
+        return frozenset(names | {ERRORS} if self.ended_errors.everything else names)
 
     @cached_property
     def read_back(self) -> dict[str, str]:
-        """The names of these outputs by their topics, where messages are updates or facts.
+        """The outputs to read from their topics, by topic, if messages are updates or facts.
 
-        So is the error topic, if it has errors of what ends, and nothing else has them.
+        The error topic is among them if errors end that only it has.
         """
-        names = self.own | {ERRORS} if self.ended_errors else self.own
+        names = self.own_topics | {ERRORS} if self.ended_errors else self.own_topics
         return {
             output.topic: output.name
             for output in self.after.published
@@ -88,7 +88,7 @@ class Edit:
 
     @cached_property
     def ended_errors(self) -> EndedErrors:
-        """What the edit takes back out of the error topic."""
+        """The errors that the edit retracts from the error topic."""
         before, after = self.before, self.after
         if before.on_error == "drop":
             # Nothing was written.
@@ -107,8 +107,8 @@ class Edit:
         )
 
     def _steps_ended(self) -> frozenset[str]:
-        """The beginnings of errors of removed steps without rows in state, and of as-of joins."""
-        before, known = planner.physical(self.before).branches, set[str]()
+        """Prefixes of errors of ended as-of joins, and of removed steps without rows in state."""
+        before, in_state = planner.physical(self.before).branches, set[str]()
         ended = {
             join.name
             for join in self.before.joins
@@ -117,16 +117,16 @@ class Edit:
         for root, branches in before.items():
             steps = {name for branch in branches for name, _ in branch.steps}
             if has_contents(self.before, root):
-                known |= steps
+                in_state |= steps
             else:
                 go_on = branches_of(self.after, root)
                 ended |= steps - {name for branch in go_on for name, _ in branch.steps}
-        others = known | {each.name for each in self.before.operators if each.name not in ended}
-        return of_steps(ended - known, others)
+        others = in_state | {each.name for each in self.before.operators if each.name not in ended}
+        return of_steps(ended - in_state, others)
 
     @cached_property
     def others(self) -> frozenset[str]:
-        """The outputs that show other data than before, whatever steps are called."""
+        """The outputs that show other data than before, not only renamed steps."""
         return frozenset(filter(self._shows_other, self.replaced))
 
     def _shows_other(self, name: str) -> bool:
@@ -135,7 +135,7 @@ class Edit:
             (output,) = (each for each in plan.outputs if each.name == name)
             ends = [
                 (
-                    # What ends and what begins are two, though it may be under one name.
+                    # An operator that ends differs from one that begins, even under the same name.
                     way.root if way.root not in self.fresh | self.gone else (id(plan), way.root),
                     [step for _, step in way.steps],
                 )
@@ -149,8 +149,8 @@ class Edit:
         """The fresh operators that are filled from the state.
 
         Joins and their stages are not: they wait until the arrangements that they look up are
-        filled.  What reads an input of its own has nothing to be filled with, and outputs get
-        the difference.
+        filled.  Operators that read the rows of an input have nothing to be filled with, and
+        outputs get the difference.
         """
         others = {join.name for join in self.after.joins}
         others.update(planner.gathered(self.after).values())
@@ -158,24 +158,25 @@ class Edit:
 
     @cached_property
     def filled_joins(self) -> dict[str, str]:
-        """New as-of joins with a left that comes from state, each with the stage that takes it.
+        """New as-of joins with a left that comes from state, each with its first stage.
 
-        No arrangement has their lefts.  They begin as joins with one do: at the edit's time, with
-        the rows from before it.
+        No arrangement has their lefts.  They begin as joins with an arrangement do: at the edit's
+        time, with the rows from before it.
         """
         stages = joined(self.after)
-        found = {}
+        joins = {}
         for join in self.after.joins:
             if join.name not in self.fresh or join.name in stages.origins:
                 continue
             first = stages.begins(join.name)
             edge = progress.edges(self.after)[first]
             if all(
-                root not in stages.kept and (root in self.fresh or has_contents(self.after, root))
+                root not in stages.arrangements
+                and (root in self.fresh or has_contents(self.after, root))
                 for root in (*edge.after, *edge.hops)
             ):
-                found[join.name] = first
-        return found
+                joins[join.name] = first
+        return joins
 
     @cached_property
     def standing(self) -> frozenset[str]:
@@ -200,9 +201,9 @@ class Edit:
 
     @cached_property
     def joins_before(self) -> tuple[str, ...]:
-        """Joins of the old plan with results that the edit computes once more.
+        """Joins of the old plan whose results the edit computes again.
 
-        They keep no results, but their arrangements have all that is needed.
+        They keep no results, but their arrangements have everything that is needed.
         """
         return tuple(root for root in self.scanned if can_be_recomputed(self.before, root))
 
@@ -221,8 +222,8 @@ class Edit:
     @cached_property
     def moving(self) -> frozenset[str]:
         """Operators that the edit reads while they keep running."""
-        kept = {root for root in self.scanned if root not in self.joins_before}
-        return frozenset(kept - self.gone)
+        roots = {root for root in self.scanned if root not in self.joins_before}
+        return frozenset(roots - self.gone)
 
     def goes(self, branch: Branch, sign: Side) -> bool:
         """Whether any output or operator takes the results of a branch of a side."""
@@ -233,7 +234,7 @@ class Edit:
 
         An output of a concatenation of a collection with itself is named twice.
         """
-        changed = self.affected if sign > 0 else self.replaced - self.own
+        changed = self.affected if sign > 0 else self.replaced - self.own_topics
         return [name for name in branch.outputs if name in changed]
 
     def taken_from(self, branch: Branch) -> frozenset[str]:
@@ -253,8 +254,8 @@ class Edit:
 def has_contents(plan: Plan, root: str) -> bool:
     """Whether the whole collection of a root is in the state, or can be computed from it."""
     operator = next((each for each in plan.operators if each.name == root), None)
-    kept = operator is not None and kind_of(operator).part(operator) is not None
-    return kept or can_be_recomputed(plan, root)
+    in_state = operator is not None and kind_of(operator).part(operator) is not None
+    return in_state or can_be_recomputed(plan, root)
 
 
 def can_be_recomputed(plan: Plan, root: str) -> bool:
@@ -275,13 +276,14 @@ def branches_of(plan: Plan, root: str) -> tuple[Branch, ...]:
 def edit_of(before: Plan, after: Plan) -> Edit:
     """Compare two plans whose parts have the names that the checkpoint knows."""
     old, new = set(progress.edges(before)), set(progress.edges(after))
-    kept = old & new
+    staying = old & new
     outputs = {output.name: output for output in before.outputs}
     replaced = {
         output.name
         for output in after.outputs
         if output.name in outputs
-        and _collection(before, outputs[output.name], kept) != _collection(after, output, kept)
+        and _collection(before, outputs[output.name], staying)
+        != _collection(after, output, staying)
     }
     names = {output.name for output in after.outputs}
     return Edit(
@@ -295,10 +297,10 @@ def edit_of(before: Plan, after: Plan) -> Edit:
     )
 
 
-def _collection(plan: Plan, output: Output, kept: set[str]) -> Any:
+def _collection(plan: Plan, output: Output, staying: set[str]) -> Any:
     """Describe an output's collection by its ways from roots; roots that do not stay differ."""
     ends = [
-        (way.root if way.root in kept else (id(plan), way.root), way.steps)
+        (way.root if way.root in staying else (id(plan), way.root), way.steps)
         for way in graph_of(plan).ways(output.source)
     ]
     return sorted(map(repr, ends))

@@ -23,7 +23,7 @@ START_ANEW = (
 
 
 class Problem(NamedTuple):
-    """A reason why an edit cannot be made: its path in the file, why, and what else can be."""
+    """Why an edit cannot be made: the path in the file, the reason, and an alternative."""
 
     path: str
     reason: str
@@ -37,16 +37,18 @@ class Problem(NamedTuple):
         return f"{self.instead}; or leave {self.path} as it was, or {START_ANEW}."
 
 
-def problems(edit: Edit, used: Mapping[str, int], given: Plan) -> Iterator[Problem]:
+def problems(edit: Edit, used: Mapping[str, int], user_plan: Plan) -> Iterator[Problem]:
     """Yield each reason why an edit cannot be made on the checkpoint.
 
-    `used` has the last generations before the edit.  `given` is the new plan as its user has
-    named it: of a part that was renamed, the edit knows the name in the checkpoint.
+    `used` has the last generations before the edit.  `user_plan` is the new plan with the names of
+    its user: the edit has renamed parts under their names in the checkpoint.
     """
     names = {
-        f"{section}.{shown(known.name)}": f"{section}.{shown(named.name)}"
+        f"{section}.{shown(part.name)}": f"{section}.{shown(named.name)}"
         for section in ("inputs", "operators", "outputs")
-        for known, named in zip(getattr(edit.after, section), getattr(given, section), strict=True)
+        for part, named in zip(
+            getattr(edit.after, section), getattr(user_plan, section), strict=True
+        )
     }
     for each in _problems(edit, used):
         # Names may have dots themselves.
@@ -84,10 +86,10 @@ _PATHS = {"error_topic": "errors.topic", "is_dated": "event_time"}
 
 
 def _inputs(before: Plan, after: Plan) -> Iterator[Problem]:
-    known = {source.name: source for source in before.inputs}
+    old_inputs = {source.name: source for source in before.inputs}
     names = {source.name for source in after.inputs}
     for source in after.inputs:
-        old = known.get(source.name)
+        old = old_inputs.get(source.name)
         if old is None:
             read = [t for t in source.topics if t in before.topics]
             if read and (why := why_not(before, source)) is not None:
@@ -108,9 +110,9 @@ def _inputs(before: Plan, after: Plan) -> Iterator[Problem]:
 
 
 def _machines(edit: Edit) -> Iterator[Problem]:
-    """Yield machines that would go on with states of another version, and cannot read them.
+    """Yield machines that keep states of another version, and cannot read them.
 
-    The batch with the first such state would fail, and so would every later try of it.
+    The batch with the first such state would fail, and so would every retry.
     """
     before = {each.name: each for each in edit.before.operators if isinstance(each, StateMachine)}
     for machine in edit.after.operators:
@@ -131,9 +133,9 @@ _OTHER_TOPIC = "it reads another topic, and nothing says what is in both"
 
 
 def _readers(edit: Edit) -> Iterator[Problem]:
-    """Yield operators that would need an input from its beginning, which is not read again."""
-    # Of an input that was changed itself, that is told.
-    known = {
+    """Yield operators that need an input from its beginning, if it cannot be read again."""
+    # An input that was changed itself is reported already.
+    old_inputs = {
         source.name
         for source in edit.before.inputs
         if not any(
@@ -145,7 +147,7 @@ def _readers(edit: Edit) -> Iterator[Problem]:
         kind = kind_of(operator)
         if not kind.reads_rows or operator.name not in edit.fresh:
             continue
-        read = [source for source in kind.sources(operator) if source in known]
+        read = [source for source in kind.sources(operator) if source in old_inputs]
         name = shown(operator.name)
         is_what = "was changed" if name in old else "is new"
         is_machine = isinstance(operator, StateMachine) and name in old
@@ -178,14 +180,14 @@ def _rows(before: Plan, after: Plan) -> Iterator[Problem]:
             continue
         columns, steps = old[name].columns, [step for step, _ in old[name].pushed]
         if steps:
-            kept = f"what {', '.join(dict.fromkeys(map(shown, steps)))} makes"
+            rows = f"what {', '.join(dict.fromkeys(map(shown, steps)))} makes"
         elif columns is not None and not old[name].key_filters:
-            kept = f"the columns {', '.join(columns)}"
+            rows = f"the columns {', '.join(columns)}"
         else:
-            kept = "the rows of some keys"
+            rows = "the rows of some keys"
         yield Problem(
             f"inputs.{name}",
-            f"has been read so that the state has only {kept}, and the new plan needs more of "
+            f"has been read so that the state has only {rows}, and the new plan needs more of "
             "its rows (`pushdown: false` keeps whole ones from the start)",
             "Read a copy of its topic by a new input, of which all is kept that is needed now",
         )
@@ -227,31 +229,31 @@ def _outputs(edit: Edit, used: Mapping[str, int]) -> Iterator[Problem]:
 
 
 def _of_change(edit: Edit, old: Output, new: Output) -> Problem:
-    """Why an output may not get the difference, and what makes it another collection."""
+    """Why an output may not get the difference, and what changed its collection."""
     path = f"outputs.{shown(new.name)}"
     causes = _causes(edit, old, new)
-    told = f", since {' and '.join(causes)} changed" if causes else ""
+    since = f", since {' and '.join(causes)} changed" if causes else ""
     anew = "ive it a topic that no output has had, in which it begins with all that there is"
     if new.on_change == "new-topic":
         return Problem(
             path,
-            f"shows other data{told}, for which its on_change wants a new topic",
+            f"shows other data{since}, for which its on_change wants a new topic",
             f"G{anew}",
         )
     return Problem(
         path,
-        f"shows other data{told}, which its on_change refuses",
+        f"shows other data{since}, which its on_change refuses",
         f"Set its on_change to difference, so that the topic gets that, or g{anew}",
     )
 
 
 def _causes(edit: Edit, old: Output, new: Output) -> list[str]:
-    """What of the file makes an output's collection another one, by its path."""
+    """The paths of the file whose changes have changed an output's collection."""
     before = {shown(operator.name): operator for operator in edit.before.operators}
     after = {operator.name: operator for operator in edit.after.operators}
-    found, left, seen = [], [new.source], set[str]()
+    causes, left, seen = [], [new.source], set[str]()
     if shown(old.source) != shown(new.source):
-        found.append(f"outputs.{shown(new.name)}.from")
+        causes.append(f"outputs.{shown(new.name)}.from")
     while left:
         name = left.pop()
         if name in seen or name not in after:
@@ -260,9 +262,9 @@ def _causes(edit: Edit, old: Output, new: Output) -> list[str]:
         operator = after[name]
         was = before.get(shown(name))
         if was is None or _as_named(was) != _as_named(operator):
-            found.append(f"operators.{shown(name)}")
+            causes.append(f"operators.{shown(name)}")
         left += kind_of(operator).sources(operator)
-    return found
+    return causes
 
 
 def _as_named(operator: Operator) -> Operator:
@@ -272,7 +274,7 @@ def _as_named(operator: Operator) -> Operator:
 
 
 def _sources_missing(edit: Edit) -> Iterator[Problem]:
-    """Yield collections that new readers need, and that the state does not have completely."""
+    """Yield collections that new readers need, if the state lacks some of their contents."""
     for plan in (edit.before, edit.after):
         for root, branches in planner.physical(plan).branches.items():
             if not has_contents(plan, root) and (plan is edit.before or root not in edit.fresh):
@@ -297,12 +299,12 @@ def _lacking(edit: Edit, plan: Plan, root: str, branch: planner.Branch) -> Itera
         )
     names = edit.affected
     if plan is edit.before:
-        names = edit.own.difference(edit.read_back.values())
+        names = edit.own_topics.difference(edit.read_back.values())
         what += f", and only topics of the formats {' and '.join(_READ_BACK)} are read back"
         instead = "Show it in a new topic by another output, and drop this one"
     for name in sorted(names & set(branch.outputs)):
-        if name not in edit.own and branch in branches_of(edit.before, root):
-            # It is in the topic, and stays there.
+        if name not in edit.own_topics and branch in branches_of(edit.before, root):
+            # These contents are in the topic, and stay there.
             continue
         reason = f'shows other data of "{shown(root)}", and {what}'
         yield Problem(f"outputs.{shown(name)}", reason, instead)
@@ -338,10 +340,10 @@ def _joins(edit: Edit) -> Iterator[Problem]:
             if not branch.moves_time and root not in timed:
                 continue
             for name in (*branch.inlets, *branch.hops):
-                found = new.stages.get(name)
-                if found is not None and name in edit.fresh and root not in edit.fresh:
+                reader = new.stages.get(name)
+                if reader is not None and name in edit.fresh and root not in edit.fresh:
                     yield Problem(
-                        f"operators.{shown(found.join)}",
+                        f"operators.{shown(reader.join)}",
                         f'is new, and changes of "{shown(root)}" that are not due yet wait '
                         "elsewhere",
                         "Let what moves times come behind the join",

@@ -31,25 +31,25 @@ from ikebana.processor.planning.plan import (
 def resolved(before: Plan, after: Plan, used: Mapping[str, int]) -> Plan:
     """Give the parts of the new plan `after` their names in the checkpoint.
 
-    `before` is the old plan with its names there.  `used` has the last generation ever used of
-    each name that users know, and the topics that have been written (`generations`).
+    `before` is the old plan with its names there.  `used` has the last generation ever used, by
+    the name that users know, and the topics that have been written (`generations`).
     """
     insufficient: set[str] = set()
     while True:
-        found = _Resolving(before, after, used, insufficient).plan()
-        more = _insufficient(before, found)
+        plan = _Resolving(before, after, used, insufficient).plan()
+        more = _insufficient(before, plan)
         if more <= insufficient:
-            return found
+            return plan
         insufficient |= more
 
 
 def generations(plan: Plan, used: Mapping[str, int]) -> dict[str, int]:
     """Add the generations of a plan to those that were used."""
-    found = dict(used)
+    latest = dict(used)
     for part in (*plan.operators, *plan.outputs):
         base = shown(part.name)
-        found[base] = max(found.get(base, 0), generation(part.name))
-    return found | {WRITTEN + output.topic: 1 for output in plan.outputs}
+        latest[base] = max(latest.get(base, 0), generation(part.name))
+    return latest | {WRITTEN + output.topic: 1 for output in plan.outputs}
 
 
 # A key of topics in `generations`; names of users have no space.
@@ -59,8 +59,8 @@ WRITTEN = "topic "
 def as_written(plan: Plan) -> Plan:
     """Give the parts of a plan the names of its user, as without a checkpoint.
 
-    What is read again for an edit is left out.  Of parts with one name in several generations
-    only the last one is called so; those that were renamed before have names of no other part.
+    Inputs that are read again for an edit are left out.  If several generations have one name,
+    only the last one keeps it; earlier ones get names that no other part has.
     """
     plan = core(plan)
     sources = _written([*plan.inputs, *plan.operators])
@@ -82,18 +82,18 @@ def as_written(plan: Plan) -> Plan:
 
 
 def _written(parts: Sequence[Input | Operator | Output]) -> dict[str, str]:
-    """The names of users of parts, by those that the checkpoint knows."""
-    found: dict[str, str] = {}
-    taken = {shown(part.name) for part in parts}
+    """The users' names of parts, by their names in the checkpoint."""
+    names: dict[str, str] = {}
+    used = {shown(part.name) for part in parts}
     last = {shown(part.name): part.name for part in sorted(parts, key=_generation)}
     for part in parts:
         base = name = shown(part.name)
         if last[base] != part.name:
             numbers = count(generation(part.name))
-            name = next(n for number in numbers if (n := f"{base}.{number}") not in taken)
-            taken.add(name)
-        found[part.name] = name
-    return found
+            name = next(n for number in numbers if (n := f"{base}.{number}") not in used)
+            used.add(name)
+        names[part.name] = name
+    return names
 
 
 def _generation(part: Input | Operator | Output) -> int:
@@ -101,38 +101,38 @@ def _generation(part: Input | Operator | Output) -> int:
 
 
 def _kept_readings(before: Plan, after: Plan) -> Plan:
-    """Keep the old plan's decoding for inputs with state that is kept, if it is sufficient."""
+    """Keep the old plan's decoding of inputs if their state stays and has enough."""
     old, new = planner.physical(before).readings, planner.physical(after).readings
-    kept = tuple(
+    readings = tuple(
         (name, KeptReading(old[name].columns, old[name].key_filters, old[name].pushed))
         for name in sorted(inputs_kept(before, after))
         if old[name] != new[name] and planner.has_enough(old[name], after, name)
     )
-    return replace(after, readings=kept) if kept else after
+    return replace(after, readings=readings) if readings else after
 
 
 def inputs_kept(before: Plan, after: Plan) -> set[str]:
-    """List the inputs with rows from which the state that is kept was made."""
-    known = {operator.name for operator in before.operators}
+    """List the inputs that the state of staying operators was made from."""
+    old_names = {operator.name for operator in before.operators}
     return {
         source
         for operator in after.operators
-        if kind_of(operator).reads_rows and operator.name in known
+        if kind_of(operator).reads_rows and operator.name in old_names
         for source in kind_of(operator).sources(operator)
     }
 
 
 def _insufficient(before: Plan, after: Plan) -> set[str]:
-    """The inputs that go on although a plan needs more of their rows than there is.
+    """The staying inputs with too few rows or columns in the state for the new plan.
 
     The state has less of each row, or a fresh operator needs the rows from the beginning.
     """
     old, new = planner.physical(before).readings, planner.physical(after).readings
-    known = {operator.name for operator in before.operators}
+    old_names = {operator.name for operator in before.operators}
     fresh = {
         source
         for operator in after.operators
-        if kind_of(operator).reads_rows and operator.name not in known
+        if kind_of(operator).reads_rows and operator.name not in old_names
         for source in kind_of(operator).sources(operator)
     }
     return {n for n in inputs_kept(before, after) if old[n] != new[n]} | (fresh & old.keys())
@@ -141,7 +141,7 @@ def _insufficient(before: Plan, after: Plan) -> set[str]:
 class _Resolving:
     """Finds for each part of a new plan the part of the old plan that it continues, if any.
 
-    Of the inputs `insufficient` none goes on: they are read again if they can be.
+    The inputs `insufficient` continue nothing: they are read again if possible.
     """
 
     def __init__(
@@ -150,14 +150,14 @@ class _Resolving:
         self._before, self._after = before, after
         self._used = generations(before, used)
         self._insufficient = insufficient
-        # What is read again for another plan comes last.
+        # Operators that an interrupted backfill fills come last.
         self._by_base: dict[str, list[Operator]] = {}
         for operator in before.operators:
             self._by_base.setdefault(shown(operator.name), []).append(operator)
         self._new: dict[str, Operator] = {o.name: o for o in after.operators}
-        # Arrangements have the names of their relations, so another collection needs another.
+        # Arrangements have the names of their relations, so another collection needs another name.
         self._arranged = {each.relation for join in after.joins for each in join.inputs}
-        # So has state, of which what has the name now may be none.
+        # State is named likewise, and the operator that has the name now may have no state.
         self._stateful = {o.name for o in before.operators if not kind_of(o).is_linear}
         self._done: dict[str, Operator] = {}
         self._open: set[str] = set()
@@ -174,43 +174,45 @@ class _Resolving:
 
     def _find_inputs(self) -> None:
         """Find the name of each input in the checkpoint, and whether it continues there."""
-        taken = set[str]()
+        used = set[str]()
         again = self._before.backfills
         read = [each for each in self._before.inputs if each.name not in again]
-        # What is read again for another plan comes last, also after what has another name now.
+        # Inputs of an interrupted backfill come last, also after renamed inputs.
         both = read, [self._before.input(name) for name in again]
-        for known, renamed, source in product(both, (False, True), self._after.inputs):
+        for old_inputs, renamed, source in product(both, (False, True), self._after.inputs):
             if source.name in self._called:
                 continue
-            free = [each for each in known if each.name not in taken]
+            free = [each for each in old_inputs if each.name not in used]
             if (old := self._goes_on(source, free, renamed=renamed)) is not None:
-                taken.add(old.name)
+                used.add(old.name)
                 self._called[source.name], self._lasts[source.name] = old.name, True
         for source in self._after.inputs:
             if source.name not in self._called:
-                name, lasts = self._input(source, taken)
-                taken.add(name)
+                name, lasts = self._input(source, used)
+                used.add(name)
                 self._called[source.name], self._lasts[source.name] = name, lasts
 
-    def _goes_on(self, source: Input, known: Sequence[Input], *, renamed: bool) -> Input | None:
+    def _goes_on(
+        self, source: Input, old_inputs: Sequence[Input], *, renamed: bool
+    ) -> Input | None:
         """The input of the old plan that an input continues, under its name or another one."""
-        for old in known:
+        for old in old_inputs:
             is_called = (shown(old.name) != source.name) == renamed
             if is_called and old.name not in self._insufficient and _lasts(old, source):
                 return old
         return None
 
-    def _input(self, source: Input, taken: Set[str]) -> tuple[str, bool]:
-        """Find a name for an input that does not go on, and whether it is as it was.
+    def _input(self, source: Input, used: Set[str]) -> tuple[str, bool]:
+        """Find a name for an input that continues nothing, and whether it is unchanged.
 
-        One that does not fit and cannot be read again keeps its name, by which it is refused.
+        A changed input that cannot be read again keeps its name, and the edit is refused for it.
         """
-        free = [old for old in self._before.inputs if old.name not in taken]
+        free = [old for old in self._before.inputs if old.name not in used]
         candidates = [old for old in free if shown(old.name) == source.name]
         candidates = candidates or [old for old in free if _lasts(old, source)]
-        known = set(core(self._before).topics)
+        old_topics = set(core(self._before).topics)
         if candidates and (
-            why_not(self._before, source) is not None or not known.issuperset(source.topics)
+            why_not(self._before, source) is not None or not old_topics.issuperset(source.topics)
         ):
             return candidates[0].name, _lasts(candidates[0], source)
         same = [old for old in self._before.inputs if shown(old.name) == source.name]
@@ -221,8 +223,8 @@ class _Resolving:
         operators = tuple(self._resolve(name) for name in self._new)
         outputs = tuple(self._output(output) for output in self._after.outputs)
         inputs = tuple(replace(i, name=self._called[i.name]) for i in self._after.inputs)
-        found = replace(self._after, inputs=inputs, operators=operators, outputs=outputs)
-        return _kept_readings(self._before, found)
+        plan = replace(self._after, inputs=inputs, operators=operators, outputs=outputs)
+        return _kept_readings(self._before, plan)
 
     def _resolve(self, name: str) -> Operator:
         if name not in self._done:
@@ -268,9 +270,9 @@ class _Resolving:
         return _renamed(moved, f"{name}@{last + 1}" if last else name)
 
     def _renamed_to(self, moved: Operator) -> Operator | None:
-        """Find an operator of before with the definition of one that has another name now.
+        """Find the old operator with the same definition under another name.
 
-        Another operator may have its former name, unless that one is what it was.
+        Another operator may now have its former name, unless that one is unchanged.
         """
         if kind_of(moved).is_linear:
             return None
@@ -278,21 +280,21 @@ class _Resolving:
         return next((old for old in same if not self._is_taken(old)), None)
 
     def _is_taken(self, old: Operator) -> bool:
-        """Whether an operator of before is continued by another one than the present one."""
+        """Whether an old operator is continued by another operator than the current one."""
         base = shown(old.name)
-        # What waits for the present one is none of the same definition.
+        # An operator that still waits for the current one has another definition.
         if base in self._new and self._open.isdisjoint(self._behind(base)):
             self._resolve(base)
         return old.name in self._taken
 
     def _behind(self, name: str) -> set[str]:
-        """An operator and all that it is made of."""
-        found, left = set[str](), [name]
+        """An operator and everything that it reads, directly or indirectly."""
+        names, left = set[str](), [name]
         while left:
-            if (at := left.pop()) in self._new and at not in found:
-                found.add(at)
+            if (at := left.pop()) in self._new and at not in names:
+                names.add(at)
                 left += kind_of(self._new[at]).sources(self._new[at])
-        return found
+        return names
 
     def _output(self, output: Output) -> Output:
         moved = replace(output, source=self._name_of(output.source))
@@ -305,7 +307,7 @@ class _Resolving:
 
 
 def over(operator: Operator, named: Mapping[str, str]) -> Operator:
-    """The operator over the rows of an input of another name, if it reads rows."""
+    """The operator with its input renamed, if it reads rows."""
     if not kind_of(operator).reads_rows:
         return operator
     (source,) = kind_of(operator).sources(operator)
@@ -314,7 +316,7 @@ def over(operator: Operator, named: Mapping[str, str]) -> Operator:
 
 
 def _lasts(old: Input, new: Input) -> bool:
-    """Whether two inputs are the same but for their names, and what may always change."""
+    """Whether two inputs are the same except for their names and settings that may change."""
     return lasting(old) == lasting(replace(new, name=old.name))
 
 
@@ -329,7 +331,7 @@ def _migrates(old: Operator | None, new: Operator) -> bool:
 
 
 def _is_same(operator: Operator, old: Operator) -> bool:
-    """Whether an operator is one of before but for its name, whatever is known of its rows."""
+    """Whether two operators are the same except for their names, and claims about their rows."""
     if isinstance(operator, Linear | Concat) and isinstance(old, Linear | Concat):
         operator = msgspec.structs.replace(operator, unique=old.unique)
     return _renamed(operator, old.name) == old

@@ -13,28 +13,28 @@ def fingerprint(plan: object) -> str:
     plain = msgspec.to_builtins(plan, enc_hook=_function_name)
     for source in plain["inputs"]:
         if not source["metadata"]:
-            # As it was before there was any.
+            # The default is left out, as in plans from before the field existed.
             del source["metadata"]
         if (event := source["event_time"]) is not None:
-            # They only decide how far the next batches go.
+            # These only decide how far the next batches go.
             del event["lateness_ms"], event["idle_ms"]
-        # What it adds are columns.
+        # It adds columns, which are hashed themselves.
         del source["on_new_column"]
     for operator in plain["operators"]:
-        # It says what is so of the rows, and changes none.
+        # It is a claim about the rows, and does not change them.
         operator.pop("unique", None)
         if operator.get("loop", ...) is None:
-            # Plans without one are as they were before there was any.
+            # Plans without one hash as before the field existed.
             del operator["loop"]
     for output in plain["outputs"]:
         # It affects messages only, not the collection.
         del output["tombstones"]
-        # It says what may come next.
+        # It only limits later edits.
         del output["on_change"]
-        # They are names in schemas.
+        # These are only names in schemas.
         del output["subjects"], output["record"]
-    # A batch that has failed on an error can be run again and record it: where it was committed
-    # it had none.  Without errors that are written it would be another batch.
+    # A batch that failed on an error may be run again and record it; a committed batch had none.
+    # Whether errors are written at all is hashed: it changes the batch.
     if plain["on_error"] != "drop":
         plain["on_error"] = "record"
     return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()[:16]

@@ -60,8 +60,8 @@ class Graph:
             nodes.setdefault(operator.name, node_of(operator))
         for source in plan.inputs:
             if source.is_collection:
-                own = Node(source.name, None, None, input=source.name)
-                nodes.setdefault(source.name, own)
+                node = Node(source.name, None, None, input=source.name)
+                nodes.setdefault(source.name, node)
         self.nodes: Mapping[str, Node] = nodes
         self._ways: dict[str, tuple[Way, ...]] = {}
 
@@ -74,7 +74,7 @@ class Graph:
 
     @functools.cached_property
     def passed_on(self) -> frozenset[str]:
-        """The collections of which ways go on: by steps, or into what reads them by a key."""
+        """The collections that other operators read: by linear steps or by a key."""
         readers = (
             n for n in self.nodes.values() if not n.is_root or isinstance(n.operator, Partitioned)
         )
@@ -87,17 +87,17 @@ class Graph:
         return [n for kind in kinds for n in self.nodes.values() if type(n.kind) is kind]
 
     def _in_order(self) -> list[Node]:
-        known = {node.name: node for node in self._by_kind() if node.is_keyed}
+        keyed = {node.name: node for node in self._by_kind() if node.is_keyed}
         reads = {
             name: [
                 way.root
                 for source in node.sources
                 for way in self.ways(source)
-                if way.root in known
+                if way.root in keyed
             ]
-            for name, node in known.items()
+            for name, node in keyed.items()
         }
-        return [known[name] for name in TopologicalSorter(reads).static_order()]
+        return [keyed[name] for name in TopologicalSorter(reads).static_order()]
 
     def ways(self, name: str) -> tuple[Way, ...]:
         """All ways from roots to a collection; a root has one way, without steps."""
@@ -106,9 +106,9 @@ class Graph:
             if node is None or node.is_root or node.kind is None:
                 self._ways[name] = (Way(name, ()),)
             else:
-                own = node.kind.steps(node.operator)
+                steps = node.kind.steps(node.operator)
                 self._ways[name] = tuple(
-                    Way(way.root, way.steps + own)
+                    Way(way.root, way.steps + steps)
                     for source in node.sources
                     for way in self.ways(source)
                 )
@@ -116,15 +116,15 @@ class Graph:
 
     def behind(self, begin: Node) -> set[str]:
         """The collections that an operator reads, directly and indirectly."""
-        found: set[str] = set()
+        names: set[str] = set()
         waiting = list(begin.sources)
         while waiting:
             at = waiting.pop()
-            if at not in found:
-                found.add(at)
+            if at not in names:
+                names.add(at)
                 if at in self.nodes:
                     waiting += self.nodes[at].sources
-        return found
+        return names
 
     def input_of(self, root: str) -> Input:
         """The input that a root reads; of several, the first."""

@@ -4,14 +4,13 @@ Two plans compute the same from the same state if they differ only in these:
 
 * how SQL is spelt: equal syntax trees are one expression;
 * `lateness` and `idle` of event time: they say how far the next batches may go, and a
-  frontier that has been reached is never taken back;
+  frontier never goes back;
 * hints, by which joins are laid out: `size` and `unique`;
-* declared columns that nothing reads and that are not decoded, but for one called `key` or `value`
-  that is declared no longer: its name means the whole key or value then.
+* declared columns that nothing reads and that are not decoded.  An exception is a column called
+  `key` or `value` that is no longer declared: then its name means the whole key or value.
 
-What state was made by stays as it was made, so a checkpoint goes on with the operators and
-inputs *as it knows them*: errors that it has recorded name expressions as they were
-spelt then, and arrangements are those that the hints of then have led to.
+A checkpoint continues with the operators and inputs *as it has them*: recorded errors name
+expressions as they were spelt then, and arrangements follow from the hints of then.
 """
 
 from collections.abc import Collection, Mapping
@@ -36,7 +35,7 @@ Decoded = Mapping[str, Collection[str] | None]
 def resumed(old: Plan, new: Plan, decoded: Decoded) -> Plan:
     """The new plan, with equivalent inputs and operators taken from the old one.
 
-    `decoded` is what the old plan does decode, which may be more than it needs.
+    `decoded` has the columns that the old plan decodes, which may be more than it needs.
     """
     inputs = {source.name: source for source in old.inputs}
     operators = {operator.name: operator for operator in old.operators}
@@ -69,19 +68,19 @@ def is_same(one: Operator, other: Operator) -> bool:
 
 
 def hints_kept(old: Plan, new: Plan) -> list[str]:
-    """The hints of a new plan that go by what the old one says, since joins were laid out by it.
+    """The hints of a new plan without effect, since old hints have laid out the joins.
 
     The names are paths of the pipeline file.
     """
     if not new.joins:
         return []
-    known = {source.name: source for source in old.inputs}
+    old_inputs = {source.name: source for source in old.inputs}
     return [
         f"inputs.{source.name}.{hint}"
         for source in new.inputs
-        if source.name in known
+        if source.name in old_inputs
         for hint in ("size", "unique")
-        if getattr(source, hint) != getattr(known[source.name], hint)
+        if getattr(source, hint) != getattr(old_inputs[source.name], hint)
     ]
 
 
@@ -107,7 +106,7 @@ def _input_as_it_was(was: Input | None, now: Input, decoded: Decoded, new: Plan)
 
 
 def lasting(source: Input) -> Input:
-    """An input without what may always change: where reading begins, how far, and hints."""
+    """An input without the settings that may always change: start, lateness and hints."""
     event, usual = source.event_time, EventTime()
     if event is not None:
         event = msgspec.structs.replace(
@@ -119,7 +118,7 @@ def lasting(source: Input) -> Input:
 
 
 def _bare(source: Input) -> Input:
-    """The settings of an input whose change always matters."""
+    """The settings of an input that may never change."""
     event = source.event_time
     if event is not None and event.of is not None:
         event = msgspec.structs.replace(event, of=spelt(event.of))
@@ -127,9 +126,9 @@ def _bare(source: Input) -> Input:
 
 
 def _unread(was: Input, now: Input, decoded: Decoded, new: Plan) -> bool:
-    """Whether all columns with declarations that differ are neither read nor decoded.
+    """Whether all columns with changed declarations are neither read nor decoded.
 
-    Without a column `key`, that name is read all the same: as the whole key.
+    Without a column `key`, that name is still read: as the whole key.
     """
     declared: list[dict[str, object]] = [
         {
@@ -158,12 +157,12 @@ def _spelt(operator: Operator) -> Any:
     if kind.sql:
         return _with_spelt(operator, kind.sql)
     if steps := kind.steps(operator):
-        found = [_with_spelt(s, _STEP_SQL) if isinstance(s, Sql) else s for _, s in steps]
-        return msgspec.structs.replace(operator, steps=tuple(found))
+        spelt_steps = [_with_spelt(s, _STEP_SQL) if isinstance(s, Sql) else s for _, s in steps]
+        return msgspec.structs.replace(operator, steps=tuple(spelt_steps))
     return operator
 
 
-# Of a step, what is SQL: expressions, lists of them, and mappings of names to them.
+# The SQL fields of a step: expressions, lists of them, and mappings of names to them.
 _STEP_SQL = ("where", "select", "key", "flat_map", "diff", "valid_from", "valid_until")
 _PAIRS = ("select", "aggregates")
 

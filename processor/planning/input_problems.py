@@ -1,4 +1,4 @@
-"""Problems of an input by itself: its format, its columns and its times."""
+"""Problems of a single input: its format, its columns and its times."""
 
 import re
 from collections import Counter
@@ -24,7 +24,7 @@ from ikebana.processor.planning.unread import Unread
 
 
 def input_problems(source: Input, unread: Unread) -> Iterator[Problem]:
-    """What an input cannot be, whatever reads it."""
+    """All problems of an input, whatever reads it."""
     path = f"inputs.{source.name}"
     if not source.topics:
         yield f"{path}.topic", "at least one topic is needed"
@@ -43,7 +43,7 @@ def input_problems(source: Input, unread: Unread) -> Iterator[Problem]:
 
 
 def _mode_problems(source: Input) -> Iterator[Problem]:
-    """What the format of an input does not allow its mode and its choice of tables to be."""
+    """Problems of an input's mode and tables, which its format may not allow."""
     path, traits = f"inputs.{source.name}", source.traits
     plain = traits.kind == "rows"
     if source.mode == "diffs" and not (traits.old_images or traits.is_updates):
@@ -69,7 +69,7 @@ def _mode_problems(source: Input) -> Iterator[Problem]:
 
 
 def _key_problems(source: Input) -> Iterator[Problem]:
-    """What the format of an input does not allow its key and its schemas to be."""
+    """Problems of an input's key and schemas, which its format may not allow."""
     path, traits = f"inputs.{source.name}", source.traits
     if source.key and traits.key_from == "kafka":
         yield f"{path}.key", f"the key of {source.value_format} messages is the Kafka key"
@@ -86,16 +86,16 @@ def _key_problems(source: Input) -> Iterator[Problem]:
 
 
 def _option_problems(source: Input) -> Iterator[Problem]:
-    """Options that the format of an input has not, and values that they cannot have."""
-    path, known = f"inputs.{source.name}.options", source.traits.options
+    """Options that the format of an input does not have, and values that are not allowed."""
+    path, options = f"inputs.{source.name}.options", source.traits.options
     are_all_known = True
     for name, value in source.options:
         problem = ""
-        if name not in known:
-            problem = f"is no option of {source.value_format}{instead(name, known)}"
-        elif known[name].choices and value not in known[name].choices:
-            problem = f'is "{value}"; set it to one of: {", ".join(known[name].choices)}'
-        elif not value and not known[name].may_be_empty:
+        if name not in options:
+            problem = f"is no option of {source.value_format}{instead(name, options)}"
+        elif options[name].choices and value not in options[name].choices:
+            problem = f'is "{value}"; set it to one of: {", ".join(options[name].choices)}'
+        elif not value and not options[name].may_be_empty:
             problem = "must not be empty"
         if problem:
             are_all_known = False
@@ -105,18 +105,18 @@ def _option_problems(source: Input) -> Iterator[Problem]:
 
 
 def _problems_together(source: Input) -> Iterator[Problem]:
-    """Options that exclude each other, of which the codec knows."""
+    """Options that exclude each other; the codec reports them."""
     declared = Declared({column.name: column.type for column in source.columns})
-    wanted = Wanted(key=source.key, options=dict(source.options), declared=declared)
+    needs = Wanted(key=source.key, options=dict(source.options), declared=declared)
     assert source.traits.codec is not None, f"{source.value_format} has options without a codec"
     try:
-        source.traits.codec(wanted, source.key_format, None)
+        source.traits.codec(needs, source.key_format, None)
     except ConfigError as error:
         yield f"inputs.{source.name}.options", "; ".join(str(error).splitlines())
 
 
 def _column_problems(source: Input) -> Iterator[Problem]:
-    """What the declared columns of an input cannot be."""
+    """Problems of the declared columns of an input."""
     path = f"inputs.{source.name}"
     if source.columns and not source.traits.has_columns:
         yield f"{path}.columns", "bytes have no columns"
@@ -153,7 +153,7 @@ def _column_problems(source: Input) -> Iterator[Problem]:
 
 
 def _metadata_problems(source: Input) -> Iterator[Problem]:
-    """What the columns of metadata of an input cannot be."""
+    """Problems of the metadata columns of an input."""
     path = f"inputs.{source.name}.metadata"
     if not source.metadata:
         return
@@ -176,7 +176,7 @@ def _metadata_problems(source: Input) -> Iterator[Problem]:
 
 
 def _time_problems(source: Input, unread: Unread) -> Iterator[Problem]:
-    """What an input's own times cannot be."""
+    """Problems of an input's times."""
     path = f"inputs.{source.name}"
     if source.traits.is_updates:
         if source.mode != "diffs":
@@ -196,21 +196,21 @@ def _time_problems(source: Input, unread: Unread) -> Iterator[Problem]:
     if event.clock in SOURCE_CLOCKS and not source.traits.source_clocks:
         have = " or ".join(name for name, its in FORMATS.items() if its.source_clocks)
         yield f"{path}.event_time.clock", f'"{event.clock}" is a clock of {have}'
-    told = event.transactions
-    if (told is None) == (event.clock == "transaction"):
-        problem = "is needed with" if told is None else "is only for"
+    transactions = event.transactions
+    if (transactions is None) == (event.clock == "transaction"):
+        problem = "is needed with" if transactions is None else "is only for"
         yield f"{path}.event_time.transactions", f"{problem} clock: transaction"
-    elif told is not None:
+    elif transactions is not None:
         if source.start != "earliest":
             yield f"{path}.start", "transactions are whole only from the earliest on"
         try:
-            collections_of(source.topics, told)
+            collections_of(source.topics, transactions)
         except ConfigError as error:
             yield f"{path}.event_time.transactions", str(error).splitlines()[0]
     for part in ("lateness", "idle", "ahead"):
         if (getattr(event, part + "_ms") or 0) < 0:
             yield f"{path}.event_time.{part}", "must be 0 seconds or more"
     if event.of is not None:
-        made = result_of((Sql(valid_from=event.of),), rows_of(source, unread))
-        for each in made.problems:
+        result = result_of((Sql(valid_from=event.of),), rows_of(source, unread))
+        for each in result.problems:
             yield f"{path}.event_time.of", each.problem

@@ -1,4 +1,4 @@
-"""The rows of an input: what expressions over them may name, their encodings and their times."""
+"""The rows of an input: the scope of expressions over them, their encodings and their times."""
 
 from dataclasses import replace
 
@@ -23,17 +23,17 @@ from ikebana.processor.planning.unread import Unread
 
 
 def scope_of_input(source: Input) -> Scope:
-    """What expressions over an input's rows may name.
+    """The scope of expressions over an input's rows.
 
     Raises:
-        ExpressionError: a column has a type that there is not.
+        ExpressionError: the type of a column does not exist.
     """
     types = {column.name: column_type(column.type) for column in source.columns}
     types |= {name: METADATA_TYPES.get(kind, JSON) for name, kind in source.metadata}
     raw = not source.traits.has_columns
     types[KEY] = BLOB if source.key_format == "bytes" and source.traits.kind == "rows" else JSON
     types[VALUE] = BLOB if raw else JSON
-    # If any column is declared, all must be, so that misspelt names are found.
+    # If any column is declared, all must be, so that misspelt names are reported.
     declare, hidden = f"inputs.{source.name}.columns", {}
     if prefix := source.traits.added_prefix(dict(source.options)):
         hidden[VALUE] = Hidden(prefix, tuple(types), declare)
@@ -41,10 +41,10 @@ def scope_of_input(source: Input) -> Scope:
 
 
 def rows_of(source: Input, unread: Unread) -> Scope:
-    """The same of an input with faults: of a column without a type, only that it is there."""
+    """The scope of an input that may have faults; columns without a type are `UNKNOWN`."""
     if unread.hides_rows(source.name):
         return unknown()
-    known = []
+    typed = []
     lost = set(unread.columns(source.name))
     for column in source.columns:
         try:
@@ -52,26 +52,26 @@ def rows_of(source: Input, unread: Unread) -> Scope:
         except ExpressionError:
             lost.add(column.name)
         else:
-            known.append(column)
-    scope = scope_of_input(replace(source, columns=tuple(known)))
+            typed.append(column)
+    scope = scope_of_input(replace(source, columns=tuple(typed)))
     is_open = scope.open and not lost
     types = {**scope.types, **dict.fromkeys(lost, UNKNOWN)}
     return replace(scope, types=types, open=is_open)
 
 
 def comes_out_of_decoding(source: Input) -> bool:
-    """Whether an input's own updates are known where it is decoded, and its branches run there.
+    """Whether decoding an input yields its updates, so that its branches run in the same task.
 
-    Which facts of CDCv2 are new is known only in the shards.
+    This is not so for CDCv2: only the shards know which facts are new.
     """
     return source.is_collection and source.traits.kind != "facts"
 
 
 def dating_query(source: Input) -> Query | None:
-    """What makes the event times of an input's rows, as a bound in milliseconds.
+    """The query that computes the event times of an input's rows, as a bound in milliseconds.
 
     Raises:
-        ExpressionError, StepError: the expression is none.
+        ExpressionError, StepError: the expression is wrong.
     """
     if source.event_time is None or source.event_time.of is None:
         return None
@@ -79,18 +79,18 @@ def dating_query(source: Input) -> Query | None:
 
 
 def encodings_of(source: Input) -> dict[str, str]:
-    """The encodings of columns by their full names: the declared ones, and those of the format."""
-    found = {}
+    """The encodings of columns by full name, from declarations or from the format."""
+    encodings = {}
     for column in source.columns:
         if name := encoding_of(source, column):
-            found[column.name] = name
-    return found
+            encodings[column.name] = name
+    return encodings
 
 
 def encoding_of(source: Input, column: Column) -> str | None:
-    """The encoding of a column by its full name; None if values are as they are.
+    """The full name of a column's encoding; None if values are not encoded.
 
-    Raises: TypeTextError, if it has no type.
+    Raises: TypeTextError, if the column has no type.
     """
     if column.encoding is not None:
         return full_name(column.type, column.encoding)

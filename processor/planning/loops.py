@@ -1,7 +1,7 @@
-"""Plan loops: the operators of a loop's body as the nodes of a program.
+"""Plan loops: the operators of a loop's body become the nodes of a program.
 
-Steps behind a reduction that nobody else reads are part of it, so that a count that changes in
-each round does not show where only the row is wanted.
+Steps that are the only reader of a reduction become part of it, so that they see its changes, but
+changes that they drop, such as a count of each round, go no further.
 """
 
 from collections import Counter
@@ -62,7 +62,7 @@ def collections(loop: Loop) -> Iterator[Input]:
 
 
 def variable(name: str, columns: Sequence[tuple[str, str]]) -> Input:
-    """A collection of these columns, of which nothing else is known."""
+    """A collection with these columns, as an input."""
     declared = tuple(Column(column, kind) for column, kind in columns)
     return Input(name, (name,), "diff", mode="diffs", columns=declared)
 
@@ -92,15 +92,15 @@ def unfit(operator: Operator) -> str | None:
 
 
 def loop_problems(loop: Loop, catalog: Relations) -> Iterator[str]:
-    """What is wrong with a loop."""
+    """All problems of a loop."""
     named = {source.name for source in collections(loop)}
     for operator in loop.body:
         if (problem := unfit(operator)) is not None:
             yield f"{operator.name}: {problem}"
         named.add(operator.name)
     for each in loop.variables:
-        if each.made not in named:
-            yield f'there is no "{each.made}" in the body'
+        if each.source not in named:
+            yield f'there is no "{each.source}" in the body'
     if loop.rounds < 1:
         yield "at least one round is needed"
     inner = catalog.within(loop)
@@ -113,7 +113,7 @@ def loop_problems(loop: Loop, catalog: Relations) -> Iterator[str]:
 
 
 def program(reduction: Reduce, catalog: Relations) -> Program:
-    """What the loop of a reduction does in a round; `catalog` is that of its body."""
+    """The program of a reduction's loop; `catalog` has the collections of its body."""
     assert reduction.loop is not None, reduction.name
     return _Planning(reduction.name, reduction.loop, catalog).program()
 
@@ -123,14 +123,14 @@ class _Planning:
         self._name, self._loop, self._catalog = name, loop, catalog
         self._numbers = {each.name: at for at, each in enumerate(collections(loop))}
         self._nodes: list[Node] = []
-        self._readers = Counter(each.made for each in loop.variables)
+        self._readers = Counter(each.source for each in loop.variables)
         for operator in loop.body:
             self._readers.update(_sources(operator))
 
     def program(self) -> Program:
         loop, begin = self._loop, len(self._numbers)
-        # The steps that are part of the reduction before them.
-        own = {
+        # The linear steps that become part of the operator before them.
+        steps_behind = {
             each.source: each
             for each in loop.body
             if isinstance(each, Linear) and self._readers[each.source] == 1
@@ -139,14 +139,14 @@ class _Planning:
         for operator in loop.body:
             if operator.name in done:
                 continue
-            behind = own.get(operator.name) if isinstance(operator, Reduce) else None
+            behind = steps_behind.get(operator.name) if isinstance(operator, Reduce) else None
             self._nodes.append(self._node(operator, behind))
             for each in (operator, behind):
                 if each is not None:
                     done.add(each.name)
                     self._numbers[each.name] = begin + len(self._nodes) - 1
-        made = tuple(self._numbers[each.made] for each in loop.variables)
-        return Program(len(loop.sources), made, tuple(self._nodes), loop.rounds)
+        variables = tuple(self._numbers[each.source] for each in loop.variables)
+        return Program(len(loop.sources), variables, tuple(self._nodes), loop.rounds)
 
     def _node(self, operator: Operator, behind: Linear | None) -> Node:
         match operator:
@@ -171,11 +171,11 @@ class _Planning:
         named = tuple((self._name, step) for step in steps if step != Sql())
         if not named:
             return _as_they_are
-        made = chain(named, frozen(scope))
+        fused = chain(named, frozen(scope))
 
         def passed(updates: Updates) -> Pass:
-            found = made.apply(updates)
-            return Pass(found.updates, found.errors)
+            result = fused.apply(updates)
+            return Pass(result.updates, result.errors)
 
         return passed
 
@@ -184,8 +184,8 @@ class _Planning:
 
         def results(updates: Updates) -> Pass:
             until = max(update.time for update in updates) + 1
-            made = reduce.step(MemoryStore(), updates, Interval(0, until), aggregates, name)
-            return Pass(*made)
+            reduced = reduce.step(MemoryStore(), updates, Interval(0, until), aggregates, name)
+            return Pass(*reduced)
 
         before = self._steps(operator.source, [arranged(operator).step])
         after = _as_they_are if behind is None else self._steps(operator.name, behind.steps)
@@ -197,7 +197,7 @@ class _Planning:
         flats = [*bound.predicates, *(flat for _, flat in bound.select), bound.key]
         reads = {column: kind for flat in flats for column, kind in flat.reads.items()}
         sides = [self._side(bound, at, reads) for at, _ in enumerate(bound.inputs)]
-        made = Sql(
+        results = Sql(
             where=tuple(flat.sql for flat in bound.predicates),
             select=tuple((name, flat.sql) for name, flat in bound.select),
             key=bound.key.sql,
@@ -206,47 +206,47 @@ class _Planning:
             self._inputs(join),
             tuple(sides),
             tuple(_path(bound, at) for at, _ in enumerate(bound.inputs)),
-            self._over(Scope({**reads, KEY: JSON, VALUE: JSON}), [made]),
+            self._over(Scope({**reads, KEY: JSON, VALUE: JSON}), [results]),
         )
 
     def _side(self, bound: Bound, at: int, reads: Iterable[str]) -> Steps:
-        """The steps that make the fields of an input: its keys, and what is read of it."""
-        own = bound.inputs[at]
+        """The steps that make the fields of an input: its keys, and the columns that are read."""
+        side = bound.inputs[at]
         terms = bound.terms(at)
-        select = [(_field(number, at), term.own) for number, term in terms]
+        select = [(_field(number, at), term.local) for number, term in terms]
         select += [
             (column, quoted(column.partition(".")[2]))
             for column in reads
-            if alias_of(column) == own.alias
+            if alias_of(column) == side.alias
         ]
         # Null is equal to nothing.
-        nonnull = (f"({term.own}) IS NOT NULL" for _, term in terms)
+        nonnull = (f"({term.local}) IS NOT NULL" for _, term in terms)
         step = Sql(
-            where=(*own.filters, *nonnull), select=tuple(select) or ((_field(-1, at), "true"),)
+            where=(*side.filters, *nonnull), select=tuple(select) or ((_field(-1, at), "true"),)
         )
-        return self._steps(own.relation, [step])
+        return self._steps(side.relation, [step])
 
 
 def _field(number: int, at: int) -> str:
-    """The field that an input has of a variable of a join; no alias begins like this."""
+    """The name of an input's field for a variable of a join; no alias begins like this."""
     return f"={number}.{at}"
 
 
 def _path(bound: Bound, first: int) -> tuple[Lookup, ...]:
-    """The lookups for changes of an input: next what shares most variables with those before."""
+    """The lookups for changes of an input; the next input shares the most variables so far."""
     numbers = [
         frozenset(number for number, _ in bound.terms(at)) for at in range(len(bound.inputs))
     ]
-    known = dict.fromkeys(numbers[first], first)
+    holders = dict.fromkeys(numbers[first], first)
     ahead = [at for at, _ in enumerate(bound.inputs) if at != first]
     path = []
     while ahead:
-        next_ = max(ahead, key=lambda at: (len(numbers[at] & known.keys()), -at))
+        next_ = max(ahead, key=lambda at: (len(numbers[at] & holders.keys()), -at))
         ahead.remove(next_)
-        shared = sorted(numbers[next_] & known.keys())
-        asks = tuple(_field(number, known[number]) for number in shared)
+        shared = sorted(numbers[next_] & holders.keys())
+        asks = tuple(_field(number, holders[number]) for number in shared)
         path.append(Lookup(next_, asks, tuple(_field(number, next_) for number in shared)))
-        known = {**dict.fromkeys(numbers[next_], next_), **known}
+        holders = {**dict.fromkeys(numbers[next_], next_), **holders}
     return tuple(path)
 
 

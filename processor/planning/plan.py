@@ -48,7 +48,7 @@ OnChange = Literal["difference", "new-topic", "refuse"]
 # Under which subjects a registry has the schemas of an output.  topic: the topic's name with -key
 # and -value.  record: the full name of the record.  topic-record: both.
 Subjects = Literal["topic", "record", "topic-record"]
-# What becomes of columns that come later and are not declared.  tell: a notice says so.
+# What happens with undeclared columns that appear later.  tell: a notice says so.
 # add: a run declares them.
 OnNewColumn = Literal["tell", "add"]
 # kafka: the record's timestamp.  source: when the source committed the change.  lsn: where
@@ -63,10 +63,10 @@ METADATA_TYPES: Mapping[Metadata, str] = {
     "headers": "MAP(VARCHAR, BLOB)",
     "topic": "VARCHAR",
 }
-# Those of a Debezium envelope, and of them those that are positions and no milliseconds.
+# The clocks of a Debezium envelope, and those of them that are positions, not milliseconds.
 SOURCE_CLOCKS = ("source", "lsn", "transaction")
 LOG_CLOCKS = ("lsn", "transaction")
-# Stands for the one that goes with the format.
+# Means the default mode of the format.
 _DEFAULT_MODE = cast(Mode, "")
 
 
@@ -95,7 +95,7 @@ class EventTime(msgspec.Struct, frozen=True):
     transactions: str | None = None
 
     def latest(self, now_ms: int) -> int | None:
-        """The latest time that is accepted at this time of day; None if there is no limit."""
+        """The latest time that is accepted at a wall-clock time; None if there is no limit."""
         if self.ahead_ms is None or self.clock in LOG_CLOCKS:
             return None
         return now_ms + self.ahead_ms
@@ -139,7 +139,7 @@ class Input:
     size: int | None = None
     metadata: tuple[tuple[str, Metadata], ...] = ()
     on_new_column: OnNewColumn = "tell"
-    """What becomes of columns that come later: they are told of, or a run declares them."""
+    """What happens with columns that appear later: a notice says so, or a run declares them."""
 
     def __post_init__(self) -> None:
         what = f'input "{self.name}"'
@@ -197,8 +197,8 @@ class Upsert(msgspec.Struct, frozen=True, tag="upsert"):
 class Linear(msgspec.Struct, frozen=True, tag="linear"):
     """Apply steps to each update of `source` by itself, without state.
 
-    `unique` are sets of columns in which no two rows agree, beyond what can be told from the
-    steps: whoever makes the operator vouches for them.
+    `unique` has sets of columns in which no two rows agree, beyond what follows from the steps.
+    The author of the operator guarantees them; they are not checked.
     """
 
     name: str
@@ -213,8 +213,8 @@ class Linear(msgspec.Struct, frozen=True, tag="linear"):
 class Concat(msgspec.Struct, frozen=True, tag="concat"):
     """Add the collections of several operators: counts of equal pairs add up.
 
-    `unique` are sets of columns in which no two rows of the sum agree, as in that of a collection
-    and what is taken away of it: whoever makes the operator vouches for them.
+    `unique` has sets of columns in which no two rows of the sum agree, as in the difference of two
+    collections.  The author of the operator guarantees them; they are not checked.
     """
 
     name: str
@@ -241,19 +241,22 @@ class StateMachine(msgspec.Struct, frozen=True, tag="state_machine"):
     migrate: Any = None
 
 
-class LoopVariable(msgspec.Struct, frozen=True):
-    """A collection that names itself: its columns with their types, and what makes it."""
+class LoopVariable(msgspec.Struct, frozen=True, rename={"source": "made"}):
+    """A recursive collection: its columns with their types, and `source`, which computes it.
+
+    `source` is the name of a collection of the loop's body; checkpoints call it `made`.
+    """
 
     columns: tuple[tuple[str, str], ...]
-    made: str
+    source: str
 
 
 class Loop(msgspec.Struct, frozen=True):
-    """Operators over collections that name themselves, or each other.
+    """Operators over recursive collections.
 
     The `body` reads sources by the names "s0", "s1" and so on, and variables by "x0", "x1" and so
-    on.  `sources` has the columns of each source with their types.  In `rounds` rounds nothing
-    may change any more.
+    on.  `sources` has the columns of each source with their types.  If anything still changes
+    after `rounds` rounds, that is an error.
     """
 
     sources: tuple[tuple[tuple[str, str], ...], ...]
@@ -302,10 +305,10 @@ TOTAL_KEY = "0"
 class WindowFunctions(msgspec.Struct, frozen=True, tag="window_functions"):
     """Add the values of window functions to each row of `source`, by the rows around it.
 
-    `by` is the SQL of the key, by which rows are partitioned; `row` that of what shows of them,
-    and `order` of what they are ordered by, of which `is_descending` turns all around.  Rows
-    `(key, row)` come to `(key, {row, w0, w1, ...})`, with the value of each function.  With
-    `most`, the first function is a rank, and no rows show of which it is greater.
+    `by` is the SQL of the partition key, `row` of the row to show, and `order` of the value to
+    sort by, in reverse if `is_descending`.  Rows `(key, row)` become `(key, {row, w0, w1, ...})`,
+    with the value of each function.  With `most`, the first function is a rank, and rows with a
+    greater rank do not show.
     """
 
     name: str
@@ -319,7 +322,7 @@ class WindowFunctions(msgspec.Struct, frozen=True, tag="window_functions"):
 
 
 Partitioned = Reduce | WindowFunctions
-"""What reads rows by a key that a step of its own makes of them."""
+"""Operators that read rows by a key that they compute from each row."""
 Operator = Upsert | Linear | Concat | StateMachine | Partitioned | DeltaJoin | AsOfJoin
 
 
@@ -339,11 +342,11 @@ class Output:
     tombstones: bool = True
     """Whether, in `debezium-json`, a tombstone follows the delete of a key's last row."""
     on_change: OnChange = "difference"
-    """What becomes of the topic when an edit of the plan makes its collection another one."""
+    """What happens with the topic when an edit of the plan changes its collection."""
     subjects: Subjects = "topic"
     """Under which subjects a registry has the schemas of the messages."""
     record: str | None = None
-    """The namespace of the records in Avro; None: one that is made of the topic's name."""
+    """The namespace of the records in Avro; None: derived from the topic's name."""
 
     @property
     def traits(self) -> OutputTraits:
@@ -397,8 +400,8 @@ class Plan:
     pushdown: bool = True
     """Whether the planner pushes work into decoding; this does not change the outputs."""
     readings: tuple[tuple[str, KeptReading], ...] = ()
-    """How rows of inputs are decoded, by input, where a checkpoint's state has rows of another
-    form than the planner would choose."""
+    """How rows of inputs are decoded, by input, if a checkpoint's state has rows of another form
+    than the planner would choose."""
     backfills: tuple[str, ...] = ()
     """The inputs that are read again from their beginnings for an edit, beside the others that
     read their topics (`planning.backfill`)."""
@@ -412,11 +415,11 @@ class Plan:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics of each input in turn; the place of a topic is a rank among records."""
+        """The topics of each input in turn; the position of a topic is the rank of its records."""
         return tuple(topic for source in self.inputs for topic in source.topics)
 
     def readers(self, topic: str) -> tuple[Input, ...]:
-        """The inputs that read a topic as it grows; all of them have read as far."""
+        """The inputs that read a topic live; all of them have the same position."""
         return tuple(
             source
             for source in self.inputs
@@ -428,9 +431,9 @@ class Plan:
         return any(len(self.readers(topic)) > 1 for topic in source.topics)
 
     def position_key(self, source: Input, topic: str) -> str:
-        """The name under which offsets have the position of an input in a topic.
+        """The key of an input's position in a topic, in logged offsets.
 
-        It is the topic's, for all inputs but those that are read again.
+        It is the topic, except for inputs that are read again.
         """
         return f"{topic}@{source.name}" if source.name in self.backfills else topic
 
@@ -441,7 +444,7 @@ class Plan:
 
     @property
     def is_dated(self) -> bool:
-        """Whether any input has times of its own, which are then those of the batches."""
+        """Whether any input has its own times, which then are the times of batches."""
         return any(source.is_dated for source in self.inputs)
 
     @property
@@ -472,7 +475,7 @@ class Plan:
 
     @property
     def partitioned(self) -> tuple[Partitioned, ...]:
-        """What reads rows by a key of its own, in the order of the plan."""
+        """The operators that compute their key from each row, in the order of the plan."""
         return tuple(o for o in self.operators if isinstance(o, Partitioned))
 
     @property
@@ -490,7 +493,7 @@ class Plan:
         return next(i for i in self.inputs if i.name == name)
 
     def portable(self) -> "Plan":
-        """The plan with functions replaced by names under which other processes import them.
+        """The plan with functions replaced by their names, by which other processes import them.
 
         Raises:
             PlanError: a function cannot be imported by a name.
@@ -522,7 +525,7 @@ class Plan:
         return replace(self, operators=tuple(operators))
 
     def fingerprint(self) -> str:
-        """A hash of the plan for offsets and markers, by which other plans are refused.
+        """A hash of the plan for offsets and markers, so that other plans are refused.
 
         It leaves out `lateness` and `idle`, which only decide how far the next batches go.
         """

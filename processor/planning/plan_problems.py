@@ -37,13 +37,13 @@ def problems_of(plan: Plan, unread: Unread = ALL_READ) -> Iterator[Problem]:
 
     A problem that only follows from another one, or from `unread` parts, is left out.
     """
-    found = list(_structure_problems(plan, unread))
-    yield from found
+    structural = list(_structure_problems(plan, unread))
+    yield from structural
     catalog = catalog_of(plan)
     if unread.paths:
         catalog = Catalog(plan.inputs, plan.operators, unread)
     of_operators = catalog.problems()
-    if not found and not unread.paths:
+    if not structural and not unread.paths:
         of_operators = of_operators or list(_together_problems(plan, catalog))
     yield from of_operators
     yield from _time_axis_problems(plan, unread)
@@ -61,7 +61,7 @@ def _together_problems(plan: Plan, catalog: Catalog) -> Iterator[Problem]:
     Such as names that differ in case alone: SQL does not see it.
     """
     graph = graph_of(plan)
-    told: set[Problem] = set()
+    seen: set[Problem] = set()
     for operator in plan.operators:
         ways = graph.ways(operator.name)
         if isinstance(operator, Partitioned):
@@ -78,8 +78,8 @@ def _together_problems(plan: Plan, catalog: Catalog) -> Iterator[Problem]:
                     chain(way.steps, frozen(catalog.relation(way.root).scope))
                 except ChainError as error:
                     problem = (_place(plan, error), error.problem)
-                    if problem not in told:
-                        told.add(problem)
+                    if problem not in seen:
+                        seen.add(problem)
                         yield problem
                     break
 
@@ -230,18 +230,18 @@ def _format_problems(plan: Plan, output: Output, catalog: Catalog) -> Iterator[P
         )
 
 
-def _why_several(plan: Plan, found: Sequence[Way]) -> tuple[str, str] | None:
+def _why_several(plan: Plan, ways: Sequence[Way]) -> tuple[str, str] | None:
     """Why keys have several values, or none, with a remedy; None if that is to be seen."""
     appended = {source.name for source in plan.inputs if source.mode == "append"}
-    for way in found:
+    for way in ways:
         if (name := promises.what_revises(plan, way)) is not None:
             return f"retractions of {name!r} meet another right than they came with", (
                 "set its retract: locked"
             )
         if way.root in appended and keeps_key(way.steps):
             return f"rows of {way.root!r} stay", "read it by an upsert, or reduce it by the key"
-    if len(found) == 1:
-        for name, step in found[0].steps:
+    if len(ways) == 1:
+        for name, step in ways[0].steps:
             if isinstance(step, Negate):
                 return f"{name!r} changes diffs", "reduce it by the key"
     return None
@@ -250,18 +250,18 @@ def _why_several(plan: Plan, found: Sequence[Way]) -> tuple[str, str] | None:
 def _topic_problems(plan: Plan) -> Iterator[Problem]:
     """Topics that are none, or that several parts of a plan have."""
     read = {topic: f"inputs.{i.name}.topic" for i in plan.inputs for topic in i.topics}
-    told = {
+    transaction_topics = {
         source.transaction_topic: f"inputs.{source.name}.event_time.transactions"
         for source in reversed(plan.inputs)
         if source.transaction_topic is not None
     }
-    for topic, path in told.items():
+    for topic, path in transaction_topics.items():
         if topic in read:
             yield path, f"topic {topic!r} is also read, at {read[topic]}"
         read.setdefault(topic, path)
-    own = (plan.markers_topic, plan.loopback_topic)
-    written = dict.fromkeys(own, "pipeline")
-    for topic in own:
+    internal = (plan.markers_topic, plan.loopback_topic)
+    written = dict.fromkeys(internal, "pipeline")
+    for topic in internal:
         if topic in read:
             yield "pipeline", f"topic {topic!r} is also read, at {read[topic]}"
     places = [(f"outputs.{o.name}.topic", o.topic) for o in plan.outputs]
@@ -291,13 +291,13 @@ def _shared_problems(plan: Plan) -> Iterator[Problem]:
     A topic has one position for all of them.  So they begin at one place, and are read at the
     same pace: as records come, or as far as the times of others are closed.
     """
-    told: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str]] = set()
     for topic in dict.fromkeys(plan.topics):
         first, *others = plan.readers(topic)
         for other in others:
             for path, problem in _not_together(topic, first, other):
-                if (path, first.name) not in told:
-                    told.add((path, first.name))
+                if (path, first.name) not in seen:
+                    seen.add((path, first.name))
                     yield path, problem
 
 

@@ -14,19 +14,19 @@ Three kinds of work are pushed into decoding.  The results are the same without 
   passes always or never.  If a condition fails on a key, the message passes, and the
   failure becomes an error record after the upsert, as without pushing.
 * *Conditions over the value, and select*, if a single branch reads the upsert and messages
-  have whole rows.  Their result is what the upsert keeps: the selected value, or a
+  have whole rows.  The upsert keeps their result: the selected value, or a
   tombstone where a condition is false.  Dropping the message instead would keep the old
   value.  A row on which a step fails has no value and an error record, as it would have
   after the upsert.
 
-Whether an image is partial is decided by all columns of a message and by the declared ones,
-never by the decoded ones.  So outputs and errors do not change with partial images, or when a
+All columns of a message and the declared columns decide whether an image is partial, never the
+decoded columns.  So outputs and errors do not change with partial images, or when a
 table gets another column.  All declared columns are checked against their types and
 encodings, whether anything reads them or not (`topics.column_types`); in other columns a value
 that contradicts a schema in its message is no error (`change.Wanted.judges`).  There are two
 exceptions.  A message whose key does not pass is not decoded, so it is no error.  And a key
-has one error at a time: that of a message replaces the one that a pushed step has made of
-the row before.
+has one error at a time: the error of a message replaces the error of a pushed step on the row
+before.
 """
 
 import functools
@@ -59,8 +59,8 @@ from ikebana.processor.planning.stored_rows import over_stored
 class Branch:
     """Fused steps from a root to outputs with the same collection.
 
-    Several branches may begin with the steps of one operator, whose errors must be recorded
-    once: `silent` are the operators whose errors another branch records.  `inlets` are the
+    Several branches may begin with the steps of one operator, but its errors must be recorded
+    once: another branch records the errors of the operators in `silent`.  `inlets` has the
     operators that get the updates by key in the same pass, `hops` those that get them
     through an exchange, one micro-batch later.
     """
@@ -113,30 +113,30 @@ def physical(plan: Plan, *, optimized: bool | None = None) -> Physical:
     readings = {source.name: Reading() for source in plan.inputs}
     branches: dict[str, tuple[Branch, ...]] = {}
     for root in graph.roots:
-        found = tuple(map(_needed, _branches(plan, root)))
+        root_branches = tuple(map(_needed, _branches(plan, root)))
         if optimized and graph.is_of_input(root):
             source = graph.input_of(root)
             if not source.traits.is_updates:
-                kept = dict(plan.readings).get(source.name)
-                readings[source.name], found = (
-                    _pushed(plan, source, found)
-                    if kept is None
-                    else _as_kept(kept, found, scope_of_input(source).types)
+                reading = dict(plan.readings).get(source.name)
+                readings[source.name], root_branches = (
+                    _pushed(plan, source, root_branches)
+                    if reading is None
+                    else _as_kept(reading, root_branches, scope_of_input(source).types)
                 )
-        branches[root] = found
+        branches[root] = root_branches
     # Data of a diffs input come to the shards of the keys that its branches make.
     return Physical(readings, branches, fused=optimized or any(True for _ in inlets(plan)))
 
 
 def _as_kept(
-    kept: KeptReading, branches: tuple[Branch, ...], names: Collection[str]
+    reading: KeptReading, branches: tuple[Branch, ...], names: Collection[str]
 ) -> tuple[Reading, tuple[Branch, ...]]:
-    """How an input is read that has been read so before, whatever would be read now."""
-    if kept.pushed:
-        left = over_stored(kept.pushed, [branch.steps for branch in branches], names)
+    """Read an input as the checkpoint's state needs it, whatever the planner would choose."""
+    if reading.pushed:
+        left = over_stored(reading.pushed, [branch.steps for branch in branches], names)
         assert left is not None, "rows are kept that lack something"
         branches = tuple(map(_with_steps, branches, left))
-    return Reading(kept.columns, kept.key_filters, kept.pushed), branches
+    return Reading(reading.columns, reading.key_filters, reading.pushed), branches
 
 
 def _with_steps(branch: Branch, steps: tuple[Named, ...]) -> Branch:
@@ -167,7 +167,7 @@ def _has_rows(reading: Reading, plan: Plan, source: str) -> bool:
 
 
 class Inlet(NamedTuple):
-    """What gets updates of a collection by key, after steps of its own."""
+    """A reader of a collection's updates by key, with the steps before it."""
 
     name: str
     source: str
@@ -175,15 +175,15 @@ class Inlet(NamedTuple):
 
 
 def inlets(plan: Plan) -> Iterator[Inlet]:
-    """The inlets of a plan: what reads rows by a key, feeds of joins, and gathered outputs."""
+    """The inlets of a plan: operators that read by key, feeds of joins, and gathered outputs."""
     for operator in plan.partitioned:
         step = kind_of(operator).before(operator)
         assert step is not None, "what reads rows by a key of its own has a step that makes it"
         yield Inlet(operator.name, operator.source, ((operator.name, step),))
     for name, by, nulls in joined(plan).feeds:
-        # Conditions by themselves, to be pushed down; errors tell what the key is of.
-        told = str(by)
-        steps = ((told, Sql(where=by.filters)), (told, Arrange(by.keys, nulls)))
+        # Conditions are a separate step, to be pushed down; errors name the arrangement.
+        label = str(by)
+        steps = ((label, Sql(where=by.filters)), (label, Arrange(by.keys, nulls)))
         yield Inlet(name, by.relation, steps)
     for output in plan.outputs:
         if (inlet := gathered(plan).get(output.name)) is not None:
@@ -192,7 +192,7 @@ def inlets(plan: Plan) -> Iterator[Inlet]:
 
 @functools.lru_cache(maxsize=64)
 def gathered(plan: Plan) -> Mapping[str, str]:
-    """The outputs whose rows go through an exchange to the shards of their keys, with its inlet.
+    """The outputs with an exchange to the shards of their rows' keys, each with its inlet.
 
     A diff output may write rows in any shard.  A format that combines the rows of a key, or counts
     equal ones, needs them in one shard.
@@ -211,7 +211,7 @@ def inlet_of(output: str) -> str:
 
 
 def inlet_paths(plan: Plan, inlet: Inlet) -> Iterator[tuple[Way, bool]]:
-    """The ways to an inlet, with its own steps, and whether each needs an exchange.
+    """The ways to an inlet, including its steps, and whether each needs an exchange.
 
     Rows of an upsert are in the shard of its key as long as no step changes the key.  Rows of
     an input in `mode: diffs` are sent to the shard of the key that its steps make.  All
@@ -249,7 +249,7 @@ def _branches(plan: Plan, root: str) -> Iterator[Branch]:
     for output in plan.outputs:
         for path in graph_of(plan).ways(output.source):
             if path.root == root:
-                # An output that reaches the root twice in the same way shows it twice.
+                # An output that reads the root twice by the same steps shows it twice.
                 outputs.setdefault(path.steps, []).append(output.name)
     for inlet in inlets(plan):
         for path, hop in inlet_paths(plan, inlet):
@@ -257,15 +257,15 @@ def _branches(plan: Plan, root: str) -> Iterator[Branch]:
                 outputs.setdefault(path.steps, [])
                 (hops if hop else near).setdefault(path.steps, []).append(inlet.name)
     if root in looked_up(plan):
-        # Whatever else is wanted of it, its state is asked for whole rows.
+        # Joins look up whole rows in its state.
         outputs.setdefault((), [])
-    # An operator over one root is known by the steps up to its own last.
-    told: set[tuple[Named, ...]] = set()
+    # The steps up to its last one identify an operator over a root.
+    seen: set[tuple[Named, ...]] = set()
     for steps, names in outputs.items():
         ends = {name: at for at, (name, _) in enumerate(steps)}
         prefixes = {name: steps[: at + 1] for name, at in ends.items()}
-        silent = frozenset(name for name, prefix in prefixes.items() if prefix in told)
-        told |= set(prefixes.values())
+        silent = frozenset(name for name, prefix in prefixes.items() if prefix in seen)
+        seen |= set(prefixes.values())
         yield Branch(
             root,
             steps,
@@ -284,19 +284,19 @@ def _needed(branch: Branch) -> Branch:
 def _pushed(
     plan: Plan, source: Input, branches: tuple[Branch, ...]
 ) -> tuple[Reading, tuple[Branch, ...]]:
-    """What can be done in decoding, and the branches without what that makes needless."""
+    """The work to do in decoding, and the branches without that work."""
     scope = scope_of_input(source)
     filters = [_key_conditions(branch.steps, source, scope) for branch in branches]
     key_filters = tuple(filters) if filters and all(filters) else ()
     if source.event_time is not None:
-        # Rows that nobody wants move the frontier like all others.
+        # Rows that no branch needs move the frontier, too.
         key_filters = ()
     columns: tuple[str, ...] | None = None
     if source.traits.has_columns and branches:
-        wanted = [columns_of(plan, branch, scope) for branch in branches]
-        wanted.append(dating_columns(source))
-        read = [each for each in wanted if each is not None]
-        if len(read) == len(wanted):
+        needs = [columns_of(plan, branch, scope) for branch in branches]
+        needs.append(dating_columns(source))
+        read = [each for each in needs if each is not None]
+        if len(read) == len(needs):
             columns = tuple(sorted({name for each in read for name in each}))
     pushed: tuple[Named, ...] = ()
     whole_rows = source.traits.kind == "rows" and source.mode == "upsert"
@@ -314,7 +314,7 @@ def columns_of(plan: Plan, branch: Branch, scope: Scope) -> tuple[str, ...] | No
     if branch.outputs or (asked := steps.arranges_by) is None:
         return steps.columns
     feeds = {feed.name: feed.by.relation for feed in joined(plan).feeds}
-    # Without steps it is an upsert's own state that joins look up, or a function's input.
+    # A branch without steps is an upsert's state that joins look up, or a function's input.
     fed = [feeds.get(name) for name in (*branch.inlets, *branch.hops)]
     read = [None if name is None else columns_read(plan, name) for name in fed]
     if not branch.steps and branch.root in looked_up(plan):
@@ -325,14 +325,14 @@ def columns_of(plan: Plan, branch: Branch, scope: Scope) -> tuple[str, ...] | No
 
 
 def dating_columns(source: Input) -> tuple[str, ...] | None:
-    """The columns that event times are made of; None for all."""
+    """The columns that event times are computed from; None for all."""
     if (query := dating_query(source)) is None:
         return ()
     return None if query.reads_value else query.fields
 
 
 def _how_many(steps: Sequence[Named]) -> int:
-    """How many of the first steps only choose and make values."""
+    """The number of leading steps that only filter rows and compute values."""
     count = 0
     for _, step in steps:
         simple = isinstance(step, Sql) and Sql(where=step.where, select=step.select) == step
@@ -346,8 +346,8 @@ def _key_conditions(steps: Sequence[Named], source: Input, scope: Scope) -> tupl
     """The conditions over the key alone that every datum has to pass first."""
     if not any(isinstance(step, Sql) and step.where for _, step in steps):
         return ()
-    found: list[str] = []
-    own = {KEY, *source.key}
+    conditions: list[str] = []
+    key_columns = {KEY, *source.key}
     for _, step in steps:
         if isinstance(step, Negate):
             continue
@@ -358,11 +358,11 @@ def _key_conditions(steps: Sequence[Named], source: Input, scope: Scope) -> tupl
                 try:
                     read = parse(condition, scope, condition=True).columns
                 except ExpressionError:
-                    return tuple(found)
-                if not read or not read <= own:
+                    return tuple(conditions)
+                if not read or not read <= key_columns:
                     # It might fail on a row that a condition behind it drops.
-                    return tuple(found)
-                found.append(condition)
+                    return tuple(conditions)
+                conditions.append(condition)
         if Sql(where=step.where) != step:
             break
-    return tuple(found)
+    return tuple(conditions)

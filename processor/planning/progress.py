@@ -1,12 +1,11 @@
-"""Frontiers of operators: which interval each may work on in each micro-batch.
+"""Frontiers of operators: the interval of each in each micro-batch.
 
-`upper(op)` is the least of the source's upper over its source edges, the *previous*
-upper of each producer over its exchanges (each takes one micro-batch), the upper of
-each operator whose updates it gets in the same pass, and the upper of each arrangement
-that it looks up; `lower(op)` is its upper before.  An operator that is k exchanges deep
-therefore works k batches behind, but depth is only what this comes to when nothing
-stands still: a looked-up arrangement that is deeper than its reader holds the reader
-back.
+`upper(op)` is the least of: the source's upper over its source edges; the *previous*
+upper of each producer over its exchanges (each takes one micro-batch); the upper of
+each operator whose updates it gets in the same pass; and the upper of each arrangement
+that it looks up.  `lower(op)` is its upper of the batch before.  An operator behind k exchanges
+therefore works k batches behind, as long as every frontier advances; an arrangement that is
+deeper than its reader holds the reader back.
 """
 
 import functools
@@ -37,21 +36,21 @@ class Edges:
 
 @functools.lru_cache(maxsize=32)
 def edges(plan: Plan) -> Mapping[str, Edges]:
-    """The edges of each operator that has a frontier of its own.
+    """The edges of each operator that has its own frontier.
 
     These are the roots, the arrangements and stages of joins, and the inlets of gathered outputs.
     Linear operators are passes over the updates of these.
     """
     graph = {root: Edges(from_source=True) for root in graph_of(plan).roots}
     for inlet in planner.inlets(plan):
-        found = list(planner.inlet_paths(plan, inlet))
+        paths = list(planner.inlet_paths(plan, inlet))
         graph[inlet.name] = Edges(
-            after=_unique(path.root for path, hop in found if not hop),
-            hops=_unique(path.root for path, hop in found if hop),
+            after=_unique(path.root for path, hop in paths if not hop),
+            hops=_unique(path.root for path, hop in paths if hop),
         )
     stages = joined(plan)
     for name, stage in stages.stages.items():
-        # One without is fed by the relation itself.
+        # A stage without `rows_from` has its own feed.
         way = _way(stage.rows_from, hop=stage.hop) if stage.rows_from else graph[name]
         graph[name] = replace(way, looks_up=(stage.looks_up,))
     for join, last in stages.last.items():
@@ -69,7 +68,7 @@ def order(plan: Plan) -> tuple[str, ...]:
     """The operators in the order of a pass."""
     before = {name: [*edge.after, *edge.looks_up] for name, edge in edges(plan).items()}
     for join, origin in joined(plan).origins.items():
-        # What a new join begins from.
+        # A new join begins from its origin.
         before[joined(plan).begins(join)].append(origin)
     return tuple(TopologicalSorter(before).static_order())
 
@@ -88,10 +87,10 @@ def advance_frontiers(
 ) -> dict[str, Time]:
     """The upper of every operator in the batch whose source has the upper `source_upper`.
 
-    `frontiers` are the uppers of the batch before.  An operator that is not among them is new,
-    and begins at the frontier of the others.  Operators behind an exchange stay where they are
-    unless the batch takes `all_hops`, because more updates of their times will come.  For the
-    same reason `standing` operators stay, while their first time is being filled.
+    `frontiers` has the uppers of the batch before.  An operator that it lacks is new, and begins
+    at the frontier of the others.  Operators behind an exchange do not advance unless the batch
+    takes `all_hops`, because more updates of their times will come.  For the same reason
+    `standing` operators do not advance while their first time is being filled.
     """
     uppers: dict[str, Time] = {}
     begin = beginning(frontiers)
@@ -129,14 +128,14 @@ def behind(graph: Mapping[str, Edges], frontiers: Mapping[str, Time], source_upp
 
 def depths(graph: Mapping[str, Edges]) -> dict[str, int]:
     """The number of exchanges between the source and each operator."""
-    found: dict[str, int] = {}
+    cache: dict[str, int] = {}
 
     def depth(name: str) -> int:
-        if name not in found:
+        if name not in cache:
             edge = graph[name]
             beside = [depth(other) for other in (*edge.after, *edge.looks_up)]
-            found[name] = max([0, *beside, *(depth(other) + 1 for other in edge.hops)])
-        return found[name]
+            cache[name] = max([0, *beside, *(depth(other) + 1 for other in edge.hops)])
+        return cache[name]
 
     return {name: depth(name) for name in graph}
 
@@ -155,27 +154,27 @@ def intervals(before: Mapping[str, Time], after: Mapping[str, Time]) -> dict[str
 
 @functools.lru_cache(maxsize=32)
 def producers(plan: Plan) -> Mapping[str, tuple[str, ...]]:
-    """The operators whose updates reach each output; errors may come from any.
+    """The operators that send updates to each output; errors may come from any.
 
-    What reads inputs again has frontiers of its own, which hold back nothing.
+    Operators that read inputs again have separate frontiers, which hold back nothing.
     """
     gathered = planner.gathered(plan)
-    found = {
+    by_output = {
         output.name: (gathered[output.name],)
         if output.name in gathered
         else _unique(path.root for path in graph_of(plan).ways(output.source))
         for output in plan.outputs
     }
     again = backfill.reads_again(plan)
-    return {**found, ERRORS: tuple(name for name in edges(plan) if name not in again)}
+    return {**by_output, ERRORS: tuple(name for name in edges(plan) if name not in again)}
 
 
 def output_intervals(plan: Plan, of: Mapping[str, Interval]) -> dict[str, Interval]:
-    """The interval of each output, whose upper is the least of its producers'."""
-    found = {name: [of[root] for root in roots] for name, roots in producers(plan).items()}
+    """The interval of each output; its upper is the least of its producers' uppers."""
+    by_output = {name: [of[root] for root in roots] for name, roots in producers(plan).items()}
     return {
         name: Interval(min(each.lower for each in those), min(each.upper for each in those))
-        for name, those in found.items()
+        for name, those in by_output.items()
     }
 
 

@@ -1,4 +1,4 @@
-"""Promises: what readers of an output may rely on, and what it has to be watched for."""
+"""Promises: what readers of an output may rely on, and whether it needs watching."""
 
 import functools
 from collections.abc import Iterator
@@ -22,8 +22,8 @@ def watches(plan: Plan, output: Output) -> bool:
 
 def promise(plan: Plan, output: Output) -> Promise:
     """The changelog mode of an output: what its readers may rely on."""
-    # Two bad values that stand in different places can give the same error record twice,
-    # and an error that a negated datum gives is negative itself.
+    # Two bad values in different places can have the same error record, and the error of a negated
+    # datum has a negative count.
     if not output.source:
         revised = any(join.revises for join in plan.joins)
         signed = any(signs(step) for o in plan.operators for _, step in kind_of(o).steps(o))
@@ -46,9 +46,9 @@ def _may_be_negative(plan: Plan, way: Way) -> bool:
 
 
 def why_negative(plan: Plan, way: Way) -> str | None:
-    """The operator by which a datum that a way gives may count less than nothing, whatever comes.
+    """The operator that may give a datum of a way a negative count, whatever the inputs are.
 
-    Of inputs in `mode: diffs` it is what they say that decides.
+    Counts of inputs in `mode: diffs` depend on their messages alone.
     """
     for name, step in way.steps:
         if signs(step):
@@ -59,7 +59,7 @@ def why_negative(plan: Plan, way: Way) -> str | None:
 
 
 def what_revises(plan: Plan, way: Way) -> str | None:
-    """The as-of join behind a way whose retractions may meet another right than insertions."""
+    """An as-of join behind a way, if its retractions may match another right than insertions."""
     for join in plan.joins:
         if join.name == way.root and join.revises:
             lefts = graph_of(plan).ways(join.inputs[0].relation)
@@ -85,7 +85,7 @@ def signs(step: AnyStep) -> bool:
 
 
 def _behind(plan: Plan, way: Way) -> Iterator[Way]:
-    """The ways to what a join reads, if one is the root of a way."""
+    """The ways to the inputs of a join, if the root of a way is a join."""
     for join in plan.joins:
         if join.name == way.root:
             for source in graph_of(plan).nodes[join.name].sources:
@@ -93,13 +93,13 @@ def _behind(plan: Plan, way: Way) -> Iterator[Way]:
 
 
 def _roots_behind(plan: Plan, way: Way) -> Iterator[str]:
-    """The root of a way, and the roots of what joins behind it read."""
+    """The root of a way, and the roots of all inputs of joins behind it."""
     yield way.root
     for other in _behind(plan, way):
         yield from _roots_behind(plan, other)
 
 
 def _only_grows(plan: Plan, way: Way) -> bool:
-    """Whether the end of a way has insertions only."""
+    """Whether a way has insertions only."""
     appended = {source.name for source in plan.inputs if source.mode == "append"}
     return way.root in appended and not any(signs(s) or moves_time(s) for _, s in way.steps)

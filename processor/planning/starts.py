@@ -69,7 +69,7 @@ def written(start: object) -> str:
 
 
 def place_of(start: str) -> Place:
-    """The place that a text names, which `written` has made."""
+    """The place that a text of `written` names."""
     if start == EARLIEST:
         return EARLIEST
     if start == LATEST:
@@ -81,7 +81,7 @@ def place_of(start: str) -> Place:
 
 
 def words(start: str) -> str:
-    """Where reading begins, for people: behind "is read from"."""
+    """Where reading begins, in words that follow "is read from"."""
     match place_of(start):
         case "earliest":
             return "its beginning"
@@ -94,7 +94,7 @@ def words(start: str) -> str:
 
 
 def _instant(text: str) -> int:
-    # Parts of a millisecond are none of Kafka's: the first one after them counts.
+    # Kafka has whole milliseconds: a fraction is rounded up.
     return -(-instant_of(6)(text) // 1000)
 
 

@@ -1,9 +1,9 @@
-"""Steps over rows as the state of an upsert has them, in place of rows as they are read.
+"""Rewrite steps for rows in the state of an upsert, to which other steps were applied before.
 
-Steps that are pushed before an upsert make the rows that it keeps (`planner.Reading.pushed`).  If
-another plan begins with other steps, most of what it selects is there all the same: a column that
-has another name, fewer columns, another order, something made of columns that are kept as they
-are.  So its first step is rewritten over the columns that are kept.
+Steps that are pushed before an upsert compute the rows that it keeps (`planner.Reading.pushed`).
+If a new plan begins with other steps, the state usually has all that they need: for renamed
+columns, fewer columns, another order, or expressions over columns that are kept unchanged.  Then
+the first step is rewritten over the columns in the state.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -20,22 +20,20 @@ from ikebana.processor.planning.unique_keys import made_of
 def over_stored(
     pushed: Sequence[Named], branches: Sequence[tuple[Named, ...]], names: Collection[str]
 ) -> list[tuple[Named, ...]] | None:
-    """The steps of branches that are left over rows to which `pushed` has been applied.
+    """The remaining steps of branches over rows to which `pushed` has been applied.
 
-    `names` are those of the columns of the rows before.
-
-    None, if these rows lack something, or if a row is missing on which a pushed step has failed
-    that is none of the branch's.
+    `names` has the columns of the original rows.  None, if these rows lack something, or if the
+    failure of a pushed step, which does not belong to the branch, may have dropped a row.
     """
     for _, step in pushed[:-1]:
         if isinstance(step, Sql) and step.select is not None:
             names = [name for name, _ in step.select]
-    found = [_left(pushed, steps, names) for steps in branches]
+    results = [_left(pushed, steps, names) for steps in branches]
     if len(branches) > 1 and any(steps[: len(pushed)] != tuple(pushed) for steps in branches):
-        # A step that may fail is one of a single operator, whose errors are recorded once.
-        found = found if all(_never_fails(step, names) for _, step in pushed) else [None]
-    left = [steps for steps in found if steps is not None]
-    return left if len(left) == len(found) else None
+        # A step that may fail belongs to one operator, which records its errors once.
+        results = results if all(_never_fails(step, names) for _, step in pushed) else [None]
+    left = [steps for steps in results if steps is not None]
+    return left if len(left) == len(results) else None
 
 
 def _left(
@@ -53,12 +51,12 @@ def _left(
     if name != before and not _never_fails(old, names):
         # Its errors name the operator.
         return None
-    made = _over(old, new, names)
-    return None if made is None else ((name, made), *steps[same:])
+    step = _over(old, new, names)
+    return None if step is None else ((name, step), *steps[same:])
 
 
 def _never_fails(step: object, names: Collection[str]) -> bool:
-    """Whether a step makes a row of each one, of columns as they are."""
+    """Whether a step makes one row of each, from unchanged columns."""
     return (
         isinstance(step, Sql)
         and Sql(select=step.select) == step
@@ -67,21 +65,21 @@ def _never_fails(step: object, names: Collection[str]) -> bool:
 
 
 def _over(old: Sql, new: Sql, names: Collection[str]) -> Sql | None:
-    """The step that turns the rows of one step into the rows of another; None if there is none."""
+    """The step from the results of `old` to those of `new`; None if there is none."""
     if old.select is None or new.select is None or Sql(where=new.where, select=new.select) != new:
         return None
-    made = {name: made_of(text, names=names) for name, text in old.select}
-    plain = {column: name for name, of in made.items() if of.is_same for column in of.of}
-    computed = {text: name for name, text in old.select if not made[name].is_same}
+    sources = {name: made_of(text, names=names) for name, text in old.select}
+    plain = {column: name for name, of in sources.items() if of.is_same for column in of.of}
+    computed = {text: name for name, text in old.select if not sources[name].is_same}
     if not set(old.where) <= set(new.where) or not computed.keys() <= {t for _, t in new.select}:
-        # What has failed on one of them is not there.
+        # Rows on which one of them failed are missing.
         return None
     more = tuple(text for text in new.where if text not in old.where)
     if more and computed:
-        # What they drop may have failed.
+        # A row that they drop may have failed on a computed column.
         return None
-    # The whole key stays, whatever columns are called.
-    plain = {**{name: quoted(own) for name, own in plain.items()}, KEY: KEY}
+    # The whole key stays, whatever the names of columns are.
+    plain = {**{name: quoted(column) for name, column in plain.items()}, KEY: KEY}
     where = [_of_stored(text, plain, names) for text in more]
     select = [
         (name, quoted(computed[text]) if text in computed else _of_stored(text, plain, names))
@@ -95,7 +93,7 @@ def _over(old: Sql, new: Sql, names: Collection[str]) -> Sql | None:
 
 
 def _of_stored(text: str, plain: Mapping[str, str], names: Collection[str]) -> str | None:
-    """An expression over columns, in SQL over what they are kept by; None if one is not kept."""
+    """An expression over columns as SQL over the stored ones; None if a column is not stored."""
     of = made_of(text, names=names)
     if not of.of <= plain.keys():
         return None

@@ -1,4 +1,4 @@
-"""How Debezium names the topics of a database: those of tables, and that of transactions."""
+"""How Debezium names the topics of a database: of its tables, and of its transactions."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ _SUFFIX = ".transaction"
 
 
 def collections_of(topics: Iterable[str], transaction_topic: str) -> frozenset[str]:
-    """The collections whose changes are in these topics, as topics spell them.
+    """The collections that have their changes in these topics, as topics spell them.
 
     Topics are `prefix.collection`, the transaction topic is `prefix.transaction`.
 
@@ -25,7 +25,7 @@ def collections_of(topics: Iterable[str], transaction_topic: str) -> frozenset[s
             f'its name does not end in "{_SUFFIX}"',
             hint="Leave the connector's topic.transaction at its default.",
         )
-    found = set()
+    collections = set()
     for topic in topics:
         if not topic.startswith(prefix) or topic == prefix:
             raise ConfigError(
@@ -33,5 +33,5 @@ def collections_of(topics: Iterable[str], transaction_topic: str) -> frozenset[s
                 f'its name does not begin with "{prefix}"',
                 hint="Read the topics as the connector names them, without routing.",
             )
-        found.add(topic.removeprefix(prefix))
-    return frozenset(found)
+        collections.add(topic.removeprefix(prefix))
+    return frozenset(collections)

@@ -1,9 +1,9 @@
-"""Unique keys: which columns tell the rows of a collection apart, and which determine others.
+"""Unique keys of a collection, and functional dependencies between its columns.
 
 `determines` has functional dependencies: rows that agree in the first columns agree in the others.
-A set of columns in `unique` is one in which no two rows agree, where each row counts once; so it
-determines all columns.  Nulls are equal to each other, and columns are names alone: the key of a
-row is the column `key`.  What is not known is left out, so whatever is here is true.
+No two rows agree in all columns of a set in `unique`, where each row counts once; so the set
+determines all columns.  Nulls are equal to each other.  Columns are names: the key of a row is the
+column `key`.  Whatever is here is true, but not all that is true is here.
 """
 
 from collections import defaultdict
@@ -19,19 +19,19 @@ from ikebana.processor.linear.trees import columns, equated
 
 Columns = frozenset[str]
 Dependency = tuple[Columns, Columns]
-# Of a product of keys, no more are looked at.
+# At most this many combinations of keys are examined.
 _MOST = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What is known of the columns of a collection."""
+    """The unique keys and dependencies of a collection."""
 
     unique: tuple[Columns, ...] = ()
     determines: tuple[Dependency, ...] = ()
 
     def closure(self, columns: Iterable[str]) -> Columns:
-        """The columns that some determine, themselves among them.
+        """The columns that these determine, including themselves.
 
         >>> Keys(determines=((frozenset("a"), frozenset("b")),)).closure("ac") == {*"abc"}
         True
@@ -40,8 +40,8 @@ class Keys:
 
     def is_unique(self, columns: Iterable[str]) -> bool:
         """Whether no two rows agree in all of these."""
-        found = self.closure(columns)
-        return any(key <= found for key in self.unique)
+        determined = self.closure(columns)
+        return any(key <= determined for key in self.unique)
 
     def minimal(self, columns: Iterable[str]) -> tuple[str, ...]:
         """A minimal part of these columns that determines all of them.
@@ -52,44 +52,52 @@ class Keys:
         return _minimal(columns, _Closures(self.determines))
 
     def with_unique(self, key: Iterable[str], columns: Iterable[str]) -> "Keys":
-        """The same with one more unique key, of a collection with these columns."""
-        own = frozenset(key)
-        return Keys((*self.unique, own), (*self.determines, (own, frozenset(columns))))
+        """Add a unique key; the collection has these columns."""
+        unique = frozenset(key)
+        return Keys((*self.unique, unique), (*self.determines, (unique, frozenset(columns))))
 
     def with_dependencies(self, more: Iterable[Dependency]) -> "Keys":
-        """The same where columns also determine these."""
+        """Add dependencies."""
         return Keys(self.unique, (*self.determines, *more))
 
     def together(self, other: "Keys") -> "Keys":
-        """What is known from two sides of the same collection."""
+        """Unite what is known of one collection from two sources."""
         unique = dict.fromkeys((*self.unique, *other.unique))
         return Keys(tuple(unique), (*self.determines, *other.determines))
 
     def prefixed(self, alias: str) -> "Keys":
-        """The same of columns with a prefix."""
+        """Prefix all columns with an alias."""
         return self._renamed(lambda name: f"{alias}.{name}")
 
     def several(self) -> "Keys":
-        """What is left where a row may become several, which have all of its columns."""
+        """What still holds if a row may become several rows with the same columns."""
         return Keys((), self.determines)
 
-    def selected(self, made: Mapping[str, "Made"]) -> "Keys":
-        """What is known of new columns, each made of the former ones."""
-        former = {"\0" + name: of for name, of in made.items()}
+    def selected(self, columns: Mapping[str, "Made"]) -> "Keys":
+        """The keys and dependencies of new columns, each computed from the former ones."""
+        former = {"\0" + name: of for name, of in columns.items()}
         whole = self.with_dependencies(_made_dependencies(former))
         closures = _Closures(whole.determines)
-        # What stands for a former column: itself under another name, or what determines it.
+        # By former column, the new one in its place: the same under another name, or a
+        # determinant.
         instead = {c: name for name, of in former.items() if of.is_same for c in of.of}
         for name in former:
             for column in closures.of([name]):
                 instead.setdefault(column, name)
         unique = list(_replaced(self.unique, instead))
-        found: dict[Columns, Columns] = {}
-        for key in (*unique, *_replaced((given for given, _ in whole.determines), instead)):
-            if key not in found:
-                found[key] = closures.of(key).intersection(former)
+        closure_of: dict[Columns, Columns] = {}
+        for key in (
+            *unique,
+            *_replaced((determinant for determinant, _ in whole.determines), instead),
+        ):
+            if key not in closure_of:
+                closure_of[key] = closures.of(key).intersection(former)
         minimal = dict.fromkeys(frozenset(_minimal(sorted(key), closures)) for key in unique)
-        determines = tuple((given, others) for given, others in found.items() if others - given)
+        determines = tuple(
+            (determinant, others)
+            for determinant, others in closure_of.items()
+            if others - determinant
+        )
         return Keys(tuple(minimal), determines)._renamed(lambda name: name.removeprefix("\0"))
 
     def _renamed(self, named: Callable[[str], str]) -> "Keys":
@@ -98,20 +106,22 @@ class Keys:
 
         return Keys(
             tuple(map(all_of, self.unique)),
-            tuple((all_of(given), all_of(others)) for given, others in self.determines),
+            tuple(
+                (all_of(determinant), all_of(others)) for determinant, others in self.determines
+            ),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A column that is made of others; `one_to_one` if it determines them, too."""
+    """A column that is computed from others; `one_to_one` if it determines them, too."""
 
     of: Columns
     one_to_one: bool = False
 
     @property
     def is_same(self) -> bool:
-        """Whether it is another column as it is."""
+        """Whether it is another column, unchanged."""
         return self.one_to_one and len(self.of) == 1
 
 
@@ -119,22 +129,22 @@ NOTHING = Keys()
 
 
 class Facts(NamedTuple):
-    """What is known for sure, and with what inputs declare of their columns, unchecked."""
+    """Keys that are sure, and keys that also rely on unchecked declarations of inputs."""
 
     sure: Keys = NOTHING
     declared: Keys = NOTHING
 
-    def each(self, made: Callable[..., Keys], *others: "Facts") -> "Facts":
-        """Both of something, made of both of these."""
+    def each(self, combine: Callable[..., Keys], *others: "Facts") -> "Facts":
+        """Apply a function to the sure keys, and to the declared ones."""
         every = (self, *others)
-        return Facts(made(*(of.sure for of in every)), made(*(of.declared for of in every)))
+        return Facts(combine(*(of.sure for of in every)), combine(*(of.declared for of in every)))
 
 
 NOTHING_KNOWN = Facts()
 
 
 def joined(sides: Iterable[Keys], equalities: Iterable[tuple[str, str]]) -> Keys:
-    """What is known of the combinations of rows of several collections, of columns of their own.
+    """The keys of combinations of rows of several collections, which share no column names.
 
     In each pair of `equalities` both columns are equal.
 
@@ -142,123 +152,122 @@ def joined(sides: Iterable[Keys], equalities: Iterable[tuple[str, str]]) -> Keys
     >>> joined((left, right), [("b", "c")]).unique
     (frozenset({'a'}),)
     """
-    known = tuple(sides)
+    parts = tuple(sides)
     more = [
         (frozenset((one,)), frozenset((other,)))
         for pair in equalities
         for one, other in (pair, pair[::-1])
     ]
-    determines = (*(each for side in known for each in side.determines), *more)
+    determines = (*(each for side in parts for each in side.determines), *more)
     closures = _Closures(determines)
-    combined = islice(product(*(side.unique for side in known)), _MOST)
-    # Columns of the first come first, and are those that are left.
-    found = dict.fromkeys(
+    combined = islice(product(*(side.unique for side in parts)), _MOST)
+    # Columns of the first collection come first, so that minimal keys prefer them.
+    unique = dict.fromkeys(
         frozenset(_minimal((column for key in keys for column in sorted(key)), closures))
         for keys in combined
     )
-    return Keys(tuple(found), determines)
+    return Keys(tuple(unique), determines)
 
 
 def left_joined(
     left: Keys, right: Keys, equalities: Collection[tuple[str, str]], columns: Iterable[str]
 ) -> Keys:
-    """What is known of a left join, all of whose columns these are.
+    """The keys of a left join with these columns.
 
-    Where nothing matches, what determines columns of the right, or is equal to them, does not
-    hold: they are null.
+    Dependencies of the right do not hold in rows without a match, where its columns are null.
     """
     inner = joined((left, right), equalities)
     every = frozenset(columns)
-    found = Keys((), left.determines)
+    result = Keys((), left.determines)
     for key in left.unique:
         if inner.is_unique(key):
-            found = found.with_unique(key, every)
+            result = result.with_unique(key, every)
         else:
             for other in right.unique:
-                found = found.with_unique(key | other, every)
-    return found
+                result = result.with_unique(key | other, every)
+    return result
 
 
-def _made_dependencies(made: Mapping[str, Made]) -> Iterator[Dependency]:
-    for name, of in made.items():
-        own = frozenset((name,))
-        yield of.of, own
+def _made_dependencies(columns: Mapping[str, Made]) -> Iterator[Dependency]:
+    for name, of in columns.items():
+        column = frozenset((name,))
+        yield of.of, column
         if of.one_to_one:
-            yield own, of.of
+            yield column, of.of
 
 
 def _replaced(keys: Iterable[Columns], instead: Mapping[str, str]) -> Iterator[Columns]:
-    """Each set of columns, with other columns in their place, if all of them have one."""
+    """Each set of columns, with all columns replaced; sets that cannot be are left out."""
     for key in keys:
         if all(column in instead for column in key):
             yield frozenset(instead[column] for column in key)
 
 
 def _minimal(columns: Iterable[str], closures: "_Closures") -> tuple[str, ...]:
-    found = list(dict.fromkeys(columns))
-    for column in reversed(found.copy()):
-        others = [each for each in found if each != column]
+    minimal = list(dict.fromkeys(columns))
+    for column in reversed(minimal.copy()):
+        others = [each for each in minimal if each != column]
         if column in closures.of(others):
-            found = others
-    return tuple(found)
+            minimal = others
+    return tuple(minimal)
 
 
 class _Closures:
-    """What columns determine, in time linear in the dependencies that hold."""
+    """Computes closures, in time linear in the dependencies that hold."""
 
     def __init__(self, determines: Sequence[Dependency]) -> None:
         self._determines = determines
-        self._always = [at for at, (given, _) in enumerate(determines) if not given]
+        self._always = [at for at, (determinant, _) in enumerate(determines) if not determinant]
         self._asking: defaultdict[str, list[int]] = defaultdict(list)
-        for at, (given, _) in enumerate(determines):
-            for column in given:
+        for at, (determinant, _) in enumerate(determines):
+            for column in determinant:
                 self._asking[column].append(at)
 
     def of(self, columns: Iterable[str]) -> Columns:
-        """The columns that some determine, themselves among them."""
-        found = set(columns)
-        waiting = list(found)
+        """The columns that these determine, including themselves."""
+        closure = set(columns)
+        waiting = list(closure)
         missing: dict[int, int] = {}
         holding = list(self._always)
         while waiting or holding:
             for at in holding:
-                waiting += (new := self._determines[at][1] - found)
-                found |= new
+                waiting += (new := self._determines[at][1] - closure)
+                closure |= new
             holding = []
             if waiting:
                 for at in self._asking.get(waiting.pop(), ()):
                     missing[at] = missing.get(at, len(self._determines[at][0])) - 1
                     if not missing[at]:
                         holding.append(at)
-        return frozenset(found)
+        return frozenset(closure)
 
 
-# Values of these are equal in SQL that are not the same.
+# Types with values that are equal in SQL but not the same; the unknown type is one.
 _LOOSE = ("FLOAT", "DOUBLE", "?")
 
 
 class Keyed(NamedTuple):
-    """A collection: what is known of its columns, and their types; the key is among them."""
+    """The unique keys of a collection, and the types of its columns, including the key."""
 
     keys: Keys
     types: Mapping[str, str]
 
 
 def behind(source: Keyed, steps: Sequence[AnyStep]) -> Keys:
-    """What is known behind linear steps."""
+    """The keys after linear steps."""
     keys, names = source.keys, [KEY, VALUE, *source.types]
     for step in steps:
         match step:
             case Sql() if step.flat_map is None:
                 keys = keys if step.diff is None else keys.several()
-                made = {name: Made(frozenset((name,)), one_to_one=True) for name in names}
+                columns = {name: Made(frozenset((name,)), one_to_one=True) for name in names}
                 if step.select is not None:
-                    made = {KEY: made[KEY]}
-                    made |= {name: made_of(text, names=names) for name, text in step.select}
+                    columns = {KEY: columns[KEY]}
+                    columns |= {name: made_of(text, names=names) for name, text in step.select}
                 if step.key is not None:
-                    made[KEY] = made_of(step.key, names=names)
+                    columns[KEY] = made_of(step.key, names=names)
                 if step.select is not None or step.key is not None:
-                    keys, names = keys.selected(made), list(made)
+                    keys, names = keys.selected(columns), list(columns)
             case Negate():
                 keys = keys.several()
             case Call(kind="filter"):
@@ -269,9 +278,9 @@ def behind(source: Keyed, steps: Sequence[AnyStep]) -> Keys:
 
 
 def made_of(text: str, parts: int = 1, *, names: Collection[str]) -> Made:
-    """What an expression is made of: columns, or with two `parts` those behind an alias.
+    """The columns that an expression reads; with two `parts`, columns behind an alias.
 
-    `names` are those of the columns that there are: where none is `key`, that is the whole key.
+    `names` has the existing columns: if none is `key`, that name is the whole key.
     """
     if parts == 1 and (name := _name_of(text)) is not None:
         return Made(frozenset((_meant((name,), names),)), one_to_one=True)
@@ -282,9 +291,9 @@ def made_of(text: str, parts: int = 1, *, names: Collection[str]) -> Made:
 
 
 def made_of_tree(node: Node, parts: int = 1, *, names: Collection[str]) -> Made:
-    """The same of an expression that has been read."""
-    found = columns(node, with_parts=True)
-    read = frozenset(_meant(each[:parts], names) for each in found)
+    """The columns that a parsed expression reads, as in `made_of`."""
+    references = columns(node, with_parts=True)
+    read = frozenset(_meant(each[:parts], names) for each in references)
     fields = [node]
     if node["class"] == "FUNCTION" and node["function_name"].lower() == "struct_pack":
         fields = [each["expression"] for each in node["arguments"]]
@@ -302,7 +311,7 @@ def _meant(parts: Sequence[str], names: Collection[str]) -> str:
 
 
 def _name_of(text: str) -> str | None:
-    """The column that an expression is the name of, if it is one."""
+    """The column that an expression names, if it is only a name."""
     if text.isidentifier() and text.isascii():
         return text if text.lower() not in ("null", "true", "false") else None
     inner = text[1:-1]
@@ -311,13 +320,13 @@ def _name_of(text: str) -> str | None:
 
 
 def equalities(conditions: Collection[Node], types: Mapping[str, str]) -> list[tuple[str, str]]:
-    """The pairs of columns, behind their aliases, that conditions say are the same."""
-    found = []
+    """The pairs of columns, behind their aliases, that conditions declare equal."""
+    pairs = []
     for node in conditions:
         sides = [made_of_tree(side, 2, names=types) for side in equated(node) or ()]
         if sides and all(side.is_same for side in sides):
             pair = tuple(name for side in sides for name in side.of)
             one, other = (types.get(name, "?") for name in pair)
             if one == other and not any(word in one for word in _LOOSE):
-                found.append((pair[0], pair[1]))
-    return found
+                pairs.append((pair[0], pair[1]))
+    return pairs

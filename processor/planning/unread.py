@@ -6,7 +6,7 @@ that are not reported.
 
 from typing import NamedTuple
 
-# Settings of an input that decide what may be named of its rows.
+# Settings of an input that decide the scope of its rows.
 _OF_ROWS = ("columns", "format", "mode", "key", "schema", "tables", "options")
 
 
@@ -24,22 +24,22 @@ class Unread(NamedTuple):
         return kind in self.paths or self._within(f"{kind}.{name}")
 
     def hides_rows(self, name: str) -> bool:
-        """Whether nothing is known of the rows of an input."""
+        """Whether the scope of an input's rows is unknown."""
         within = f"inputs.{name}"
         parts = (f"{within}.{part}" for part in _OF_ROWS)
         return not self.paths.isdisjoint({"inputs", within, *parts})
 
     def columns(self, name: str) -> set[str]:
-        """The declared columns of an input whose types could not be read."""
+        """The declared columns of an input with types that could not be read."""
         start = f"inputs.{name}.columns."
-        found = {path.removeprefix(start) for path in self.paths if path.startswith(start)}
-        return found | {column.partition(".")[0] for column in found}
+        names = {path.removeprefix(start) for path in self.paths if path.startswith(start)}
+        return names | {column.partition(".")[0] for column in names}
 
     def keys(self, section: str) -> set[str]:
-        """The keys of a section that were not read, or in which something was not."""
+        """The keys of a section that were not read, completely or in part."""
         start = section + "."
-        found = (path.removeprefix(start) for path in self.paths if path.startswith(start))
-        return {path.partition(".")[0] for path in found}
+        names = (path.removeprefix(start) for path in self.paths if path.startswith(start))
+        return {path.partition(".")[0] for path in names}
 
     def _within(self, section: str) -> bool:
         return any(path == section or path.startswith(section + ".") for path in self.paths)

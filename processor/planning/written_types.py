@@ -1,8 +1,8 @@
-"""The types of an output's messages, for formats whose schemas a registry has.
+"""The types of an output's messages, for formats with schemas in a registry.
 
-Those of the columns are what the plan knows of its collection.  That of the key follows from what
-has made the key: the expression of the last step with one, the columns that an input names, or the
-key that another collection has.
+The types of columns come from the catalog.  The type of the key follows from its origin: the
+expression of the last step with a key, the columns that an input names, or the key of another
+collection.
 """
 
 import functools
@@ -26,7 +26,7 @@ _NOTHING_KNOWN = JSON
 
 @functools.lru_cache(maxsize=64)
 def shape_of(plan: Plan, output: Output) -> Shape:
-    """The types of an output's messages; its format has schemas of a registry."""
+    """The types of an output's messages; its format has schemas in a registry."""
     catalog = catalog_of(plan)
     space = output.record or namespace_of(output.topic)
     columns = tuple(_columns(catalog.relation(output.source).scope))
@@ -40,7 +40,7 @@ def _columns(scope: Scope) -> Iterator[tuple[str, SqlType]]:
 
 
 def problems_of_types(plan: Plan, output: Output, catalog: Catalog) -> Iterator[Problem]:
-    """Why the messages of an output can have no schemas."""
+    """Why the messages of an output cannot have schemas."""
     path = f"outputs.{output.name}.format"
     for scope in catalog.relation(output.source).scopes:
         columns = dict(_columns(scope))
@@ -72,7 +72,7 @@ def problems_of_types(plan: Plan, output: Output, catalog: Catalog) -> Iterator[
 
 
 def key_type(catalog: Catalog, name: str) -> SqlType:
-    """The type of a collection's key; JSON where it is not known."""
+    """The type of a collection's key; JSON if it is unknown."""
     operator, source = catalog.operators.get(name), catalog.inputs.get(name)
     match operator:
         case Upsert():
@@ -100,11 +100,11 @@ def _of_input(source: Input | None) -> SqlType:
 
 
 def _behind(catalog: Catalog, source: str, steps: tuple[Step, ...]) -> SqlType:
-    """The type of the key behind steps."""
+    """The type of the key after steps."""
     for at in range(len(steps) - 1, -1, -1):
         match steps[at]:
-            case Sql(key=str() as key, flat_map=made):
-                return _of_expression(catalog, source, steps[:at], key, made)
+            case Sql(key=str() as key, flat_map=flat_map):
+                return _of_expression(catalog, source, steps[:at], key, flat_map)
             case Sql() | Negate() | Call(kind="filter"):
                 pass
             case _:
@@ -117,17 +117,17 @@ def _of_expression(
     source: str,
     before: tuple[Step, ...],
     text: str,
-    made: tuple[str, str] | None = None,
+    flat_map: tuple[str, str] | None = None,
 ) -> SqlType:
-    """The type of an expression over what steps make of a collection."""
+    """The type of an expression over a collection after steps."""
     scope = catalog.relation(source).scope
     if before:
         scope = result_of(before, scope).scope
     of = made_of(text, names=[*scope.types])
     if of.is_same and KEY in of.of:
         return _behind(catalog, source, before)
-    found = result_of((Sql(flat_map=made, select=(("key", text),)),), scope)
-    return type_of(found.scope.types["key"]) if not found.problems else _NOTHING_KNOWN
+    result = result_of((Sql(flat_map=flat_map, select=(("key", text),)),), scope)
+    return type_of(result.scope.types["key"]) if not result.problems else _NOTHING_KNOWN
 
 
 def _of_join(catalog: Catalog, join: DeltaJoin | AsOfJoin) -> SqlType:

@@ -1,9 +1,9 @@
 """What outputs have had, taken back out of their own topics by an edit of the plan.
 
-Where nothing else has the old collection of an output that changes (`Edit.own`), its topic has it,
-as of the edit's time t: all that is in the topic when the edit's first batch is minted has times
-before t, and until the edit is filled the output writes nothing.  So the ends of then are logged
-with that batch, and each batch of the fill reads a share.  The updates are negated, and go
+Where nothing else has the old collection of an output that changes (`Edit.own_topics`), its topic
+has it, as of the edit's time t: all that is in the topic when the edit's first batch is minted has
+times before t, and until the edit is filled the output writes nothing.  So the ends of then are
+logged with that batch, and each batch of the fill reads a share.  The updates are negated, and go
 straight to the hold of the output.  A topic that has lost its beginning is read from a snapshot
 on, which lies in a topic of its own.
 

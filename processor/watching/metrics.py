@@ -203,7 +203,7 @@ def of_plan(plan: Plan) -> Iterator[Sample]:
     for kind in COUNTED:
         yield Sample(COUNTED_KINDS, (kind,), 0)
     yield from of_notices(plan, ())
-    for name, each in joined(plan).kept.items():
+    for name, each in joined(plan).arrangements.items():
         yield Sample(ARRANGEMENT_INFO, (name, str(each.arrangement)), 1)
 
 

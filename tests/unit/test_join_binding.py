@@ -143,7 +143,7 @@ def test_undeclared_fields_are_compared_as_the_data_they_are() -> None:
 
     ((one, other),) = bound(join, relations).variables
 
-    assert (one.own, other.own) == ('"left"', '"right"')
+    assert (one.local, other.local) == ('"left"', '"right"')
 
 
 def test_the_parameter_of_a_lambda_is_no_column() -> None:

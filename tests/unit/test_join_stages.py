@@ -36,7 +36,7 @@ def test_what_is_arranged_by_what_it_asks_for_travels_once() -> None:
     plans = [planned(Q3, SHOP)]
     found = stages(plans, shared(plans, SHOP))
 
-    assert {feed.name for feed in found.feeds} == set(found.kept)
+    assert {feed.name for feed in found.feeds} == set(found.arrangements)
     assert all(stage.rows_from for stage in found.stages.values())
 
 
@@ -51,7 +51,7 @@ def test_an_arrangement_is_kept_back_to_its_slowest_reader() -> None:
         str(each.arrangement): name
         for name, each in stages(
             [planned(Q3, SHOP)], shared([planned(Q3, SHOP)], SHOP)
-        ).kept.items()
+        ).arrangements.items()
     }
 
     # The second lookups of the paths of customers and orders.

@@ -1,4 +1,4 @@
-"""Joins of several relations, planned: what they read, in which order, by which arrangements.
+"""Planning of joins: what they read, in which order, by which arrangements.
 
-Everything here is a value that is made of a plan's text alone; nothing reads data.
+All values here follow from the text of a plan; nothing reads data.
 """

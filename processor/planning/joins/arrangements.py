@@ -27,7 +27,7 @@ class Reader(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """An arrangement and its readers; `is_own` if the relation keeps it as its own state."""
+    """An arrangement and its readers; `is_own` if it is the state of the relation's operator."""
 
     arrangement: ArrangedBy
     readers: tuple[Reader, ...]
@@ -81,5 +81,5 @@ def cost(arrangements: Iterable[Shared]) -> int:
 def _is_own(arrangement: ArrangedBy, relation: Relation) -> bool:
     if arrangement.filters or arrangement.keys not in ((KEY,), (quoted(KEY),)):
         return False
-    # Lookups ask for JSON, and a state by keys in bytes has none of it.
+    # Lookups ask for keys in JSON, and a state may have keys in bytes.
     return relation.keeps_state and relation.scope.types[KEY] == JSON

@@ -1,16 +1,17 @@
 """Analyse the SQL of a join: constraints, filters, predicates and results.
 
-Conditions joined by AND stand each by itself: a join tests each as early as it can, so
-none guards another (write CASE for that).  What they read decides what they are:
+Conditions joined by AND are independent: a join tests each as early as it can, so none guards
+another (write CASE for that).  What a condition reads decides what it is:
 
 * An equality of expressions over one input each is a *constraint*.  Constraints that
-  share a side make one *variable*, whose terms are all equal; so what follows from
-  constraints is known as well.  Equality is that of canonical bytes, which is why both
+  share a side make one *variable*, whose terms are all equal; so the consequences of
+  constraints are known as well.  Equality is that of canonical bytes, which is why both
   sides must be of one kind, and null is equal to nothing.
 * A condition over one input is a filter of that input's relation.
 * Any other is a predicate.
 
-A variable has one term an input: that two expressions over one input are equal is a filter.
+A variable has one term for each input: if two expressions over one input are equal, that is a
+filter.
 """
 
 import re
@@ -46,20 +47,20 @@ class JoinError(Exception):
 
 
 class Term(NamedTuple):
-    """An expression over one input: over its own data, and over flat columns."""
+    """An expression over one input: `local` over its relation's data, `flat` over flat columns."""
 
     input: int
-    own: str
+    local: str
     flat: Flat
 
 
-# Terms that are equal in every result, one an input, by the inputs' order.
+# Terms that are equal in every result, one for each input, in the order of inputs.
 Variable = tuple[Term, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class BoundInput:
-    """An input with the conditions over it alone, as SQL over its relation's own data."""
+    """An input with the conditions over it alone, as SQL over its relation's data."""
 
     alias: str
     relation: str
@@ -79,31 +80,31 @@ class Bound:
     _terms: tuple[tuple[tuple[int, Term], ...], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        found: list[list[tuple[int, Term]]] = [[] for _ in self.inputs]
+        terms: list[list[tuple[int, Term]]] = [[] for _ in self.inputs]
         for number, variable in enumerate(self.variables):
             for term in variable:
-                found[term.input].append((number, term))
-        object.__setattr__(self, "_terms", tuple(map(tuple, found)))
+                terms[term.input].append((number, term))
+        object.__setattr__(self, "_terms", tuple(map(tuple, terms)))
 
     def terms(self, at: int) -> tuple[tuple[int, Term], ...]:
-        """The terms over an input, each with its variable's number."""
+        """The terms over an input, each with the number of its variable."""
         return self._terms[at]
 
 
 class Examined(NamedTuple):
-    """The problems of a join, and the facts about its results that are known anyway.
+    """The problems of a join, and what is known about its results nevertheless.
 
-    `select` and `key` lack what has a problem, or reads what another mistake leaves unknown.
+    `select` and `key` lack expressions that have a problem or read an unknown column.
     """
 
     problems: tuple[Problem, ...]
     select: tuple[tuple[str, Flat], ...]
     key: Flat | None
     bound: Bound | None
-    """The join taken apart, if it can be."""
+    """The analysed join, if it has no problems."""
 
     def whole(self) -> Bound:
-        """The join taken apart.  Raises: JoinError, with all of its problems."""
+        """The analysed join.  Raises: JoinError, with all of its problems."""
         if self.bound is None:
             raise JoinError(self.problems)
         return self.bound
@@ -112,7 +113,7 @@ class Examined(NamedTuple):
 def examined(join: Join, relations: Mapping[str, Relation]) -> Examined:
     """Find all problems of a join over relations, some of which may be unknown."""
     if problems := list(_input_problems(join, relations)):
-        # Names that cannot be make nothing of the expressions that have them.
+        # With wrong names of inputs, their expressions cannot be checked.
         return Examined(tuple(problems), (), None, None)
     binding = _Binding(join, relations)
     bound = binding.bound()
@@ -143,7 +144,7 @@ class _Binding:
         self._scopes = {each.alias: relations[each.relation].scope for each in join.inputs}
         self._filters: list[set[str]] = [set() for _ in join.inputs]
         self._predicates: list[Flat] = []
-        # Of each term, all terms that are known to be equal, itself included.
+        # By term, all terms that are known to be equal, including itself.
         self._equal: dict[tuple[int, str], dict[tuple[int, str], Term]] = {}
 
     def bound(self) -> Bound | None:
@@ -163,8 +164,8 @@ class _Binding:
             BoundInput(each.alias, each.relation, tuple(sorted(filters)))
             for each, filters in zip(join.inputs, self._filters, strict=True)
         )
-        made = tuple(self.variables), tuple(self._predicates), tuple(self.select)
-        return Bound(join, inputs, *made, self.key)
+        parts = tuple(self.variables), tuple(self._predicates), tuple(self.select)
+        return Bound(join, inputs, *parts, self.key)
 
     def meeting_columns(self) -> set[str]:
         """The columns of the first input that conditions with others read."""
@@ -177,7 +178,7 @@ class _Binding:
         }
 
     def _told(self, part: str, take: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> bool:
-        """Whether an expression can be taken; a problem of it is noted."""
+        """Call `take`; note its problem if it raises one; return whether it succeeded."""
         try:
             take(*args, **kwargs)
         except UnknownError:
@@ -198,7 +199,7 @@ class _Binding:
         self.variables = self._variables()
 
     def _add_all(self, place: str, text: str) -> None:
-        """Take the conditions that AND joins in a text."""
+        """Add the conditions that AND joins in a text."""
         for written, condition in conditions(text):
             if not self._told(place, self._add, condition, written):
                 self.is_unsure = True
@@ -212,43 +213,43 @@ class _Binding:
                 _refuse_other_kind(sides, left, right)
                 self._unite(self._term(sides[0], left), self._term(sides[1], right))
                 return
-        made = qualified.flat(condition, self._scopes, condition=True)
-        match sorted(made.aliases):
+        flat = qualified.flat(condition, self._scopes, condition=True)
+        match sorted(flat.aliases):
             case []:
                 raise ExpressionError(f'"{text}" reads no input; leave it out')
             case [alias]:
-                self._filters[self._aliases.index(alias)].add(self._own(condition, alias))
+                self._filters[self._aliases.index(alias)].add(self._local(condition, alias))
             case _ if is_collated:
                 raise ExpressionError(
                     f"{text}: a collation does not reach what a join compares; compare texts that "
                     "are equal as they stand, as in lower(…)"
                 )
             case _:
-                self._predicates.append(made)
+                self._predicates.append(flat)
 
     def _both(self, sides: _Sides) -> list[Flat]:
-        """The sides of an equality.  Raises: ExpressionError, with what is wrong with both."""
-        made: list[Flat] = []
+        """The sides of an equality.  Raises: ExpressionError, with the problems of both."""
+        flats: list[Flat] = []
         problems: dict[str, None] = {}
         for side in sides:
             try:
-                made.append(qualified.flat(side, self._scopes))
+                flats.append(qualified.flat(side, self._scopes))
             except UnknownError:
                 continue
             except ExpressionError as error:
                 problems[str(error)] = None
         if problems:
             raise ExpressionError("; and ".join(problems))
-        if len(made) < len(sides):
+        if len(flats) < len(sides):
             raise UnknownError
-        return made
+        return flats
 
-    def _own(self, node: Node, alias: str) -> str:
-        return qualified.own(node, alias, self._scopes[alias])
+    def _local(self, node: Node, alias: str) -> str:
+        return qualified.local(node, alias, self._scopes[alias])
 
-    def _term(self, node: Node, made: Flat) -> Term:
-        (alias,) = made.aliases
-        return Term(self._aliases.index(alias), self._own(node, alias), made)
+    def _term(self, node: Node, flat: Flat) -> Term:
+        (alias,) = flat.aliases
+        return Term(self._aliases.index(alias), self._local(node, alias), flat)
 
     def _unite(self, one: Term, other: Term) -> None:
         groups = [self._equal.get(_name(term), {_name(term): term}) for term in (one, other)]
@@ -256,33 +257,34 @@ class _Binding:
         self._equal.update(dict.fromkeys(united, united))
 
     def _variables(self) -> list[Variable]:
-        """The sets of equal terms, with one term an input."""
-        found = []
+        """The sets of equal terms, with one term for each input."""
+        variables = []
         groups = {id(group): group for group in self._equal.values()}
         for group in groups.values():
             first: dict[int, Term] = {}
             for _, term in sorted(group.items()):
-                kept = first.setdefault(term.input, term)
-                if kept is not term:
-                    self._add_equal(kept, term)
-            found.append(tuple(first.values()))
-        return sorted(found, key=lambda variable: [_name(term) for term in variable])
+                original = first.setdefault(term.input, term)
+                if original is not term:
+                    self._add_equal(original, term)
+            variables.append(tuple(first.values()))
+        return sorted(variables, key=lambda variable: [_name(term) for term in variable])
 
     def _add_equal(self, one: Term, other: Term) -> None:
-        made = qualified.equality(one.flat, other.flat)
+        condition = qualified.equality(one.flat, other.flat)
         if isinstance(self._join, AsOfJoin) and one.input == 0:
-            # It says what matches; what does not is still an update of the left.
-            self._predicates.append(made)
+            # It decides what matches; a left update without a match is still a result if it is
+            # outer.
+            self._predicates.append(condition)
         else:
-            self._filters[one.input].add(f"({one.own} = {other.own})")
+            self._filters[one.input].add(f"({one.local} = {other.local})")
 
 
 def _name(term: Term) -> tuple[int, str]:
-    return term.input, term.own
+    return term.input, term.local
 
 
 def _refuse_other_kind(sides: _Sides, left: Flat, right: Flat) -> None:
-    """Raises: ExpressionError, if values of the sides are not equal as data."""
+    """Raises: ExpressionError, if equal values of the sides may differ as data."""
     if _kind(left.type) == _kind(right.type) and compares_as_data(left.type):
         return
     one, other = map(text_of, sides)
@@ -312,14 +314,14 @@ def _remedy(one: str, other: str, left: str, right: str) -> str:
 
 
 def _kind(type_: str) -> str:
-    """Types of one kind are equal as data where they are equal in SQL."""
+    """The kind of a type: values of one kind that are equal in SQL are equal as data."""
     exact = (*WHOLE, "UBIGINT", "HUGEINT", "UHUGEINT")
     is_exact = type_ in exact or isinstance(type_of(type_), Decimal)
     return "exact number" if is_exact else type_
 
 
 def _input_problems(join: Join, relations: Mapping[str, Relation]) -> Iterator[Problem]:
-    """What is wrong with the names of inputs, and what they name."""
+    """Problems of the aliases of inputs, and of their relations."""
     if len(join.inputs) < 2:
         yield "inputs", "at least two are needed"
     counted = Counter(each.alias for each in join.inputs)
@@ -338,7 +340,7 @@ def _input_problems(join: Join, relations: Mapping[str, Relation]) -> Iterator[P
 
 
 def _connection_problems(join: Join, joined: Sequence[frozenset[int]]) -> Iterator[Problem]:
-    """What no equality connects; `joined` are the inputs that each variable has terms over."""
+    """Inputs that no equality connects; `joined` has the inputs of each variable's terms."""
     if isinstance(join, DeltaJoin) and join.cartesian:
         return
     connected = reached({0}, joined)
@@ -354,11 +356,11 @@ def _connection_problems(join: Join, joined: Sequence[frozenset[int]]) -> Iterat
 
 
 def _order_problems(join: Join, joined: Sequence[frozenset[int]] | None) -> Iterator[Problem]:
-    """What is wrong with the orders of lookups; `joined` is None if it is not known."""
+    """Problems of the orders of lookups; `joined` is None if it is unknown."""
     if isinstance(join, AsOfJoin):
         return
     aliases = [each.alias for each in join.inputs]
-    told = Counter(alias for alias, _ in join.orders)
+    counts = Counter(alias for alias, _ in join.orders)
     for alias, order in join.orders:
         part = f"orders.{alias}"
         others = [other for other in aliases if other != alias]
@@ -366,25 +368,25 @@ def _order_problems(join: Join, joined: Sequence[frozenset[int]] | None) -> Iter
             yield part, f'there is no input "{alias}"; there are {", ".join(aliases)}'
         elif sorted(order) != sorted(others):
             yield part, f"must name each of {', '.join(others)} once"
-        elif told[alias] > 1:
-            yield part, f"is given {told[alias]} times"
+        elif counts[alias] > 1:
+            yield part, f"is given {counts[alias]} times"
         elif not join.cartesian and joined is not None:
-            known = {aliases.index(alias)}
+            bound = {aliases.index(alias)}
             for other in order:
                 at = aliases.index(other)
-                if not any(at in each and each & known for each in joined):
-                    before = ", ".join(f'"{aliases[i]}"' for i in sorted(known))
+                if not any(at in each and each & bound for each in joined):
+                    before = ", ".join(f'"{aliases[i]}"' for i in sorted(bound))
                     yield part, f'no equality connects "{other}" with {before} before it'
                     break
-                known.add(at)
+                bound.add(at)
 
 
 def _lock_problems(
     join: Join, relations: Mapping[str, Relation], meeting: Collection[str]
 ) -> Iterator[Problem]:
-    """What is wrong with the columns that an as-of join is locked by.
+    """Problems of the columns that an as-of join is locked by.
 
-    `meeting` are the columns of its left by which conditions tell what it meets.
+    `meeting` has the columns of its left that conditions with the right read.
     """
     if not isinstance(join, AsOfJoin) or not join.locked_by:
         return
@@ -410,10 +412,10 @@ def _lock_problems(
         yield part, f"must name {listed} too, by which on tells what a row meets"
 
 
-def reached(known: set[H], joined: Collection[Set[H]]) -> set[H]:
-    """What sets that have something in common connect with what is known."""
+def reached(members: set[H], joined: Collection[Set[H]]) -> set[H]:
+    """Extend a set by all sets that overlap it, directly or through others."""
     while True:
-        more = known.union(*(each for each in joined if each & known))
-        if more == known:
-            return known
-        known = more
+        more = members.union(*(each for each in joined if each & members))
+        if more == members:
+            return members
+        members = more

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 
 class Extension(NamedTuple):
-    """A variable and the inputs that can say which values it may have, in index order.
+    """A variable and the inputs that can restrict its values, in index order.
 
-    Of those `completed` it is the last variable that was not bound.
+    For the inputs `completed` it is the last variable that was not bound.
     """
 
     variable: int
@@ -52,20 +52,20 @@ def is_cyclic(inputs: Sequence[Set[int]]) -> bool:
 def next_variable(
     left: Mapping[int, Set[int]], bound: Collection[int], preference: Callable[[int], Any]
 ) -> Extension | None:
-    """The variable of which most inputs know values; None if no input does.
+    """The variable that the most inputs can restrict; None if no input can.
 
-    `left` are the variables of each input that is not bound.  An input knows of a variable
-    as soon as another one of its own is bound.  Of several variables, it is the one whose
-    inputs are preferred: less is better.
+    `left` has the variables of each input that is not bound.  An input can restrict a variable
+    as soon as another of its variables is bound.  Of several variables, it is the one with the
+    most preferred input: less is better.
     """
-    known = {at: of for at, of in left.items() if any(each in bound for each in of)}
-    found = []
-    for variable in sorted(set().union(*known.values()).difference(bound)):
-        inputs = tuple(sorted(at for at, of in known.items() if variable in of))
-        completed = frozenset(at for at in inputs if known[at] - {variable} <= set(bound))
-        found.append(Extension(variable, inputs, completed))
+    reachable = {at: of for at, of in left.items() if any(each in bound for each in of)}
+    extensions = []
+    for variable in sorted(set().union(*reachable.values()).difference(bound)):
+        inputs = tuple(sorted(at for at, of in reachable.items() if variable in of))
+        completed = frozenset(at for at in inputs if reachable[at] - {variable} <= set(bound))
+        extensions.append(Extension(variable, inputs, completed))
     return min(
-        found,
+        extensions,
         key=lambda each: (-len(each.inputs), min(map(preference, each.inputs))),
         default=None,
     )

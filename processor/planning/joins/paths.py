@@ -1,21 +1,21 @@
 """Plan the delta paths of a join: the lookups for a change of each input, in order.
 
-A join of n inputs is the sum of n paths, one an input: a change of that input meets the
-others as they stand at its own time.  So that each combination comes out of exactly one
-path, inputs count in index order at equal times: the path of input i sees what input j
-has at its very time if j < i, and not if j > i.  The result has the time of the change,
-and the product of all diffs.  No result of a step is kept.
+A join of n inputs is the sum of n paths, one for each input: a change of that input is joined with
+the others as of its time.  So that exactly one path produces each combination, inputs count in
+index order at equal times: the path of input i sees the changes of input j at the same time if
+j < i, and not if j > i.  The result has the time of the change, and the product of all diffs.  No
+result of a step is kept.
 
-A *lookup* meets one input by a key of what is bound so far.  Its order: first what is
-connected, then what a unique key makes one datum at most, then what leaves the fewest lookups
-of many data, then the smaller declared size, then the order of the inputs; unless the join
-tells its own.  Where constraints go round in a circle, a path *extends* instead, one variable
-at a time, by all inputs that have it (`planning.joins.extension`).  A circle in which each datum
-of one input has, by unique keys, one match in the others is none: its rows are as few as that
-input's.
+A *lookup* finds data of one input by a key of bound columns.  The order of lookups: first inputs
+that an equality connects, then inputs with at most one match by a unique key, then those that
+leave the fewest lookups of many data, then the smaller declared size, then the order of the
+inputs; unless the join sets its own order.  In joins with cyclic constraints, a path *extends*
+instead, one variable at a time, by all inputs that have it (`planning.joins.extension`).  A cycle
+does not count if each datum of one input has, by unique keys, one match in the others: it has no
+more rows than that input.
 
 A predicate is tested at the first step at which all that it reads is bound, and columns
-that nothing later reads are let go.
+that no later step reads are dropped.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -39,18 +39,18 @@ from ikebana.processor.planning.joins.steps import (
     PathStep,
 )
 
-# Whether nothing connects an input, whether it may have many data of a key, its declared size,
-# and its place.
+# Whether no equality connects an input, whether it may have many data of a key, its declared
+# size, and its position.
 _Preference = tuple[bool, bool, float, int]
-# The terms of an input by which it is asked, what they are equal to, and what is tested.
+# The terms by which an input is looked up, the values for them, and the predicates to test.
 _Asked = tuple[tuple[str, ...], tuple[Flat, ...], tuple[Flat, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A join as it runs: its paths, and the SQL of its results.
+    """A planned join: its paths, and the SQL of its results.
 
-    An as-of join has one path, that of its left.
+    An as-of join has one path, for its left.
     """
 
     join: Join
@@ -60,7 +60,7 @@ class Planned:
 
     def types(self) -> dict[str, str]:
         """The types of all flat columns that it reads."""
-        flats = [self.key, *(made for _, made in self.select)]
+        flats = [self.key, *(flat for _, flat in self.select)]
         for path in self.paths:
             for step in path.steps:
                 flats += step.predicates
@@ -73,7 +73,7 @@ class Planned:
 
 
 def planned(bound: Bound, relations: Mapping[str, Relation]) -> Planned:
-    """Plan a join that has been taken apart."""
+    """Plan an analysed join."""
     join = bound.join
     of = [relations[each.relation] for each in bound.inputs]
     reach = Reach(bound, of)
@@ -102,46 +102,46 @@ def _path(
     relations: Sequence[Relation],
     reach: Reach,
     source: int,
-    told: Sequence[int] | None,
+    order: Sequence[int] | None,
     *,
     intersects: bool,
 ) -> Path:
     building = _Building(bound, relations, reach, source)
     while building.left:
-        if told is not None:
-            building.look_up(told[len(building.steps)])
+        if order is not None:
+            building.look_up(order[len(building.steps)])
         elif not (intersects and building.extend()):
             building.look_up(building.preferred())
-    own = bound.inputs[source]
-    texts = {term.flat.sql: term.own for _, term in bound.terms(source)}
+    origin = bound.inputs[source]
+    texts = {term.flat.sql: term.local for _, term in bound.terms(source)}
     first = building.steps[0]
     asked = first.key if isinstance(first, Lookup) else first.candidates[0].key
     keys = tuple(texts[value.sql] for value in asked)
-    path = Path(own.alias, own.relation, own.filters, keys, (), tuple(building.steps))
+    path = Path(origin.alias, origin.relation, origin.filters, keys, (), tuple(building.steps))
     return _carrying(path, bound)
 
 
 def _carrying(path: Path, bound: Bound) -> Path:
-    """The path with the columns that each step passes on: those there that a later step reads."""
-    wanted = {name for _, made in bound.select for name in made.columns} | bound.key.columns
+    """The path with the columns that each step passes on: those that a later step reads."""
+    needed = {name for _, flat in bound.select for name in flat.columns} | bound.key.columns
     steps: list[PathStep] = []
     after = [path.alias, *(name for step in path.steps for name in binds(step))]
     for step in reversed(path.steps):
-        carries = tuple(sorted(name for name in wanted if _is_of(name, after)))
+        carries = tuple(sorted(name for name in needed if _is_of(name, after)))
         steps.insert(0, replace(step, carries=carries))
         read = [*step.predicates]
         if isinstance(step, Lookup):
             read += step.key
         else:
             read += (of for each in step.candidates for of in (*each.key, *each.data_key))
-        wanted = wanted.union(*(of.columns for of in read))
+        needed = needed.union(*(of.columns for of in read))
         after = after[: len(after) - len(binds(step))]
-    carries = tuple(sorted(name for name in wanted if _is_of(name, after)))
+    carries = tuple(sorted(name for name in needed if _is_of(name, after)))
     return replace(path, carries=carries, steps=tuple(steps))
 
 
 def binds(step: PathStep) -> list[str]:
-    """The inputs that a step binds, and the variable."""
+    """The inputs that a step binds, and its variable if it extends."""
     if isinstance(step, Lookup):
         return [step.alias]
     return [step.variable, *(each.alias for each in step.candidates if each.completes)]
@@ -164,9 +164,9 @@ class _Building:
         self._reach = reach
         self._source = source
         self._predicates = list(bound.predicates)
-        # What a variable that is bound is equal to, in flat columns.
+        # The expression over flat columns for each bound variable.
         self._values: dict[int, Flat] = {}
-        # Those that are known, as long as no variable of the input is bound.
+        # The preferences of inputs without a bound variable.
         self._preferences: dict[int, _Preference] = {}
         self._bind(source)
 
@@ -176,8 +176,7 @@ class _Building:
         at = min(self.left, key=preferences.__getitem__)
         best = preferences[at][:2]
         among = [each for each in self.left if preferences[each][:2] == best]
-        found = min(among, key=lambda at: self._after(at, preferences[at]))
-        return found
+        return min(among, key=lambda at: self._after(at, preferences[at]))
 
     def _preference(self, at: int) -> _Preference:
         if at not in self._preferences:
@@ -192,27 +191,27 @@ class _Building:
         return self._reach.remaining(self._values, self.left, at), *preference[2:]
 
     def look_up(self, at: int) -> None:
-        """Append a lookup of one input by its terms whose variables are bound.
+        """Append a lookup of one input by its terms with bound variables.
 
-        If some of these are a unique key, it is by them alone, and the others are tested: more
-        lookups share an arrangement then.
+        If some of these are a unique key, the lookup uses only them, and tests the others: then
+        more lookups share an arrangement.
         """
         keys, values, tested = self._by_unique_key(at)
-        own = self._bound.inputs[at]
-        arrangement = ArrangedBy(own.relation, own.filters, keys)
+        side = self._bound.inputs[at]
+        arrangement = ArrangedBy(side.relation, side.filters, keys)
         hop = not self.steps or values != getattr(self.steps[-1], "key", None)
         self._bind(at)
         predicates = (*tested, *self._now_bound())
         equal = self._sees_equal(at)
-        self.steps.append(Lookup(own.alias, arrangement, values, equal, hop, predicates))
+        self.steps.append(Lookup(side.alias, arrangement, values, equal, hop, predicates))
 
     def _by_unique_key(self, at: int) -> _Asked:
-        """The terms over an input by which it is asked, their values, and the other equalities."""
+        """The terms by which an input is looked up, their values, and the other equalities."""
         keys, values = self._key(at)
         unique = self._relations[at].unique_key(keys)
         if not unique or len(unique) == len(keys) or isinstance(self._bound.join, AsOfJoin):
             return keys, values, ()
-        flats = {term.own: term.flat for _, term in self._bound.terms(at)}
+        flats = {term.local: term.flat for _, term in self._bound.terms(at)}
         asked = [pair for pair in zip(keys, values, strict=True) if pair[0] in unique]
         try:
             tested = [
@@ -221,14 +220,14 @@ class _Building:
                 if key not in unique
             ]
         except ExpressionError:
-            # JSON is looked up as it is, but SQL does not compare it.
+            # JSON can be looked up, but SQL does not compare it.
             return keys, values, ()
         return tuple(key for key, _ in asked), tuple(value for _, value in asked), tuple(tested)
 
     def extend(self) -> bool:
-        """Bind a variable by several inputs that know of it; whether there are such.
+        """Bind a variable by several inputs that can restrict it; return whether there are any.
 
-        An input that makes no row into several is looked up before.
+        An input with at most one match is looked up before.
         """
         terms = {at: dict(self._bound.terms(at)) for at in self.left}
         bound = set(self._values)
@@ -240,46 +239,48 @@ class _Building:
             if one_at_most or (is_bound and len(of) > 1):
                 self.look_up(at)
                 return True
-        found = next_variable({at: set(of) for at, of in terms.items()}, bound, self._preference)
-        if found is None or len(found.inputs) == 1:
+        extension = next_variable(
+            {at: set(of) for at, of in terms.items()}, bound, self._preference
+        )
+        if extension is None or len(extension.inputs) == 1:
             return False
         candidates = []
-        name = f"={found.variable}"
-        kind = terms[found.inputs[0]][found.variable].flat.type
+        name = f"={extension.variable}"
+        kind = terms[extension.inputs[0]][extension.variable].flat.type
         variable = Flat(quoted(name), {name: kind}, kind, quoted(name))
-        for at in found.inputs:
+        for at in extension.inputs:
             keys, values = self._key(at)
-            own, term = self._bound.inputs[at], terms[at][found.variable]
-            by_value = dict(zip((*keys, term.own), (*values, variable), strict=True))
+            side, term = self._bound.inputs[at], terms[at][extension.variable]
+            by_value = dict(zip((*keys, term.local), (*values, variable), strict=True))
             data_keys = tuple(sorted(by_value))
             candidates.append(
                 Candidate(
-                    own.alias,
-                    ArrangedBy(own.relation, own.filters, keys),
+                    side.alias,
+                    ArrangedBy(side.relation, side.filters, keys),
                     values,
                     term.flat,
-                    ArrangedBy(own.relation, own.filters, data_keys),
+                    ArrangedBy(side.relation, side.filters, data_keys),
                     tuple(by_value[key] for key in data_keys),
                     self._sees_equal(at),
-                    at in found.completed,
+                    at in extension.completed,
                 )
             )
-        for at in found.inputs:
-            if at in found.completed:
+        for at in extension.inputs:
+            if at in extension.completed:
                 self._bind(at)
-        self._bind_variable(found.variable, variable)
+        self._bind_variable(extension.variable, variable)
         self.steps.append(Extend(name, kind, tuple(candidates), self._now_bound()))
         return True
 
     def _key(self, at: int) -> tuple[tuple[str, ...], tuple[Flat, ...]]:
-        """The terms over an input whose variables are bound, and what they are equal to."""
-        known = [
-            (term.own, self._values[number])
+        """The terms over an input with bound variables, and their values."""
+        pairs = [
+            (term.local, self._values[number])
             for number, term in self._bound.terms(at)
             if number in self._values
         ]
-        known.sort(key=lambda pair: pair[0])
-        return tuple(own for own, _ in known), tuple(value for _, value in known)
+        pairs.sort(key=lambda pair: pair[0])
+        return tuple(key for key, _ in pairs), tuple(value for _, value in pairs)
 
     def _sees_equal(self, at: int) -> bool:
         join = self._bound.join
@@ -298,11 +299,11 @@ class _Building:
                 self._preferences.pop(at, None)
 
     def _now_bound(self) -> tuple[Flat, ...]:
-        """The predicates that can be tested now, and have not been."""
+        """The predicates that can be tested from now on; they are removed from the rest."""
         bound = {each.alias for at, each in enumerate(self._bound.inputs) if at not in self.left}
-        found = tuple(each for each in self._predicates if each.aliases <= bound)
-        self._predicates = [each for each in self._predicates if each not in found]
-        return found
+        testable = tuple(each for each in self._predicates if each.aliases <= bound)
+        self._predicates = [each for each in self._predicates if each not in testable]
+        return testable
 
 
 def _intersects(bound: Bound, reach: Reach) -> bool:

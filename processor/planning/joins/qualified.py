@@ -1,9 +1,9 @@
 """SQL over several inputs: `o.custkey` is the column `custkey` of the input with the alias `o`.
 
 Rows that are being joined have flat columns named "o.custkey", so that the rules of all
-other expressions hold for these as well (`linear.expressions.parse`).  The same text
-over one input's own data is without the alias.  Each name is read as it stands: an input
-is not guessed from a column's name.
+other expressions hold for these as well (`linear.expressions.parse`).  Over the data of one
+input, the same text has no alias.  Names are taken literally: an input is never guessed from
+the name of a column.
 """
 
 import functools
@@ -62,7 +62,7 @@ def flat_name(alias: str, column: str) -> str:
 
 
 def alias_of(column: str) -> str:
-    """The input that a flat column is of."""
+    """The alias of a flat column's input."""
     return column.partition(".")[0]
 
 
@@ -87,30 +87,32 @@ def flat(node: Node, scopes: Mapping[str, Scope], *, condition: bool = False) ->
             types[flat_name(alias, column)] = UNKNOWN
             return [flat_name(alias, column), *names[2:]]
         try:
-            own = flat_name(alias, column)
-            for other in (each for each in types if each != own and each.lower() == own.lower()):
+            full_name = flat_name(alias, column)
+            for other in (
+                each for each in types if each != full_name and each.lower() == full_name.lower()
+            ):
                 problem = scopes[alias].alike(column, other.partition(".")[2], f"{alias}.")
                 raise ExpressionError(problem)
-            types[own] = scopes[alias].type_of(column)
+            types[full_name] = scopes[alias].type_of(column)
             if column in scopes[alias].hidden:
-                hidden[own] = scopes[alias].hidden[column]
+                hidden[full_name] = scopes[alias].hidden[column]
         except ExpressionError as error:
             problems[f'input "{alias}": {error}'] = None
             types[flat_name(alias, column)] = UNKNOWN
         return [flat_name(alias, column), *names[2:]]
 
-    made: Flat | None = None
+    expression: Flat | None = None
     try:
         flat_node = _with_names(node, renamed)
-        made = checked(flat_node, types, condition=condition, hidden=hidden)
+        expression = checked(flat_node, types, condition=condition, hidden=hidden)
     except UnknownError:
         if not problems:
             raise
     except ExpressionError as error:
         problems[str(error)] = None
-    if made is None or problems:
+    if expression is None or problems:
         raise ExpressionError("; and ".join(problems))
-    return made
+    return expression
 
 
 def checked(
@@ -121,16 +123,16 @@ def checked(
     shown: str | None = None,
     hidden: Mapping[str, Hidden] = {},
 ) -> Flat:
-    """Check an expression over flat columns of these types; `shown` if people see another one.
+    """Check an expression over flat columns of these types; people see `shown`, if it is set.
 
-    `hidden` is that of a scope.
+    `hidden` is as in a scope.
 
     Raises: ExpressionError.
     """
     text = text_of(node) if shown is None else shown
-    made = expressions.checked(node, text, Scope(types, hidden=hidden), condition=condition)
-    kind = _type_of(made.sql, tuple(types.items()), condition=condition)
-    return Flat(made.sql, dict(types), kind, text)
+    expression = expressions.checked(node, text, Scope(types, hidden=hidden), condition=condition)
+    kind = _type_of(expression.sql, tuple(types.items()), condition=condition)
+    return Flat(expression.sql, dict(types), kind, text)
 
 
 def equality(one: Flat, other: Flat) -> Flat:
@@ -140,8 +142,8 @@ def equality(one: Flat, other: Flat) -> Flat:
     return checked(tree(f"{one.sql} = {other.sql}"), reads, condition=True, shown=shown)
 
 
-def own(node: Node, alias: str, scope: Scope) -> str:
-    """An expression over one input as an expression over that input's own data."""
+def local(node: Node, alias: str, scope: Scope) -> str:
+    """An expression over one input as an expression over the data of its relation."""
 
     def renamed(names: _Names) -> _Names:
         return [scope.column(names[1]), *names[2:]] if names[0] == alias else names
@@ -168,10 +170,10 @@ def _found(names: _Names, scopes: Mapping[str, Scope]) -> tuple[str, str]:
 def _with_names(node: Node, renamed: Callable[[_Names], _Names]) -> Node:
     """An expression with its columns renamed; the parameters of lambdas keep their names."""
     try:
-        made: Node = _walked(node, renamed, frozenset())
+        result: Node = _walked(node, renamed, frozenset())
     except RecursionError:
         raise ExpressionError(TOO_DEEP) from None
-    return made
+    return result
 
 
 def _walked(value: Any, renamed: Callable[[_Names], _Names], bound: frozenset[str]) -> Any:
@@ -183,10 +185,10 @@ def _walked(value: Any, renamed: Callable[[_Names], _Names], bound: frozenset[st
         names = value["column_names"]
         if names[0] in bound:
             return value
-        made = renamed(names)
-        if made[0] in bound:
-            raise ExpressionError(f'a parameter "{made[0]}" has the name of a column')
-        return {**value, "column_names": list(made)}
+        new_names = renamed(names)
+        if new_names[0] in bound:
+            raise ExpressionError(f'a parameter "{new_names[0]}" has the name of a column')
+        return {**value, "column_names": list(new_names)}
     if value.get("class") == "LAMBDA" and value.get("syntax_type") != "SINGLE_ARROW":
         # `x -> y` on columns parses as a lambda, too, but is an access to JSON.
         within = bound | _parameters(value["lhs"])
@@ -209,7 +211,7 @@ def _type_of(sql: str, types: tuple[tuple[str, str], ...], *, condition: bool) -
     step = Sql(where=(sql,)) if condition else Sql(select=((_MADE, sql),))
     scope = FrozenScope((*types, (KEY, JSON), (VALUE, JSON)), open=False, declare="")
     try:
-        made = compiled((step,), scope)
+        query = compiled((step,), scope)
     except StepError as error:
         raise ExpressionError(error.problem) from None
-    return "BOOLEAN" if condition else made.result.types[_MADE]
+    return "BOOLEAN" if condition else query.result.types[_MADE]

@@ -1,4 +1,4 @@
-"""Relations: what plans know of a collection, its columns and keys, but never its data."""
+"""Relations: a collection's columns, keys and size, without its data."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from ikebana.processor.linear.scope import KEY, Scope, unknown
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A collection as far as plans know it.
+    """What a plan knows of a collection.
 
-    `scope` is what may be named of its data; if these come on several ways, `others` are the
-    scopes that differ from the first.  No two data are equal in all columns of one of
-    `unique`.  `size` is how many data are declared to be there, None if nobody has said.
-    `keeps_state` tells that whatever makes the relation keeps it by its key already, as an
-    upsert does: lookups by that key ask there, and need no arrangement of their own.
+    `scope` has the names and types of its data; if they come on several ways, `others` has the
+    scopes that differ from the first.  No two data are equal in all columns of one entry of
+    `unique`.  `size` is the declared number of data, None if none is declared.  With
+    `keeps_state`, the operator of the relation stores it by its key, as an upsert does: lookups by
+    that key read this state, and need no further arrangement.
     """
 
     scope: Scope
@@ -26,7 +26,7 @@ class Relation:
 
     @property
     def scopes(self) -> tuple[Scope, ...]:
-        """What may be named of its data, on each way to it that differs."""
+        """The scope of its data, for each way to it that differs."""
         return (self.scope, *self.others)
 
     def one_at_most(self, keys: Collection[str]) -> bool:
@@ -34,17 +34,17 @@ class Relation:
         return self.unique_key(keys) is not None
 
     def unique_key(self, keys: Collection[str]) -> frozenset[str] | None:
-        """Return those of these keys that are unique together; None if none are."""
-        known = [*([(KEY,)] if self.keeps_state else []), *self.unique]
-        for columns in known:
-            found = frozenset(key for key in keys for c in columns if key in (c, quoted(c)))
-            if len(found) == len(columns):
-                return found
+        """Return the subset of these keys that is a unique key; None if there is none."""
+        unique = [*([(KEY,)] if self.keeps_state else []), *self.unique]
+        for columns in unique:
+            matching = frozenset(key for key in keys for c in columns if key in (c, quoted(c)))
+            if len(matching) == len(columns):
+                return matching
         return None
 
 
 def of_scopes(scopes: Iterable[Scope]) -> Relation:
-    """A relation whose data have one of these scopes; unknown if there are none."""
+    """A relation with data of these scopes; unknown if there are none."""
     different: list[Scope] = []
     for scope in scopes:
         if scope not in different:

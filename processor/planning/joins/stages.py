@@ -1,16 +1,16 @@
 """The dataflow of joins: feeds, arrangements and stages, and the rows between them.
 
-A *feed* takes a relation's updates to the shards of a key.  An arrangement has one, and the
-first stage of a path whose input is arranged by what it asks for gets its rows there: what
-a change is arranged by and what it is joined by are mostly one key, and then it travels once.
+A *feed* sends a relation's updates to the shards of a key.  An arrangement has one, and the
+first stage of a path uses the same feed if its input is arranged by the key that it looks up:
+mostly a change is arranged by the key that it is joined by, and then it travels once.
 
-A *stage* is a step of a path at work.  It gets its rows from the stage before it, by a hop
-unless they stay in their shards, and waits for what it looks up.  Results come out of the
-last stages, so an output of a join lags by the longest of its paths (`progress.depths`), and
-no arrangement is compacted past what is on its way to a stage (`progress.since`).
+A *stage* executes a step of a path.  It gets its rows from the stage before it, by a hop
+unless they stay in their shards, and waits for the arrangement that it looks up.  Results come
+from the last stages, so an output of a join lags by the longest of its paths (`progress.depths`),
+and no arrangement is compacted past rows in flight to a stage (`progress.since`).
 
 An extension is several stages.  A row is counted at one candidate after the other; the one
-with the fewest data proposes values, and all others say in turn which of these they have.
+with the fewest data proposes values, and all others validate in turn which of these they have.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,8 +27,8 @@ Role = Literal["lookup", "count", "propose", "validate"]
 class Feed(NamedTuple):
     """A feed: sends the updates of `by.relation` to the shards of a key.
 
-    `name` is the arrangement or the stage that gets them.  With `nulls` it also gets what
-    has no key, to meet nothing.
+    `name` is the arrangement or the stage that gets them.  With `nulls` it also gets rows
+    without a key, which match nothing.
     """
 
     name: str
@@ -40,8 +40,8 @@ class Feed(NamedTuple):
 class Stage:
     """A delta query stage: looks rows up in an arrangement, for a step of a path.
 
-    `rows_from` are the stages, or the feed, that its rows come from; of a feed, rows are data
-    of the path's input.  `number` is that of the step, `candidate` that of an extension.
+    `rows_from` has the stages, or the feed, that its rows come from; rows of a feed are data
+    of the path's input.  `number` counts steps, and `candidate` the candidates of an extension.
     """
 
     name: str
@@ -58,15 +58,15 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """The dataflow of all joins of a plan; `kept` has each arrangement by its name."""
+    """The dataflow of all joins of a plan; `arrangements` has each one by its name."""
 
     feeds: tuple[Feed, ...] = ()
-    kept: Mapping[str, Shared] = field(default_factory=dict)
+    arrangements: Mapping[str, Shared] = field(default_factory=dict)
     stages: Mapping[str, Stage] = field(default_factory=dict)
     last: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The stages that emit each join's results."""
     origins: Mapping[str, str] = field(default_factory=dict)
-    """The arrangement that has the first input of a join, which it can begin from."""
+    """By join, the arrangement that has its first input, from which it can begin."""
 
     def begins(self, join: str) -> str:
         """The first stage of the path of a join's first input."""
@@ -76,54 +76,56 @@ class Stages:
 
 
 def step_name(join: str, alias: str, number: int) -> str:
-    """The name of a step of a path, which is its stage's if it looks up."""
+    """The name of a step of a path; a lookup's stage has the same name."""
     return f"{join}/{alias}/{number}"
 
 
 def candidate_name(step: str, role: Role, candidate: int) -> str:
-    """The name of the stage at which a candidate of an extension does its part."""
+    """The name of a stage of a candidate of an extension."""
     return f"{step}/{role}/{candidate}"
 
 
 def stages(joins: Sequence[Planned], arrangements: Sequence[Shared]) -> Stages:
     """The dataflow of joins over shared arrangements."""
-    kept = {operator_name(each): each for each in arrangements}
-    names = {each.arrangement: name for name, each in kept.items()}
-    feeds = [Feed(name, each.arrangement, nulls=False) for name, each in kept.items()]
-    feeds = [feed for feed in feeds if not kept[feed.name].is_own]
+    by_name = {operator_name(each): each for each in arrangements}
+    names = {each.arrangement: name for name, each in by_name.items()}
+    feeds = [Feed(name, each.arrangement, nulls=False) for name, each in by_name.items()]
+    feeds = [feed for feed in feeds if not by_name[feed.name].is_own]
     fed = {feed.by: feed.name for feed in feeds}
-    found: dict[str, Stage] = {}
+    all_stages: dict[str, Stage] = {}
     last: dict[str, tuple[str, ...]] = {}
     for join in joins:
         nulls = join.join.outer
         last[join.join.name] = ()
         for path in join.paths:
             for stage in _stages(join.join.name, path, names):
-                made = stage
+                fed_stage = stage
                 if stage.is_first:
                     feed = None if nulls else fed.get(path.arrangement)
                     if feed is None:
                         feeds.append(Feed(stage.name, path.arrangement, nulls))
-                    made = replace(stage, rows_from=() if feed is None else (feed,), hop=False)
-                found[made.name] = made
+                    fed_stage = replace(
+                        stage, rows_from=() if feed is None else (feed,), hop=False
+                    )
+                all_stages[fed_stage.name] = fed_stage
             last[join.join.name] += _ends(path, join.join.name)
-    origins = {join.join.name: _origin(join, kept) for join in joins}
-    known = {join: origin for join, origin in origins.items() if origin is not None}
-    return Stages(tuple(feeds), kept, found, last, known)
+    origins = {join.join.name: _origin(join, by_name) for join in joins}
+    existing = {join: origin for join, origin in origins.items() if origin is not None}
+    return Stages(tuple(feeds), by_name, all_stages, last, existing)
 
 
-def _origin(join: Planned, kept: Mapping[str, Shared]) -> str | None:
-    """The arrangement that has a join's first input whole, at best by what its changes ask for.
+def _origin(join: Planned, arrangements: Mapping[str, Shared]) -> str | None:
+    """An arrangement with all of a join's first input, preferably keyed by its first lookup.
 
-    Data of which a key is null are in no arrangement: another join's may lack some.
+    Data with a null key are in no arrangement, so the arrangement of another join may lack some.
     """
     path, name = join.paths[0], join.join.name
-    own = path.arrangement
+    ideal = path.arrangement
     nulls = join.join.outer
     fitting = []
-    for of, each in kept.items():
-        of_same = each.arrangement.of == own.of
-        by_same = each.arrangement.keys == own.keys
+    for of, each in arrangements.items():
+        of_same = each.arrangement.of == ideal.of
+        by_same = each.arrangement.keys == ideal.keys
         own_reader = any(r.join == name and r.alias == path.alias for r in each.readers)
         if of_same and (each.is_own or ((by_same or own_reader) and not nulls)):
             fitting.append((not by_same, of))
@@ -131,7 +133,7 @@ def _origin(join: Planned, kept: Mapping[str, Shared]) -> str | None:
 
 
 def operator_name(of: Shared) -> str:
-    """The operator that keeps an arrangement: itself, or what keeps its relation's state."""
+    """The operator that stores an arrangement: itself, or the operator of its relation."""
     return of.arrangement.relation if of.is_own else of.arrangement.id
 
 
@@ -156,8 +158,8 @@ def _stages(join: str, path: Path, names: Mapping[ArrangedBy, str]) -> Iterator[
             )
             before = (name,)
             continue
-        made = list(_extending(name, join, path.alias, number, step, before, names))
-        yield from made
+        parts = list(_extending(name, join, path.alias, number, step, before, names))
+        yield from parts
         before = extended(name, step)
 
 
@@ -199,9 +201,10 @@ def _extending(
 
 
 def extended(name: str, step: Extend) -> tuple[str, ...]:
-    """The stages that the rows of an extension come out of.
+    """The stages that emit the rows of an extension.
 
-    Candidates validate in index order, so the last is the last but for what it proposed.
+    Candidates validate in index order, so the last stage emits, or the one before it for rows that
+    the last candidate proposed.
     """
     last = len(step.candidates) - 1
     return candidate_name(name, "validate", last), candidate_name(name, "validate", last - 1)

@@ -11,8 +11,8 @@ from ikebana.processor.planning.joins.qualified import Flat
 class ArrangedBy:
     """An arrangement: a relation after filters, indexed by key; equal ones are shared.
 
-    `filters` and `keys` are SQL over the relation's own data.  Data of which a key is null
-    are not in it.  Without keys, all data have one key.
+    `filters` and `keys` are SQL over the relation's data.  It lacks data with a null key.
+    Without keys, all data have one key.
     """
 
     relation: str
@@ -25,7 +25,7 @@ class ArrangedBy:
 
     @property
     def of(self) -> tuple[str, tuple[str, ...]]:
-        """What is arranged: the relation, and the filters before it."""
+        """The relation that it arranges, and the filters before it."""
         return self.relation, self.filters
 
     @property
@@ -39,10 +39,10 @@ class ArrangedBy:
 class Lookup:
     """Look up one input: all data of a key, as of the row's time.
 
-    `key` is what the arrangement is asked for, of the row's columns.  `sees_equal` says
-    whether updates of the row's very time are seen.  `predicates` are tested then, and
-    `carries` are the columns that go on.  Without a `hop`, which is an exchange, the step is
-    made where the one before was, since its key is the same.
+    `key` has the expressions over the row that are looked up in the arrangement.  `sees_equal`
+    says whether updates of the row's time are seen.  `predicates` are tested on the results, and
+    `carries` has the columns that later steps need.  Without a `hop`, which is an exchange, the
+    step runs in the shard of the step before, since its key is the same.
     """
 
     alias: str
@@ -58,10 +58,10 @@ class Lookup:
 class Candidate:
     """An input that restricts the values of a variable.
 
-    `values` is the arrangement keyed by the variables already bound, looked up by `key` of the
-    row: it counts, and proposes `value`, over the input's columns.  `data` is keyed by the
-    variable too, and looked up by `data_key`.  With `completes`, nothing else is to be known of
-    the input: its data of a value join the row.  Else it only says whether there are any.
+    `values` is the arrangement keyed by the variables already bound, looked up by `key`: used to
+    count and to propose `value`, an expression over the input's columns.  `data` is keyed by the
+    variable too, and looked up by `data_key`, to validate.  With `completes`, all variables of the
+    input are bound then: its data join the row.  Otherwise it only tests whether there are any.
     """
 
     alias: str
@@ -78,7 +78,7 @@ class Candidate:
 class Extend:
     """Bind a variable: the candidate with the fewest values proposes, the others validate.
 
-    The value becomes the column `variable`, of the type `type`.
+    The value becomes the column `variable` with the type `type`.
     """
 
     variable: str
@@ -95,7 +95,7 @@ PathStep = Lookup | Extend
 class Path:
     """A delta path: the steps for changes of one input, after its filters.
 
-    `keys` are what the first step asks for, as SQL over the relation's own data.
+    `keys` has the expressions that the first step looks up, as SQL over the relation's data.
     """
 
     alias: str
@@ -107,7 +107,7 @@ class Path:
 
     @property
     def hops(self) -> int:
-        """Between how many shards a change goes at most, from where it comes out on.
+        """The greatest number of exchanges for a change.
 
         A row goes once to every candidate to be counted, and once more to be proposed and
         validated.
@@ -119,11 +119,11 @@ class Path:
 
     @property
     def arrangement(self) -> ArrangedBy:
-        """What its changes would be arranged as for the first step's key."""
+        """The arrangement of its input by the first step's key."""
         return ArrangedBy(self.relation, self.filters, self.keys)
 
     def reads(self) -> Iterator[tuple[str, ArrangedBy]]:
-        """The arrangements that it asks, with the input that each is asked for."""
+        """The arrangements that it looks up, with the alias of each one's input."""
         for step in self.steps:
             if isinstance(step, Lookup):
                 yield step.alias, step.arrangement

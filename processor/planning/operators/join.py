@@ -57,24 +57,24 @@ class JoinKind(OperatorKind[Join]):
         parts = catalog.examined(operator)
         for part, problem in parts.problems:
             catalog.tell(f"{path}.{part.replace('inputs', section, 1)}", problem)
-        known = [each for _, each in parts.select] + ([] if parts.key is None else [parts.key])
-        types = {name: type_ for each in known for name, type_ in each.reads.items()}
+        flats = [each for _, each in parts.select] + ([] if parts.key is None else [parts.key])
+        types = {name: type_ for each in flats for name, type_ in each.reads.items()}
         select = tuple((name, each.sql) for name, each in parts.select)
         step = Sql(select=select, key=None if parts.key is None else parts.key.sql)
         scope = Scope({**types, KEY: JSON, VALUE: JSON})
         results = catalog.taking(result_of((step,), scope), lambda at: f"{path}.{at.part}")
-        made = {name: UNKNOWN for name, _ in operator.select}
+        columns = {name: UNKNOWN for name, _ in operator.select}
         for name, each in parts.select:
             if results.types.get(name) != UNKNOWN:
-                made[name] = each.type
-        return Relation(Scope({**made, KEY: JSON, VALUE: JSON}))
+                columns[name] = each.type
+        return Relation(Scope({**columns, KEY: JSON, VALUE: JSON}))
 
     def keys(
-        self, operator: Join, known: Callable[[str], Keyed], types: Mapping[str, str]
+        self, operator: Join, keyed: Callable[[str], Keyed], types: Mapping[str, str]
     ) -> Keys:
         if isinstance(operator, AsOfJoin):
             return NOTHING
-        sides = [(each.alias, known(each.relation)) for each in operator.inputs]
+        sides = [(each.alias, keyed(each.relation)) for each in operator.inputs]
         read = {f"{alias}.{name}": of for alias, side in sides for name, of in side.types.items()}
         try:
             conditions = [each for text in operator.where for each in conjuncts(tree(text))]
@@ -84,15 +84,15 @@ class JoinKind(OperatorKind[Join]):
             (side.keys.prefixed(alias) for alias, side in sides), equalities(conditions, read)
         )
         key = f"{operator.inputs[0].alias}.{KEY}"
-        made = {KEY: Made(frozenset((key,)), one_to_one=True)}
+        columns = {KEY: Made(frozenset((key,)), one_to_one=True)}
         if operator.key is not None:
-            made[KEY] = made_of(operator.key, 2, names=read)
-        made |= {name: made_of(text, 2, names=read) for name, text in operator.select}
-        return whole.selected(made)
+            columns[KEY] = made_of(operator.key, 2, names=read)
+        columns |= {name: made_of(text, 2, names=read) for name, text in operator.select}
+        return whole.selected(columns)
 
     def step(self, operator: Join, batch: Batch, catalog: Relations) -> None:
-        # What cancels need not: so it may be looked for in portions.
+        # Updates that cancel need not meet, so lookups may be made in portions.
         for some in batch.portions():
-            # Where nothing is retracted nothing cancels.
+            # Without retractions nothing cancels.
             cancels = any(update.diff < 0 for update in some)
             batch.emit(consolidated(some) if cancels else some)

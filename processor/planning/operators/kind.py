@@ -41,7 +41,7 @@ class Way:
 
 
 class Relations(Protocol):
-    """The catalog, as a kind asks it for what its operator reads."""
+    """The catalog, as kinds of operators see it."""
 
     @property
     def inputs(self) -> Mapping[str, Input]:
@@ -49,23 +49,23 @@ class Relations(Protocol):
         ...
 
     def rows(self, name: str) -> Scope:
-        """What may be named of an input's rows."""
+        """The scope of an input's rows."""
         ...
 
     def relation(self, name: str) -> Relation:
-        """A collection, of which nothing is known if it is not there, or reads itself."""
+        """The relation of a collection; unknown if the collection is missing, or reads itself."""
         ...
 
     def examined(self, join: Join) -> Examined:
-        """A join taken apart, as far as it can be."""
+        """An analysed join, perhaps with problems."""
         ...
 
     def aggregates(self, reduction: Reduce) -> tuple[Aggregate, ...]:
-        """The aggregates of a reduction.  Raises: AggregateError, if one cannot be."""
+        """The aggregates of a reduction.  Raises: AggregateError, if one has a problem."""
         ...
 
     def program(self, reduction: Reduce) -> Program:
-        """What the loop of a reduction does in a round."""
+        """The program of a reduction's loop."""
         ...
 
     def within(self, loop: Loop) -> "Relations":
@@ -77,7 +77,7 @@ class Relations(Protocol):
         ...
 
     def window(self, operator: WindowFunctions) -> Window:
-        """The window functions of an operator.  Raises: AggregateError, if one cannot be."""
+        """The window functions of an operator.  Raises: AggregateError, if one has a problem."""
         ...
 
     def tell(self, path: str, problem: str) -> None:
@@ -87,7 +87,7 @@ class Relations(Protocol):
     def taking(
         self, result: tuple[list[StepProblem], Scope], place: Callable[[StepProblem], str]
     ) -> Scope:
-        """The scope of what steps make; the problems of the steps are noted."""
+        """The scope of the results of steps; their problems are noted."""
         ...
 
 
@@ -100,7 +100,7 @@ class Batch(Protocol):
         ...
 
     def part(self, kind: PartKind) -> Part:
-        """What the operator keeps in a part of this kind."""
+        """The part of this kind that the operator has in the store."""
         ...
 
     def rows(self) -> list[Upserts | Truncate]:
@@ -112,7 +112,7 @@ class Batch(Protocol):
         ...
 
     def portions(self) -> Iterator[list[KeyedUpdate]]:
-        """The same in lists that memory holds."""
+        """The arrived updates in lists that fit in memory."""
         ...
 
     def owns(self, key: bytes) -> bool:
@@ -120,20 +120,20 @@ class Batch(Protocol):
         ...
 
     def emit(self, updates: Collection[KeyedUpdate], errors: Sequence[KeyedUpdate] = ()) -> None:
-        """Take updates of the operator's collection, and those of error records."""
+        """Emit updates of the operator's collection, and of error records."""
         ...
 
     def count_drift(self, count: int, places: Sequence[tuple[int, int, int]]) -> None:
-        """Count records whose old images the state did not have.
+        """Count records with old images that differ from the state.
 
-        The last of them lie at places: rank of the topic among those of the input, partition and
-        offset.
+        The last of them lie at `places`: the rank of the topic among those of the input, partition
+        and offset.
         """
         ...
 
 
 class Around:
-    """What is around an operator: inputs and collections by their names, as far as was read."""
+    """The inputs and collections around an operator by name, except those that were not read."""
 
     def __init__(
         self, inputs: Iterable[Input], operators: Iterable[Operator], unread: Unread
@@ -146,18 +146,18 @@ class Around:
         self._collections += [name for name, i in self.inputs.items() if i.is_collection]
 
     def missing_input(self, path: str, name: str) -> Iterator[Problem]:
-        """That an input is not there, unless it may be where something was not read."""
+        """Report that an input is missing, unless it may be in a part that was not read."""
         if not self.unread.may_have("inputs", name):
             yield path, f"there is no input {name!r}{instead(name, self.inputs)}"
 
     def missing_collection(self, path: str, source: str) -> Iterator[Problem]:
-        """That a collection is not there, unless it may be."""
+        """Report that a collection is missing, unless it may be in a part that was not read."""
         unread = self.unread
         if source in self._collections or unread.may_have("operators", source):
             return
         is_input = source in self.inputs
         if unread.hides_rows(source) or (not is_input and unread.may_have("inputs", source)):
-            # It may be a collection.
+            # An input that was not read may be a collection.
             return
         if is_input:
             yield (
@@ -194,7 +194,7 @@ class OperatorKind(Generic[O_contra]):
             )
 
     def part(self, operator: O_contra) -> PartKind | None:
-        """The part that has all that the operator's collection is; None if none has."""
+        """The part that has the whole collection of the operator; None if there is none."""
         return None
 
     def sources(self, operator: O_contra) -> tuple[str, ...]:
@@ -202,7 +202,7 @@ class OperatorKind(Generic[O_contra]):
         raise NotImplementedError
 
     def with_sources(self, operator: Any, named: Callable[[str], str]) -> Any:
-        """The operator over the same collections under other names; inputs keep theirs."""
+        """The operator with its source collections renamed; inputs keep their names."""
         return operator
 
     def steps(self, operator: O_contra) -> tuple[Named, ...]:
@@ -210,14 +210,14 @@ class OperatorKind(Generic[O_contra]):
         return ()
 
     def before(self, operator: O_contra) -> Sql | None:
-        """The step of its own that makes the key by which it reads rows, if it has one.
+        """The step that makes the key by which it reads rows, if it has one.
 
-        Raises: AggregateError, if there is none because of a mistake.
+        Raises: AggregateError, if a mistake prevents it.
         """
         return None
 
     def single_valued(self, operator: O_contra) -> bool:
-        """Whether its collection has at most one value a key."""
+        """Whether its collection has at most one value for each key."""
         return False
 
     def problems(self, operator: O_contra, around: Around) -> Iterator[Problem]:
@@ -225,23 +225,23 @@ class OperatorKind(Generic[O_contra]):
         raise NotImplementedError
 
     def keys(
-        self, operator: O_contra, known: Callable[[str], Keyed], types: Mapping[str, str]
+        self, operator: O_contra, keyed: Callable[[str], Keyed], types: Mapping[str, str]
     ) -> Keys:
-        """What tells the rows of what it makes apart, which have columns of these `types`.
+        """The unique keys of its collection, which has columns of these `types`.
 
-        `known` has the collections that it reads.
+        `keyed` returns the keys of a collection that it reads.
         """
         if self.single_valued(operator):
             return NOTHING.with_unique([KEY], [KEY, VALUE, *types])
         return NOTHING
 
     def relation(self, operator: O_contra, catalog: Relations) -> Relation:
-        """What is known of what it makes; problems of its SQL are noted in the catalog."""
+        """The relation of its collection; problems of its SQL are noted in the catalog."""
         raise NotImplementedError
 
     def step(self, operator: O_contra, batch: Batch, catalog: Relations) -> None:
-        """Move it through the interval of a batch, if it is a root.
+        """Compute the interval of a batch, if it is a root.
 
-        Raises: TooMuchError, if memory does not hold what comes of it.
+        Raises: TooMuchError, if the results do not fit in memory.
         """
         raise NotImplementedError

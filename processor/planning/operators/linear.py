@@ -43,22 +43,22 @@ class LinearKind(OperatorKind[Linear]):
             return f"{path}{within}.{at.part}"
 
         source, steps = catalog.relation(operator.source), self.steps(operator)
-        made = of_scopes(
+        result = of_scopes(
             catalog.taking(result_of(operator.steps, scope), place) for scope in source.scopes
         )
         unique = source.unique
         if not all(_only_chooses(step) for step in operator.steps):
             unique = tuple(key for key in unique if key == (KEY,) and keeps_key(steps))
-        return replace(made, unique=unique, size=source.size)
+        return replace(result, unique=unique, size=source.size)
 
     def keys(
-        self, operator: Linear, known: Callable[[str], Keyed], types: Mapping[str, str]
+        self, operator: Linear, keyed: Callable[[str], Keyed], types: Mapping[str, str]
     ) -> Keys:
-        return _vouched(behind(known(operator.source), operator.steps), operator, types)
+        return _vouched(behind(keyed(operator.source), operator.steps), operator, types)
 
 
 class ConcatKind(OperatorKind[Concat]):
-    """The sum of collections; it only joins ways."""
+    """The sum of collections: it only unites their ways."""
 
     label = "concat"
     is_linear = True
@@ -78,28 +78,28 @@ class ConcatKind(OperatorKind[Concat]):
 
     def relation(self, operator: Concat, catalog: Relations) -> Relation:
         sources = [catalog.relation(name) for name in operator.sources]
-        made = of_scopes(scope for source in sources for scope in source.scopes)
+        result = of_scopes(scope for source in sources for scope in source.scopes)
         if len(sources) != 1:
-            return made
-        return replace(made, unique=sources[0].unique, size=sources[0].size)
+            return result
+        return replace(result, unique=sources[0].unique, size=sources[0].size)
 
     def keys(
-        self, operator: Concat, known: Callable[[str], Keyed], types: Mapping[str, str]
+        self, operator: Concat, keyed: Callable[[str], Keyed], types: Mapping[str, str]
     ) -> Keys:
         if len(operator.sources) == 1:
-            return known(operator.sources[0]).keys
+            return keyed(operator.sources[0]).keys
         return _vouched(NOTHING, operator, types)
 
 
 def _vouched(keys: Keys, operator: Linear | Concat, types: Mapping[str, str]) -> Keys:
-    """What is known, and what has made an operator knows besides."""
+    """The derived keys, and those that the operator claims in addition."""
     for key in operator.unique:
         keys = keys.with_unique(key, [KEY, VALUE, *types])
     return keys
 
 
 def keeps_key(steps: Sequence[Named]) -> bool:
-    """Whether steps make at most one pair of each pair, with the same key."""
+    """Whether steps make at most one pair from each pair, with the same key."""
     return all(
         isinstance(step, Negate)
         or (isinstance(step, Arrange) and step.keys in ((KEY,), (quoted(KEY),)))

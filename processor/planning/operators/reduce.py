@@ -100,10 +100,10 @@ class ReduceKind(OperatorKind[Reduce]):
         try:
             arranged(operator)
         except AggregateError as error:
-            # That they are none is told already.
+            # Their problems are reported already.
             wrong = {name for name, _ in error.problems}
-            kept = tuple(each for each in operator.aggregates if each[0] not in wrong)
-            readable = msgspec.structs.replace(operator, aggregates=kept)
+            sound = tuple(each for each in operator.aggregates if each[0] not in wrong)
+            readable = msgspec.structs.replace(operator, aggregates=sound)
         step, aggregates = arranged(readable)
 
         def place(at: StepProblem) -> str:
@@ -120,16 +120,16 @@ class ReduceKind(OperatorKind[Reduce]):
         unknown_of = {
             name for before in befores for name in before.types if before.types[name] == UNKNOWN
         }
-        known = [each for each in aggregates if each.field not in unknown_of]
+        typed = [each for each in aggregates if each.field not in unknown_of]
         try:
-            in_order_of_types(known, befores)
+            in_order_of_types(typed, befores)
         except AggregateError as error:
             for name, problem in error.problems:
                 catalog.tell(f"{path}.aggregates.{name}", problem)
-        made = result_scope(readable, befores[0])
-        types = {**made.types, **dict.fromkeys(wrong, UNKNOWN)}
+        results = result_scope(readable, befores[0])
+        types = {**results.types, **dict.fromkeys(wrong, UNKNOWN)}
         unique = ((KEY,),) if self.single_valued(operator) else ()
-        return Relation(replace(made, types=types), unique)
+        return Relation(replace(results, types=types), unique)
 
     def step(self, operator: Reduce, batch: Batch, catalog: Relations) -> None:
         name, interval, arrived = operator.name, batch.interval, batch.arrived()
@@ -148,7 +148,7 @@ class ReduceKind(OperatorKind[Reduce]):
 
 
 def aggregates_of(operator: Reduce, catalog: Relations) -> tuple[Aggregate, ...]:
-    """The aggregates of a reduction, with the orders of what they are of.
+    """The aggregates of a reduction, with the orders of their arguments' types.
 
     Raises: AggregateError, if an argument cannot be ordered.
     """

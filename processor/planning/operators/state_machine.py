@@ -74,7 +74,7 @@ class StateMachineKind(OperatorKind[StateMachine]):
 
 @functools.lru_cache(maxsize=64)
 def _machine(operator: StateMachine, topics: tuple[str, ...]) -> Machine:
-    """The machine of an operator whose input has these topics, with its functions imported.
+    """The machine of an operator, with its functions imported; its input has these topics.
 
     Raises: FunctionError.
     """
@@ -92,7 +92,8 @@ def _events(chunks: Iterable[Upserts | Truncate]) -> list[Event]:
     """Upserts as a machine's events."""
     events: list[Event] = []
     for chunk in chunks:
-        # The planner lets only plain messages come to a machine, and pushes nothing there.
+        # The planner sends only plain messages to a machine, and pushes nothing into their
+        # decoding.
         assert isinstance(chunk, Upserts) and not chunk.failed and not chunk.partial, chunk.input  # noqa: PT018
         times = times_of(chunk.times, len(chunk.keys))
         order, bad = (chunk.input_order, chunk.partition), chunk.bad

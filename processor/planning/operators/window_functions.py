@@ -1,4 +1,4 @@
-"""Window functions, as a kind of operator, and what the kernel needs of their plan."""
+"""Window functions, as a kind of operator."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -72,9 +72,9 @@ class WindowFunctionsKind(OperatorKind[WindowFunctions]):
             except AggregateError as error:
                 for name, problem in error.problems:
                     catalog.tell(f"{path}.{name}", problem)
-        made = {"row": types.get(SHOWN, JSON)}
-        made |= {f"w{at}": _type(each, types) for at, each in enumerate(functions)}
-        return Relation(replace(befores[0], types={**made, KEY: types[KEY], VALUE: JSON}))
+        columns = {"row": types.get(SHOWN, JSON)}
+        columns |= {f"w{at}": _type(each, types) for at, each in enumerate(functions)}
+        return Relation(replace(befores[0], types={**columns, KEY: types[KEY], VALUE: JSON}))
 
     def step(self, operator: WindowFunctions, batch: Batch, catalog: Relations) -> None:
         part, window = batch.part(window_functions.PART), catalog.window(operator)
@@ -82,7 +82,7 @@ class WindowFunctionsKind(OperatorKind[WindowFunctions]):
 
 
 class _Arranged(NamedTuple):
-    """The operator as it runs: the step for its arguments, and functions over its fields."""
+    """The physical form: the step for its arguments, and functions over its fields."""
 
     step: Sql
     functions: tuple[WindowFunction, ...]
@@ -117,7 +117,7 @@ def arranged(operator: WindowFunctions) -> _Arranged:
 
 
 def window_of(operator: WindowFunctions, catalog: Relations) -> Window:
-    """The functions with the orders of what they are of.
+    """The functions with the orders of their arguments' types.
 
     Raises: AggregateError, if rows or an argument cannot be ordered.
     """
@@ -132,23 +132,23 @@ def _window(operator: WindowFunctions, befores: Sequence[Scope]) -> Window:
     if operator.order is not None:
         of_rows.append(Aggregate("order", "bottom", ORDER))
     ordered = in_order_of_types(of_rows, befores)
-    found = tuple(_in_order(each, befores) for each in functions)
+    typed = tuple(_in_order(each, befores) for each in functions)
     order = None if operator.order is None else ordered[1].order
-    return Window(found, order, ordered[0].order, operator.is_descending, operator.most)
+    return Window(typed, order, ordered[0].order, operator.is_descending, operator.most)
 
 
 def _in_order(function: WindowFunction, befores: Sequence[Scope]) -> WindowFunction:
     if function.aggregate is None or not function.argument:
         return function
-    own = Aggregate(
+    aggregate = Aggregate(
         function.name,
         function.kind,
         function.argument,
         function.number,
         is_distinct=function.is_distinct,
     )
-    (found,) = in_order_of_types((own,), befores)
-    return msgspec.structs.replace(function, order=found.order, is_single=found.is_single)
+    (typed,) = in_order_of_types((aggregate,), befores)
+    return msgspec.structs.replace(function, order=typed.order, is_single=typed.is_single)
 
 
 def _type(function: WindowFunction, types: Mapping[str, str]) -> str:
