@@ -597,8 +597,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edge:a value is asked about once for each row that has it": (
         "tests/unit/test_misfits.py::test_what_fails_by_the_same_value",
         "processor/linear/query.py",
-        "        columns = [given[name] for name in _read_by(form)]\n",
-        "        columns = [given[name] for name in _read_by(form)]\n"
+        "        columns = [texts[name] for name in _read_by(form)]\n",
+        "        columns = [texts[name] for name in _read_by(form)]\n"
         "        self._reasons.clear()\n",
     ),
     "edge:breaker: what TRY has is refused": (

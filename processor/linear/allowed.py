@@ -1,8 +1,9 @@
 """The functions that expressions may call: those that depend on their arguments alone.
 
-DuckDB says of each function whether it is consistent.  What it calls so but asks the clock,
-the catalog or the program is refused here as well, and so is what takes the name of an
-aggregate as text, unless that is a constant: a computed one might draw a sample.
+DuckDB says of each function whether it is consistent.  Some functions that it calls consistent
+depend on the clock, the catalog or the program; these are refused as well.  So are functions that
+take the name of an aggregate as text, unless it is a constant: a computed name might be that of a
+sampling aggregate.
 """
 
 import functools
@@ -14,14 +15,14 @@ from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.sql_functions import is_long_name, short_name
 from ikebana.processor.linear.syntax import Node, modified, tree_of
 
-# Names that SQL takes for functions when there is no column of theirs.
+# Names that SQL takes for functions if no column has the name.
 BARE_FUNCTIONS = {
     *("current_catalog", "current_date", "current_role", "current_schema", "current_time"),
     *("current_timestamp", "current_user", "get_current_time", "localtime", "localtimestamp"),
     *("session_user", "user"),
 }
-# DuckDB calls these consistent, but they ask the clock, the catalog, or the program; or they
-# go on with the state of an aggregate, which may be one that draws a sample.
+# DuckDB calls these consistent, but they depend on the clock, the catalog, or the program; or they
+# continue the state of an aggregate, which may draw a sample.
 _DEPENDENT = {
     *("alias", "current_localtime", "current_localtimestamp", "index_key"),
     *("json_serialize_plan", "version"),
@@ -46,7 +47,7 @@ _REPEATS = "can only stand in flat_map"
 
 
 def refuse_call(call: Node) -> None:
-    """Refuse a call that must not stand.  Raises: ExpressionError."""
+    """Refuse a call that is not allowed.  Raises: ExpressionError."""
     name = call["function_name"].lower()
     arguments = [argument["expression"] for argument in call["arguments"]]
     if is_long_name(name):
@@ -82,7 +83,7 @@ def _close(name: str) -> str:
 
 
 def _refuse_aggregate(name: str, arguments: list[Node]) -> None:
-    """Of a list's aggregate, refuse a name that is computed, or that of a sample."""
+    """Refuse an aggregate over a list if its name is computed, or is a sampling one."""
     for argument in arguments[1:2]:
         if argument.get("class") != "CONSTANT":
             raise ExpressionError(f"{name}() needs the aggregate's name as a constant")
@@ -95,7 +96,7 @@ def _refuse_aggregate(name: str, arguments: list[Node]) -> None:
 
 
 def text_of(node: Node) -> str:
-    """The text of a constant, in lower case; empty of what is none."""
+    """The text of a constant, in lower case; empty for any other node."""
     literal = node.get("literal") or {}
     return str(literal.get("text", "")).lower()
 
@@ -111,7 +112,7 @@ def aggregates() -> frozenset[str]:
 
 @functools.cache
 def functions() -> frozenset[str]:
-    """The names of all functions of values, be they built in or macros."""
+    """The names of all functions of values, built-in ones and macros."""
     rows = asked(
         "SELECT DISTINCT function_name FROM duckdb_functions() "
         "WHERE function_type IN ('scalar', 'macro')"
@@ -127,20 +128,20 @@ def refused_functions() -> dict[str, str]:
     refused = dict.fromkeys(_DEPENDENT | BARE_FUNCTIONS, _WITHIN)
     kinds: dict[str, set[str]] = {}
     macros: dict[str, set[str]] = {}
-    wanted = "lower(function_name), function_type, stability, macro_definition"
-    for name, kind, stability, definition in asked(f"SELECT {wanted} FROM duckdb_functions()"):
+    fields = "lower(function_name), function_type, stability, macro_definition"
+    for name, kind, stability, definition in asked(f"SELECT {fields} FROM duckdb_functions()"):
         kinds.setdefault(name, set()).add(kind)
         if kind == "scalar" and stability != "CONSISTENT":
             refused[name] = _WITHIN
         if kind == "macro":
             macros.setdefault(name, set()).update(_names_in(definition or "NULL"))
-    for name, found in kinds.items():
-        if "aggregate" in found and not found & {"scalar", "macro"}:
+    for name, types in kinds.items():
+        if "aggregate" in types and not types & {"scalar", "macro"}:
             refused.setdefault(name, _AGGREGATE)
     refused["count_star"] = _AGGREGATE
     for name in ("unnest", "repeat_row"):
         refused[name] = _REPEATS
-    # A macro is what it stands for, and it may stand for another.
+    # A macro is refused if its definition uses a refused function, or another such macro.
     for _ in macros:
         found_more = {
             name: refused[used]
@@ -159,7 +160,7 @@ def _names_in(definition: str) -> set[str]:
     answer = tree_of(definition)
     if answer["error"]:
         return {"now"}
-    found: set[str] = set()
+    names: set[str] = set()
     waiting: list[Any] = [answer["statements"]]
     while waiting:
         node = waiting.pop()
@@ -169,9 +170,9 @@ def _names_in(definition: str) -> set[str]:
             waiting += node.values()
             match node.get("class"):
                 case "FUNCTION":
-                    found.add(node["function_name"].lower())
+                    names.add(node["function_name"].lower())
                 case "COLUMN_REF":
-                    found |= BARE_FUNCTIONS & {node["column_names"][-1].lower()}
+                    names |= BARE_FUNCTIONS & {node["column_names"][-1].lower()}
                 case "SUBQUERY" | "WINDOW":
-                    found.add("now")
-    return found
+                    names.add("now")
+    return names

@@ -26,14 +26,14 @@ Tables = Mapping[str, Mapping[str, str]]
 
 
 class QueryError(Exception):
-    """A query is refused; `at` is the place of what is refused in its text, in characters."""
+    """A query is refused; `at` is the place of the fault in its text, in characters."""
 
     def __init__(self, problem: str, at: int | None = None) -> None:
         super().__init__(problem)
         self.problem = problem
         self.at = at
 
-    def told(self, text: str) -> str:
+    def with_place(self, text: str) -> str:
         """The problem with its place in the query."""
         if self.at is None or not 0 <= self.at <= len(text):
             return self.problem
@@ -50,29 +50,29 @@ def query_tree(text: str) -> Node:
     try:
         declare(text)
         ((tree,),) = connection().execute("SELECT json_serialize_sql(?)", [text]).fetchall()
-        found: dict[str, Any] = msgspec.json.decode(str(tree).encode())
+        parsed: dict[str, Any] = msgspec.json.decode(str(tree).encode())
     except RecursionError:
         raise QueryError(TOO_DEEP) from None
     except (duckdb.Error, FunctionError) as error:
         raise QueryError(first_line(error)) from None
-    if found["error"]:
-        # Of statements that change something it says only that they are no SELECT.
-        position = str(found.get("position", ""))
+    if parsed["error"]:
+        # For a statement that changes something, DuckDB only says that it is no SELECT.
+        position = str(parsed.get("position", ""))
         at = int(position) if position.isdigit() else None
-        problem = first_line(found["error_message"])
+        problem = first_line(parsed["error_message"])
         if "Only SELECT" in problem:
             raise QueryError(_ONE_SELECT, at)
         raise QueryError(problem + remedy(problem, text), at)
-    if len(found["statements"]) != 1:
+    if len(parsed["statements"]) != 1:
         raise QueryError("it must be one query")
-    node: Node = found["statements"][0]["node"]
+    node: Node = parsed["statements"][0]["node"]
     return node
 
 
 def bound(text: str, tables: Tables, functions: Mapping[str, str] = {}) -> list[tuple[str, str]]:
     """The columns of a query over tables, with their types.
 
-    `functions` are those without arguments that are there beside those of SQL, with their types.
+    `functions` has further functions without arguments, with the types of their results.
     Raises: QueryError.
     """
     database = connection().cursor()
@@ -95,7 +95,7 @@ def bound(text: str, tables: Tables, functions: Mapping[str, str] = {}) -> list[
 
 
 def types_of(expressions: Iterable[str], columns: Mapping[str, str]) -> list[str]:
-    """The types of expressions, which may be aggregates.  Raises: ExpressionError."""
+    """The types of expressions, which may have aggregates.  Raises: ExpressionError."""
     listed = ", ".join(f"({each})" for each in expressions)
     if not listed:
         return []
@@ -110,16 +110,16 @@ def types_of(expressions: Iterable[str], columns: Mapping[str, str]) -> list[str
 
 
 def constant(expression: str) -> Any:
-    """What an expression over no columns comes to.  Raises: ExpressionError."""
+    """The value of an expression without columns.  Raises: ExpressionError."""
     try:
-        ((found,),) = asked(f"SELECT {expression}")
+        ((value,),) = asked(f"SELECT {expression}")
     except duckdb.Error as error:
         raise ExpressionError(first_line(error)) from None
-    return found
+    return value
 
 
 def of_no_rows(aggregate: str, columns: Mapping[str, str]) -> str | None:
-    """What an aggregate is where there are no rows, as text; None where it is null."""
+    """The result of an aggregate over no rows, as text; None if it is null."""
     table = ", ".join(f"NULL::{kind} AS {quoted(name)}" for name, kind in columns.items())
     sql = f"SELECT CAST({aggregate} AS VARCHAR) FROM (SELECT {table}) WHERE false"
     ((value,),) = connection().execute(sql).fetchall()
@@ -127,7 +127,7 @@ def of_no_rows(aggregate: str, columns: Mapping[str, str]) -> str | None:
 
 
 def is_null_of_nulls(expression: str, columns: Mapping[str, str]) -> bool:
-    """Whether an expression is null where all columns are."""
+    """Whether an expression is null if all columns are."""
     table = ", ".join(f"NULL::{kind} AS {quoted(name)}" for name, kind in columns.items())
     try:
         rows = connection().execute(f"SELECT ({expression}) IS NULL FROM (SELECT {table})")
@@ -147,12 +147,14 @@ def common_type(kinds: Iterable[str]) -> str:
 
 
 def _without_names(problem: str, error: str, tables: Tables) -> str:
-    """The problem, with the names that there are where one is not there."""
+    """The problem, with the existing names if it is a missing name."""
     if (column := _NO_COLUMN.search(problem)) is not None:
         name, of = column["name"] or column["own"], column["table"]
-        own = tables.get(of, _candidates(error)) if of else {n for c in tables.values() for n in c}
+        names = (
+            tables.get(of, _candidates(error)) if of else {n for c in tables.values() for n in c}
+        )
         whose = "" if of is None else f' of "{of}"'
-        return f'there is no column "{name}"{whose}{instead(name, own)}'
+        return f'there is no column "{name}"{whose}{instead(name, names)}'
     if (table := _NO_TABLE.search(problem)) is not None:
         return f'FROM names no "{table["name"]}"{instead(table["name"], _candidates(error))}'
     if (function := _NO_FUNCTION.search(problem)) is not None:
@@ -187,7 +189,7 @@ def _placed(error: str, text: str) -> tuple[str, int | None]:
         if not shown.startswith("LINE ") or set(caret.strip()) != {"^"} or not number.isdigit():
             continue
         column = caret.index("^") - len(f"LINE {number}: ")
-        # The first line is not of the query; of a long one, only a part is shown.
+        # The first line does not belong to the query; only a part of a long line is shown.
         line, parts = int(number) - 2, text.split("\n")
         cut = excerpt.removeprefix("...")
         column -= len(excerpt) - len(cut)

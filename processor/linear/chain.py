@@ -1,10 +1,10 @@
 """A chain: consecutive linear steps, fused into one pass over a batch of updates.
 
-SQL steps that stand together are one statement over the whole batch; Python steps that
-stand together are one logic, applied datum by datum with no list in between.  If a step fails
-on an update, the result is an error record with the update's diff, so it is retracted when
-the datum is.  The record has the operator, the key and the reason, but not the value, since
-that depends on the columns that the planner has decoded.
+Consecutive SQL steps are one statement over the whole batch; consecutive Python steps are one
+logic, applied datum by datum with no list in between.  If a step fails on an update, the
+result is an error record with the update's diff, so it is retracted when the datum is.  The
+record has the operator, the key and the reason, but not the value, since that depends on the
+columns that the planner has decoded.
 """
 
 import functools
@@ -51,7 +51,7 @@ class Passed(NamedTuple):
 
 
 class Chain:
-    """Compiled steps over a relation; a pure function of each update by itself."""
+    """Compiled steps over a relation: a pure function of each single update."""
 
     def __init__(self, steps: Sequence[Named], scope: Scope) -> None:
         self.scope = scope
@@ -75,7 +75,7 @@ class Chain:
 
     @property
     def columns(self) -> tuple[str, ...] | None:
-        """The fields of the value that it reads; None: all of it, or the value goes on."""
+        """The fields of the value that it reads; None if it reads or returns the whole value."""
         if not self._parts or not isinstance(self._parts[0], _SqlPart):
             return None
         first = self._parts[0].query
@@ -83,9 +83,9 @@ class Chain:
 
     @property
     def arranges_by(self) -> tuple[str, ...] | None:
-        """The fields that it reads, if it only arranges data as they are, or has no steps.
+        """The fields that it reads, if it only arranges unchanged data, or has no steps.
 
-        None: it does something else, or reads the value as a whole.
+        None: it has other steps, or reads the value as a whole.
         """
         if not self._parts:
             return ()
@@ -94,22 +94,22 @@ class Chain:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no steps, so that updates stay what they are."""
+        """Whether it has no steps, so that updates stay unchanged."""
         return not self._parts
 
     @property
     def arranges(self) -> bool:
-        """Whether it only arranges, perhaps some of the data; see `arranged`."""
+        """Whether it only arranges data, perhaps after conditions; see `arranged`."""
         return len(self._parts) == 1 and isinstance(self._parts[0], _ArrangePart)
 
     def arranged(
         self, updates: Columns, silent: Collection[str]
     ) -> tuple[Columns, list[KeyedUpdate]]:
-        """The same as `apply`, in columns."""
+        """Like `apply`, in columns; only for a chain that `arranges`."""
         part = self._parts[0]
         assert isinstance(part, _ArrangePart), "it does something else"
-        found, failed = part.arranged(updates)
-        return found, [error for operator, error in failed if operator not in silent]
+        results, failed = part.arranged(updates)
+        return results, [error for operator, error in failed if operator not in silent]
 
     def apply(
         self, updates: Sequence[KeyedUpdate], silent: Collection[str] = frozenset()
@@ -122,8 +122,8 @@ class Chain:
         for part in self._parts:
             updates, failed = part.apply(updates)
             errors += [error for operator, error in failed if operator not in silent]
-        made = list(updates)
-        return Passed(consolidated(made) if self._cancels else made, errors)
+        results = list(updates)
+        return Passed(consolidated(results) if self._cancels else results, errors)
 
 
 @functools.lru_cache(maxsize=256)
@@ -133,24 +133,24 @@ def chain(steps: tuple[Named, ...], scope: FrozenScope) -> Chain:
 
 
 def consolidated(updates: Iterable[KeyedUpdate]) -> list[KeyedUpdate]:
-    """Sum the diffs of equal (key, value, time); drop what cancels; keep the order.
+    """Sum the diffs of equal (key, value, time) and drop those that cancel; keep the order.
 
-    A sum beyond 64 bits stays several updates.
+    A sum beyond 64 bits becomes several updates.
     """
     if summed is not None:
         updates = [*updates]
-        if (found := summed(updates)) is not None:
-            return found
+        if (compiled := summed(updates)) is not None:
+            return compiled
     return [
         KeyedUpdate(*at, diff) for at, total in sums(updates).items() for diff in pieces(total)
     ]
 
 
 def _parts(steps: Sequence[Named]) -> Iterator[tuple[Named, ...]]:
-    """Steps that are run as one: all of SQL, or all of Python.
+    """Group steps that run as one part: all SQL, or all Python.
 
-    What arranges data has them as they are, so only conditions can be run with it.  What a
-    flat_map has made is a column for the SQL behind it, but not for another operator, which
+    Arrange steps need unchanged data, so only conditions can run in the same part.  The column of
+    a flat_map is visible to later SQL of the same operator, but not to another operator, which
     sees what an output would show.
     """
     part: list[Named] = []
@@ -181,7 +181,7 @@ def _is_condition(step: AnyStep) -> bool:
 
 
 class _PartPassed(NamedTuple):
-    """What one part has given: updates, and errors with the operators they are of."""
+    """The results of one part: updates, and errors with their operators."""
 
     updates: list[KeyedUpdate]
     errors: list[tuple[str, KeyedUpdate]]
@@ -215,30 +215,30 @@ class _SqlPart:
         if not updates:
             return _PartPassed([], [])
         keys, values, times, diffs = columns_of(updates)
-        made, failed = self.query.outcome(keys, values, whose=self._whose)
-        rows = made.rows
-        keys_of: Sequence[bytes | None] = made.keys if made.keys else taken(keys, rows)
+        outcome, failed = self.query.outcome(keys, values, whose=self._whose)
+        rows = outcome.rows
+        keys_of: Sequence[bytes | None] = outcome.keys if outcome.keys else taken(keys, rows)
         columns = (
             keys_of,
-            made.values or taken(values, rows),
+            outcome.values or taken(values, rows),
             taken(times, rows),
             taken(diffs, rows)
-            if made.diffs is None
-            else [diffs[row] * diff for row, diff in zip(rows, made.diffs, strict=True)],
+            if outcome.diffs is None
+            else [diffs[row] * diff for row, diff in zip(rows, outcome.diffs, strict=True)],
         )
-        found = rows_of(*columns)
-        if made.begins is not None or made.ends is not None:
-            found = _bounded(found, made.begins, made.ends)
+        results = rows_of(*columns)
+        if outcome.begins is not None or outcome.ends is not None:
+            results = _bounded(results, outcome.begins, outcome.ends)
         errors: list[tuple[str, KeyedUpdate]] = []
-        if made.diffs is not None:
-            found, errors = _without_large(found, self._multiplies)
+        if outcome.diffs is not None:
+            results, errors = _without_large(results, self._multiplies)
         for row, step, reason, diff, begin, end, key in failed:
             operator = self._operators[step]
             record = operator_error(operator, reason, keys[row] if key is None else key)
             error = KeyedUpdate(None, record, times[row], within(diffs[row] * diff))
-            # An error is there as long as its datum would be.
-            errors += [(operator, told) for told in _bounded([error], [begin], [end])]
-        return _PartPassed(found, errors)
+            # An error exists as long as its datum would.
+            errors += [(operator, bounded) for bounded in _bounded([error], [begin], [end])]
+        return _PartPassed(results, errors)
 
 
 class _ArrangePart:
@@ -256,30 +256,32 @@ class _ArrangePart:
         """The fields of the value that conditions and keys read; None: all of it."""
 
     def apply(self, updates: Sequence[KeyedUpdate]) -> _PartPassed:
-        found, errors = self.arranged(Columns.of(updates))
-        return _PartPassed([*found], errors)
+        results, errors = self.arranged(Columns.of(updates))
+        return _PartPassed([*results], errors)
 
     def arranged(self, updates: Columns) -> tuple[Columns, list[tuple[str, KeyedUpdate]]]:
-        """The same in columns."""
+        """Like `apply`, in columns."""
         if not updates:
             return updates, []
         keys, values, times, diffs = columns_of(updates)
-        made, failed = self._query.outcome(keys, values, whose=_names(self._operators))
-        assert made.keys is not None, "an arrangement without keys"
+        outcome, failed = self._query.outcome(keys, values, whose=_names(self._operators))
+        assert outcome.keys is not None, "an arrangement without keys"
         parts = 0 if self._arrange.nulls else len(self._arrange.keys)
         columns: list[list[Any]] = [keys, values, times, diffs]
-        if len(made.rows) < len(keys):
-            columns = [taken(column, made.rows) for column in columns]
+        if len(outcome.rows) < len(keys):
+            columns = [taken(column, outcome.rows) for column in columns]
         keys_of, values_of, *rest = columns
-        found = Columns([*made.keys], data_of(keys_of, values_of), *rest)
-        if any_null(made.keys, parts):
-            found = Columns.of([row for row in found if row.key and not is_null(row.key, parts)])
+        results = Columns([*outcome.keys], data_of(keys_of, values_of), *rest)
+        if any_null(outcome.keys, parts):
+            results = Columns.of(
+                [row for row in results if row.key and not is_null(row.key, parts)]
+            )
         errors = []
         for row, step, reason, *_ in failed:
             operator = self._operators[step]
             record = operator_error(operator, reason, keys[row])
             errors.append((operator, KeyedUpdate(None, record, times[row], diffs[row])))
-        return found, errors
+        return results, errors
 
 
 def _only_drops(step: object) -> bool:
@@ -307,21 +309,21 @@ class _CallPart:
         )
 
     def apply(self, updates: Sequence[KeyedUpdate]) -> _PartPassed:
-        found: list[KeyedUpdate] = []
+        results: list[KeyedUpdate] = []
         errors: list[tuple[str, KeyedUpdate]] = []
         apply = self._logic
         for key, value, time, diff in updates:
-            for made, later, count in apply((key, value)):
+            for result, later, count in apply((key, value)):
                 moved = time if later is None or later < time else later
-                if isinstance(made, functions.Failure):
-                    record = operator_error(*made)
+                if isinstance(result, functions.Failure):
+                    record = operator_error(*result)
                     error = KeyedUpdate(None, record, moved, within(diff * count))
-                    errors.append((made.operator, error))
+                    errors.append((result.operator, error))
                 else:
-                    new_key, new_value = made
-                    found.append(KeyedUpdate(new_key, new_value, moved, diff * count))
-        found, large = _without_large(found, self._multiplies)
-        return _PartPassed(found, errors + large)
+                    new_key, new_value = result
+                    results.append(KeyedUpdate(new_key, new_value, moved, diff * count))
+        results, large = _without_large(results, self._multiplies)
+        return _PartPassed(results, errors + large)
 
 
 def _names(operators: Iterable[str]) -> str:
@@ -336,7 +338,7 @@ def _may_expand(step: AnyStep) -> bool:
 
 
 def _multiplies(step: AnyStep) -> bool:
-    """Whether a step may give a diff that is larger than what it got."""
+    """Whether a step may increase diffs."""
     if isinstance(step, Call):
         return step.kind in ("explode", "join_function")
     return isinstance(step, Sql) and (step.diff is not None or step.flat_map is not None)
@@ -345,7 +347,7 @@ def _multiplies(step: AnyStep) -> bool:
 def _without_large(
     updates: list[KeyedUpdate], operator: str
 ) -> tuple[list[KeyedUpdate], list[tuple[str, KeyedUpdate]]]:
-    """Updates whose diffs fit into 64 bits, and the errors in the place of the others."""
+    """Updates with diffs of up to 64 bits, and errors in place of the others."""
     large = [update for update in updates if not -LARGEST <= update.diff <= LARGEST]
     if not large:
         return updates, []
@@ -361,17 +363,17 @@ def _bounded(
     updates: list[KeyedUpdate], begins: list[int | None] | None, ends: list[int | None] | None
 ) -> list[KeyedUpdate]:
     """Turn updates with a validity into an insertion and a retraction each."""
-    found = []
+    result = []
     nothing: list[int | None] = [None] * len(updates)
     for update, begin, end in zip(updates, begins or nothing, ends or nothing, strict=True):
         key, value, time, diff = update
         first = time if begin is None or begin < time else begin
         last = None if end is None else max(time, end)
         if first != last:
-            found.append(KeyedUpdate(key, value, first, diff))
+            result.append(KeyedUpdate(key, value, first, diff))
             if last is not None:
-                found.append(KeyedUpdate(key, value, last, -diff))
-    return found
+                result.append(KeyedUpdate(key, value, last, -diff))
+    return result
 
 
 def operator_error(operator: str, reason: str, key: bytes | None) -> bytes:

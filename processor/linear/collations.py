@@ -1,7 +1,7 @@
-"""Collations, which SQL gives a text for comparisons, and data do not have.
+"""Collations: SQL gives them to texts for comparisons, but data do not have them.
 
-A text compares by its collation within one expression: what an expression makes is a plain text
-for all that reads it, be it a group, an order or a join.
+A collation counts within one expression only: the result of an expression is a plain text for
+whatever reads it, be it a group, an order or a join.
 """
 
 from collections.abc import Iterator
@@ -19,9 +19,10 @@ _MEMBERSHIPS = ("COMPARE_IN", "COMPARE_NOT_IN")
 
 
 def loose(value: Any, *, within: bool = False) -> Iterator[Node]:
-    """The collations in a tree that no comparison of the same expression sees.
+    """The collations in a tree that no comparison of the same expression uses.
 
-    What a subquery, an aggregate or a window is asked for is computed before what is around it.
+    The arguments of a subquery, an aggregate or a window are computed before the comparison around
+    it, so collations in them do not count.
     """
     if isinstance(value, list):
         for item in value:

@@ -24,7 +24,7 @@ MOST_MEMORY = 2 << 30
 
 
 class _Source:
-    """The table that planned statements read, which is another one each time they are run."""
+    """The table that planned statements read; each run sets another one."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -51,7 +51,7 @@ class _Database:
         )
         for setting in (
             "SET TimeZone = 'UTC'",
-            # A statement is run as it is written: casts for every row, conditions in order.
+            # A statement runs as it is written: casts for every row, conditions in order.
             "PRAGMA disable_optimizer",
             "SET autoinstall_known_extensions = false",
             "SET autoload_known_extensions = false",
@@ -59,14 +59,14 @@ class _Database:
         ):
             self.connection.execute(setting).fetchall()
         self._sources: dict[str, _Source] = {}
-        # By SQL, that used last at the end: the statement's name, and its execution.
+        # By SQL, the name of the statement and its execution; the most recently used is last.
         self._planned: dict[str, tuple[str, duckdb.Statement]] = {}
         self._count = 0
         self.functions = 0
         """How many of the declared functions it has."""
 
     def take_functions(self) -> None:
-        """Register the functions of Python that expressions have named since."""
+        """Register the Python functions that expressions have named since the last call."""
         for name, function in list(sql_functions.DECLARED.items())[self.functions :]:
             self.functions += 1
             self.connection.create_function(
@@ -78,7 +78,7 @@ class _Database:
             )
 
     def source(self, schema: pa.Schema) -> _Source:
-        """What statements read under the name `source_of(schema)`."""
+        """The table that statements read under the name `source_of(schema)`."""
         name = source_of(schema)
         if name not in self._sources:
             self._sources[name] = _Source(schema)
@@ -86,10 +86,10 @@ class _Database:
         return self._sources[name]
 
     def planned(self, sql: str) -> duckdb.Statement:
-        """The execution of a statement, which is planned the first time."""
-        found = self._planned.pop(sql, None) or self._prepared(sql)
-        self._planned[sql] = found
-        return found[1]
+        """The execution of a statement, which is planned once."""
+        entry = self._planned.pop(sql, None) or self._prepared(sql)
+        self._planned[sql] = entry
+        return entry[1]
 
     def _prepared(self, sql: str) -> tuple[str, duckdb.Statement]:
         if len(self._planned) >= _MOST_PLANNED:
@@ -106,13 +106,13 @@ _local = threading.local()
 
 
 def _database() -> _Database:
-    """This thread's database, which is made when it is asked for."""
+    """This thread's database, made at the first call."""
     if not hasattr(_local, "database"):
         _local.database = _Database()
-    found: _Database = _local.database
-    if found.functions < len(sql_functions.DECLARED):
-        found.take_functions()
-    return found
+    database: _Database = _local.database
+    if database.functions < len(sql_functions.DECLARED):
+        database.take_functions()
+    return database
 
 
 def connection() -> duckdb.DuckDBPyConnection:
@@ -127,12 +127,12 @@ def source_of(schema: pa.Schema) -> str:
 
 
 def _interrupt(database: "weakref.ref[_Database]") -> None:
-    if (found := database()) is not None:
-        found.connection.interrupt()
+    if (alive := database()) is not None:
+        alive.connection.interrupt()
 
 
 class MemoryLimitError(Exception):
-    """A statement wanted more than `MOST_MEMORY`, which the machine would have had."""
+    """A statement needed more than `MOST_MEMORY`, although the machine has more."""
 
 
 def answer(
@@ -140,7 +140,7 @@ def answer(
 ) -> list[tuple[Any, ...]]:
     """All rows of the answer of a statement that reads `source_of(table.schema)`.
 
-    `operator` and `what` name it, should it not return.
+    `operator` and `what` name it in the error if it does not return.
 
     Raises:
         MemoryLimitError: it wants more memory than it may have.
@@ -150,7 +150,7 @@ def answer(
     source = database.source(table.schema)
     planned = database.planned(sql)
     source.table = table
-    # Whoever watches keeps no database alive.
+    # The watcher must not keep the database alive.
     calls.begin((operator, what, functools.partial(_interrupt, weakref.ref(database))))
     try:
         with _limited():
@@ -163,7 +163,7 @@ def answer(
             raise ended from None
         raise
     except UnicodeDecodeError as error:
-        # Of a long text its messages have a part, which may end within a character.
+        # Messages quote a part of a long text, which may end within a character.
         raise duckdb.Error(error.object.decode(errors="replace")) from None
     except duckdb.InterruptException:
         if not calls.was_stopped():
@@ -180,7 +180,7 @@ def answer(
 
 
 _PAGE = resource.getpagesize()
-# What runs at the same time in other threads shares the limit of the first.
+# Statements that run at the same time in other threads share the limit of the first.
 _limits = threading.Lock()
 
 
@@ -188,7 +188,7 @@ _limits = threading.Lock()
 def _limited() -> Iterator[None]:
     """Let this process grow by no more than `MOST_MEMORY` in a `with` block, on Linux.
 
-    DuckDB has a limit of its own, which does not count what functions make of texts and lists.
+    DuckDB has a separate limit, which does not count the results of functions of texts and lists.
     """
     before = resource.getrlimit(resource.RLIMIT_DATA)
     if not _limits.acquire(blocking=False):
@@ -206,8 +206,8 @@ def _limited() -> Iterator[None]:
 
 
 def _data_bytes() -> int:
-    """How much of this process's memory the limit counts.  Raises: OSError."""
-    # A small batch takes half a millisecond in all, so files are not opened by pathlib.
+    """The bytes of this process that the limit counts.  Raises: OSError."""
+    # A small batch takes only half a millisecond, so files are not opened by pathlib.
     file = os.open("/proc/self/statm", os.O_RDONLY)
     try:
         return int(os.read(file, 200).split()[5]) * _PAGE
@@ -216,7 +216,7 @@ def _data_bytes() -> int:
 
 
 def _has_memory() -> bool:
-    """Whether the machine would give as much as a statement may have."""
+    """Whether the machine has as much free memory as a statement may use."""
     try:
         mmap.mmap(-1, MOST_MEMORY).close()
     except (OSError, ValueError, MemoryError):
@@ -225,7 +225,7 @@ def _has_memory() -> bool:
 
 
 def described(sql: str, schema: pa.Schema) -> duckdb.DuckDBPyRelation:
-    """The answer of a statement over a table of these columns, which is not run."""
+    """The relation of a statement over a table of these columns, which is not executed."""
     _database().source(schema)
     return connection().sql(sql)
 
@@ -237,30 +237,30 @@ def asked(sql: str, *parameters: str | Sequence[str | None]) -> list[tuple[Any, 
 
 
 def without_data(error: Exception) -> str:
-    """What the database says is wrong, without the values of the row that it quotes.
+    """The database's error message, without the values of the row that it quotes.
 
-    Nothing, where SQL of ours has made it fail, by an exclamation mark in a text (`typed_json`).
+    Empty if our own SQL made it fail, by an exclamation mark in a text (`typed_json`).
     """
     line = first_line(error)
     if sql_functions.MARK_OF_ERROR in line:
-        # What a function raises is its own to say.
+        # The message of a user's function is kept whole.
         return line.partition(sql_functions.MARK_OF_ERROR)[2]
     said = _INTERNAL.split(line)[0].rstrip()
     if _SPOILT.search(said):
         return ""
-    return _NUMBER.sub(lambda found: found["type"] or "…", _QUOTED.sub(r"\1…\1", said))
+    return _NUMBER.sub(lambda match: match["type"] or "…", _QUOTED.sub(r"\1…\1", said))
 
 
-# From the first quote to the last one: what is quoted may have quotes in it.
+# From the first quote to the last one: the quoted text may have quotes in it.
 _QUOTED = re.compile(r"""(?<!\w)(['"]).*\1(?!\w)""")
-# What it quotes of the statement, which depends on what else is in it, and remedies.
+# Parts that DuckDB quotes of the statement, which depend on its other parts, and remedies.
 _INTERNAL = re.compile(r" when casting from source column | in expression |\. Use TRY")
 _SPOILT = re.compile(r"""['"]!|!['"]""")
 _NUMBER = re.compile(r"(?P<type>DECIMAL\(\d+,\d+\))|(?<![\w.-])-?\d[\d.]*(?:[eE][+-]?\d+)?(?!\w)")
 
 
 def first_line(error: Exception | str) -> str:
-    """What the database says is wrong, without the text that it is wrong in."""
+    """The first line of the database's error message, without the SQL text that it quotes."""
     line = sql_functions.with_short_names(str(error).strip().partition("\n")[0])
-    # Its remedy is a setting, which is none here.
+    # Its remedy is a setting of DuckDB, which pipelines do not have.
     return "it is nested too deeply" if line.startswith("Max expression depth") else line

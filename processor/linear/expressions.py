@@ -5,8 +5,8 @@ here is on its syntax tree:
 
 * An expression depends on one row alone.  Functions of the clock, of chance or of settings
   are refused, and so are aggregates, windows and subqueries.
-* A field that is not declared has the type JSON.  It may be cast, tested for null, taken apart
-  with `->`, `->>`, dots and brackets, or handed on as it is.  Anything else is refused: SQL
+* A field that is not declared has the type JSON.  It may be cast, tested for null, accessed
+  with `->`, `->>`, dots and brackets, or passed on unchanged.  Anything else is refused: SQL
   would compare the *text* of JSON with a number.
 * `AND` and `OR` of a condition become `CASE`, so that a condition guards those behind it.
   Otherwise their order would follow statistics of the batch, and with it the errors.
@@ -40,10 +40,10 @@ from ikebana.processor.linear.scope import (
 from ikebana.processor.linear.syntax import TOO_DEEP, Node, shown, text_of, tree
 from ikebana.processor.linear.typed_json import from_json
 
-# JSON given to one of these is taken apart or carried along, not compared.
+# These functions access parts of JSON or pass it on; they do not compare it.
 _JSON_FUNCTIONS = {"->", "->>", "from_json", "from_json_strict", "to_json"}
 _CARRIERS = {"struct_pack", "list_value", "row"}
-# So are what `j['a']`, `j[0]` and `(j).a` are of it, as `j.a` is.
+# The operators `j['a']`, `j[0]` and `(j).a` access parts of JSON as well, as `j.a` does.
 _OVER_JSON = ("OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL", "ARRAY_EXTRACT", "STRUCT_EXTRACT")
 _KINDS = {
     *("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON", "CONJUNCTION"),
@@ -78,32 +78,32 @@ def parse(text: str, scope: Scope, *, condition: bool = False) -> Expression:
     """Check an expression, and find the columns that it reads.
 
     Raises:
-        ExpressionError: it cannot be parsed, or must not stand; with all that is wrong.
-        UnknownError: nothing is wrong that can be told, but it reads what is unknown.
+            ExpressionError: it cannot be parsed, or is not allowed; with all problems.
+            UnknownError: it has no other problem, but reads a column of unknown type.
     """
     return checked(tree(text), text, scope, condition=condition)
 
 
 def checked(root: Node, text: str, scope: Scope, *, condition: bool) -> Expression:
-    """The same of an expression that has been parsed."""
+    """Check a parsed expression, as `parse` does."""
     try:
         checking = _Checked(scope)
-        made = checking.node(root, outermost=True, fits=lambda: "BOOLEAN" if condition else None)
-        if any(loose(made)):
+        node = checking.node(root, outermost=True, fits=lambda: "BOOLEAN" if condition else None)
+        if any(loose(node)):
             checking.note(LOOSE)
         called = {scope.called(name): kind for name, kind in checking.reads.items()}
         for problem in misfits(root, {**called, **checking.reads}):
             checking.note(problem)
         checking.refuse()
         if condition:
-            made = _ordered(made)
-        return Expression(text, text_of(made), dict(checking.reads), made)
+            node = _ordered(node)
+        return Expression(text, text_of(node), dict(checking.reads), node)
     except RecursionError:
         raise ExpressionError(TOO_DEEP) from None
 
 
 class _Checked:
-    """Walks a syntax tree, finds what must not stand, names columns anew."""
+    """Walks a syntax tree, notes what is not allowed, and renames columns."""
 
     def __init__(self, scope: Scope) -> None:
         self.reads: dict[str, str] = {}
@@ -113,11 +113,11 @@ class _Checked:
         self._unknown = False
 
     def note(self, problem: str) -> None:
-        """Note what is wrong."""
+        """Note a problem."""
         self._problems[problem] = None
 
     def refuse(self) -> None:
-        """Raise all that is wrong, if anything is."""
+        """Raise an error with all problems, if there are any."""
         if self._problems:
             raise ExpressionError("; and ".join(self._problems))
         if self._unknown:
@@ -131,9 +131,9 @@ class _Checked:
         takes_json: bool = False,
         fits: Callable[[], str | None] = lambda: None,
     ) -> Node:
-        """The node with its columns named as the query names them.
+        """The node with its columns under the names of the query.
 
-        `fits` tells to which type a column of JSON would best be cast here.
+        `fits` returns the type to which a column of JSON would best be cast here.
         """
         kind = node.get("class")
         try:
@@ -211,9 +211,9 @@ class _Checked:
                 self._scope.hidden[of].require(field_name)
 
     def _untyped(self, name: str, names: Sequence[str]) -> str:
-        """Say that a column, or a field of it, is JSON, and where its type could be declared.
+        """The problem that a column, or a field of it, is JSON, and where to declare its type.
 
-        `names` are what people call the column and its fields.
+        `names` is what users call the column and its fields.
         """
         if len(names) > 1 or (name in self._scope.types and name not in (KEY, VALUE)):
             return f'"{".".join(names)}" is JSON; '
@@ -239,12 +239,12 @@ class _Checked:
             and child["column_names"][0] not in self._bound
             and self._scope.type_of(child["column_names"][0]) == JSON
         ):
-            # What a declaration would do, so that x::VARCHAR is x and not its JSON text; but
+            # Casts as a declaration would, so that x::VARCHAR is x and not its JSON text; but
             # here, where a condition before it guards it.
             (name,) = self._column(child, takes_json=True, fits=lambda: kind)["column_names"]
             text = f"{quoted(name)}::VARCHAR"
-            made = from_json(text, kind)
-            return tree(f"TRY({made})" if node["try_cast"] else made)
+            cast = from_json(text, kind)
+            return tree(f"TRY({cast})" if node["try_cast"] else cast)
         return self._children(node, takes_json=True)
 
     def _lambda(self, node: Node) -> Node:
@@ -260,7 +260,7 @@ class _Checked:
 
 
 def _first_field(node: Node) -> tuple[str, str] | None:
-    """The column and the field of it that a path by a constant begins with."""
+    """The column, and the field of it, at the beginning of a path of constants."""
     if node.get("class") == "COLUMN_REF":
         name, *parts = node["column_names"]
         return (name, parts[0]) if parts else None
@@ -270,7 +270,7 @@ def _first_field(node: Node) -> tuple[str, str] | None:
     if not takes_path or of.get("class") != "COLUMN_REF" or len(of["column_names"]) != 1:
         return None
     while path.get("class") in ("FUNCTION", "LAMBDA"):
-        # Of `x -> 'a' ->> 'b'` the second arrow is read first.
+        # In `x -> 'a' ->> 'b'` the second arrow is the outer node.
         path = next(iter(_operands(path)), nothing)
     text = (path.get("literal") or {}).get("text")
     if not isinstance(text, str):
@@ -279,7 +279,7 @@ def _first_field(node: Node) -> tuple[str, str] | None:
 
 
 _TAKES_PATH = re.compile("->>?|json_(?!contains|merge_patch).*").fullmatch
-# What begins with "$" or "/" is a path.
+# Texts that begin with "$" or "/" are paths.
 _FIRST_STEP = re.compile(r'(?s)^(?:\$\.?\[?(?:"([^"]*)".*|([^.\["]*).*)|/([^/]*).*)$')
 
 
@@ -301,10 +301,10 @@ def _type_text(cast: Node) -> str:
     """The type of a cast as SQL writes it in full."""
     child = {**tree("CAST(NULL AS BIGINT)"), "type_expr": cast["type_expr"]}
     try:
-        ((found,),) = asked(f"SELECT typeof({text_of(child)})")
+        ((kind,),) = asked(f"SELECT typeof({text_of(child)})")
     except duckdb.Error as error:
         raise ExpressionError(first_line(error)) from None
-    return str(found)
+    return str(kind)
 
 
 def type_named(text: str) -> str:
@@ -324,18 +324,18 @@ def column_type(text: str) -> str:
 
 
 def _ordered(node: Node) -> Node:
-    """A condition whose AND and OR are CASEs, wherever only true or not true matters."""
+    """A condition with CASE in place of AND and OR, wherever only true or not true matters."""
     kind = node.get("type")
     if kind not in ("CONJUNCTION_AND", "CONJUNCTION_OR"):
         return node
     first, *others = (_ordered(child) for child in node["children"])
-    made = others.pop() if others else first
+    result = others.pop() if others else first
     for condition in [*reversed(others), first]:
         if kind == "CONJUNCTION_AND":
-            made = _case(condition, made, _boolean(value=False))
+            result = _case(condition, result, _boolean(value=False))
         else:
-            made = _case(condition, _boolean(value=True), made)
-    return made
+            result = _case(condition, _boolean(value=True), result)
+    return result
 
 
 def _case(condition: Node, then: Node, otherwise: Node) -> Node:

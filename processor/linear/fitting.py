@@ -1,6 +1,6 @@
 """Propose the type of a cast for a column of JSON, from the other operands.
 
-Only messages use the proposal.
+The proposal appears in error messages only.
 """
 
 import functools
@@ -12,7 +12,7 @@ from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.scope import UNKNOWN, ExpressionError, Scope
 from ikebana.processor.linear.syntax import Node
 
-# Of the types that a function takes, the one that data most often have.
+# The types of arguments, those that data most often have first.
 _LIKELY = ("VARCHAR", "TIMESTAMP", "BIGINT", "DOUBLE", "DATE", "BOOLEAN", "BLOB")
 _ARITHMETIC = ("+", "-", "*", "/", "//", "%")
 _LITERALS = {"INTEGER": "BIGINT", "STRING": "VARCHAR", "BOOLEAN": "BOOLEAN"}
@@ -20,13 +20,13 @@ TypeOf = Callable[[Node], str]
 
 
 def within(node: Node, child: Node, scope: Scope, type_of_cast: TypeOf) -> str | None:
-    """The type that a child of a node would best be of there; None where nothing tells."""
+    """The type that a child of a node should have; None if nothing suggests one."""
     if node.get("class") == "CONJUNCTION" or node.get("type") == "OPERATOR_NOT":
         return "BOOLEAN"
     if node.get("class") == "FUNCTION" and node["function_name"] not in _ARITHMETIC:
         arguments = [argument["expression"] for argument in node["arguments"]]
-        taken = _taken_by(node["function_name"].lower(), len(arguments))
-        places = zip(arguments, taken, strict=True)
+        likely = _taken_by(node["function_name"].lower(), len(arguments))
+        places = zip(arguments, likely, strict=True)
         return next((kind for each, kind in places if each is child), None)
     if any(check["when_expr"] is child for check in node.get("case_checks", ())):
         return "BOOLEAN"
@@ -43,7 +43,7 @@ def _children(value: Any) -> Iterator[Node]:
 
 
 def _known(node: Node, scope: Scope, type_of_cast: TypeOf) -> str | None:
-    """The type of an expression, as far as it shows."""
+    """The type of an expression, if it is obvious."""
     match node.get("class"):
         case "CONSTANT":
             literal = node.get("literal") or {}

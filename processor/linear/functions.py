@@ -14,7 +14,7 @@ from ikebana.processor.linear.steps import Call
 
 
 class Failure(NamedTuple):
-    """A failed step in place of its result; the reason has no data of the record."""
+    """The failure of a step in place of its result; the reason has no data of the record."""
 
     operator: str
     reason: str
@@ -26,17 +26,17 @@ class FunctionError(Exception):
 
 
 def name_of(function: Any) -> str:
-    """A function as "module:function"; also one that cannot be found by that name."""
+    """The name of a function as "module:function", even if it cannot be imported by it."""
     if isinstance(function, str):
         return function
     module = getattr(function, "__module__", "?")
     if module == "__main__":
-        # Another process knows the program's file as a module.
+        # Another process imports the program's file as a module.
         module = main_module() or module
     return f"{module}:{getattr(function, '__qualname__', repr(type(function)))}"
 
 
-def found(function: Any) -> Any:
+def function_named(function: Any) -> Any:
     """Import a function by its name.  Raises: FunctionError."""
     if not isinstance(function, str):
         return function
@@ -65,21 +65,21 @@ def why_not_portable(function: Any) -> str | None:
         return None
     name = name_of(function)
     if getattr(function, "__module__", "") == "__main__" and main_module() is None:
-        own = getattr(function, "__qualname__", "it").rpartition(".")[2]
-        own = own if own.isidentifier() else "kept"
+        name_there = getattr(function, "__qualname__", "it").rpartition(".")[2]
+        name_there = name_there if name_there.isidentifier() else "kept"
         return (
             f'"{name.rpartition(":")[2]}" is known to this notebook or program alone, and workers '
             f"import functions by name: write it into a file beside it, such as my_functions.py, "
-            f"and give what `from my_functions import {own}` has"
+            f"and give what `from my_functions import {name_there}` has"
         )
     problem = f"{name} is no function of a module; give it a name in one"
     if "<" in name:
         return problem
     try:
-        there = found(name)
+        there = function_named(name)
     except FunctionError as error:
         return f"{problem} ({error})"
-    # The program's own functions are made anew where its file is imported.
+    # Another process that imports the program's file has other function objects.
     of_program = getattr(function, "__module__", "") == "__main__"
     return None if there is function or of_program else problem
 
@@ -94,12 +94,12 @@ _LOGICS: dict[str, Callable[[Any], Logic]] = {
 
 
 def guarded(operator: str, step: Call, *, raw_key: bool, raw_value: bool) -> Logic:
-    """The logic of a step over messages; what it fails on becomes a `Failure`.
+    """The logic of a step over messages; each failure becomes a `Failure`.
 
-    The function sees data that nobody else has, and what it gives is what its messages
-    say: a function behind it cannot tell whether there was a topic in between.
+    The function gets separate copies of data, and its results become bytes: so a later function
+    cannot tell whether there was a topic in between.
     """
-    made = _LOGICS[step.kind](found(step.function))
+    logic_of = _LOGICS[step.kind](function_named(step.function))
     name = f"{step.kind} {name_of(step.function)}"
 
     def results(message: Any) -> list[Triple]:
@@ -108,10 +108,10 @@ def guarded(operator: str, step: Call, *, raw_key: bool, raw_value: bool) -> Log
         key, value = message
         try:
             data = (_data(key, raw=raw_key), _data(value, raw=raw_value))
-            # Each call has a tuple of its own.
+            # Each call has a new tuple.
             calls.begin((operator, name, None))
             try:
-                given = [_triple(result) for result in made(data)]
+                triples = [_triple(result) for result in logic_of(data)]
             finally:
                 calls.end()
         except calls.Stopped:
@@ -121,7 +121,7 @@ def guarded(operator: str, step: Call, *, raw_key: bool, raw_value: bool) -> Log
                 raise
             return [(Failure(operator, f"{name} {raised(error)}", key), None, 1)]
         try:
-            if problem := _problem(given, step):
+            if problem := _problem(triples, step):
                 return [(Failure(operator, f"{name} {problem}", key), None, 1)]
             return [
                 (
@@ -132,11 +132,11 @@ def guarded(operator: str, step: Call, *, raw_key: bool, raw_value: bool) -> Log
                     later,
                     diff,
                 )
-                for (new_key, new_value), later, diff in given
+                for (new_key, new_value), later, diff in triples
                 if diff
             ]
         except BaseException as error:
-            # What a function gives may be of classes of its own.
+            # The results may be instances of the user's classes, which may raise anything.
             if not calls.is_own_doing(error):
                 raise
             return [(Failure(operator, "a result has no JSON form", key), None, 1)]
@@ -145,14 +145,14 @@ def guarded(operator: str, step: Call, *, raw_key: bool, raw_value: bool) -> Log
 
 
 _LONGEST_MESSAGE = 200
-# Where an object lies in memory is another in each process.
+# The address of an object differs between processes.
 _ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}\b")
 
 
 def raised(error: BaseException) -> str:
-    """What a user's function has raised, in one line of bounded length.
+    """The exception of a user's function, in one line of bounded length.
 
-    The message is the function's own, and so may hold data.  It has to be the same whenever
+    The message is the function's, and so may hold data.  It has to be the same whenever
     the function fails on the same data, or the error could not be retracted.
 
     >>> raised(KeyError("amount"))
@@ -160,12 +160,12 @@ def raised(error: BaseException) -> str:
     """
     name = type(error).__name__
     if isinstance(error, RecursionError | MemoryError):
-        # What these say depends on where they were raised.
+        # The messages of these errors depend on where they were raised.
         return f"raised {name}"
     try:
         message = " ".join(str(error).split())
     except BaseException as also:
-        # The message is made by a user's code as well.
+        # Making the message runs the user's code, too.
         if not calls.is_own_doing(also):
             raise
         message = ""
@@ -175,12 +175,12 @@ def raised(error: BaseException) -> str:
     return f"raised {name}: {message}" if message else f"raised {name}"
 
 
-def _problem(given: list[Triple], step: Call) -> str | None:
-    for new, later, diff in given:
+def _problem(triples: list[Triple], step: Call) -> str | None:
+    for new, later, diff in triples:
         if not isinstance(new, tuple) or len(new) != 2:
             return "gave data that is not a pair (key, value)"
         for number in (diff, 0 if later is None else later):
-            # What is derived from int computes and compares as it likes.
+            # Subclasses of int may compute and compare differently.
             if type(number) is not int and type(number) is not bool:
                 return f"gave a {type(number).__name__} as time or diff"
             if not -LARGEST <= number <= LARGEST:
@@ -195,7 +195,7 @@ def _data(message: bytes | None, *, raw: bool) -> Any:
 
 
 def _as_bytes(data: Any, *, raw: bool) -> bytes:
-    """Data as bytes.  Raises: TypeError, ValueError and kin for what has no such form."""
+    """Data as bytes.  Raises: TypeError, ValueError and others, if data have no such form."""
     if not raw:
         return canonical.encode(data)
     if not isinstance(data, bytes):

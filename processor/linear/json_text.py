@@ -1,8 +1,7 @@
-"""SQL that writes typed columns as JSON texts, with every digit kept.
+"""SQL that writes typed columns as JSON texts, with every digit.
 
-DuckDB's own `to_json` makes a double of each number, so a decimal of more than 15 digits
-would come out as another one; here a number is the text that it is.  The way back is
-`typed_json`.
+DuckDB's own `to_json` makes a double of each number, which would change a decimal of more than
+15 digits; here a number is written as its text.  `typed_json` is the way back.
 """
 
 import re
@@ -46,7 +45,7 @@ def quoted(name: str) -> str:
 
 
 def literal(text: str) -> str:
-    r"""A text as SQL writes it; characters that nobody sees are escaped, so it can be copied.
+    r"""A text as SQL writes it; invisible characters are escaped, so it can be copied.
 
     >>> print(literal("it's"), literal("a\tb"))
     'it''s' E'a\x09b'
@@ -70,14 +69,14 @@ def misfit_of(column: str, type_: SqlType | str, field: str = "") -> str:
 
 
 def field_of(value: str, name: str) -> str:
-    """SQL of a field of a value in JSON, as text.
+    """SQL for a field of a value in JSON, as text.
 
     >>> print(field_of("value", "a"), field_of("value", "/a"))
     value->>'a' value->>'$."/a"'
     """
     if name.isidentifier():
         return f"{value}->>{literal(name)}"
-    # What begins with "$" or "/" is a path.
+    # Texts that begin with "$" or "/" are paths.
     escaped = name.replace("\\", "\\\\").replace('"', '\\"')
     path = f'$."{escaped}"'
     return f"{value}->>{literal(path)}"
@@ -87,12 +86,12 @@ _BARE = re.compile(r'"(?:[^"\\]|\\.)*"|(-?(?:NaN|Infinity))', re.DOTALL)
 
 
 def spelled(text: str) -> str:
-    """JSON as DuckDB writes it, with its bare numbers that are not finite as texts.
+    """JSON as DuckDB writes it, but with numbers that are not finite as texts.
 
     >>> spelled('{"NaN":NaN,"a":[-Infinity]}')
     '{"NaN":"NaN","a":["-Infinity"]}'
     """
-    return _BARE.sub(lambda found: f'"{found[1]}"' if found[1] else found[0], text)
+    return _BARE.sub(lambda match: f'"{match[1]}"' if match[1] else match[0], text)
 
 
 def milliseconds(column: str, kind: str) -> str:
@@ -104,12 +103,12 @@ def milliseconds(column: str, kind: str) -> str:
         return f"epoch_ms({column})"
     unit, factor = ("ns", 1_000_000) if kind == "TIMESTAMP_NS" else ("us", 1_000)
     count = f"epoch_{unit}({column})"
-    # Division goes towards zero, which is up for what is below it.
+    # Division rounds towards zero, which is up for negative numbers.
     return f"(CASE WHEN {count} > 0 THEN {count} + {factor - 1} ELSE {count} END) // {factor}"
 
 
 def has_json_form(kind: SqlType) -> bool:
-    """Whether JSON carries values of a type there and back."""
+    """Whether values of a type can be written as JSON and read back."""
     match kind:
         case Scalar(name):
             return name in _IN_JSON
@@ -121,9 +120,9 @@ def has_json_form(kind: SqlType) -> bool:
 
 
 def compares_as_data(kind: str) -> bool:
-    """Whether values of a type that SQL takes for equal are equal as data.
+    """Whether values of a type that are equal in SQL are equal as data.
 
-    Of intervals they need not be: 1 month is 30 days.
+    Intervals need not be: 1 month is 30 days.
     """
     return Scalar("INTERVAL") not in within(type_of(kind))
 
@@ -180,7 +179,7 @@ def to_object(columns: dict[str, SqlType]) -> str:
 
 
 def to_field(name: str) -> str:
-    """A field's name as it stands in a JSON text, with its colon."""
+    """A field's name as JSON writes it, with its colon."""
     return msgspec.json.encode(name).decode() + ":"
 
 
@@ -195,10 +194,10 @@ def _plain(column: str, name: str) -> str:
 
 
 def _iso(text: str) -> str:
-    """SQL that turns SQL's text of a date or timestamp into that of ISO 8601.
+    """SQL that turns SQL's text of a date or timestamp into ISO 8601.
 
     SQL counts years before 1 from 1, with a word behind the day; in ISO 8601 the year before 1
-    is 0, and those before it have a sign.
+    is 0, and years before it have a sign.
     """
     year = f"split_part({text}, '-', 1)::INTEGER - 1"
     sign = f"CASE WHEN {year} > 0 THEN '-' ELSE '' END"

@@ -8,7 +8,7 @@ _NULL = b"null"
 
 
 def key_sql(keys: tuple[str, ...]) -> str:
-    """SQL for what expressions come to together: of one its value, of several an object.
+    """SQL for a key of several expressions: the value of a single one, or an object.
 
     >>> key_sql(("a", "b + 1"))
     "{'k0': (a), 'k1': (b + 1)}"
@@ -20,7 +20,7 @@ def key_sql(keys: tuple[str, ...]) -> str:
 
 
 def is_null(key: bytes, parts: int) -> bool:
-    """Whether a key of so many parts has one that is null, which is equal to nothing.
+    """Whether a part of a key of so many parts is null, which is equal to nothing.
 
     >>> is_null(b"null", 1), is_null(b'{"k0":1,"k1":null}', 2), is_null(b"null", 0)
     (True, True, False)

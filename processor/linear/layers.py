@@ -1,8 +1,8 @@
 """A nest of SELECTs, layer by layer, and the columns that each computes.
 
-The innermost layer reads a table, whose fields are JSON texts that are cast, or in the typed form
-values where `typed_columns` makes them.  In the checked form each expression stands in a TRY of
-its own, and `ikebana_bad` has the number of the first one that failed for the row.
+The innermost layer reads a table.  Its fields are JSON texts that are cast, or, in the typed form,
+values that `typed_columns` has made.  In the checked form each expression is in a separate TRY,
+and `ikebana_bad` has the number of the first one that failed for the row.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from ikebana.processor.linear.typed_columns import TEXT, type_of_field, type_of_
 from ikebana.processor.linear.typed_json import from_json
 
 ROW, DIFF, BEGIN, END, BAD = (f"{OURS}{name}" for name in ("row", "diff", "begin", "end", "bad"))
-# In its place stands the layer below.
+# A placeholder for the layer below.
 _FROM_BELOW = " FROM (\0)"
 
 
@@ -38,15 +38,15 @@ def field_column(at: int) -> str:
 
 
 class Layers:
-    """The layers of a statement over relations of the scope `given`.
+    """The layers of a statement over relations of `scope`.
 
-    Columns that are computed get names that are ours; `step` is the number of the step that
-    failures and errors are put down to.  If they are `blaming`, an expression that cannot be is
-    refused as soon as it is derived; else whoever asks for types next gets the database's error.
+    Computed columns get names with our prefix; `step` is the number of the current step, to which
+    failures and errors belong.  If `blaming`, a wrong expression is refused as soon as it is
+    added; else the next request for types raises the database's error.
     """
 
-    def __init__(self, given: Scope, *, checked: bool, typed: bool, blaming: bool) -> None:
-        self.given, self.checked, self._typed = given, checked, typed
+    def __init__(self, scope: Scope, *, checked: bool, typed: bool, blaming: bool) -> None:
+        self.scope, self.checked, self._typed = scope, checked, typed
         self._blaming = blaming
         self.step = 0
         self.fields: dict[str, int] = {}
@@ -55,9 +55,9 @@ class Layers:
         """The columns of the innermost layer, with their SQL."""
         self._columns: dict[str, pa.DataType] = {}
         self.failures: list[tuple[int, str]] = []
-        """What it means that `ikebana_bad` is 0, 1, ...: the step, and why it failed."""
+        """The meaning of `ikebana_bad`, by number: the step, and the reason of the failure."""
         self.evaluated: dict[tuple[int, str], tuple[str, str]] = {}
-        """Of failures that are those of expressions: the part of the step, and its text."""
+        """By failure of an expression: the part of the step, and the text of the expression."""
         self._layers: list[str] = []
         self._count = 0
         # The columns that the last layer computes, if it does nothing else.
@@ -65,7 +65,7 @@ class Layers:
         self._known: tuple[str, dict[str, SqlType]] = ("", {})
 
     def add(self, select: str, rest: str = "") -> None:
-        """Put a SELECT around what there is; `rest` stands behind its FROM."""
+        """Put a SELECT around the layers; `rest` follows its FROM."""
         self._open = []
         self._layers.append(f"{select}{_FROM_BELOW} {rest}".rstrip())
 
@@ -77,18 +77,18 @@ class Layers:
         return sql
 
     def _innermost(self) -> str:
-        """Every row of the table with the columns that are read of it."""
+        """Every row of the table with the columns that are read."""
         hidden = f"{ROW}, 1::BIGINT AS {DIFF}, NULL::BIGINT AS {BEGIN}, NULL::BIGINT AS {END}"
         bad = [f"NULL::INTEGER AS {BAD}"] if self.checked else []
-        made = [f"{sql} AS {quoted(name)}" for name, sql in self.base.items()]
-        return f"SELECT {', '.join([hidden, *bad, *made])} FROM {source_of(self.schema())}"
+        listed = [f"{sql} AS {quoted(name)}" for name, sql in self.base.items()]
+        return f"SELECT {', '.join([hidden, *bad, *listed])} FROM {source_of(self.schema())}"
 
     def schema(self) -> pa.Schema:
         """The columns of the table that the innermost layer reads."""
         return pa.schema([(ROW, pa.int32()), *self._columns.items()])
 
     def derived(self, part: str, sql: str, text: str) -> str:
-        """A column of ours that has what SQL comes to."""
+        """Add a computed column; return its name."""
         name = f"{OURS}c{self._count}"
         self._count += 1
         self._column(name, sql, self._not_evaluated(part, text))
@@ -109,11 +109,11 @@ class Layers:
             self.add(
                 f"SELECT * EXCLUDE ({tried}) REPLACE (CASE WHEN {BAD} IS NULL AND {tried} IS NULL "
                 f"THEN {number} ELSE {BAD} END AS {BAD}), "
-                # What has failed stays as it was when it did.
+                # A row that has failed keeps its values from then.
                 f"CASE WHEN {BAD} IS NULL THEN ({tried}).v END AS {shown}"
             )
         elif self._open and not any(other in sql for other in self._open):
-            # Beside the expressions before it, of which it reads none.
+            # It joins the layer of the expressions before it, since it reads none of them.
             start = self._layers[-1].removesuffix(_FROM_BELOW)
             self._layers[-1] = f"{start}, {sql} AS {shown}{_FROM_BELOW}"
             self._open.append(name)
@@ -124,9 +124,9 @@ class Layers:
     def keep(self, conditions: Sequence[tuple[str, str]]) -> None:
         """Keep the rows for which conditions are true, pairs of SQL and its text.
 
-        They stand in one layer: with a layer for each, binding would take time by the square of
-        their number.  In the checked form one fails only for rows of which those before it are
-        true; in the plain one whatever fails makes the whole statement fail.
+        They are in one layer: with a layer for each, binding would take quadratic time.  In the
+        checked form, a condition fails only for rows for which all conditions before it are true;
+        in the plain form, any failure makes the whole statement fail.
         """
         if not conditions:
             return
@@ -147,16 +147,16 @@ class Layers:
                 f"WHEN {tried} IS NULL THEN {number} WHEN ({tried}).v IS NOT TRUE THEN NULL"
             )
             values.append(f"({tried}).v")
-        kept = f"{OURS}c{self._count}"
+        keeps = f"{OURS}c{self._count}"
         self._count += 1
         listed = ", ".join(f"TRY(struct_pack(v := {sql})) AS {tried}" for sql, tried in tries)
         self.add(f"SELECT *, {listed}")
         self.add(
             f"SELECT * EXCLUDE ({', '.join(tried for _, tried in tries)}) "
             f"REPLACE (CASE WHEN {BAD} IS NOT NULL THEN {BAD} {' '.join(judged)} END AS {BAD}), "
-            f"{' AND '.join(values)} AS {kept}"
+            f"{' AND '.join(values)} AS {keeps}"
         )
-        self.add(f"SELECT * EXCLUDE ({kept})", f"WHERE {kept} OR {BAD} IS NOT NULL")
+        self.add(f"SELECT * EXCLUDE ({keeps})", f"WHERE {keeps} OR {BAD} IS NOT NULL")
 
     def has_read(self, column: str) -> bool:
         """Whether a layer has a column of the relation."""
@@ -165,31 +165,31 @@ class Layers:
     def read_input(self, column: str, kind: str) -> None:
         """Add a column of the relation, of the type `kind`, if no layer has it."""
         if column in (KEY, VALUE):
-            raw = self.given.types[column] == BLOB
+            raw = self.scope.types[column] == BLOB
             whole = type_of_whole(BLOB if raw else JSON)
             self._columns[column] = whole if raw or self._typed else TEXT
             self.base[column] = column if raw or self._typed else f"{column}::JSON"
             return
         field = field_column(self.fields.setdefault(column, len(self.fields)))
-        own = type_of_field(kind) if self._typed else TEXT
-        if own != TEXT:
-            self._columns[field] = own
+        kind_there = type_of_field(kind) if self._typed else TEXT
+        if kind_there != TEXT:
+            self._columns[field] = kind_there
             self.base[column] = field
         elif kind == JSON:
-            self._columns[field] = own
+            self._columns[field] = kind_there
             self.base[column] = f"{field}::JSON"
         elif field not in self.base:
-            self._columns[field] = own
+            self._columns[field] = kind_there
             self.base[field] = field
             self._column(column, from_json(field, kind), misfit_of(column, kind))
 
     def require_json_form(self, part: str, column: str, text: str | None) -> None:
-        """Refuse a column whose values JSON does not have.  Raises: StepError."""
+        """Refuse a column with values that have no JSON form.  Raises: StepError."""
         if not has_json_form(self.described()[column]):
             kind = self.type_of(column)
             problem = f"is of type {kind}, which JSON does not have; cast it"
             if kind.startswith("TUPLE("):
-                # It is what (a, b) stands for.
+                # (a, b) makes such a tuple.
                 text = None if text is None else text.replace('"row"(', "(")
                 problem = f"is of type {kind}, without names; write {{'a': …, 'b': …}}, or [a, b]"
             self.refuse(part, problem, text)

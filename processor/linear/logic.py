@@ -2,8 +2,8 @@
 
 A logic is a function of one datum: `logic(data)` gives (data', time', diff') triples,
 and an update (data, time, diff) becomes (data', max(time, time'), diff * diff'); a time'
-of None is no later time.  From this alone follows that the operator is linear, keeps
-no state, and that two of them in a row are one: `followed_by`.
+of None is no later time.  It follows that the operator is linear, keeps no state, and that two
+of them in a row are one: `followed_by`.
 
 Source of the method: differential dataflow's `join_function`, as in
 github.com/TimelyDataflow/differential-dataflow, file
@@ -27,10 +27,10 @@ def join_function(updates: Iterable[Update[Any]], logic: Logic) -> Iterator[Upda
     [Update(data=6, time=9, diff=6), Update(data=6, time=12, diff=-6)]
     """
     for data, time, diff in updates:
-        for made, later, count in logic(data):
+        for result, later, count in logic(data):
             if count:
                 moved = time if later is None or later < time else later
-                yield Update(made, moved, diff * count)
+                yield Update(result, moved, diff * count)
 
 
 def followed_by(first: Logic, second: Logic) -> Logic:
@@ -40,8 +40,8 @@ def followed_by(first: Logic, second: Logic) -> Logic:
         for between, time, diff in first(data):
             if not diff:
                 continue
-            for made, later, count in second(between):
-                yield made, _later(time, later), diff * count
+            for result, later, count in second(between):
+                yield result, _later(time, later), diff * count
 
     return both
 
@@ -64,12 +64,12 @@ def filtering(predicate: Callable[[Any], object]) -> Logic:
 
 def flat_mapping(function: Callable[[Any], Iterable[Any]]) -> Logic:
     """Map each datum to any number of data."""
-    return lambda data: ((made, None, 1) for made in function(data))
+    return lambda data: ((result, None, 1) for result in function(data))
 
 
 def exploding(function: Callable[[Any], Iterable[tuple[Any, int]]]) -> Logic:
     """Map each datum to data with multiplicities, which may be negative or zero."""
-    return lambda data: ((made, None, diff) for made, diff in function(data))
+    return lambda data: ((result, None, diff) for result, diff in function(data))
 
 
 def valid_between(
@@ -77,9 +77,9 @@ def valid_between(
 ) -> Logic:
     """Keep each datum from `lower` (included) until `upper` (excluded).
 
-    A bound of None that a function gives is never satisfied; no function is no bound.
-    An empty or inverted interval gives nothing.  An interval that has begun before the
-    update's own time begins with the update, and one that is over by then gives two
+    A bound of None that a function returns is never satisfied; no function is no bound.
+    An empty or inverted interval yields nothing.  An interval that has begun before the
+    update's time begins with the update, and one that has ended by then yields two
     updates that cancel.
     """
 

@@ -1,9 +1,10 @@
-"""Finds what can never be evaluated: constants that are not of the type they stand for, and casts.
+"""Find parts of expressions that always fail: constants of the wrong type, and casts.
 
 DuckDB casts the text of `id > 'x'` to the type of `id` when the expression runs, and fails for
-every row.  Here each part that has a constant, or is a cast, is evaluated by itself when the plan
-is made, over nulls and over samples in place of all else.  What is refused fails whatever the
-row has: of `coalesce(id, 'x')` and of a CASE only what is come to counts.
+every row.  Here each part with a constant or a cast is evaluated alone when the plan is made, with
+nulls and with samples in place of everything else.  A part is refused if it fails whatever the
+row is; parts that may not be evaluated, as in `coalesce(id, 'x')` or a CASE, are judged only
+where they are reached.
 """
 
 import functools
@@ -30,7 +31,7 @@ from ikebana.processor.linear.scope import ExpressionError, plain
 from ikebana.processor.linear.syntax import Node, text_of, tree
 from ikebana.processor.linear.trees import column, columns
 
-# A cast from one type to another that there is for no value.
+# The messages of a cast between types that works for no value.
 _SOURCE = " when casting from source column"
 _NO_CAST = "Conversion Error: Unimplemented type for cast"
 
@@ -43,16 +44,16 @@ def misfits(root: Node, types: Mapping[str, str]) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=4096)
 def _misfits(text: str, types: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
-    found = ((node, _problem(node, dict(types))) for node in _evaluated(tree(text)))
+    problems = ((node, _problem(node, dict(types))) for node in _evaluated(tree(text)))
     return tuple(
         f"{plain(text_of(node))} can never be evaluated: {problem}"
-        for node, problem in found
+        for node, problem in problems
         if problem is not None
     )
 
 
 def _evaluated(node: Node) -> Iterator[Node]:
-    """The parts that may not fit; TRY makes null of its own, and parameters have no types here."""
+    """The parts to test; not those in TRY, which catches failures, nor parameters of lambdas."""
     if node["class"] == "LAMBDA" or node["type"] == "OPERATOR_TRY":
         return
     children = [child for _, child in _children(node)]
@@ -72,7 +73,7 @@ def _is_text(node: Node) -> bool:
 
 
 def _children(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Node]]:
-    """The expressions right within a node, each with its place there."""
+    """The direct child expressions of a node, each with its path."""
     items = value.items() if isinstance(value, dict) else enumerate(value)
     for name, item in items:
         if isinstance(item, dict) and item.get("class") == "TYPE":
@@ -84,7 +85,7 @@ def _children(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[An
 
 
 def _problem(node: Node, types: Mapping[str, str]) -> str | None:
-    """Why a part fails, whatever stands in place of what is no constant in it."""
+    """Why a part fails, whatever its other operands are; None if it may succeed."""
     others: list[tuple[str, SqlType]] = []
     conditions: list[str] = []
     try:
@@ -100,7 +101,7 @@ def _problem(node: Node, types: Mapping[str, str]) -> str | None:
         nulls = _failure(sql, tuple((name, "NULL", str(kind)) for name, kind in others))
         failures = [_failure(sql, row) for row in _samples(others, conditions)]
     except ExpressionError:
-        # What DuckDB cannot bind is told where the whole is bound.
+        # A problem of binding is reported where the whole statement is bound.
         return None
     if nulls is None:
         return next((each for each in failures if each is not None and _is_no_cast(each)), None)
@@ -108,14 +109,14 @@ def _problem(node: Node, types: Mapping[str, str]) -> str | None:
 
 
 def _is_no_cast(failure: str) -> bool:
-    # What is of the type of NULL is null, whatever a sample is.
+    # Values of the type of NULL are null, whatever the sample is.
     return failure.startswith(_NO_CAST) and not failure.endswith('-> "NULL")')
 
 
 def _samples(
     others: Sequence[tuple[str, SqlType]], conditions: Sequence[str]
 ) -> Iterator[tuple[tuple[str, str, str], ...]]:
-    """Rows without nulls, as far as samples are known; of a CASE one for each condition."""
+    """Rows without nulls, as far as there are samples; for a CASE one for each condition."""
     if others:
         for true in conditions or [""]:
             yield tuple(
@@ -138,7 +139,7 @@ def _type(node: Node, types: Mapping[str, str]) -> str:
 
 
 def _with(value: Any, path: tuple[Any, ...], new: Node) -> Any:
-    """A tree with another node at a place."""
+    """A tree with another node at a path."""
     if not path:
         return new
     first, *rest = path
@@ -153,7 +154,7 @@ def _failure(sql: str, columns: tuple[tuple[str, str, str], ...]) -> str | None:
     row = ", ".join(f"CAST({value} AS {kind})" for _, value, kind in columns) or "NULL"
     names = ", ".join(name for name, *_ in columns) or "c0"
     try:
-        # Two rows, since what is null in all rows of a constant is not evaluated.
+        # Two rows, since DuckDB does not evaluate an expression over a constant null.
         asked(f"SELECT {sql} FROM (VALUES ({row}), ({row})) each_({names})")
     except duckdb.ConversionException as error:
         return first_line(error).partition(_SOURCE)[0]
@@ -180,7 +181,7 @@ _SAMPLES = {
 
 
 def _sample(kind: SqlType) -> str:
-    """A value of a type as SQL; null if none is known."""
+    """A value of a type as SQL; null if there is no sample."""
     match kind:
         case Decimal():
             return "0"

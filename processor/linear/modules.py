@@ -1,8 +1,8 @@
 """Import the modules of users' functions, or say why that fails.
 
-They are looked for where Python looks, and last in the folder of the pipeline file, so
-that no file there takes the place of a module of somebody else's.  The folder is in an
-environment variable, which Spark hands on to its Python workers.
+They are searched where Python searches, and last in the folder of the pipeline file, so
+that no file there hides an installed module.  The folder is in an environment variable, which
+Spark passes on to its Python workers.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ FOLDER_VARIABLE = "IKEBANA_MODULES"
 
 
 class ModuleError(Exception):
-    """A module that cannot be imported; the message says where it was looked for, or why."""
+    """A module cannot be imported; the message says where it was searched, or why."""
 
 
 def look_in(folder: str) -> None:
@@ -51,7 +51,7 @@ def module_named(name: str) -> ModuleType:
 
 
 def main_module() -> str | None:
-    """The name by which another process can import the program that runs, if it is a file."""
+    """The name by which another process can import the running program, if it is a file."""
     main = sys.modules["__main__"]
     if (spec := getattr(main, "__spec__", None)) is not None:
         return str(spec.name)
@@ -60,7 +60,7 @@ def main_module() -> str | None:
 
 
 def importing() -> str | None:
-    """The module that is being imported by `module_named`, if this is asked meanwhile."""
+    """The module that `module_named` is importing right now; None otherwise."""
     return _importing[-1] if _importing else None
 
 
@@ -83,7 +83,7 @@ def _looked(folder: str | None) -> str:
 
 
 def _raised(error: BaseException) -> str:
-    """What a module itself has raised while it was imported, and where."""
+    """The exception that a module raised while it was imported, and its place."""
     if isinstance(error, SyntaxError):
         place = f"{error.filename}, line {error.lineno}"
         return f"it raised {type(error).__name__}: {error.msg} ({place})"
@@ -96,5 +96,5 @@ def _raised(error: BaseException) -> str:
         ),
         "",
     )
-    told = " ".join(str(error).split())
-    return f"it raised {type(error).__name__}{': ' * bool(told)}{told}{place}"
+    message = " ".join(str(error).split())
+    return f"it raised {type(error).__name__}{': ' * bool(message)}{message}{place}"

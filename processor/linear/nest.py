@@ -1,9 +1,9 @@
-"""Writes SQL steps as one nest of SELECTs, plain or checked.
+"""Write SQL steps as one nest of SELECTs, plain or checked.
 
 From the inside: the fields that are read, each cast to its type; then, for each step, its
-flat_map, its conditions, what it selects, its key, diff and bounds.  Every layer carries
-all columns of the one below it, until a select leaves only its own.  In the checked form
-each expression stands in a TRY of its own, and `ikebana_bad` has the number of the first one
+flat_map, its conditions, its select, its key, diff and bounds.  Every layer carries
+all columns of the layer below, until a select replaces them.  In the checked form
+each expression is in a separate TRY, and `ikebana_bad` has the number of the first one
 that failed for the row.
 """
 
@@ -41,7 +41,7 @@ from ikebana.processor.linear.typed_json import from_json
 
 
 class Statement(NamedTuple):
-    """SQL over a table, and what it reads and makes."""
+    """SQL over a table, with its inputs and results."""
 
     sql: str
     schema: pa.Schema
@@ -54,9 +54,9 @@ class Statement(NamedTuple):
     reads_value: bool
     result: Scope
     failures: tuple[tuple[int, str], ...]
-    """What it means that `ikebana_bad` is 0, 1, ...: the step, and why it failed."""
+    """The meaning of `ikebana_bad`, by number: the step, and the reason of the failure."""
     evaluated: Mapping[tuple[int, str], tuple[str, str]]
-    """Of failures that are those of expressions: the part of the step, and its text."""
+    """By failure of an expression: the part of the step, and the text of the expression."""
     last: int
     """The number of the last step."""
     makes_value: bool
@@ -66,11 +66,11 @@ class Statement(NamedTuple):
 def statement(
     steps: Sequence[Sql | Negate], scope: Scope, *, checked: bool = False, typed: bool = False
 ) -> Statement:
-    """Write steps over relations of `scope`; `typed` ones over columns of values.
+    """Write steps over relations of `scope`; with `typed`, columns have values, not JSON texts.
 
     Raises:
-        StepError: a step cannot be.
-        UnknownError: a step reads what the scope has as unknown.
+        StepError: a step has a problem.
+        UnknownError: a step reads a column of unknown type.
     """
 
     def written(*, blaming: bool) -> Statement:
@@ -82,13 +82,13 @@ def statement(
     try:
         return written(blaming=False)
     except (duckdb.Error, StepError):
-        # Binding takes most of the time, so only a statement that cannot be is bound expression
-        # by expression: the first of them is told.
+        # Binding takes most of the time, so only a wrong statement is bound expression by
+        # expression, to report the first wrong one.
         return written(blaming=True)
 
 
 class _Names:
-    """The names that SQL may read; it does not tell names apart by case."""
+    """The names that SQL may read; SQL ignores their case."""
 
     def __init__(self, layers: Layers) -> None:
         self._layers = layers
@@ -110,7 +110,7 @@ class _Names:
 
 
 class _Nest:
-    """The steps of a statement, put around each other; what the row has, and in which columns."""
+    """The nested steps of a statement; tracks the row's fields, and the columns that have them."""
 
     def __init__(self, layers: Layers, scope: Scope) -> None:
         self._layers = layers
@@ -119,14 +119,14 @@ class _Nest:
         self._from_input = True
         self._made_value: tuple[str, ...] | None = None
         self._made_key = False
-        # The declared fields of the value, whatever a flat_map has put before them.
+        # The declared fields of the value, even if a column of a flat_map hides them.
         self._value_types: Mapping[str, str] = scope.types
         self._used: set[str] = set()
-        # The columns that a flat_map has made.
+        # The columns of flat_maps.
         self._flat: set[str] = set()
 
     def add(self, at: int, step: Sql | Negate) -> None:
-        """Put a step around what there is."""
+        """Put a step around the layers."""
         self._layers.step = at
         if isinstance(step, Negate):
             self._multiply("negate", "-1")
@@ -155,22 +155,22 @@ class _Nest:
             self._rekey(key)
 
     def finished(self) -> Statement:
-        """The whole statement, outermost what is wanted of each row."""
+        """The whole statement; the outermost SELECT has the columns of the answer."""
         self._layers.described()
-        wanted = [ROW, *(name for name in (DIFF, BEGIN) if name in self._used)]
+        columns = [ROW, *(name for name in (DIFF, BEGIN) if name in self._used)]
         if END in self._used:
-            wanted.append(END)
+            columns.append(END)
         if self._made_key:
-            wanted.append(f"{KEY}::VARCHAR AS {KEY}")
+            columns.append(f"{KEY}::VARCHAR AS {KEY}")
         if self._made_value is not None:
             is_there = VALUE in self._layers.described()
-            made = f"{VALUE}::VARCHAR" if is_there else self._layers.as_object(self._made_value)
-            wanted.append(f"{made} AS {VALUE}")
+            value = f"{VALUE}::VARCHAR" if is_there else self._layers.as_object(self._made_value)
+            columns.append(f"{value} AS {VALUE}")
         if self._layers.checked:
-            wanted.append(BAD)
+            columns.append(BAD)
         return Statement(
-            columns=tuple(column.rpartition(" AS ")[2] for column in wanted),
-            sql=f"SELECT {', '.join(wanted)} FROM ({self._layers.sql()})",
+            columns=tuple(column.rpartition(" AS ")[2] for column in columns),
+            sql=f"SELECT {', '.join(columns)} FROM ({self._layers.sql()})",
             schema=self._layers.schema(),
             fields=tuple(self._layers.fields),
             reads_key=KEY in self._layers.base,
@@ -184,10 +184,12 @@ class _Nest:
         )
 
     def _result(self) -> Scope:
-        """The scope of what comes out: a flat_map's column is no field of the value."""
-        kept = {name: kind for name, kind in self._scope.types.items() if name not in self._flat}
+        """The scope of the results, without the columns of flat_maps, which are no fields."""
+        visible = {
+            name: kind for name, kind in self._scope.types.items() if name not in self._flat
+        }
         hidden = {name: kind for name, kind in self._value_types.items() if name in self._flat}
-        return replace(self._scope, types={**kept, **hidden})
+        return replace(self._scope, types={**visible, **hidden})
 
     def _flat_map(self, name: str, text: str) -> None:
         self._names.require_free("flat_map", name)
@@ -206,7 +208,7 @@ class _Nest:
             self._layers.refuse("flat_map", f"is of type {kind}; must be a list")
         elements = column
         if self._layers.checked:
-            # A row that has failed goes on as one row, to be told.
+            # A row that has failed stays one row, so that it is reported once.
             elements = f"CASE WHEN {BAD} IS NULL THEN {column} ELSE [NULL] END"
         gone = [column, *map(quoted, self._shadowed(name))]
         self._layers.add(
@@ -217,18 +219,18 @@ class _Nest:
         self._scope = replace(self._scope, types={**self._scope.types, name: str(kind.of)})
 
     def _shadowed(self, name: str) -> list[str]:
-        """The columns that have to go because a new one has the name."""
+        """The columns that a new one of that name replaces."""
         if self._made_value is not None and name in self._made_value:
             self._make_value()
         return [name] if name in self._layers.described() else []
 
     def _where(self, texts: Sequence[str]) -> None:
-        """Keep what conditions are true of: those that read the same stand beside each other."""
+        """Keep the rows that satisfy conditions; those over the same columns share a layer."""
         waiting: list[tuple[str, str]] = []
         for text in texts:
             expression = _parsed(self._layers, "where", text, self._scope, condition=True)
             if self._from_input and not all(map(self._layers.has_read, expression.reads)):
-                # What is read from here on may fail as well, of the rows that are kept.
+                # Columns that are first read after this may fail, too, but only for the kept rows.
                 self._layers.keep(waiting)
                 waiting = []
             self._read("where", expression.reads)
@@ -237,14 +239,14 @@ class _Nest:
 
     def _bound(self, part: str, text: str, hidden: str) -> None:
         self._used.add(hidden)
-        column = told = self._computed(part, text)
-        kept = f"{column} IS NOT NULL"
+        column = bound = self._computed(part, text)
+        condition = f"{column} IS NOT NULL"
         kind = self._layers.type_of(column)
         if kind in INSTANTS:
             # An infinite bound is one that is always satisfied, which is none, or never.
             sign = "<" if hidden == BEGIN else ">"
-            kept = f"isfinite({told}) OR {told} {sign} 'epoch'::{kind}"
-            instant = f"CASE WHEN isfinite({told}) THEN {milliseconds(told, kind)} END"
+            condition = f"isfinite({bound}) OR {bound} {sign} 'epoch'::{kind}"
+            instant = f"CASE WHEN isfinite({bound}) THEN {milliseconds(bound, kind)} END"
             column = self._layers.derived(part, instant, text)
         elif kind not in WHOLE:
             self._layers.refuse(
@@ -252,10 +254,12 @@ class _Nest:
             )
         of_both = "greatest" if hidden == BEGIN else "least"
         # A bound that is null is never satisfied.
-        gone = ", ".join(dict.fromkeys((told, column)))
+        gone = ", ".join(dict.fromkeys((bound, column)))
         self._layers.add(
             f"SELECT * EXCLUDE ({gone}) REPLACE ({of_both}({hidden}, {column}) AS {hidden})",
-            f"WHERE {kept} OR {BAD} IS NOT NULL" if self._layers.checked else f"WHERE {kept}",
+            f"WHERE {condition} OR {BAD} IS NOT NULL"
+            if self._layers.checked
+            else f"WHERE {condition}",
         )
 
     def _multiply(self, part: str, text: str) -> None:
@@ -271,28 +275,28 @@ class _Nest:
         )
 
     def _select(self, columns: Sequence[tuple[str, str]], key: str | None) -> None:
-        made: dict[str, str] = {}
+        computed: dict[str, str] = {}
         for name, text in columns:
             self._names.require_free(f"select.{name}", name)
-            if any(name.lower() == other.lower() for other in made):
+            if any(name.lower() == other.lower() for other in computed):
                 self._layers.refuse(f"select.{name}", "another column has this name")
-            made[name] = self._computed(f"select.{name}", text)
+            computed[name] = self._computed(f"select.{name}", text)
         for name, text in columns:
-            self._layers.require_json_form(f"select.{name}", made[name], text)
-        types = {name: self._layers.type_of(column) for name, column in made.items()}
-        listed = [f"{column} AS {quoted(name)}" for name, column in made.items()]
+            self._layers.require_json_form(f"select.{name}", computed[name], text)
+        types = {name: self._layers.type_of(column) for name, column in computed.items()}
+        listed = [f"{column} AS {quoted(name)}" for name, column in computed.items()]
         if key is not None:
             listed.append(self._new_key(key))
             self._made_key = True
         else:
-            # The key that there is goes along, for steps behind this one.
+            # The present key is carried on, for later steps.
             self._read("key", {KEY: self._scope.types[KEY]})
             listed.append(KEY)
         hidden = [ROW, DIFF, BEGIN, END, *([BAD] if self._layers.checked else [])]
         self._layers.add(f"SELECT {', '.join([*hidden, *listed])}")
-        of_key = JSON if self._made_key else self._layers.given.types[KEY]
+        of_key = JSON if self._made_key else self._layers.scope.types[KEY]
         self._from_input = False
-        self._made_value = tuple(made)
+        self._made_value = tuple(computed)
         self._value_types = types
         self._scope = Scope({**types, KEY: of_key, VALUE: JSON})
         self._flat = set()
@@ -310,20 +314,20 @@ class _Nest:
     def _new_key(self, key: str) -> str:
         if not self._layers.checked:
             return f"{self._layers.as_json(key)} AS {KEY}"
-        # What has failed keeps the key that it had, which is null for that of the input.
+        # A failed row keeps its former key, which is null if that is the key of the input.
         before = KEY if self._made_key else "NULL::JSON"
         return (
             f"CASE WHEN {BAD} IS NULL THEN {self._layers.as_json(key)} ELSE {before} END AS {KEY}"
         )
 
     def _computed(self, part: str, text: str, *, condition: bool = False) -> str:
-        """Compute an expression; returns the name of its column, which is ours."""
+        """Add an expression; return the name of its computed column."""
         expression = _parsed(self._layers, part, text, self._scope, condition=condition)
         self._read(part, expression.reads)
         return self._layers.derived(part, expression.sql, text)
 
     def _read(self, part: str, reads: Mapping[str, str]) -> None:
-        """See to it that the columns that an expression reads are there."""
+        """Add the columns that an expression reads, unless they are there."""
         for column, kind in reads.items():
             self._names.note(part, column, self._scope)
             of_input = self._from_input and column not in self._flat
@@ -333,7 +337,7 @@ class _Nest:
                 self._make_value()
 
     def _make_value(self) -> None:
-        """Make a column of the value that a select has made, once."""
+        """Add a column with the value of a select, once."""
         assert self._made_value is not None
         if VALUE not in self._layers.described():
             self._layers.add(

@@ -1,4 +1,4 @@
-"""The outcome of SQL steps over rows: results, what has failed, and rows that take too long."""
+"""The outcome of SQL steps over rows: results, failures, and rows that take too long."""
 
 import hashlib
 import os
@@ -18,8 +18,8 @@ _LONGEST_WRITTEN = 300
 class Made(NamedTuple):
     """The results of rows, as columns of equal length.
 
-    `rows` are the rows that the results come from.  The others are None where nothing
-    has changed: keys and values are as they were, diffs are 1, there are no bounds.
+    `rows` has the rows that the results come from.  The other columns are None if they are
+    unchanged: the same keys and values, diffs of 1, no bounds.
     A result counts from `begins` until `ends`, in milliseconds; None is no bound.
     """
 
@@ -40,7 +40,7 @@ class Failed(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A datum that a step failed on, as it was then: how often it counted, and when.
+    """A datum that a step failed on, with its diff and bounds at that step.
 
     A key of None is the key of the row.
     """
@@ -55,24 +55,24 @@ class Failure(NamedTuple):
 
 
 def one_by_one(
-    told: Callable[[pa.Table], tuple[Made, list[Failure]]],
+    outcome_of: Callable[[pa.Table], tuple[Made, list[Failure]]],
     table: pa.Table,
     keys: Sequence[Any] | None,
     what: str,
 ) -> tuple[Made, list[Failure]]:
-    """The outcome of rows that took too long together, or one of which does.
+    """Evaluate rows one by one, after they took too long together.
 
-    `told` gives that of some of them; `what` are the expressions.
+    `outcome_of` evaluates some of them; `what` has the expressions, for errors.
 
     Raises:
-        StuckError: it names the row, or says that it is the number of them.
+        StuckError: it names the row, or says that there are too many rows.
     """
     most_s = calls.longest_s(os.environ)
     until = time.monotonic() + most_s
-    found: tuple[Made, list[Failure]] | None = None
+    outcome: tuple[Made, list[Failure]] | None = None
     for row in range(table.num_rows):
         try:
-            found = joined(found, told(table.slice(row, 1)))
+            outcome = joined(outcome, outcome_of(table.slice(row, 1)))
         except StuckError as error:
             raise of_row(error, None if keys is None else keys[row]) from None
         if time.monotonic() > until:
@@ -80,8 +80,8 @@ def one_by_one(
                 f"{what} took more than {most_s:.4g} s for {row + 1:,} of {table.num_rows:,} rows",
                 hint="Lower source.max_records_per_batch, or raise run.max_batch.",
             )
-    assert found is not None, "no rows"
-    return found
+    assert outcome is not None, "no rows"
+    return outcome
 
 
 def texts_of(steps: Sequence[Sql | Negate]) -> str:
@@ -107,7 +107,7 @@ def _expressions(steps: Sequence[Sql | Negate]) -> Iterator[str]:
 def joined(
     one: tuple[Made, list[Failure]] | None, other: tuple[Made, list[Failure]]
 ) -> tuple[Made, list[Failure]]:
-    """The outcome of rows, and of those behind them."""
+    """Unite the outcomes of two runs of rows."""
     if one is None:
         return other
     columns = (
@@ -117,7 +117,7 @@ def joined(
 
 
 def of_row(error: StuckError, key: Any) -> StuckError:
-    """The error of a single row, which names its key by a digest: it may be secret."""
+    """The error of a single row; it has a digest of the key, which may be secret."""
     if key is None:
         return error
     digest = hashlib.sha256(bytes(key)).hexdigest()[:16]

@@ -1,8 +1,8 @@
-"""Steps that only pick columns: their results are put together of JSON texts, without SQL.
+"""Steps that only pick columns: their results are assembled from JSON texts, without SQL.
 
-Most stages of a join, and what arranges a relation by a column, do no more.  A column's text stays
-as it is where SQL would write the same: where it is JSON, or of the usual form of its type.  Other
-texts are left to SQL, which decides what they mean.
+Most stages of a join, and steps that arrange a relation by a column, do no more.  A column's text
+stays unchanged if SQL would write the same text: if it is JSON, or of the usual form of its type.
+Other texts are left to SQL, which decides what they mean.
 """
 
 import re
@@ -23,13 +23,13 @@ try:
 except ImportError:
     are_numbers = objects = None  # type: ignore[assignment]
 
-# The digits that any number of a type may have.
+# The most digits that every number of a type may have.
 _DIGITS = {"TINYINT": 2, "SMALLINT": 4, "INTEGER": 9, "BIGINT": 18}
 _TEXT = "VARCHAR"
 _NULL = b"null"
 _names_of = msgspec.json.Decoder(dict[str, int]).decode
 
-# Makes texts of one row of columns.
+# Writes the text of each row of columns.
 _Written = Callable[[Sequence[Column]], list[bytes]]
 
 
@@ -45,8 +45,8 @@ class Picking:
         self._kinds = kinds
         self._key, self._value = key, value
 
-    def made(self, columns: Sequence[Column]) -> tuple[list[bytes] | None, list[bytes] | None]:
-        """The keys and the values; None where nothing is picked for them."""
+    def pick(self, columns: Sequence[Column]) -> tuple[list[bytes] | None, list[bytes] | None]:
+        """The keys and the values; None if nothing is picked for them."""
         texts = [
             [_NULL if text is None else text for text in column] if None in column else column
             for column in columns
@@ -54,12 +54,12 @@ class Picking:
         return self._key and self._key(texts), self._value and self._value(texts)
 
     def takes(self, columns: Sequence[Column]) -> bool:
-        """Whether all texts of the columns may stay as they are."""
+        """Whether all texts of the columns may stay unchanged."""
         return all(map(_stays, self._kinds, columns))
 
 
 def picking(steps: Sequence[Sql | Negate], scope: Scope, fields: Sequence[str]) -> Picking | None:
-    """What a statement over these fields picks; None if it does more."""
+    """The picking of steps over these fields; None if they do more than pick."""
     if len(steps) != 1 or not isinstance(step := steps[0], Sql):
         return None
     if step != Sql(select=step.select, key=step.key) or not fields:
@@ -83,17 +83,17 @@ def _stays(kind: str, column: Column) -> bool:
         return True
     if are_numbers is not None and kind != _TEXT:
         return are_numbers([*column], _DIGITS[kind])
-    known = [text for text in column if text is not None] if None in column else column
-    if not known:
+    texts = [text for text in column if text is not None] if None in column else column
+    if not texts:
         return True
-    joined = b",".join(known)  # type: ignore[arg-type]
+    joined = b",".join(texts)  # type: ignore[arg-type]
     if kind == _TEXT:
         # SQL has its own view of the character 0.
-        return all(text[:1] == b'"' for text in known if text) and b"\\u" not in joined
-    longest = max(map(len, known))  # type: ignore[arg-type]
+        return all(text[:1] == b'"' for text in texts if text) and b"\\u" not in joined
+    longest = max(map(len, texts))  # type: ignore[arg-type]
     if longest <= _DIGITS[kind] and not joined.translate(None, b"0123456789,"):
         return True
-    # There are signs, or what is no number.
+    # There are signs, or texts that are no numbers.
     return _numbers(_DIGITS[kind]).fullmatch(joined) is not None
 
 
@@ -103,7 +103,7 @@ def _numbers(digits: int) -> re.Pattern[bytes]:
 
 
 def _written(sql: str, scope: Scope, at: Mapping[str, int]) -> _Written:
-    """What writes a column, or an object of columns.  Raises: KeyError, for anything else."""
+    """A writer of a column, or of an object of columns.  Raises: KeyError, for anything else."""
     node = parse(sql, scope).node
     if node["class"] == "FUNCTION" and node["function_name"] == "struct_pack":
         parts = {each["name"]: at[_name(each["expression"])] for each in node["arguments"]}
@@ -125,13 +125,13 @@ def _name(node: Any) -> str:
 
 
 def _object(parts: Mapping[str, int]) -> _Written:
-    """What writes canonical objects of columns, given by the names of their fields."""
+    """A writer of canonical objects; `parts` has the positions of columns by field."""
     ordered = _names_of(canonical.encode(dict(parts)))
     texts = [msgspec.json.encode(name).replace(b"%", b"%%") + b":%b" for name in ordered]
     template = b"{" + b",".join(texts) + b"}"
     numbers = list(ordered.values())
     if not numbers:
-        # Then no column says how many rows there are.
+        # Without columns the number of rows is unknown.
         raise KeyError("no columns")
 
     if objects is not None:

@@ -1,7 +1,7 @@
-"""A chain over many updates in portions, so that what they come to need not be there at once.
+"""A chain over many updates in portions, so that not all results are in memory at once.
 
-A step such as `flat_map` may make a million updates of one.  What cancels within a portion
-vanishes; what cancels across portions does not, which is the same collection.
+A step such as `flat_map` may make a million updates of one.  Updates that cancel within a portion
+vanish; those that cancel across portions stay, which is the same collection.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -13,29 +13,29 @@ from ikebana.processor.linear.chain import Chain, Passed, consolidated
 
 Item = TypeVar("Item")
 AT_ONCE = 50_000
-"""About so many updates come out of a portion, unless one update comes to more."""
-# How many the first portion has, when nothing is known of what they come to.
+"""About this many results come from a portion, unless a single update has more."""
+# The size of the first portion, when the number of results per update is unknown.
 _FIRST = 1
 _GROWTH = 8
 
 
 class Growing:
-    """Chooses how many updates to take at a time, by what those before have come to."""
+    """Chooses how many updates to take at a time, by the number of results so far."""
 
     def __init__(self) -> None:
         self.most = _FIRST
 
     def portions(self, of: Sequence[Item], *, all_at_once: bool) -> Iterator[Sequence[Item]]:
-        """Yield items; what they have come to is to be told before the next ones are asked for."""
+        """Yield portions of items; call `came` before the next one is asked for."""
         begin = 0
         while begin < len(of):
             end = len(of) if all_at_once else begin + self.most
             yield of[begin:end]
             begin = end
 
-    def came(self, taken: int, to: int) -> None:
-        """So many have come to so many."""
-        each = max(1.0, to / taken)
+    def came(self, count: int, to: int) -> None:
+        """Report that `count` updates had `to` results."""
+        each = max(1.0, to / count)
         self.most = max(1, min(self.most * _GROWTH, int(AT_ONCE / each)))
 
 
@@ -48,24 +48,24 @@ def in_portions(
         while some := list(islice(rest, AT_ONCE)):
             yield steps.apply(some, silent)
         return
-    found, failed, count = list[KeyedUpdate](), list[KeyedUpdate](), 0
+    updated, failed, count = list[KeyedUpdate](), list[KeyedUpdate](), 0
     for passed in _growing(steps, updates, silent):
-        found += passed.updates
+        updated += passed.updates
         failed += passed.errors
         count += 1
-        # It is not to be there while the next one is made.
+        # Release it before the next one is made.
         del passed
-        if len(found) + len(failed) >= AT_ONCE:
-            yield _whole(found, failed, count)
-            found, failed, count = [], [], 0
-    if found or failed:
-        yield _whole(found, failed, count)
+        if len(updated) + len(failed) >= AT_ONCE:
+            yield _whole(updated, failed, count)
+            updated, failed, count = [], [], 0
+    if updated or failed:
+        yield _whole(updated, failed, count)
 
 
 def _growing(
     steps: Chain, updates: Collection[KeyedUpdate], silent: Collection[str]
 ) -> Iterator[Passed]:
-    """Take as many updates at a time as come to about a portion, by those before."""
+    """Take as many updates at a time as should yield about one portion."""
     rest, growing = iter(updates), Growing()
     while some := list(islice(rest, growing.most)):
         passed = steps.apply(some, silent)
@@ -75,5 +75,5 @@ def _growing(
 
 
 def _whole(updates: Sequence[KeyedUpdate], errors: list[KeyedUpdate], passes: int) -> Passed:
-    """The results of some passes, as if they were of one."""
+    """Unite the results of several passes."""
     return Passed(consolidated(updates) if passes > 1 else list(updates), errors)

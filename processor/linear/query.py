@@ -1,12 +1,12 @@
 """Consecutive SQL steps, compiled to one DuckDB statement and run over batches of rows.
 
-The statement is run as it is written (`database.connection` switches the optimizer
+The statement runs as it is written (`database.connection` switches the optimizer
 off), so casts happen for every row, and whether a row fails does not depend on the others.
 Steps that only pick columns need no statement (`picking`).
-It has three forms, which have the same results.  The typed form reads columns of values, which
-`typed_columns` makes of texts of the usual form; the plain form reads and casts JSON texts.  A
-batch that fails is run once more in the checked form, which tells the rows that fail and the
-expressions that they fail at, and has the results of all others.
+It has three forms with the same results.  The typed form reads columns of values, which
+`typed_columns` makes from texts of the usual form; the plain form reads and casts JSON texts.  A
+batch that fails runs again in the checked form, which returns the rows that fail with the
+expressions that they fail on, and the results of all others.
 """
 
 import functools
@@ -49,14 +49,14 @@ Texts = Sequence[Column]
 Columns = Callable[[tuple[str, ...]], Texts]
 
 _MOST_REASONS = 1_000
-# Errors that are nobody's data's fault.
+# Errors that no data can cause.
 _OURS = (
     duckdb.BinderException,
     duckdb.CatalogException,
     duckdb.FatalException,
     duckdb.InternalException,
     duckdb.InterruptException,
-    # Of the machine; what a row alone wants is told as `MemoryLimitError`.
+    # The machine has too little memory; a row that needs too much is a `MemoryLimitError`.
     duckdb.OutOfMemoryException,
     duckdb.ParserException,
 )
@@ -66,7 +66,7 @@ _TOO_MUCH = f"takes more memory than the {MOST_MEMORY >> 30} GiB that an express
 
 
 class Query:
-    """Compiled steps: a pure function of each row by itself."""
+    """Compiled steps: a pure function of each single row."""
 
     def __init__(self, steps: Sequence[Sql | Negate], scope: Scope) -> None:
         self._steps, self._scope = steps, scope
@@ -74,7 +74,7 @@ class Query:
         self.result = self._typed.result
         self._whose, self._written = "", texts_of(steps)
         self._reasons: dict[tuple[Any, ...], str | None] = {}
-        # By the step and the reason of a failure.
+        # By step and reason of a failure, the statement of its expression alone.
         self._alone: dict[tuple[int, str], Statement | None] = {}
         self._picking = picking(steps, scope, self._typed.fields)
 
@@ -103,27 +103,27 @@ class Query:
 
     @property
     def makes_value(self) -> bool:
-        """Whether it makes values anew."""
+        """Whether it makes new values."""
         return self._typed.makes_value
 
     @property
     def makes_key(self) -> bool:
-        """Whether it makes keys anew."""
+        """Whether it makes new keys."""
         return self._typed.makes_key
 
     def run(
         self, keys: Sequence[bytes | None], values: Sequence[bytes]
     ) -> tuple[Made, list[Failed]]:
         """The results of the rows, and the rows that failed."""
-        made, failures = self.outcome(keys, values)
-        return made, [Failed(*failure[:3]) for failure in failures]
+        results, failures = self.outcome(keys, values)
+        return results, [Failed(*failure[:3]) for failure in failures]
 
     def outcome(
         self, keys: Sequence[bytes | None], values: Sequence[bytes], *, whose: str = ""
     ) -> tuple[Made, list[Failure]]:
-        """The results of the rows, and what failed, datum by datum.
+        """The results of the rows, and the failures, datum by datum.
 
-        `whose` is the operator, should an expression not come to an end.  Raises: StuckError.
+        `whose` is the operator, for the error if an expression does not end.  Raises: StuckError.
         """
         fields = self._typed.fields
         texts = field_texts(fields, values) if fields else []
@@ -132,7 +132,7 @@ class Query:
     def outcome_of(
         self, count: int, columns: Columns, *, whose: str = ""
     ) -> tuple[Made, list[Failure]]:
-        """The same of rows that have fields alone; `columns` gives these as JSON texts."""
+        """Like `outcome`, for rows that have fields alone; `columns` returns their JSON texts."""
         return self._outcome(count, {}, columns(self._typed.fields), whose)
 
     def _outcome(
@@ -142,71 +142,71 @@ class Query:
             return Made([], None, None, None, None, None), []
         self._whose = whose
         if (picking := self._picking) is not None and picking.takes(texts):
-            keys, values = picking.made(texts)
+            keys, values = picking.pick(texts)
             return Made(list(range(count)), keys, values, None, None, None), []
-        given = {**wholes, **{field_column(at): column for at, column in enumerate(texts)}}
+        columns = {**wholes, **{field_column(at): column for at, column in enumerate(texts)}}
         try:
-            return self._together(count, given)
+            return self._together(count, columns)
         except StuckError as error:
             if count == 1:
                 of_one = wholes.get(KEY)
                 raise of_row(error, None if of_one is None else of_one[0]) from None
-        table = _table_of_texts(self._checked.schema, count, given)
+        table = _table_of_texts(self._checked.schema, count, columns)
         return one_by_one(self._told, table, wholes.get(KEY), f"operator {whose}: {self._written}")
 
-    def _together(self, count: int, given: Mapping[str, Column]) -> tuple[Made, list[Failure]]:
+    def _together(self, count: int, columns: Mapping[str, Column]) -> tuple[Made, list[Failure]]:
         form = self._typed
-        if (table := _table(form.schema, count, given)) is None:
+        if (table := _table(form.schema, count, columns)) is None:
             form = self._plain
-            table = _table_of_texts(form.schema, count, given)
+            table = _table_of_texts(form.schema, count, columns)
         try:
             return self._results(form, table)
         except MemoryLimitError:
-            # So many rows at once may want too much, and none of them alone.
+            # All rows together may need too much memory, although none does alone.
             pass
         except duckdb.Error as error:
             if isinstance(error, _OURS):
                 raise
-        return self._told(_table_of_texts(self._checked.schema, count, given))
+        return self._told(_table_of_texts(self._checked.schema, count, columns))
 
     def _told(self, table: pa.Table) -> tuple[Made, list[Failure]]:
-        """What `outcome` gives, of rows of which some fail."""
+        """The outcome of rows if some of them fail."""
         why = "could not be evaluated"
         try:
-            made, failures = self._results(self._checked, table)
-            return made, [self._with_reason(failure, table) for failure in failures]
+            results, failures = self._results(self._checked, table)
+            return results, [self._with_reason(failure, table) for failure in failures]
         except MemoryLimitError:
             why = _TOO_MUCH
         except duckdb.Error as error:
             if isinstance(error, _OURS):
                 raise
-        # What TRY does not catch: halves, until the row that fails is alone.
+        # TRY does not catch some errors: divide the rows until the failing row is alone.
         if table.num_rows == 1:
-            made, _ = self._results(self._checked, table.slice(0, 0))
+            results, _ = self._results(self._checked, table.slice(0, 0))
             (row,) = table.column(ROW).to_pylist()
-            return made, [Failure(row, 0, why, 1, None, None, None)]
+            return results, [Failure(row, 0, why, 1, None, None, None)]
         half = table.num_rows // 2
         return joined(self._told(table.slice(0, half)), self._told(table.slice(half)))
 
     def _with_reason(self, failure: Failure, table: pa.Table) -> Failure:
-        """A failure with what DuckDB says of the row, of which it must not depend on others."""
+        """Add DuckDB's message to a failure; it must not depend on other rows."""
         place = failure.step, failure.reason
         if place not in self._checked.evaluated:
             return failure
         (first,) = table.column(ROW).slice(0, 1).to_pylist()
         row = table.slice(failure.row - first, 1)
-        given = dict(zip(_read_by(self._checked), map(_text_in, row.columns[1:]), strict=True))
+        texts = dict(zip(_read_by(self._checked), map(_text_in, row.columns[1:]), strict=True))
         if place not in self._alone:
             self._alone[place] = self._expression_alone(*place)
         alone = self._alone[place]
-        said = None if alone is None else self._said(alone, given)
+        said = None if alone is None else self._said(alone, texts)
         if said is None:
-            # What is made of the expression has failed, or a text has not the usual form.
-            said = self._said(self._plain, given)
+            # A later use of the expression has failed, or a text lacks the usual form.
+            said = self._said(self._plain, texts)
         return failure._replace(reason=f"{failure.reason}: {said}") if said else failure
 
     def _expression_alone(self, at: int, reason: str) -> Statement | None:
-        """A statement that evaluates one of the expressions, and what it is made of."""
+        """A statement that evaluates one of the expressions, with the steps before it."""
         part, text = self._checked.evaluated[at, reason]
         step = self._steps[at]
         condition = text if part == "where" else f"({text}) IS NULL"
@@ -217,15 +217,15 @@ class Query:
         except StepError:
             return None
 
-    def _said(self, form: Statement, given: Mapping[str, bytes | None]) -> str | None:
-        """What DuckDB says of a row, nothing if that is of no use; None if it says nothing."""
-        columns = [given[name] for name in _read_by(form)]
+    def _said(self, form: Statement, texts: Mapping[str, bytes | None]) -> str | None:
+        """DuckDB's message about a row, empty if useless; None if the row does not fail."""
+        columns = [texts[name] for name in _read_by(form)]
         # A row that fails often fails again, when it is retracted.
         if (key := (form.sql, *columns)) not in self._reasons:
             if len(self._reasons) >= _MOST_REASONS:
                 self._reasons.clear()
-            own = {n: [text] for n, text in zip(form.schema.names[1:], columns, strict=True)}
-            self._reasons[key] = self._asked(form, _table(form.schema, 1, own))
+            single = {n: [text] for n, text in zip(form.schema.names[1:], columns, strict=True)}
+            self._reasons[key] = self._asked(form, _table(form.schema, 1, single))
         return self._reasons[key]
 
     def _asked(self, form: Statement, row: pa.Table | None) -> str | None:
@@ -239,11 +239,11 @@ class Query:
         return None
 
     def _results(self, form: Statement, table: pa.Table) -> tuple[Made, list[Failure]]:
-        found = answer(form.sql, table, self._whose, self._written)
-        turned = zip(*found, strict=True) if found else ((),) * len(form.columns)
+        rows = answer(form.sql, table, self._whose, self._written)
+        turned = zip(*rows, strict=True) if rows else ((),) * len(form.columns)
         columns: dict[str, list[Any]] = dict(zip(form.columns, map(list, turned), strict=True))
-        count = len(found)
-        # By the place of what failed: the step, and why.
+        count = len(rows)
+        # The failed results by position: the step, and the reason.
         failed: dict[int, tuple[int, str]] = {}
         for at, bad in enumerate(columns.pop(BAD, ())):
             if bad is not None:
@@ -251,14 +251,14 @@ class Query:
         for name in (KEY, VALUE):
             if name in columns:
                 columns[name] = _canonical(columns[name], failed, form.last)
-        wanted = [True] * count
+        chosen = [True] * count
         if BEGIN in columns and END in columns:
-            wanted = [
+            chosen = [
                 begin is None or end is None or begin < end
                 for begin, end in zip(columns[BEGIN], columns[END], strict=True)
             ]
         if DIFF in columns:
-            wanted = [want and diff != 0 for want, diff in zip(wanted, columns[DIFF], strict=True)]
+            chosen = [want and diff != 0 for want, diff in zip(chosen, columns[DIFF], strict=True)]
         nothing: list[Any] = [None] * count if failed else []
         failures = [
             Failure(
@@ -268,14 +268,16 @@ class Query:
                 *(columns.get(name, nothing)[at] for name in (BEGIN, END, KEY)),
             )
             for at, why in failed.items()
-            if wanted[at]
+            if chosen[at]
         ]
         for at in failed:
-            wanted[at] = False
-        if not all(wanted):
-            columns = {name: list(compress(column, wanted)) for name, column in columns.items()}
-        made = Made(columns[ROW], *(columns.get(name) for name in (KEY, VALUE, DIFF, BEGIN, END)))
-        return made, failures
+            chosen[at] = False
+        if not all(chosen):
+            columns = {name: list(compress(column, chosen)) for name, column in columns.items()}
+        results = Made(
+            columns[ROW], *(columns.get(name) for name in (KEY, VALUE, DIFF, BEGIN, END))
+        )
+        return results, failures
 
 
 @functools.lru_cache(maxsize=256)
@@ -287,45 +289,45 @@ def compiled(steps: tuple[Sql | Negate, ...], scope: FrozenScope) -> Query:
 def _canonical(
     texts: list[str | None], failed: dict[int, tuple[int, str]], step: int
 ) -> list[bytes | None]:
-    """Canonical bytes of JSON texts; the places of those that are none join `failed`."""
+    """Canonical bytes of JSON texts; the positions of invalid ones are added to `failed`."""
     if not failed:
         try:
             return list(canonical.canonical_many(texts))  # type: ignore[arg-type]
         except DecodeError:
             pass
-    made: list[bytes | None] = []
+    result: list[bytes | None] = []
     for at, text in enumerate(texts):
         try:
-            made += [None] if text is None else canonical.canonical_many([spelled(text)])
+            result += [None] if text is None else canonical.canonical_many([spelled(text)])
         except DecodeError:
-            # A number out of range, say, of which JSON has no form.
+            # For example, a number out of range has no JSON form.
             failed.setdefault(at, (step, "a result has no JSON form"))
-            made.append(None)
-    return made
+            result.append(None)
+    return result
 
 
 def field_texts(fields: tuple[str, ...], values: Sequence[bytes]) -> Texts:
     """The JSON texts of fields of values, column by column; only an object has fields."""
     if fields_of is not None and (names := _plain_names(fields)) is not None:
-        found = fields_of(names, [*values], data=False)
-        if found is not None:
-            return found
+        compiled_texts = fields_of(names, [*values], data=False)
+        if compiled_texts is not None:
+            return compiled_texts
     objects = [value if value[:1] == b"{" else b"{}" for value in values]
     return _field_decoder(fields)(b"[" + b",".join(objects) + b"]")
 
 
-def _table(schema: pa.Schema, count: int, given: Mapping[str, Column]) -> pa.Table | None:
-    """The table of these columns; None if a text has not the usual form of its column's type."""
+def _table(schema: pa.Schema, count: int, columns: Mapping[str, Column]) -> pa.Table | None:
+    """The table of these columns; None if a text lacks the usual form of its column's type."""
     arrays = [pa.array(range(count), pa.int32())]
     for name, kind in zip(schema.names[1:], schema.types[1:], strict=True):
-        if (made := column_of(given[name], kind)) is None:
+        if (array := column_of(columns[name], kind)) is None:
             return None
-        arrays.append(made)
+        arrays.append(array)
     return pa.table(arrays, schema=schema)
 
 
 def _read_by(form: Statement) -> list[str]:
-    """What the columns of a statement's table are of: fields by their names, or wholes."""
+    """The origin of each column of a statement's table: a field's name, or key or value."""
     of = {field_column(at): field for at, field in enumerate(form.fields)}
     return [of.get(name, name) for name in form.schema.names[1:]]
 
@@ -336,25 +338,25 @@ def _text_in(column: pa.ChunkedArray) -> bytes | None:
     return value.encode() if isinstance(value, str) else value
 
 
-def _table_of_texts(schema: pa.Schema, count: int, given: Mapping[str, Column]) -> pa.Table:
-    """The table of a statement that casts texts, which takes any."""
-    table = _table(schema, count, given)
+def _table_of_texts(schema: pa.Schema, count: int, columns: Mapping[str, Column]) -> pa.Table:
+    """The table of a statement that casts texts; any text is allowed."""
+    table = _table(schema, count, columns)
     assert table is not None, "a text that is no text"
     return table
 
 
 def data_field_texts(fields: tuple[str, ...], data: Sequence[bytes | None]) -> Texts:
-    """The same of the values of data; those of None are all null."""
+    """The JSON texts of fields of data's values; None has nulls only."""
     if fields_of is not None and (names := _plain_names(fields)) is not None:
-        found = fields_of(names, [*data], data=True)
-        if found is not None:
-            return found
+        compiled_texts = fields_of(names, [*data], data=True)
+        if compiled_texts is not None:
+            return compiled_texts
     return field_texts(fields, values_of(data, nothing=b"{}"))
 
 
 @functools.lru_cache(maxsize=512)
 def _plain_names(fields: tuple[str, ...]) -> tuple[bytes, ...] | None:
-    """The names of fields as they are written; None if one has to be escaped, or comes twice."""
+    """The names of fields as bytes; None if one has to be escaped, or occurs twice."""
     names = tuple(map(msgspec.json.encode, fields))
     if len(set(names)) < len(names) or any(b"\\" in name for name in names):
         return None
@@ -367,12 +369,12 @@ def _field_decoder(fields: tuple[str, ...]) -> Callable[[bytes], Texts]:
     if any(name != msgspec.json.encode(name).decode()[1:-1] for name in fields):
         return functools.partial(_by_name, fields)
     names = [f"f{at}" for at in range(len(fields))]
-    made = msgspec.defstruct(
+    struct = msgspec.defstruct(
         "Fields",
         [(name, msgspec.Raw | msgspec.UnsetType, msgspec.UNSET) for name in names],
         rename=dict(zip(names, fields, strict=True)),
     )
-    decode = msgspec.json.Decoder(list[made]).decode  # type: ignore[valid-type]
+    decode = msgspec.json.Decoder(list[struct]).decode  # type: ignore[valid-type]
     get = [operator.attrgetter(name) for name in names]
 
     def texts(array: bytes) -> Texts:
@@ -386,7 +388,7 @@ def _texts_of(raws: Sequence[msgspec.Raw | msgspec.UnsetType]) -> Column:
     try:
         texts: list[bytes | None] = list(map(bytes, raws))  # type: ignore[arg-type]
     except TypeError:
-        # A field is not there.
+        # The field is absent.
         texts = [None if raw is msgspec.UNSET else bytes(raw) for raw in raws]
     return [None if text == _NULL else text for text in texts] if _NULL in texts else texts
 
@@ -396,9 +398,12 @@ _objects = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
 
 
 def _by_name(fields: tuple[str, ...], array: bytes) -> Texts:
-    """What a struct cannot decode: names with quotes or control characters."""
+    """Decode fields that a struct cannot: names with quotes or control characters."""
     objects = _objects(array)
-    return [[_text(found.get(name, msgspec.UNSET)) for found in objects] for name in fields]
+    return [
+        [_text(fields_of_one.get(name, msgspec.UNSET)) for fields_of_one in objects]
+        for name in fields
+    ]
 
 
 def _text(raw: msgspec.Raw | msgspec.UnsetType) -> bytes | None:

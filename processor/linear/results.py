@@ -1,8 +1,8 @@
-"""What may be named of what a linear operator's steps make, and all problems of the steps.
+"""The scope of the results of a linear operator's steps, and all problems of the steps.
 
-Steps run as one statement, and DuckDB stops at the first invalid part.  So where they cannot
-be, each part is compiled alone.  The results of an invalid part have the type `UNKNOWN`, and
-what reads these is not reported: one mistake is one problem.
+Steps run as one statement, and DuckDB stops at the first invalid part.  So if the statement is
+invalid, each part is compiled alone.  The results of an invalid part have the type `UNKNOWN`, and
+parts that read these are not reported: one mistake is one problem.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ikebana.processor.linear.chain import ChainError, chain
-from ikebana.processor.linear.functions import FunctionError, found
+from ikebana.processor.linear.functions import FunctionError, function_named
 from ikebana.processor.linear.json_text import BLOB, JSON
 from ikebana.processor.linear.scope import (
     KEY,
@@ -26,7 +26,7 @@ from ikebana.processor.linear.steps import Call, Negate, Sql, Step
 
 
 class StepProblem(NamedTuple):
-    """What is wrong with a part of a step."""
+    """A problem of a part of a step."""
 
     step: int
     part: str
@@ -34,14 +34,14 @@ class StepProblem(NamedTuple):
 
 
 class StepsResult(NamedTuple):
-    """The problems of steps, and what may be named of what they make."""
+    """The problems of steps, and the scope of their results."""
 
     problems: list[StepProblem]
     scope: Scope
 
 
 def result_of(steps: Sequence[Step], scope: Scope) -> StepsResult:
-    """What the steps of one operator make of a relation of `scope`."""
+    """The result of the steps of one operator over a relation of `scope`."""
     if UNKNOWN not in scope.types.values():
         with suppress(ChainError):
             return StepsResult([], chain(tuple(("", step) for step in steps), frozen(scope)).scope)
@@ -52,19 +52,19 @@ def result_of(steps: Sequence[Step], scope: Scope) -> StepsResult:
 
 
 class _PartByPart:
-    """Goes from step to step with what is known of the relation between them."""
+    """Goes from step to step with the scope of the relation between them."""
 
     def __init__(self, scope: Scope) -> None:
         self.problems: list[StepProblem] = []
         self.shown = scope
         """What another operator may name of it."""
-        # What the next step goes on from: what there is, and the flat_maps since.
+        # The input of the next step: a scope, and the flat_maps since.
         self._below = scope
         self._flat_maps: list[Sql] = []
         self._at = 0
 
     def add(self, at: int, step: Step) -> None:
-        """Judge a step, and go on behind it."""
+        """Check a step, and continue with its result."""
         self._at = at
         match step:
             case Sql():
@@ -76,13 +76,13 @@ class _PartByPart:
 
     def _call(self, step: Call) -> None:
         try:
-            found(step.function)
+            function_named(step.function)
         except FunctionError as error:
             self._tell(step.kind, str(error))
         types = {part: self.shown.types[part] for part in (KEY, VALUE)}
-        told = UNKNOWN if types[VALUE] == UNKNOWN else ""
+        declare = UNKNOWN if types[VALUE] == UNKNOWN else ""
         hidden = self.shown.hidden if step.kind == "filter" else {}
-        self._goes_on(Scope(types, types[VALUE] != BLOB, told, hidden))
+        self._goes_on(Scope(types, types[VALUE] != BLOB, declare, hidden))
 
     def _sql(self, step: Sql) -> None:
         whole = self._whole(step)
@@ -91,22 +91,22 @@ class _PartByPart:
             if step.flat_map is not None:
                 self._flat_maps.append(Sql(flat_map=step.flat_map))
         else:
-            told = len(self.problems)
+            before = len(self.problems)
             kinds = self._parts(step)
-            if whole is not None and len(self.problems) == told:
-                # What no part says by itself, such as names that differ in case alone.
+            if whole is not None and len(self.problems) == before:
+                # A problem of the parts together, such as names that differ in case alone.
                 self._tell(whole.part, whole.problem)
         keyed = {} if step.key is None else {KEY: JSON}
         if step.select is not None:
             of_key = keyed.get(KEY, self.shown.types[KEY])
-            made = {name: kinds[name] for name, _ in step.select}
-            self._goes_on(Scope({**made, KEY: of_key, VALUE: JSON}))
+            types = {name: kinds[name] for name, _ in step.select}
+            self._goes_on(Scope({**types, KEY: of_key, VALUE: JSON}))
         elif keyed:
             self.shown = _with(self.shown, keyed)
             self._below = _with(self._below, keyed)
 
     def _whole(self, step: Sql) -> Scope | StepError | None:
-        """What a step makes, or its first problem; None if it reads what is unknown."""
+        """The result of a step, or its first problem; None if it reads an unknown column."""
         # DuckDB takes a while to import, and memory: only where there is SQL.
         from ikebana.processor.linear.query import compiled
 
@@ -119,7 +119,7 @@ class _PartByPart:
             return error if error.step == len(behind) else None
 
     def _parts(self, step: Sql) -> dict[str, str]:
-        """Judge each part alone; returns the types of the columns that a select makes."""
+        """Check each part alone; return the types of the columns of a select."""
         if step.flat_map is not None:
             self._flat_map(*step.flat_map)
         for part, alone in _conditions(step):
@@ -134,35 +134,35 @@ class _PartByPart:
             self._flat_maps.append(step)
 
     def _selected(self, columns: Sequence[tuple[str, str]]) -> dict[str, str]:
-        """The types of what a select makes, by name."""
+        """The types of the columns of a select, by name."""
         kinds = {}
         for name, text in columns:
-            made = self._tried(f"select.{name}", Sql(select=((name, text),)))
-            kinds[name] = UNKNOWN if made is None else made.types[name]
-        # Names that cannot stand beside each other.
+            result = self._tried(f"select.{name}", Sql(select=((name, text),)))
+            kinds[name] = UNKNOWN if result is None else result.types[name]
+        # Report names that cannot be in one select.
         self._tried("select", Sql(select=tuple((name, "NULL") for name, _ in columns)))
         return kinds
 
     def _tried(self, part: str, step: Sql) -> Scope | None:
-        """What a part of a step makes; None if it cannot be, or if that cannot be told."""
-        made = self._whole(step)
-        if isinstance(made, StepError):
-            self._tell(made.part if part == "select" else part, made.problem)
+        """The result of a part of a step; None if it has a problem, or reads an unknown column."""
+        result = self._whole(step)
+        if isinstance(result, StepError):
+            self._tell(result.part if part == "select" else part, result.problem)
             return None
-        return made
+        return result
 
     def _goes_on(self, scope: Scope) -> None:
         self.shown = self._below = scope
         self._flat_maps = []
 
     def _tell(self, part: str, problem: str) -> None:
-        told = StepProblem(self._at, part, problem)
-        if told not in self.problems:
-            self.problems.append(told)
+        new = StepProblem(self._at, part, problem)
+        if new not in self.problems:
+            self.problems.append(new)
 
 
 def _conditions(step: Sql) -> Iterator[tuple[str, Sql]]:
-    """The parts of a step that make no column, each as a step of its own."""
+    """The parts of a step that make no column, each as a separate step."""
     for at, condition in enumerate(step.where):
         yield "where" if len(step.where) == 1 else f"where.{at}", Sql(where=(condition,))
     if step.valid_from is not None:

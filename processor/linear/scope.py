@@ -8,13 +8,13 @@ from typing import NamedTuple
 from ikebana.processor.base.spelling import instead
 from ikebana.processor.linear.json_text import JSON, field_of
 
-# The names of columns that are ours begin like this, in any case.
+# The names of internal columns begin like this, in any case.
 OURS = "ikebana_"
-# The columns that stand for the whole key and the whole value.
+# The columns with the whole key and the whole value.
 KEY, VALUE = f"{OURS}key", f"{OURS}value"
-# What they are called as well, where there is no column of that name.
+# Their short names, if no column has that name.
 SHORT = {"key": KEY, "value": VALUE}
-# The type of what cannot be told because of a mistake elsewhere.
+# The type of a column that a mistake elsewhere leaves unknown.
 UNKNOWN = "?"
 
 
@@ -23,7 +23,7 @@ class ExpressionError(Exception):
 
 
 class UnknownError(ExpressionError):
-    """An expression reads a column whose type another mistake leaves unknown."""
+    """An expression reads a column that has an unknown type because of another mistake."""
 
     def __init__(self) -> None:
         super().__init__("it reads what is not known, because of another problem")
@@ -59,11 +59,11 @@ class StepError(Exception):
 class Scope:
     """The columns that an expression may name.
 
-    `types` are SQL types by column.  With `open`, any other name is a field of the
+    `types` has SQL types by column.  With `open`, any other name is a field of the
     value, of type JSON; `declare` then says where its type can be declared.  A type that
-    cannot be told because of a mistake elsewhere is `UNKNOWN`: nothing is said of what
-    reads it; a scope that is `UNKNOWN` to `declare` has such types alone.  `hidden` says of
-    columns with whole values which fields these do not have.
+    a mistake elsewhere leaves unknown is `UNKNOWN`: expressions that read it have no further
+    problems; if `declare` is `UNKNOWN`, all columns are unknown.  `hidden` has, for
+    columns with whole values, the fields that these lack.
     """
 
     types: Mapping[str, str]
@@ -72,9 +72,9 @@ class Scope:
     hidden: Mapping[str, Hidden] = field(default_factory=dict)
 
     def column(self, name: str) -> str:
-        """The column that a name means: one of its own before the whole key or value.
+        """The column that a name means: a column of that name before the whole key or value.
 
-        Raises: ExpressionError, if it means neither for sure.
+        Raises: ExpressionError, if neither is certain.
         """
         whole = SHORT.get(name)
         if whole is None or name in self.types:
@@ -87,7 +87,7 @@ class Scope:
         return whole
 
     def alike(self, name: str, other: str, of: str = "") -> str:
-        """The problem of two columns of which SQL sees one; `of` is written before columns."""
+        """The problem of two columns that are one to SQL; `of` is written before columns."""
         way = field_of(f"{of}{self.called(VALUE)}", name)
         return (
             f'"{of}{name}" and "{of}{other}" differ in case alone, which SQL does not see; one of '
@@ -95,10 +95,10 @@ class Scope:
         )
 
     def called(self, name: str) -> str:
-        """What people call a column: the whole key is `key`, where no column has that name."""
-        of, dot, own = name.rpartition(".")
-        short = f"{of}{dot}{own.removeprefix(OURS)}"
-        return short if own in (KEY, VALUE) and short not in self.types else name
+        """The name of a column for people: the whole key is `key`, if no column has that name."""
+        of, dot, last = name.rpartition(".")
+        short = f"{of}{dot}{last.removeprefix(OURS)}"
+        return short if last in (KEY, VALUE) and short not in self.types else name
 
     def type_of(self, name: str) -> str:
         """The SQL type of a column.  Raises: ExpressionError."""
@@ -108,7 +108,7 @@ class Scope:
         if VALUE in self.hidden:
             self.hidden[VALUE].require(name)
         if not self.open:
-            # Such as "10": what double quotes have is a name.
+            # Such as "10": double quotes enclose a name.
             text = "" if name.isidentifier() else f"; a text stands in single quotes: '{name}'"
             meant = instead(name, [*map(self.called, self.types)])
             raise ExpressionError(f'there is no column "{name}"{meant}{text}')
@@ -116,7 +116,7 @@ class Scope:
 
 
 def plain(sql: str) -> str:
-    """SQL for people, with what they call the whole key and the whole value.
+    """SQL for people, with the short names of the whole key and the whole value.
 
     >>> plain("ikebana_key::VARCHAR")
     'key::VARCHAR'
@@ -128,17 +128,17 @@ _WHOLE = re.compile(rf"\b{OURS}(key|value)\b")
 
 
 def is_ours(name: str) -> bool:
-    """Whether a name is one that no column of users can have."""
+    """Whether a name is reserved for internal columns."""
     return name.lower().startswith(OURS)
 
 
 def unknown() -> Scope:
-    """The scope of a relation of which nothing can be told."""
+    """The scope of an unknown relation."""
     return Scope({KEY: UNKNOWN, VALUE: UNKNOWN}, open=True, declare=UNKNOWN)
 
 
 class FrozenScope(NamedTuple):
-    """A scope that can be a key."""
+    """A scope that can be hashed."""
 
     types: tuple[tuple[str, str], ...]
     open: bool
@@ -151,6 +151,6 @@ class FrozenScope(NamedTuple):
 
 
 def frozen(scope: Scope) -> FrozenScope:
-    """The scope as a key."""
+    """The scope in a form that can be hashed."""
     types, hidden = tuple(scope.types.items()), tuple(scope.hidden.items())
     return FrozenScope(types, scope.open, scope.declare, hidden)

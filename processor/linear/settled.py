@@ -1,7 +1,8 @@
-"""Parts of a plan as they are kept, and texts as users give them: one, or several.
+"""Normalise the fields of plan values: collections become tuples, one text becomes a tuple.
 
-A text is a sequence of texts, its letters.  So what takes names, conditions or other texts has the
-type `Texts`, and reads it by `texts`; the fields of plan values are read by their types.
+Python takes a text for a sequence of its letters.  So arguments with names, conditions or other
+texts have the type `Texts`, and are read by `texts`; fields of plan values are converted by their
+types.
 """
 
 import functools
@@ -20,7 +21,7 @@ _MANY = tuple[str, ...]
 
 
 def texts(several: Texts | Iterable[str], what: str) -> tuple[str, ...]:
-    """Texts as a tuple; one text is one of them, and never its letters.
+    """Texts as a tuple; a single text becomes a tuple of one, never its letters.
 
     `what` names the argument in errors.
 
@@ -82,7 +83,7 @@ def _refuse(what: str, value: object) -> NoReturn:
 
 
 def tuples(value: Any) -> Any:
-    """A list as a tuple, a mapping as a tuple of pairs, and so what is in them.
+    """A list as a tuple, a mapping as a tuple of pairs, and their items likewise.
 
     >>> tuples({"a": ["x", "y"]})
     (('a', ('x', 'y')),)
@@ -97,14 +98,14 @@ def tuples(value: Any) -> Any:
 def settle(part: msgspec.Struct) -> None:
     """Make the collections in the fields of a part tuples, by the fields' types.
 
-    Raises: ConfigError, for a text in place of a collection of something else than texts.
+    Raises: ConfigError, for a text in place of a collection of other things than texts.
     """
     what = f'{type(part).__name__} "{getattr(part, "name", "")}"'.removesuffix(' ""')
     settle_fields(what, part, msgspec.structs.force_setattr)
 
 
 def settle_fields(what: str, part: object, put: Callable[[Any, str, Any], None]) -> None:
-    """The same of any object whose fields can be `put`."""
+    """Like `settle`, for any object; `put` sets a field."""
     of: Any = type(part)
     for name, kind in _fields(of).items():
         value = getattr(part, name)
@@ -116,7 +117,7 @@ def settle_fields(what: str, part: object, put: Callable[[Any, str, Any], None])
 
 @functools.cache
 def _fields(part: Any) -> dict[str, Any]:
-    """The fields of a class that have collections, with their types."""
+    """The fields of a class with collections, with their types."""
     hints = typing.get_type_hints(part)
     classes = {name for name, kind in hints.items() if typing.get_origin(kind) is typing.ClassVar}
     kinds = {name: _collection(hints[name]) for name in hints.keys() - classes}

@@ -1,13 +1,12 @@
-"""Python functions in SQL: names that say all of them, and what DuckDB calls.
+"""Python functions in SQL: their long names, and the functions that DuckDB calls.
 
-A pipeline declares a function under a short name.  In the expressions of its plan it has a long
-one, with the function's module, its types, and whether it is called with null.  So an expression
-means the same in every process, whatever else is declared there, and an edit sees that a name has
-become another function.  DuckDB tells no names of functions apart by case, so capitals are
-escaped.
+A pipeline declares a function under a short name.  The expressions of its plan have a long name,
+with the function's module, its types, and whether it is called with null.  So an expression
+means the same in every process, whatever else is declared there, and an edit sees that a name
+now means another function.  DuckDB ignores the case of function names, so capitals are escaped.
 
-The function is called for one row at a time.  What it raises, or a result that has not the
-declared type, fails the expression for its row, as any other error of SQL.
+The function is called for one row at a time.  If it raises, or returns a result of another than
+the declared type, the expression fails for the row, as with any other error of SQL.
 """
 
 import inspect
@@ -23,11 +22,11 @@ import msgspec
 from ikebana.codecs import sql_type
 from ikebana.codecs.sql_type import TypeTextError, parsed
 from ikebana.processor.base import calls
-from ikebana.processor.linear.functions import FunctionError, found, name_of, raised
+from ikebana.processor.linear.functions import FunctionError, function_named, name_of, raised
 
 
 class SqlFunction(NamedTuple):
-    """A function of Python as SQL knows it."""
+    """A Python function as SQL knows it."""
 
     name: str
     """The short name."""
@@ -37,11 +36,11 @@ class SqlFunction(NamedTuple):
     """Their types, in full."""
     returns: str
     takes_null: bool = False
-    """Whether it is called with null; else its result is null where an argument is."""
+    """Whether it is called with null; else its result is null if an argument is."""
 
     @property
     def long_name(self) -> str:
-        """The name that says all of it.
+        """The name with all of its properties.
 
         >>> SqlFunction("Risk", "shop:risk", ("BIGINT",), "DOUBLE").long_name
         'risk python:shop:risk(bigint)->double'
@@ -59,7 +58,7 @@ _QUOTED = re.compile(r'"(\w+) python:(?:[^"]|"")*"')
 
 
 def _lower(kind: str) -> str:
-    """A type in small letters, where it is the same type then."""
+    """A type in small letters, if that is the same type."""
     lower = kind.lower()
     try:
         return lower if str(parsed(lower)) == kind else kind
@@ -68,7 +67,7 @@ def _lower(kind: str) -> str:
 
 
 def function_of(long_name: str) -> SqlFunction | None:
-    """The function that has a long name; None if it is none.
+    """The function of a long name; None if it is no long name.
 
     >>> function_of("risk python:shop:risk(bigint)->double").parameters
     ('BIGINT',)
@@ -98,7 +97,7 @@ def with_long_names(text: str, functions: Mapping[str, SqlFunction]) -> str:
     # DuckDB takes a while to import, and memory: only where there is SQL.
     from ikebana.processor.linear.tokens import tokens
 
-    made, end = [], 0
+    parts, end = [], 0
     found_tokens = tokens(text)
     for at, token in enumerate(found_tokens[:-1]):
         name = token.text.strip('"').lower()
@@ -106,21 +105,21 @@ def with_long_names(text: str, functions: Mapping[str, SqlFunction]) -> str:
         if name not in functions or is_part or found_tokens[at + 1].text != "(":
             continue
         long_name = functions[name].long_name.replace('"', '""')
-        made += [text[end : token.at], f'"{long_name}"']
+        parts += [text[end : token.at], f'"{long_name}"']
         end = token.end
-    return "".join([*made, text[end:]])
+    return "".join([*parts, text[end:]])
 
 
 def with_long_names_in(value: Any, functions: Mapping[str, SqlFunction]) -> Any:
-    """The same in all texts of a value of a plan."""
+    """Replace short names in all texts of a value of a plan."""
     if isinstance(value, str):
         return with_long_names(value, functions)
     if isinstance(value, tuple):
         return tuple(with_long_names_in(each, functions) for each in value)
     if isinstance(value, msgspec.Struct):
         fields = {name: getattr(value, name) for name in value.__struct_fields__}
-        made = {name: with_long_names_in(of, functions) for name, of in fields.items()}
-        return msgspec.structs.replace(value, **made)
+        replaced = {name: with_long_names_in(of, functions) for name, of in fields.items()}
+        return msgspec.structs.replace(value, **replaced)
     return value
 
 
@@ -130,7 +129,7 @@ def as_written(text: str) -> str:
 
 
 def place_as_written(text: str, at: int) -> int:
-    """Where a place in a text is in the text with short names."""
+    """The position in the text with short names of a position in a text."""
     before = 0
     for name in _QUOTED.finditer(text):
         if name.start() >= at:
@@ -150,7 +149,7 @@ def is_long_name(name: str) -> bool:
 
 
 def with_short_names(problem: str) -> str:
-    """What DuckDB says, with the short names of functions."""
+    """A message of DuckDB, with the short names of functions."""
     if _MARK in problem:
         for name in DECLARED:
             problem = problem.replace(name, short_name(name))
@@ -158,7 +157,7 @@ def with_short_names(problem: str) -> str:
 
 
 class Declared(NamedTuple):
-    """What DuckDB calls, and how it is declared."""
+    """A declared function, and the wrapper that DuckDB calls."""
 
     of: SqlFunction
     call: Callable[..., Any]
@@ -175,18 +174,18 @@ def declare(text: str) -> None:
     for quoted in _QUOTED.finditer(text):
         long_name = quoted[0][1:-1].replace('""', '"')
         if long_name not in DECLARED and (of := function_of(long_name)) is not None:
-            DECLARED[long_name] = Declared(of, _guarded(of, found(of.function)))
+            DECLARED[long_name] = Declared(of, _guarded(of, function_named(of.function)))
 
 
 class CallError(Exception):
-    """A function failed; the message says why, and has none of the payload but what it raised."""
+    """A function failed; the message says why, without payload except in what it raised."""
 
 
 MARK_OF_ERROR = f"{CallError.__name__}: "
 
 
 class _Ended(threading.local):
-    """What has ended a call of this thread that was not its own doing; to DuckDB it is data."""
+    """The exception that interrupted a call; DuckDB takes it for an error of data."""
 
     by: BaseException | None = None
 
@@ -195,9 +194,9 @@ _ended = _Ended()
 
 
 def ended() -> BaseException | None:
-    """What has ended a call of this thread that was not its own doing, once."""
-    found, _ended.by = _ended.by, None
-    return found
+    """Return and clear the exception that interrupted a call of this thread."""
+    by, _ended.by = _ended.by, None
+    return by
 
 
 def _guarded(of: SqlFunction, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -254,7 +253,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-# What a result must be; of other types DuckDB judges.
+# Checks of results by type; DuckDB checks other types.
 _FITS: Mapping[str, Callable[[Any], bool]] = {
     **dict(_ranges()),
     "BOOLEAN": lambda value: isinstance(value, bool),
@@ -271,14 +270,14 @@ _FITS: Mapping[str, Callable[[Any], bool]] = {
 
 
 def problem_of_name(name: str) -> str:
-    """Why a function cannot have a name; nothing if it can."""
+    """Why a function cannot have a name; empty if it can."""
     if not re.fullmatch(r"[A-Za-z_]\w*", name):
         return "a function's name has letters, digits and _, and begins with a letter"
     return ""
 
 
 def problem_of_type(kind: str) -> str:
-    """Why a parameter or a result cannot have a type; nothing if it can."""
+    """Why a parameter or a result cannot have a type; empty if it can."""
     try:
         parsed(kind)
     except TypeTextError as error:
@@ -287,9 +286,9 @@ def problem_of_type(kind: str) -> str:
 
 
 def problem_of_function(function: str) -> str:
-    """Why there is no such function; nothing if it is there."""
+    """Why a function does not exist; empty if it does."""
     try:
-        found(function)
+        function_named(function)
     except FunctionError as error:
         return str(error)
     return ""

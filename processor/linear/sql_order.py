@@ -1,4 +1,4 @@
-"""How SQL orders the values of a type, as `kernels.typed_order` makes bytes of it."""
+"""The order of a type's values in SQL, in the form that `typed_order` encodes."""
 
 from ikebana.codecs.sql_type import Array, Enum, List, Map, SqlType, Struct, type_of
 from ikebana.processor.base.typed_order import Order
@@ -6,11 +6,11 @@ from ikebana.processor.linear.json_text import BLOB, INSTANTS
 
 
 class NoOrderError(Exception):
-    """A type whose values have no order as JSON that agrees with SQL's."""
+    """The values of a type cannot be ordered as SQL orders them."""
 
 
 def order_of(kind: str) -> Order:
-    """The order of a type's values; that of JSON, which is "", where it is SQL's.
+    """The order of a type's values; "" if SQL orders them as JSON.
 
     >>> order_of("BIGINT"), order_of("DATE[]")
     ('', ('list', 'instant'))

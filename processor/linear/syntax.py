@@ -1,6 +1,6 @@
 """Syntax trees of SQL expressions: parse and write them, and refuse other statements.
 
-DuckDB parses and writes.  Names and functions have no meaning here yet.
+DuckDB parses and writes.  Names and functions are not resolved here.
 """
 
 import functools
@@ -21,7 +21,7 @@ Node = dict[str, Any]
 
 TOO_DEEP = "it is nested too deeply"
 _NOT_ONE = "it is not one expression"
-# Parts of a SELECT, and where a pipeline file says what they would.
+# Parts of a SELECT, and their places in a pipeline file.
 _ELSEWHERE = {
     "where_clause": "a condition stands under where",
     "group_expressions": "GROUP BY is a reduce operator's by",
@@ -36,7 +36,7 @@ _MODIFIERS = {
     "ORDER_MODIFIER": "a collection has no order; the first of it are a reduce's top(n, …)",
 }
 _NEAR = re.compile(r'syntax error at or near "(.+)"')
-# Texts, quoted names and comments, which are left alone; and a name in front of a dot.
+# Texts, quoted names and comments, which stay unchanged; and a name in front of a dot.
 _BEFORE_A_DOT = re.compile(
     r"""[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/"""
     r"""|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$"""
@@ -49,7 +49,7 @@ _CLAUSES = {
     *("as", "by", "from", "group", "having", "join", "limit", "on", "order", "qualify", "select"),
     *("union", "using", "where", "window", "with"),
 }
-# Behind these a clause that begins too early has no name before it.
+# Between these and a clause that begins too early, a name is missing.
 _BEGINNINGS = {"as", "by", "from", "having", "limit", "on", "qualify", "using", "where", "with"}
 _SET_OPERATIONS = {
     "UNION": "the updates of several operators together are a concat operator",
@@ -58,10 +58,10 @@ _SET_OPERATIONS = {
 
 
 def tree_of(text: str) -> Node:
-    """The syntax tree of `SELECT <text>`; if `error` is true in it, why it cannot be parsed.
+    """The syntax tree of `SELECT <text>`; if its `error` is true, the reason why it is invalid.
 
     A name that SQL reserves needs no quotes in front of a dot, such as `left` in `left.amount`:
-    a text that cannot be parsed is read as if these names stood in quotes.
+    a text that cannot be parsed is parsed again with these names in quotes.
     """
     if "\0" in text or (not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text)):
         return {"error": True, "error_message": "it holds a character that SQL cannot"}
@@ -78,26 +78,27 @@ def tree_of(text: str) -> Node:
 
 
 def _with_quotes(text: str) -> str:
-    """A text in which reserved words that stand in front of a dot and a name are in quotes."""
+    """A text with reserved words in quotes if they come before a dot and a name."""
 
-    def named(found: re.Match[str]) -> str:
-        word = found["name"]
-        return quoted(word) if word is not None and word.lower() in _reserved() else found[0]
+    def named(match: re.Match[str]) -> str:
+        word = match["name"]
+        return quoted(word) if word is not None and word.lower() in _reserved() else match[0]
 
     return _BEFORE_A_DOT.sub(named, text)
 
 
 def _parsed(text: str) -> bytes:
-    # A line of its own, so that a comment ends with the text.
+    # The newline ends a comment at the end of the text.
     ((tree,),) = asked("SELECT json_serialize_sql(?)", f"SELECT {text}\n")
     return str(tree).encode()
 
 
 @functools.lru_cache(maxsize=2048)
 def select_of(text: str) -> Node:
-    """The SELECT node of exactly one expression, which nobody may change.
+    """The SELECT node of exactly one expression; it must not be changed.
 
-    A text is parsed once in a process, so whoever needs its tree may ask for it by the text.
+    A text is parsed once in a process, so callers may ask for its tree by the text.
+
     Raises: ExpressionError.
     """
     answer = tree_of(text)
@@ -117,7 +118,7 @@ def select_of(text: str) -> Node:
 
 
 def remedy(problem: str, text: str) -> str:
-    """What to write instead, where a syntax error suggests it."""
+    """What to write instead, if a syntax error suggests it."""
     near = _NEAR.match(problem)
     if near is None:
         return ""
@@ -126,7 +127,7 @@ def remedy(problem: str, text: str) -> str:
         return "; a length of time is an interval, as in INTERVAL 1 HOUR"
     names = [word] if word.isidentifier() else []
     if not names or word in _CLAUSES:
-        # A reserved name may be taken for a keyword, so that the error is at what follows it.
+        # A reserved name may be parsed as a keyword; then the error is behind it.
         before = re.search(rf"(\w+)\s*{re.escape(near[1])}", text)
         no_names = {*_CONNECTIVES, *(_BEGINNINGS if names else ())}
         is_first = before is None or not text[: before.start()].strip()
@@ -140,7 +141,7 @@ def remedy(problem: str, text: str) -> str:
 
 @functools.cache
 def _reserved() -> frozenset[str]:
-    """Words that are no names of columns unless they are quoted."""
+    """Words that must be quoted to be names of columns."""
     rows = asked(
         "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category IN (?, ?)",
         "reserved",
@@ -173,7 +174,7 @@ def tree(text: str) -> Node:
 
 
 def written(node: Node) -> str:
-    """The expression that a SELECT node has, as SQL."""
+    """The expression of a SELECT node, as SQL."""
     statement = {"error": False, "statements": [{"node": node, "named_param_map": []}]}
     return _printed(msgspec.json.encode(statement).decode())
 
@@ -193,7 +194,7 @@ def _printed(tree: str) -> str:
 
 
 def called(text: str) -> tuple[str, str] | None:
-    """The function that an expression is a call of, and its one argument."""
+    """The function and the argument of an expression that is a call with one argument."""
     try:
         node = select_of(text)
         (root,) = node["select_list"]
@@ -206,7 +207,7 @@ def called(text: str) -> tuple[str, str] | None:
 
 
 def modified(call: Node) -> str:
-    """What a call has beside its arguments: FILTER, ORDER BY, DISTINCT; empty for nothing."""
+    """The modifiers of a call: FILTER, ORDER BY, DISTINCT; empty if there are none."""
     if call.get("filter"):
         return "FILTER"
     if (call.get("order_bys") or {}).get("orders"):
@@ -215,7 +216,7 @@ def modified(call: Node) -> str:
 
 
 def shown(name: str) -> str:
-    """A column's name as one would write it: in quotes only where SQL needs them.
+    """A column's name as SQL, in quotes only if needed.
 
     >>> shown("amount"), shown("order")
     ('amount', '"order"')

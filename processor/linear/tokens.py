@@ -1,4 +1,4 @@
-"""The words and signs of SQL text, as DuckDB tells them apart."""
+"""The tokens of SQL text, as DuckDB divides it."""
 
 from bisect import bisect_left
 from itertools import accumulate
@@ -8,7 +8,7 @@ import duckdb
 
 
 class Token(NamedTuple):
-    """A word or sign: its kind in DuckDB's words, its text, and where that begins and ends."""
+    """A token: its kind in DuckDB's words, its text, and where that begins and ends."""
 
     kind: str
     text: str
@@ -17,14 +17,14 @@ class Token(NamedTuple):
 
 
 def tokens(text: str) -> list[Token]:
-    """All words and signs but comments.  A text or name that does not end is one to the end."""
+    """All tokens but comments.  A text or name without an end extends to the end."""
     # DuckDB counts bytes; here characters are counted.
     bytes_before = list(accumulate((len(each.encode()) for each in text), initial=0))
-    found = [(bisect_left(bytes_before, at), kind) for at, kind in duckdb.tokenize(text)]
-    made = []
-    for number, (at, kind) in enumerate(found):
-        after = found[number + 1][0] if number + 1 < len(found) else len(text)
-        own = text[at:after].rstrip()
+    starts = [(bisect_left(bytes_before, at), kind) for at, kind in duckdb.tokenize(text)]
+    result = []
+    for number, (at, kind) in enumerate(starts):
+        after = starts[number + 1][0] if number + 1 < len(starts) else len(text)
+        word = text[at:after].rstrip()
         if kind != duckdb.token_type.comment:
-            made.append(Token(str(kind).rpartition(".")[2], own, at, at + len(own)))
-    return made
+            result.append(Token(str(kind).rpartition(".")[2], word, at, at + len(word)))
+    return result

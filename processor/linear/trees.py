@@ -1,6 +1,6 @@
-"""Syntax trees taken apart and put together: nodes of expressions, as DuckDB serialises them.
+"""Read and rewrite syntax trees: nodes of expressions, as DuckDB serialises them.
 
-A tree is a value: what changes it returns another one.
+A tree is a value: functions that change it return a new one.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ def column(*names: str) -> Node:
 
 
 def nodes(value: Any, without: str | None = None) -> Iterator[Node]:
-    """All nodes within, outermost first, but for those in the fields called `without`."""
+    """All nodes within, outermost first, except those in fields called `without`."""
     if isinstance(value, list | tuple):
         for item in value:
             yield from nodes(item, without)
@@ -39,7 +39,7 @@ def nodes(value: Any, without: str | None = None) -> Iterator[Node]:
 
 
 def own_nodes(value: Any) -> Iterator[Node]:
-    """All nodes within, but those of subqueries."""
+    """All nodes within, except those of subqueries."""
     return nodes(value, without="subquery")
 
 
@@ -49,27 +49,27 @@ def has_subquery(value: Any) -> bool:
 
 
 def columns(value: Any, *, with_parts: bool = False) -> list[tuple[str, ...]]:
-    """The names of all columns that are read, but those of subqueries.
+    """The names of all columns that are read, except in subqueries.
 
-    Parameters of lambdas are no columns.  `with_parts` takes in what a text names with a dot: it
-    is a part of a parameter only if no table has a column of that name.
+    Parameters of lambdas are no columns.  `with_parts` includes qualified names that may be a part
+    of a parameter: they are one only if no table has a column of that name.
     """
-    found: list[tuple[str, ...]] = []
+    names: list[tuple[str, ...]] = []
 
     def look(node: Node) -> None:
         if node["class"] == "COLUMN_REF":
-            found.append(tuple(node["column_names"]))
+            names.append(tuple(node["column_names"]))
 
     changed(value, look, parts_too=with_parts)
-    return found
+    return names
 
 
 def changed(value: Any, change: Callable[[Node], Node | None], *, parts_too: bool = False) -> Any:
-    """The tree with nodes replaced, the outermost first; None leaves a node and goes into it.
+    """The tree with nodes replaced, outermost first; for None the node stays, its children follow.
 
-    Subqueries are left as they are, and so are the parameters of lambdas: one that would take
-    the place of a column that comes into its lambda gets another name.  With `parts_too`, what
-    may be a part of a parameter is asked for as well, as texts need it.
+    Subqueries stay unchanged, and so do the parameters of lambdas: a parameter that would capture
+    a column inserted into its lambda gets another name.  With `parts_too`, qualified names that
+    may be a part of a parameter are passed to `change` as well.
     """
     if isinstance(value, list | tuple):
         return [changed(item, change, parts_too=parts_too) for item in value]
@@ -94,20 +94,20 @@ def _changed_lambda(node: Node, change: Callable[[Node], Node | None], *, parts_
     parameters = {names[0].lower() for names in columns(node["lhs"])}
     come: set[str] = set()
 
-    def change_within(found: Node) -> Node | None:
-        if found["class"] == "COLUMN_REF":
-            first, *parts = found["column_names"]
+    def change_within(inner: Node) -> Node | None:
+        if inner["class"] == "COLUMN_REF":
+            first, *parts = inner["column_names"]
             if first.lower() in parameters and not (parts and parts_too):
-                return found
-        new = change(found)
-        if new is not None and new is not found:
+                return inner
+        new = change(inner)
+        if new is not None and new is not inner:
             come.update(name.lower() for names in columns(new) for name in names)
         return new
 
     body = changed(node["expr"], change_within, parts_too=parts_too)
-    if taken := parameters & come:
+    if captured := parameters & come:
         read = {name.lower() for names in columns(node["expr"]) for name in names}
-        anew = {name: _free(name, {*come, *parameters, *read}) for name in sorted(taken)}
+        anew = {name: _free(name, {*come, *parameters, *read}) for name in sorted(captured)}
         unmistaken = _with_parameters(node, anew, change if parts_too else None)
         return _changed_lambda(unmistaken, change, parts_too=parts_too)
     return {**node, "expr": body}
@@ -116,41 +116,41 @@ def _changed_lambda(node: Node, change: Callable[[Node], Node | None], *, parts_
 def _with_parameters(
     node: Node, names: Mapping[str, str], change: Callable[[Node], Node | None] | None
 ) -> Node:
-    """A lambda whose parameters have other names, but for what `change` says is a column."""
+    """A lambda with other names of parameters, except names that `change` replaces as columns."""
 
-    def named(found: Node) -> Node | None:
-        if found["class"] != "COLUMN_REF":
+    def named(inner: Node) -> Node | None:
+        if inner["class"] != "COLUMN_REF":
             return None
-        first, *parts = found["column_names"]
-        new = change(found) if parts and change is not None else None
-        if new is not None and new is not found:
+        first, *parts = inner["column_names"]
+        new = change(inner) if parts and change is not None else None
+        if new is not None and new is not inner:
             return None
-        return {**found, "column_names": [names.get(first.lower(), first), *parts]}
+        return {**inner, "column_names": [names.get(first.lower(), first), *parts]}
 
     return {**node, "lhs": changed(node["lhs"], named), "expr": changed(node["expr"], named)}
 
 
-def _free(name: str, taken: Collection[str]) -> str:
-    while name in taken:
+def _free(name: str, others: Collection[str]) -> str:
+    while name in others:
         name += "_"
     return name
 
 
 def renamed(value: Any, names: Mapping[tuple[str, str], tuple[str, ...]]) -> Any:
-    """The tree with columns (qualifier, name) named anew."""
+    """The tree with columns (qualifier, name) renamed."""
 
     def change(node: Node) -> Node | None:
         if node["class"] != "COLUMN_REF":
             return None
-        found = node["column_names"]
-        new = names.get(tuple(found[:2]))
-        return None if new is None else {**node, "column_names": [*new, *found[2:]]}
+        names_now = node["column_names"]
+        new = names.get(tuple(names_now[:2]))
+        return None if new is None else {**node, "column_names": [*new, *names_now[2:]]}
 
     return changed(value, change)
 
 
 def equated(condition: Node) -> tuple[Node, Node] | None:
-    """The sides of a condition that is one equality."""
+    """The sides of an equality; None if the condition is none."""
     if condition.get("type") != "COMPARE_EQUAL":
         return None
     return condition["left"], condition["right"]
@@ -180,7 +180,7 @@ def _in_full(node: Node) -> Node:
         cast = text_of({**tree("CAST(NULL AS BIGINT)"), "type_expr": node})
         kind = parsed(cast.removeprefix("CAST(NULL AS ").removesuffix(")"))
     except (ExpressionError, TypeTextError):
-        # It is none; whoever binds it says so.
+        # The type does not exist; binding will report it.
         return node
     named: Node = tree(f"CAST(NULL AS {kind})")["type_expr"]
     return named
@@ -217,7 +217,7 @@ def conditions(text: str) -> list[tuple[str, Node]]:
 
 
 def condition_texts(text: str) -> list[str]:
-    """The same as SQL alone; what is no expression is left to those who read it."""
+    """The conditions that AND joins, as SQL; an invalid text is returned unchanged."""
     try:
         return [each for each, _ in conditions(text)]
     except ExpressionError:

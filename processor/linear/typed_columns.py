@@ -1,8 +1,8 @@
 """The columns of the table that a statement reads: JSON texts, or values of their types.
 
-A statement reads JSON texts and casts them, which takes DuckDB long to plan and to run.  Texts of
-the usual form of their type are made values here, much faster, for a statement without casts.  A
-column with any other text is left to the statement with casts, which decides what it means.
+A statement that casts JSON texts takes DuckDB long to plan and to run.  Texts of the usual form of
+their type become values here, much faster, for a statement without casts.  A column with any
+other text is left to the statement with casts, which decides what it means.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from ikebana.codecs.sql_type import Decimal, type_of
 from ikebana.processor.linear.json_text import BLOB, JSON
 
-# JSON texts of a column; None stands for null and for what is absent.
+# JSON texts of a column; None is null or absent.
 Column = Sequence[bytes | None]
 
 TEXT = pa.string()
@@ -30,18 +30,18 @@ _NUMBERS = {
     "UBIGINT": pa.uint64(),
     "DOUBLE": pa.float64(),
 }
-# Of a decimal of 128 bits.
+# The most digits of a decimal of 128 bits.
 _MOST_DIGITS = 38
 
 
 def type_of_field(kind: str) -> pa.DataType:
-    """The type of a column of values of an SQL type; of texts, if they need the cast of SQL."""
+    """The Arrow type of values of a SQL type; texts, if SQL has to cast them."""
     if kind == JSON:
         return _JSON
     if kind == "BOOLEAN":
         return pa.bool_()
     if kind == "VARCHAR":
-        # Texts are told from JSON texts by their type in the table.
+        # Texts and JSON texts have different types in the table.
         return pa.large_string()
     if isinstance(decimal := type_of(kind), Decimal):
         return pa.decimal128(decimal.width, decimal.scale)
@@ -49,12 +49,12 @@ def type_of_field(kind: str) -> pa.DataType:
 
 
 def type_of_whole(kind: str) -> pa.DataType:
-    """The type of the column of keys or values as wholes, which are JSON or bytes."""
+    """The type of the column of whole keys or values, which are JSON or bytes."""
     return pa.binary() if kind == BLOB else _JSON
 
 
 def column_of(column: Column, kind: pa.DataType) -> pa.Array | None:
-    """A column of a type; None if a text has not the usual form of that type."""
+    """A column of a type; None if a text lacks the usual form of that type."""
     return _MAKERS.get(kind, _numbers)(column, kind)
 
 
@@ -63,12 +63,12 @@ def _binary(column: Column, kind: pa.DataType) -> pa.Array:
 
 
 def _texts(column: Column, kind: pa.DataType = TEXT) -> pa.Array:
-    # A view: JSON is UTF-8 as soon as it has been decoded once.
+    # A view suffices: JSON that has been decoded once is UTF-8.
     return pa.array(column, pa.binary()).view(kind)
 
 
 def _json(column: Column, kind: pa.DataType) -> pa.Array:
-    # Marked as JSON, it is not parsed once more to see whether it is.
+    # DuckDB does not parse texts again that are marked as JSON.
     return pa.ExtensionArray.from_storage(kind, _texts(column))
 
 
@@ -88,7 +88,7 @@ def _numbers(column: Column, kind: pa.DataType) -> pa.Array | None:
         numbers = pc.cast(texts, kind)
     except pa.ArrowInvalid:
         return None
-    # Beyond the greatest double is infinity here, and a refusal in SQL.
+    # A number beyond the greatest double is infinity here, but an error in SQL.
     if pa.types.is_floating(kind) and pc.all(pc.is_finite(numbers)).as_py() is False:
         return None
     return numbers
@@ -103,7 +103,7 @@ def _fits_decimals(texts: pa.Array, scale: int) -> bool:
 
 def _strings(column: Column, kind: pa.DataType) -> pa.Array | None:
     joined = b"[" + b",".join([b"null" if text is None else text for text in column]) + b"]"
-    # SQL has its own view of such a character.
+    # SQL treats such a character differently.
     if b"\\u0000" in joined:
         return None
     try:

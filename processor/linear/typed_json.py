@@ -1,14 +1,14 @@
-"""SQL that reads JSON texts as typed columns, and fails on what a type would change.
+"""SQL that reads JSON texts as typed columns, and fails if a type would change the value.
 
-A type takes what it holds without loss: BIGINT no 27.5, DECIMAL(12,2) no 1.239, DATE no
+A type takes values that it holds without loss: BIGINT no 27.5, DECIMAL(12,2) no 1.239, DATE no
 time of day, TIME no zone.  Texts may spell numbers, as many databases' messages do, and
 BOOLEAN takes 0 and 1.  DOUBLE and FLOAT take the nearest number that they have.  A
-TIMESTAMP with an offset is that instant in UTC.  Years before 1 and after 9999 stand as in
+TIMESTAMP with an offset is that instant in UTC.  Years before 1 and after 9999 are written as in
 ISO 8601, with a sign, or as SQL writes them.
 
 DuckDB's own casts from JSON round, truncate, and make doubles of numbers; so a text is
-cast to its type as text, and spoilt first if that would lose anything.  A text of the
-usual form, which loses nothing, is told by a pattern: that is as quick as DuckDB's own cast.
+cast to its type as text, and spoilt first if that would lose anything.  A pattern recognises
+texts of the usual form, which lose nothing: that is as quick as DuckDB's own cast.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ _INTEGERS = {*WHOLE, "UBIGINT", "HUGEINT", "UHUGEINT"}
 _FLOATS = {"DOUBLE", "FLOAT"}
 # The time that DuckDB takes to bind what is written here doubles with each level.
 _DEEPEST = 10
-# How many digits of a second a type keeps.
+# How many digits of a second a type has.
 _SECOND_DIGITS = {
     "TIMESTAMP": 6,
     "TIMESTAMP_S": 0,
@@ -60,7 +60,7 @@ _SECOND_DIGITS = {
     "TIME WITH TIME ZONE": 6,
     "INTERVAL": 6,
 }
-# A time of day, and behind it an offset or a zone, unless it is Z.
+# A time of day, followed by an offset or a zone other than Z.
 _OFFSET = literal(r":[0-9.]+ *[+A-Ya-y-]")
 
 
@@ -95,9 +95,9 @@ def _read(text: str, type_: SqlType, level: int) -> str:
             f"(CASE WHEN starts_with({text}, '\"') THEN {text} ->> '$' "
             f"WHEN {text} <> 'null' THEN {text} END)"
         )
-    made = _nested(text, type_, level) or _scalar(text, type_)
+    sql = _nested(text, type_, level) or _scalar(text, type_)
     usual = "".join(f"WHEN {form} THEN {cast} " for form, cast in _usual(text, type_))
-    return f"(CASE {usual}ELSE {made} END)" if usual else made
+    return f"(CASE {usual}ELSE {sql} END)" if usual else sql
 
 
 _WHOLE_NUMBER = "-?[0-9]+"
@@ -106,7 +106,7 @@ _INSTANT = rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ]{_TIME}"
 
 
 def _usual(text: str, type_: SqlType) -> list[tuple[str, str]]:
-    """Conditions for usual forms of a type, and SQL that casts such a text as it is."""
+    """Conditions for usual forms of a type, and SQL that casts such a text directly."""
 
     def matches(pattern: str) -> str:
         return f"regexp_full_match({text}, {literal(pattern)})"
@@ -132,7 +132,7 @@ def _usual(text: str, type_: SqlType) -> list[tuple[str, str]]:
         return [(matches(f'"{_TIME}"'), string)]
     if kind not in ("TIMESTAMP", ZONED):
         return []
-    # Seconds end where the text does, so neither a fraction nor an offset is there.
+    # Seconds end the text, so there is neither a fraction nor an offset.
     plain = f"length({text}) = 21 AND substr({text}, 18, 1) = ':'"
     in_utc = f"CAST(CAST({text} ->> '$' AS {ZONED}) AS {kind})"
     return [(plain, string), (matches(f'"{_INSTANT}(Z|[+-][0-9]{{2}}:[0-9]{{2}})?"'), in_utc)]
@@ -141,14 +141,14 @@ def _usual(text: str, type_: SqlType) -> list[tuple[str, str]]:
 def _scalar(text: str, type_: SqlType) -> str:
     kind, there = str(type_), f"nullif({text}, 'null')"
     if kind in _INTEGERS:
-        # What DuckDB would take for another base becomes no number.
+        # A text that DuckDB would read in another base is made invalid.
         whole = f"""translate({there}, '_ xXbBoO"', '!!!!!!!!')"""
         return _unless(f"{_places(whole)} > 0", whole, kind)
     number = f"""translate({there}, '_ "', '!!')"""
     if kind in _FLOATS:
         return f"CAST({number} AS {kind})"
     if isinstance(type_, Decimal):
-        # A cast to fewer digits would refuse 1e-6, of which one stands before the point.
+        # A cast to fewer digits would refuse 1e-6, since it has one digit before the point.
         wide = str(Decimal(38, type_.scale))
         return f"CAST({_unless(f'{_places(number)} > {type_.scale}', number, wide)} AS {kind})"
     if kind == "BOOLEAN":
@@ -169,7 +169,7 @@ def _scalar(text: str, type_: SqlType) -> str:
 
 
 def _of_string(string: str, kind: str) -> str:
-    """SQL for what a text without escapes is as an instant, a time, an interval or a UUID."""
+    """SQL that reads a text without escapes as an instant, a time, an interval or a UUID."""
     if kind == "UUID":
         return f"CAST({string} AS UUID)"
     if kind == "DATE":
@@ -220,7 +220,7 @@ def _unless(spoilt: str, text: str, kind: str) -> str:
 
 
 def _string(text: str) -> str:
-    """SQL for what a JSON string says that has no escapes; what is no string fails later."""
+    """SQL for the text of a JSON string without escapes; other texts fail later."""
     return (
         f"(CASE WHEN starts_with({text}, '\"') THEN trim({text}, '\"') "
         f"WHEN {text} <> 'null' THEN '!' END)"
@@ -228,7 +228,7 @@ def _string(text: str) -> str:
 
 
 def _places(number: str) -> str:
-    """SQL for how many decimal places a number has; exponents are those of small ones."""
+    """SQL for the number of decimal places; only small numbers have exponents."""
     digits = f"split_part(lower({number}), 'e', 1)"
     exponent = f"nullif(split_part(lower({number}), 'e', 2), '')"
     fraction = f"length(rtrim(split_part({digits}, '.', 2), '0'))"
@@ -236,7 +236,7 @@ def _places(number: str) -> str:
 
 
 def _nested(text: str, kind: SqlType, level: int) -> str | None:
-    """The same for a type that is made of others, part by part; None if it is not."""
+    """SQL that reads a nested type, part by part; None if it is not nested."""
     each = f"e{level}"
 
     def part(name: str, of: SqlType) -> str:
@@ -247,14 +247,14 @@ def _nested(text: str, kind: SqlType, level: int) -> str | None:
             return f"CAST({text} ->> '$' AS {kind})"
         case List(element) | Array(element):
             inner = _read(f"{each}::VARCHAR", element, level + 1)
-            made = f"list_transform({_parts(text, 'JSON[]')}, lambda {each}: {inner})"
-            return made if isinstance(kind, List) else f"CAST({made} AS {kind})"
+            result = f"list_transform({_parts(text, 'JSON[]')}, lambda {each}: {inner})"
+            return result if isinstance(kind, List) else f"CAST({result} AS {kind})"
         case Struct(fields):
             packed = ", ".join(f"{quoted(name)} := {part(name, of)}" for name, of in fields)
-            # In a list of one, so that the text is taken apart once.
-            made = f"CASE WHEN {each} IS NOT NULL THEN struct_pack({packed}) END"
+            # In a list of one, so that the text is parsed once.
+            result = f"CASE WHEN {each} IS NOT NULL THEN struct_pack({packed}) END"
             listed = f"[{_fields_of(text, [name for name, _ in fields])}]"
-            return f"list_transform({listed}, lambda {each}: {made})[1]"
+            return f"list_transform({listed}, lambda {each}: {result})[1]"
         case Map(of_key, of_value):
             key = f"to_json(struct_extract({each}, 'key'))::VARCHAR"
             entry = (
@@ -262,14 +262,14 @@ def _nested(text: str, kind: SqlType, level: int) -> str | None:
                 f"value := {part('value', of_value)})"
             )
             entries = f"map_entries({_parts(text, 'MAP(VARCHAR, JSON)')})"
-            made = f"map_from_entries(list_transform({entries}, lambda {each}: {entry}))"
-            return f"CASE WHEN {text} <> 'null' THEN {made} END"
+            result = f"map_from_entries(list_transform({entries}, lambda {each}: {entry}))"
+            return f"CASE WHEN {text} <> 'null' THEN {result} END"
     return None
 
 
 def _parts(text: str, kind: str) -> str:
-    """SQL that takes JSON apart into JSON, with every digit of the numbers in it."""
-    # DuckDB reads numbers inside as doubles, unless a decimal is wanted as well.
+    """SQL that divides JSON into parts in JSON, with every digit of their numbers."""
+    # DuckDB reads nested numbers as doubles, unless the type has a decimal.
     return f"(CAST(({_wrapped(text)})::JSON AS STRUCT(v {kind}, d DECIMAL(38,0)))).v"
 
 
@@ -278,11 +278,11 @@ def _wrapped(text: str) -> str:
 
 
 def _fields_of(text: str, names: Sequence[str]) -> str:
-    """SQL that takes these fields out of an object, as `_parts` does.
+    """SQL that extracts these fields from an object, as `_parts` does.
 
-    A field that it lacks is null, and any others are ignored, as those of a whole row are.
+    A missing field is null, and other fields are ignored, as in a whole row.
     """
-    # A cast would fail at both; this takes anything, and makes nulls of it.
+    # A cast would fail on both; this accepts anything, and makes nulls of it.
     other = f"{text} <> 'null' AND NOT starts_with({text}, '{{')"
     an_object = f"CASE WHEN {other} THEN '!' ELSE {text} END"
     form = msgspec.json.encode({"v": dict.fromkeys(names, JSON), "d": "DECIMAL(38,0)"}).decode()
@@ -295,15 +295,15 @@ def fit(texts: Sequence[bytes], kind: SqlType) -> list[bool]:
 
     if not texts:
         return []
-    given = [None if text == b"null" else text.decode() for text in texts]
+    arguments = [None if text == b"null" else text.decode() for text in texts]
     try:
         rows = asked(
             f"SELECT TRY(struct_pack(v := {_read('t', kind, 0)})) IS NOT NULL "
             "FROM (SELECT unnest(?::VARCHAR[]) AS t)",
-            given,
+            arguments,
         )
     except duckdb.Error:
-        # What TRY does not catch.
+        # An error that TRY does not catch.
         if len(texts) == 1:
             return [False]
         half = len(texts) // 2

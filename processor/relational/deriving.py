@@ -46,7 +46,7 @@ def from_sql(name: str, text: str, key: str | None) -> Derived:
         try:
             operators = sql_operators(name, text, pipeline, key)
         except QueryError as error:
-            raise MakingError(error.told(text), "sql") from None
+            raise MakingError(error.with_place(text), "sql") from None
         for note in notes(text):
             log_lines.warning(f"operators.{name}.sql: {note}")
         return operators

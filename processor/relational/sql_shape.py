@@ -44,7 +44,9 @@ def notes(text: str) -> list[str]:
     """Notes on parts of a query that have no effect, each with its place in the text."""
     try:
         text, _ = without_windows(text)
-        return [QueryError(_NO_ORDER, at).told(text) for at in _without_effect(query_tree(text))]
+        return [
+            QueryError(_NO_ORDER, at).with_place(text) for at in _without_effect(query_tree(text))
+        ]
     except QueryError:
         return []
 

@@ -320,4 +320,4 @@ def test_a_place_in_a_mutual_query_is_that_in_the_whole_text() -> None:
     with pytest.raises(QueryError) as refused:
         plan_of(TABLES, {"view": query})
 
-    assert refused.value.told(query).startswith('line 3, column 38: there is no column "c"')
+    assert refused.value.with_place(query).startswith('line 3, column 38: there is no column "c"')

@@ -94,7 +94,7 @@ def _judged(tables: Tables, query: Query) -> Outcome:
     try:
         rows = rows_of(tables, changes, query.sql)
     except (QueryError, MakingError, ExpressionError, UnmadeError, ConfigError) as error:
-        told = error.told(query.sql) if isinstance(error, QueryError) else str(error)
+        told = error.with_place(query.sql) if isinstance(error, QueryError) else str(error)
         return Outcome(Kind.REFUSED, query, told)
     except (_SlowError, TooLargeError):
         raise

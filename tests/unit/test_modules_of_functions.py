@@ -12,7 +12,7 @@ from ikebana import evaluate
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring import pipeline
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.linear.functions import FunctionError, found
+from ikebana.processor.linear.functions import FunctionError, function_named
 from ikebana.processor.linear.modules import FOLDER_VARIABLE
 from ikebana.processor.spark import options as spark_options
 
@@ -73,8 +73,8 @@ def test_another_process_finds_it_by_the_environment(tmp_path: Path) -> None:
     (tmp_path / "ours_elsewhere.py").write_text(DOUBLE, encoding="utf-8")
     pipeline.read(file_in(tmp_path, "ours_elsewhere"), environ={})
     script = (
-        "from ikebana.processor.linear.functions import found\n"
-        "print(found('ours_elsewhere:double')(('k', 21)))"
+        "from ikebana.processor.linear.functions import function_named\n"
+        "print(function_named('ours_elsewhere:double')(('k', 21)))"
     )
     path = os.pathsep.join(sys.path)
 
@@ -141,4 +141,4 @@ def test_why_a_module_fails_is_told(tmp_path: Path, text: str, cause: str) -> No
 def test_a_plan_in_python_has_no_folder() -> None:
     """Where there is no file, none is named."""
     with pytest.raises(FunctionError, match=r'there is no "no_such" on PYTHONPATH \(not set\)'):
-        found("no_such:f")
+        function_named("no_such:f")

@@ -9,7 +9,7 @@ import msgspec
 from ikebana.processor.kernels import loop, reduce, reduce_rows
 from ikebana.processor.kernels.layout import PartKind
 from ikebana.processor.kernels.reduce import Aggregate
-from ikebana.processor.linear.functions import FunctionError, found
+from ikebana.processor.linear.functions import FunctionError, function_named
 from ikebana.processor.linear.results import StepProblem, result_of
 from ikebana.processor.linear.scope import KEY, UNKNOWN
 from ikebana.processor.linear.steps import Sql
@@ -76,7 +76,7 @@ class ReduceKind(OperatorKind[Reduce]):
             if operator.aggregates:
                 yield of_aggregates, "a reduction has aggregates or a function, not both"
             try:
-                found(operator.function)
+                function_named(operator.function)
             except FunctionError as error:
                 yield f"{path}.function", str(error)
             return
@@ -142,7 +142,7 @@ class ReduceKind(OperatorKind[Reduce]):
             always = total if total is not None and batch.owns(total) else None
             changes = reduce.step(part, arrived, interval, aggregates, name, always)
         else:
-            part, function = batch.part(reduce_rows.PART), found(operator.function)
+            part, function = batch.part(reduce_rows.PART), function_named(operator.function)
             changes = reduce_rows.step(part, arrived, interval, function, name)
         batch.emit(changes.updates, changes.errors)
 

@@ -8,7 +8,7 @@ from ikebana.processor.base.rows import Truncate, Upserts, times_of
 from ikebana.processor.kernels import state_machine
 from ikebana.processor.kernels.layout import PartKind
 from ikebana.processor.kernels.state_machine import Event, Machine
-from ikebana.processor.linear.functions import FunctionError, found
+from ikebana.processor.linear.functions import FunctionError, function_named
 from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.planning.joins.relation import Relation
@@ -54,7 +54,7 @@ class StateMachineKind(OperatorKind[StateMachine]):
             function = getattr(operator, part)
             if function is not None:
                 try:
-                    found(function)
+                    function_named(function)
                 except FunctionError as error:
                     yield f"{path}.{part}", str(error)
         if operator.version < 1:
@@ -81,10 +81,10 @@ def _machine(operator: StateMachine, topics: tuple[str, ...]) -> Machine:
     return Machine(
         name=operator.name,
         topics=topics,
-        step=found(operator.step),
-        view=None if operator.view is None else found(operator.view),
+        step=function_named(operator.step),
+        view=None if operator.view is None else function_named(operator.view),
         version=operator.version,
-        migrate=None if operator.migrate is None else found(operator.migrate),
+        migrate=None if operator.migrate is None else function_named(operator.migrate),
     )
 
 
