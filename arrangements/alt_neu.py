@@ -5,7 +5,7 @@ written as a plain join: `differentiate` lets each update exist only from Alt t 
 matches it with the other side as of t, and `integrate` turns the results into updates at t.
 
 Join and meet are those of the lattice of times; times are totally ordered here, so they are the
-greater and the lesser time.
+later and the earlier time.
 
 Source of the method: the AltNeu times of differential dataflow's `dogsdogsdogs`.
 """

@@ -1,9 +1,9 @@
-"""What a block of a run holds: changes in key order, as msgpack or in columns.
+"""The content of a block of a run: changes in key order, as msgpack or in columns.
 
-Which of both is smaller depends on the data: numbers between texts that repeat take half as much
-in columns, what is like random takes more.  So both are tried on a sample of the block.  To try
-takes as long as all else that is done with few changes.  So those that are soon to be merged with
-others, and written again, are stored as they are.
+Which of the two is smaller depends on the data: numbers between repeated texts take half as much
+in columns, random data take more.  So both are tried on a sample of the block.  Trying takes as
+long as everything else for few changes, so changes that will soon be merged with others, and
+written again, are stored as msgpack.
 """
 
 import msgspec
@@ -11,21 +11,21 @@ import pyarrow as pa
 
 from ikebana.arrangements.transposed import Change, put_together, taken_apart
 
-# In front of changes in columns.  As msgpack it would be a number, and not the list that the
-# others begin with.
+# Marks changes in columns.  In msgpack it would be a number, while other blocks begin with a
+# list.
 _IN_COLUMNS = b"\x01"
-# A sample has neighbours at so many places, in all so many, and so many bytes of each at the most.
+# A sample: neighbours at this many places, their number, and the most bytes of all.
 _PLACES = 4
 _SAMPLED = 512
 _SAMPLED_BYTES = 1 << 16
-# Fewer changes are not worth trying.
+# With fewer changes, trying is not worth it.
 _FEWEST = 8
 
 
 def encode(changes: list[Change], *, is_passing: bool = False) -> bytes:
     """Make the content of a block, not yet compressed.
 
-    What `is_passing` will soon be written again, and is stored as it is.
+    A block that `is_passing` will soon be written again, and is stored without trying columns.
     """
     if is_passing or len(changes) < _FEWEST:
         return _as_they_are(changes)
@@ -59,7 +59,7 @@ def compressed(plain: bytes) -> bytes:
 
 
 def decompressed(stored: bytes, size: int) -> bytes:
-    """Restore a block of so many bytes."""
+    """Restore a block of `size` bytes."""
     plain: bytes = pa.decompress(stored, size, codec="zstd", asbytes=True)
     return plain
 
@@ -69,17 +69,17 @@ def _as_they_are(changes: list[Change]) -> bytes:
 
 
 def _sample(changes: list[Change]) -> list[Change]:
-    """Changes of all places, with the beginnings of long values; all of them, if they are few."""
+    """Changes from all places, with long values cut; all of them, if they are few."""
     each = _SAMPLED // _PLACES
-    found = changes
+    sample = changes
     if len(changes) > _SAMPLED:
         apart = (len(changes) - each) // (_PLACES - 1)
-        found = [
+        sample = [
             change
             for place in range(_PLACES)
             for change in changes[place * apart : place * apart + each]
         ]
-    most = _SAMPLED_BYTES // len(found)
-    if all(len(value or b"") <= most for _, value in found):
-        return found
-    return [(key, value and value[:most]) for key, value in found]
+    most = _SAMPLED_BYTES // len(sample)
+    if all(len(value or b"") <= most for _, value in sample):
+        return sample
+    return [(key, value and value[:most]) for key, value in sample]

@@ -8,33 +8,33 @@ from ikebana.arrangements.folders import private_folder
 from ikebana.arrangements.open_database import OpenDatabase
 from ikebana.arrangements.rocks import LocalDamageError, LocalDatabase, opened, sweep
 
-# Another process may lock a folder, or unlock it, between two of them.
+# Another process may lock or unlock a folder between two attempts.
 _TRIES = 3
 RECENT_BYTES = 32 << 20
-"""What the open databases of a process keep in memory of what was read or written last."""
+"""The memory for recent entries of all open databases of a process."""
 
 
 class LocalDatabases:
     """The folders of this host's local databases for one checkpoint.
 
-    If another process has locked a folder, such as a worker that its driver has given up, a new
+    If another process has locked a folder, such as a worker that its driver has abandoned, a new
     folder beside it is used, and removed afterwards.  If a killed process left such a folder, it
-    is removed when the shard's own folder is next opened.
+    is removed when the shard's usual folder is next opened.
     """
 
     keeps_open = False
-    """Whether a database that is released stays open for the next batch."""
+    """Whether a released database stays open for the next batch."""
     _made: type[LocalDatabase] = LocalDatabase
 
     def __init__(self, root: Path, checkpoint: str) -> None:
         self._folder = root / checkpoint
 
     def open(self, shard: int) -> LocalDatabase:
-        """Open the database of a shard, whatever its state is."""
+        """Open the database of a shard, in whatever state it is."""
         path = self._folder / f"{shard:04d}"
         private_folder(path.parent)
         try:
-            found = opened(path)
+            database = opened(path)
         except Exception as error:  # noqa: BLE001 - rocksdict raises bare exceptions
             if "/LOCK:" in str(error):
                 path = path.with_name(f"{path.name}-{uuid.uuid4().hex[:8]}")
@@ -43,13 +43,13 @@ class LocalDatabases:
             return self._made(shard, path, opened(path))
         for stand_in in path.parent.glob(f"{path.name}-*"):
             sweep(stand_in)
-        return self._made(shard, path, found)
+        return self._made(shard, path, database)
 
     def empty(self, shard: int) -> LocalDatabase:
-        """Open a database of a shard that has nothing in it.
+        """Open an empty database of a shard.
 
-        Whoever has discarded one beside the shard's own folder, because another process had
-        locked that, may find it unlocked now, with a state that files may not be applied to.
+        After a database beside the usual folder was discarded, that folder may be unlocked again,
+        with a state to which files cannot be applied.
 
         Raises:
             LocalDamageError: what is in the folder cannot be removed.
@@ -73,10 +73,10 @@ class LocalDatabases:
 
 
 class OpenDatabases(LocalDatabases):
-    """Local databases that stay open between batches, up to so many.
+    """Local databases that stay open between batches, up to `most`.
 
-    The state of an open one is compared with a manifest as that of a closed one is.  While it is
-    open, its folder is locked for all others.
+    The state of an open one is compared with a manifest like that of a closed one.  While it is
+    open, its folder is locked for all other processes.
     """
 
     keeps_open = True
@@ -101,7 +101,7 @@ class OpenDatabases(LocalDatabases):
     def release(self, database: LocalDatabase) -> None:
         """Keep the database open; close the one that was used longest ago if there are many."""
         if database.is_gone:
-            # Its successor could not be filled, and has been released.
+            # The database that replaced it could not be filled, and is released.
             return
         try:
             database.flush_now_and_then()

@@ -75,14 +75,14 @@ def file_system(location: str) -> tuple[fs.FileSystem, str]:
     if _is_path(location):
         return fs.LocalFileSystem(), os.path.abspath(location)
     try:
-        found, path = fs.FileSystem.from_uri(location)
+        system, path = fs.FileSystem.from_uri(location)
     except (pa.ArrowException, OSError) as error:
         raise CheckpointError(f'cannot use checkpoint location "{location}": {error}') from error
-    return found, path
+    return system, path
 
 
 def make_folder(system: fs.FileSystem, path: str) -> None:
-    """Make a folder, if it is not there; on this machine nobody but its owner may look into it."""
+    """Make a folder, if it does not exist; on this machine only its owner may read it."""
     if isinstance(system, fs.LocalFileSystem):
         private_folder(Path(path))
     else:
@@ -180,10 +180,10 @@ class Folder:
 
     def sizes(self) -> dict[str, int]:
         """List the size of every file, in bytes, by its name."""
-        found = self._system.get_file_info(
+        infos = self._system.get_file_info(
             fs.FileSelector(self.path, allow_not_found=True, recursive=False)
         )
-        return {info.base_name: info.size for info in found if info.is_file}
+        return {info.base_name: info.size for info in infos if info.is_file}
 
     def delete(self, name: str) -> None:
         try:
@@ -193,7 +193,7 @@ class Folder:
 
 
 def damaged(path: str, reason: str) -> StateFileError:
-    """Make the error for a file whose content is not what was written."""
+    """Make the error for a file with other content than was written."""
     return StateFileError(
         f'state file "{path}" is damaged: {reason}',
         hint="Restore it from a backup of the checkpoint, or start with a new checkpoint "

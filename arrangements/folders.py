@@ -8,13 +8,13 @@ _SOME = 16 << 20
 
 
 def private_folder(path: Path) -> None:
-    """Make a folder into which nobody but its owner may look; one that is there stays."""
+    """Make a folder that only its owner may read; an existing one stays unchanged."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.mkdir(mode=0o700, exist_ok=True)
 
 
 def has_space(folder: Path) -> bool:
-    """Whether the disk of a folder takes some megabytes; that is tried."""
+    """Whether the disk of a folder has room for some megabytes; it is tried."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(bytes(_SOME))

@@ -16,11 +16,11 @@ FORMAT = 1
 
 # The number of runs of one length that are merged into one.
 MERGE_WIDTH = 8
-# A new base is written when the bytes of changes are so many times those of the base, and are many
-# or in many runs.
+# A new base is written when changes have this many times the bytes of the base, and are large or
+# in many runs.
 GROWTH = 1.5
 MANY_BYTES = 1 << 20
-# Beyond so many in all files, as soon as half of what they hold is known to be deleted.
+# Beyond this many bytes in all files, also as soon as half of them are certainly deleted.
 MANY_GONE = 1 << 17
 
 
@@ -55,12 +55,12 @@ class Manifest(msgspec.Struct, frozen=True):
 def to_merge(runs: Sequence[Run]) -> int:
     """Count the runs at the end of the list that are due to be merged into one; 0 for none.
 
-    When the runs after the first are together half as large again as it, all are merged into a
-    new base, so that files are at most two and a half times what they hold; while these runs are
-    small, they are first to be eight.  All are merged sooner where half of what there is is
-    deleted, such as what has waited for its time.  Otherwise runs of equally many versions are
-    merged eight by eight, so that a change is rewritten about log(versions) times before it
-    reaches a base.
+    When the runs after the first have together 1.5 times its size, all are merged into a new base,
+    so that files have at most two and a half times the size of their contents; while these runs
+    are small, this waits until there are eight.  All are merged sooner if half of their bytes are
+    deleted, such as entries that have waited for their time.  Otherwise runs of equally many
+    versions are merged eight by eight, so that a change is rewritten about log(versions) times
+    before it reaches a base.
     """
     rest = runs[1:]
     size = sum(run.size for run in rest)
@@ -73,7 +73,7 @@ def to_merge(runs: Sequence[Run]) -> int:
         return 0
     versions = [run.upper - run.lower for run in rest]
     length, count = min(versions[-MERGE_WIDTH:]), 0
-    # The merged run has eight times the length, and may be the eighth of its own length.
+    # The merged run has eight times the length, and may itself be the eighth of its length.
     while len(versions) - count >= MERGE_WIDTH - bool(count):
         group = (
             versions[-MERGE_WIDTH:] if not count else versions[-count - MERGE_WIDTH + 1 : -count]
@@ -86,5 +86,5 @@ def to_merge(runs: Sequence[Run]) -> int:
 
 
 def _mostly_gone(runs: Sequence[Run]) -> bool:
-    """Whether half of the bytes of keys and values, or more, are known to be deleted."""
+    """Whether at least half of the bytes of keys and values are certainly deleted."""
     return 2 * sum(run.gone for run in runs) >= sum(run.plain for run in runs) > 0

@@ -1,9 +1,9 @@
 """Merges of runs beside the batches of a shard.
 
 A merge rewrites up to the whole state of a shard, which takes seconds for millions of entries.
-All that it reads stays as it is: files of runs, or the local database as of one version.  So a
-process that keeps the database open merges in a thread, and a later batch names the result.  The
-threads go on between batches only: while a batch of the process runs, they wait.
+Its inputs do not change: files of runs, or the local database as of one version.  So a process
+that keeps the database open merges in a thread, and a later batch names the result.  The threads
+run between batches only: while a batch of the process runs, they wait.
 """
 
 import threading
@@ -14,11 +14,11 @@ from itertools import islice
 from ikebana.arrangements.run import Run
 from ikebana.arrangements.transposed import Change
 
-# A thread looks after so many entries, which take some milliseconds, whether a batch has begun.
+# After this many entries, which take some milliseconds, a thread checks whether a batch has begun.
 _CHUNK = 2_000
 
 Paced = Callable[[Iterable[Change]], Iterator[Change]]
-"""Yields changes, the first of them at once, and waits while batches run."""
+"""Yields changes, the first one at once, and waits while batches run."""
 
 _changed = threading.Condition()
 _batches = 0
@@ -39,13 +39,13 @@ def batch() -> Iterator[None]:
 
 
 class StoppedError(Exception):
-    """The merge was given up."""
+    """The merge was stopped."""
 
 
 class Merge:
-    """One merge in a thread, of adjoining runs; `write` reads and writes at a pace.
+    """One merge of adjoining runs in a thread; `write` reads and writes at a pace.
 
-    Until the constructor returns, `write` has begun to read.
+    When the constructor returns, `write` has begun to read.
     """
 
     def __init__(self, replaced: Sequence[Run], write: Callable[[Paced], Run]) -> None:
@@ -60,13 +60,13 @@ class Merge:
 
     @property
     def is_done(self) -> bool:
-        """Whether it has ended, well or not."""
+        """Whether it has ended, successfully or not."""
         return self._done.is_set()
 
     def finish(self, line: Sequence[Run]) -> list[Run] | None:
         """Wait for the end, and return a line of runs with the merged one in its place.
 
-        None if the merge has failed, or was of other runs.
+        None if the merge has failed, or merged other runs.
         """
         with _changed:
             self._hurries = True
@@ -80,7 +80,7 @@ class Merge:
         return [*line[:at], self._merged, *line[at + count :]]
 
     def stop(self) -> None:
-        """Give up; nothing that was opened for it stays open."""
+        """Stop the merge; nothing that was opened for it stays open."""
         with _changed:
             self._stops = True
             _changed.notify_all()
@@ -92,14 +92,14 @@ class Merge:
         except Exception:  # noqa: BLE001 - whoever needs it merges again, and raises what is wrong
             self._merged = None
         finally:
-            # It refers to what it reads: while an iterator lives, RocksDB locks its folder.
+            # It refers to its inputs: while an iterator lives, RocksDB locks its folder.
             del self._write
             self._begun.set()
             self._done.set()
 
     def _paced(self, changes: Iterable[Change]) -> Iterator[Change]:
-        found = iter(changes)
-        while chunk := list(islice(found, _CHUNK)):
+        rest = iter(changes)
+        while chunk := list(islice(rest, _CHUNK)):
             self._begun.set()
             with _changed:
                 _changed.wait_for(lambda: self._stops or self._hurries or not _batches)

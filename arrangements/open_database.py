@@ -1,4 +1,4 @@
-"""A local database that stays open between batches, with what is recent in memory."""
+"""A local database that stays open between batches, with recent entries in memory."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from ikebana.arrangements.transposed import Change
 
 
 class _Following(NamedTuple):
-    """The changes, sorted by key, from one state to the next; each state by its id."""
+    """The changes, sorted by key, from one state to the next, with the ids of both states."""
 
     before: str | None
     after: str
@@ -18,19 +18,19 @@ class _Following(NamedTuple):
 
 
 class OpenDatabase(LocalDatabase):
-    """A local database that may be some states ahead of what RocksDB has.
+    """A local database that may be some states ahead of RocksDB.
 
     The changes that this process commits become part of it without being read again from their
-    file.  They wait in memory, and RocksDB gets those of many batches, with the last state's id,
-    in one write: before a scan that meets any of them, before a flush, at the end, and when they
-    are many.  A process that is killed before leaves a database that is some states behind.
+    file.  They wait in memory, and RocksDB gets the changes of many batches, with the last state's
+    id, in one write: before a scan that meets any of them, before a flush, at the end, and when
+    they are many.  A process that is killed before leaves a database that is some states behind.
     """
 
     def __init__(self, shard: int, path: Path, database: Any) -> None:
         super().__init__(shard, path, database)
         self._recent = Recent(0)
         self._following: _Following | None = None
-        # The state with what is recent, and how many states that is ahead of RocksDB's.
+        # The state including changes in memory, and how many states it is ahead of RocksDB's.
         self._ahead: str | None = None
         self._ahead_by = 0
 
@@ -39,15 +39,15 @@ class OpenDatabase(LocalDatabase):
         return super().state if self._ahead is None else self._ahead
 
     def keep_recent(self, most: int) -> None:
-        """Keep entries that were read or written last in memory, about so many bytes."""
+        """Keep the last read or written entries in memory, about `most` bytes."""
         self._recent.most = most
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         if not self._recent.most:
             return super().get_many(keys)
-        found = self._recent.get_many([*keys], super().get_many)
+        values = self._recent.get_many([*keys], super().get_many)
         self._make_room()
-        return found
+        return values
 
     def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         if not self._recent.leaves_alone(prefix):
@@ -96,6 +96,6 @@ class OpenDatabase(LocalDatabase):
         if self._ahead is not None:
             self._write(self._recent.unwritten.items(), self._ahead)
             self._recent.unwritten = {}
-            # As many states as were written in one go.
+            # The number of states that were written at once.
             self._unflushed += self._ahead_by - 1
             self._ahead, self._ahead_by = None, 0

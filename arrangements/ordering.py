@@ -1,4 +1,4 @@
-"""Changes in the order of their keys: those of a batch, and those of several runs.
+"""Sort the changes of a batch by key, and merge the changes of several runs.
 
 The forms in Python are the reference of the compiled ones.
 """
@@ -23,11 +23,11 @@ def _in_order(changes: dict[bytes, bytes | None]) -> list[Change]:
 
 def _merged(portions: list[list[Change]]) -> list[Change]:
     """Merge changes in key order, the oldest first; of equal keys the youngest counts."""
-    found: dict[bytes, bytes | None] = {}
+    latest: dict[bytes, bytes | None] = {}
     for changes in portions:
-        found.update(changes)
+        latest.update(changes)
     # A few sorted lists, one behind the other, are sorted in nearly linear time.
-    return _in_order(found)
+    return _in_order(latest)
 
 
 in_order = _in_order if compiled is None else compiled.in_order

@@ -1,7 +1,7 @@
-"""Tell what passes by itself from what is wrong, in the errors of file systems.
+"""Distinguish temporary failures from lasting ones, in the errors of file systems.
 
-Object stores throttle, fail and go away for a while.  Their clients ask again a few times, and
-then raise an error that has nothing but its text; Spark passes on only texts, too.
+Object stores throttle, fail and become unavailable for a while.  Their clients retry a few times,
+and then raise an error that has only a text; Spark passes on only texts, too.
 """
 
 import errno
@@ -9,13 +9,13 @@ import re
 
 from ikebana.errors import IkebanaError, SpaceError, StorageError
 
-# Of Arrow's file systems.
+# Messages of Arrow's file systems.
 _ARROW = (
     r"AWS Error (?:NETWORK_CONNECTION|SLOW_DOWN|INTERNAL_FAILURE|SERVICE_UNAVAILABLE"
     r"|REQUEST_TIMEOUT|THROTTLING|UNKNOWN \(HTTP status (?:429|5\d\d)\))",
     r"google::cloud::Status\((?:UNAVAILABLE|DEADLINE_EXCEEDED|RESOURCE_EXHAUSTED)",
 )
-# Of Hadoop's, by the names of their exceptions.
+# Messages of Hadoop's file systems, by the names of their exceptions.
 _HADOOP = (
     r"s3a\.AWSServiceThrottledException",
     r"s3a\.AWSStatus500Exception",
@@ -31,14 +31,14 @@ _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 def is_outage(text: str) -> bool:
-    """Whether the text of an error says that an object store did not do its work just then."""
+    """Whether the text of an error says that an object store was temporarily unavailable."""
     return _AWAY.search(text) is not None
 
 
 def passing(error: OSError, what: str) -> IkebanaError | None:
-    """Make an error of ours of one that may pass by itself; None of any other.
+    """Convert an error that may be temporary to an error of ours; None for any other.
 
-    `what` begins the message.
+    `what` is the beginning of the message.
     """
     if error.errno in _FULL:
         return SpaceError(f"{what}: {error}", hint="Make space there.")

@@ -1,7 +1,8 @@
 """A shard's local database: RocksDB, as a cache of the file store.
 
-It always has exactly one committed state, whose id is in the database and changes in the same
-atomic write as the data.  A database without an id is empty or unfinished, and is built again.
+It always has exactly one committed state.  The id of the state is in the database and changes in
+the same atomic write as the data.  A database without an id is empty or unfinished, and is
+rebuilt.
 Only this module and `shared_rocks` import rocksdict.
 """
 
@@ -34,14 +35,14 @@ except ImportError:
     prefixed = None  # type: ignore[assignment]
 
 _STATE = b"\x00state"
-# The keys of entries begin with this byte, those of the database's own values with another.
+# The keys of entries begin with this byte, the keys of internal values with another one.
 _ENTRY = b"e"
 _WRITE_BUFFER = 16 << 20
 _BLOCK_CACHE = 32 << 20
 # Every batch adds a file, and a merge may rewrite much of the data, so it should be rare.
 _FILES_TO_MERGE = 16
 _POLL_S = 0.002
-# What a merge that is due may take to begin on a busy machine.
+# The time within which a due merge begins, even on a busy machine.
 _BEGIN_S = 5.0
 # An open database writes its memory to disk after this many states or bytes, whichever is first:
 # a killed process then has little to catch up with, and many open databases take little memory.
@@ -50,7 +51,7 @@ _BYTES_TO_FLUSH = 4 << 20
 
 
 class LocalDamageError(Exception):
-    """The local database cannot be read, and has to be built again from the file store."""
+    """The local database cannot be read, and must be rebuilt from the file store."""
 
 
 class LocalDatabase:
@@ -65,9 +66,9 @@ class LocalDatabase:
         self.is_gone = False
         """Whether it was discarded."""
         self._unflushed = 0
-        # Without a log, the data on disk are always some earlier state, even when files have
+        # Without a log, the data on disk are always some earlier state, even if files have
         # lost their ends; a log could be replayed onto a state that it does not follow.
-        # Writes that a killed process has not flushed come from the file store again.
+        # Writes that a killed process has not flushed are read again from the file store.
         self._unlogged = WriteOptions()
         self._unlogged.disable_wal = True
 
@@ -75,8 +76,8 @@ class LocalDatabase:
     def state(self) -> str | None:
         """The id of the database's state; None if it is empty or unfinished."""
         with damage():
-            found = self._database.get(_STATE)
-        return found.decode() if found else None
+            state = self._database.get(_STATE)
+        return state.decode() if state else None
 
     @property
     def is_empty(self) -> bool:
@@ -92,8 +93,8 @@ class LocalDatabase:
             return []
         places = [_ENTRY + key for key in keys] if prefixed is None else prefixed(_ENTRY, [*keys])
         with damage():
-            found: list[bytes | None] = self._database.get(places)
-        return found
+            values: list[bytes | None] = self._database.get(places)
+        return values
 
     def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         options = ReadOptions()
@@ -101,7 +102,7 @@ class LocalDatabase:
         if (end := after(lower)) is not None:
             options.set_iterate_upper_bound(end)
         with damage():
-            # items() would end at a damaged block as if there were no more entries.
+            # items() would end silently at a damaged block.
             entry = self._database.iter(read_opt=options)
             entry.seek(lower + start)
             try:
@@ -116,22 +117,22 @@ class LocalDatabase:
     def apply(self, blocks: Iterable[list[Change]], state: str) -> None:
         """Write the changes and set the id to `state`.
 
-        While several blocks are being written, the database has no id.  So after a crash in
-        between it is discarded.
+        While several blocks are being written, the database has no id.  So it is discarded after a
+        crash in between.
         """
         held: list[Change] | None = None
         for block in blocks:
             if held is not None:
                 self._write(held, None)
             held = block
-        # The last block is written with the id only now, when the whole file has proved sound.
+        # The last block is written with the id only now, when the whole file has been verified.
         self._write(held or [], state)
 
     def follow(self, before: str | None, after: str, changes: list[Change]) -> None:
-        """Hear what leads from one state to another, before that is committed."""
+        """Take note of the changes from one state to another, before they are committed."""
 
     def go_on(self, state: str) -> bool:
-        """Make changes that were heard of, if they lead to `state`; return whether they do."""
+        """Apply the noted changes if they lead to `state`; return whether they do."""
         return False
 
     def _write(self, changes: Iterable[Change], state: str | None) -> None:
@@ -151,7 +152,7 @@ class LocalDatabase:
         self._unflushed += 1
 
     def flush(self) -> None:
-        """Write what is in memory to disk; a killed process would lose it."""
+        """Write entries in memory to disk; a killed process would lose them."""
         with damage():
             self._database.flush()
         self._unflushed = 0
@@ -178,7 +179,7 @@ class LocalDatabase:
             self._database.close()
 
     def _settle(self) -> None:
-        """Write what is in memory alone to RocksDB; here nothing is."""
+        """Write entries that are only in memory to RocksDB; here there are none."""
 
     def discard(self) -> None:
         """Close and remove the folder."""
@@ -200,14 +201,14 @@ def _is_merging(database: Rdict, until: float) -> bool:
     ask = database.property_int_value
     if ask("rocksdb.num-running-compactions"):
         return True
-    # Its thread may not have had its turn yet; after an error it begins none.
+    # Its thread may not have run yet; after an error it begins no merge.
     is_due = ask("rocksdb.compaction-pending") and not ask("rocksdb.background-errors")
     return bool(is_due) and time.monotonic() < until
 
 
 @functools.cache
 def _block_cache() -> Cache:
-    # One for all databases of this process.
+    # All databases of this process share one.
     return Cache(_BLOCK_CACHE)
 
 
@@ -221,7 +222,8 @@ def opened(path: Path) -> Rdict:
 def tuned(cache: Cache | None = None) -> Options:
     """Make the options of a database that gets a batch of changes at once.
 
-    `cache` keeps blocks that were read; without it, the one of all databases of this process does.
+    `cache` keeps blocks that were read; by default the one that all databases of this process
+    share.
     """
     options = Options(raw_mode=True)
     options.create_if_missing(True)  # noqa: FBT003 - rocksdict's own signature

@@ -5,7 +5,8 @@ is a run from the beginning, so it has no deletions.  A run has the last value o
 has changed, so applying it to any state between its versions gives the state at its end.
 
 A file is 8 bytes of magic and format, then blocks.  A block is two 4-byte lengths (stored,
-plain), the CRC-32 of these and of the stored bytes, and what is compressed with zstd.  The first
+plain), the CRC-32 of these and of the stored bytes, and the content, compressed with zstd.  The
+first
 block is the `Head` as msgpack, each further one has changes in key order (`blocks`).
 """
 
@@ -30,14 +31,14 @@ except ImportError:
 
 _MAGIC = b"ikebana\x01"
 _SUFFIX = ".run"
-# Runs of this kind are merged after a few batches: a small one is stored as it is.
+# Runs of this kind are merged after a few batches: small ones are stored without trying columns.
 _PASSING = "delta"
 _PASSING_BYTES = 1 << 19
 _BLOCK_ENTRIES = 20_000
 _BLOCK_BYTES = 4 << 20
-# Their sizes are summed up for so many.
+# Sizes are summed up for this many entries at once.
 _AT_ONCE = 100
-# A merge takes so many changes from all runs together at a time, which takes milliseconds.
+# A merge takes this many changes from all runs together at a time, within milliseconds.
 _PORTION = 16_000
 _key_of = itemgetter(0)
 _LENGTHS = 8
@@ -50,8 +51,8 @@ _NAME = re.compile(
 class Head(msgspec.Struct, frozen=True):
     """The first block of a run's file, which describes the run.
 
-    `states` has the id of the state after each of its versions, oldest first; the last is the
-    state at its end.
+    `states` has the id of the state after each of its versions, oldest first; the last id is that
+    of the state at its end.
     """
 
     checkpoint: str
@@ -73,11 +74,11 @@ class Run(msgspec.Struct, frozen=True):
     plain: int
     """The bytes of its keys and values."""
     gone: int
-    """Of older values that it deletes, so many bytes at least."""
+    """The bytes of older values that it deletes, at least."""
 
 
 class _Count:
-    """What was written."""
+    """The numbers of entries and bytes that were written."""
 
     entries = plain = 0
 
@@ -87,7 +88,7 @@ def write(
 ) -> Run:
     """Write changes, which must be in key order, as one file; return its manifest entry.
 
-    Of the values that they delete so many bytes are known to be `gone`.
+    They delete values of at least `gone` bytes.
     """
     count = _Count()
     stem = f"{head.upper:012d}-{head.lower:012d}-{kind}"
@@ -100,8 +101,8 @@ def write(
 def read(files: FileStore, name: str) -> tuple[Head, Iterator[list[Change]]]:
     """Read the head of a run and its changes, block by block, in key order.
 
-    The file is known to be sound only after the last block: results that are built from the
-    blocks must not be used before.
+    The file is verified only after the last block: results from the blocks must not be used
+    before.
 
     Raises:
         StateFileError: the file is missing or damaged.
@@ -115,11 +116,11 @@ def read(files: FileStore, name: str) -> tuple[Head, Iterator[list[Change]]]:
 
 
 def merge(files: FileStore, names: Iterable[str]) -> Iterator[Change]:
-    """Merge the changes of adjoining runs, given oldest first, into those of one run."""
+    """Merge the changes of adjoining runs, oldest first, into the changes of one run."""
     opened = [_Opened(read(files, name)[1]) for name in names]
     while left := [run for run in opened if run.has_more()]:
         portion = max(1, _PORTION // len(left))
-        # Up to here every run has been read, so what all of them have is in order.
+        # Every run has been read up to this key, so the merged changes are in order.
         bound = min(run.next_bound(portion) for run in left)
         yield from merged([run.take(bound) for run in left])
 
@@ -129,12 +130,12 @@ def bounds(name: str) -> tuple[int, int] | None:
 
     An incomplete file that a killed writer has left counts as a run.
     """
-    found = _NAME.fullmatch(name)
-    return (int(found[2]), int(found[1])) if found else None
+    match = _NAME.fullmatch(name)
+    return (int(match[2]), int(match[1])) if match else None
 
 
 class _Opened:
-    """The changes of a run that is being merged, of which one block at a time is in memory."""
+    """The changes of a run that is being merged, with one block at a time in memory."""
 
     def __init__(self, blocks: Iterator[list[Change]]) -> None:
         self._blocks = blocks
@@ -176,7 +177,7 @@ def _encode(
 
 
 def _gathered(changes: Iterator[Change]) -> Iterator[tuple[list[Change], int]]:
-    """Gather changes for blocks; yield them with the bytes that they have."""
+    """Gather changes for blocks; yield them with the number of their bytes."""
     gathered: list[Change] = []
     size = 0
     while some := list(islice(changes, _AT_ONCE)):
@@ -246,9 +247,9 @@ class _Content:
             if piece is None:
                 break
             self._held += piece
-        taken = bytes(self._held[:count])
+        content = bytes(self._held[:count])
         del self._held[:count]
-        return taken
+        return content
 
     def drain(self) -> None:
         """Read to the end, where the file store checks the hash."""

@@ -29,11 +29,11 @@ from ikebana.arrangements.run import Head, Run
 from ikebana.arrangements.store import Overlay, Store
 from ikebana.errors import StateFileError
 
-# A process that keeps the local database open merges runs of so many bytes beside its batches.
+# A process that keeps the local database open merges runs of this many bytes beside its batches.
 LARGE = 1 << 20
-# A copy of a shard of so many bytes is built anew in less than a second.
+# A copy of a shard of this many bytes is rebuilt in less than a second.
 _LARGE_TO_REBUILD = 8 << 20
-# With so many runs a batch waits for the merge.
+# With this many runs a batch waits for the merge.
 _MOST_RUNS = 128
 
 Result = TypeVar("Result")
@@ -58,8 +58,8 @@ class Shard:
     def attempt(self, step: Callable[[Store], Result]) -> Result:
         """Run `step` on the committed state, and keep its changes for `commit`.
 
-        If the local database turns out to be damaged, it is built again and the step
-        runs once more, from the same state.
+        If the local database turns out to be damaged, it is rebuilt and the step runs again, from
+        the same state.
         """
         with suppress(LocalDamageError):
             self._overlay = Overlay(self._database)
@@ -70,7 +70,7 @@ class Shard:
         return step(self._overlay)
 
     def commit(self, batch: int, retained: int) -> Manifest:
-        """Make the changes durable; return the manifest that names them.
+        """Make the changes durable; return the manifest that names their file.
 
         The manifest takes effect when the caller has committed it.  Files that this manifest or
         one of the last `retained` batches names are kept.
@@ -113,7 +113,7 @@ class Shard:
             due += [
                 name
                 for name in self._files.names()
-                if (known := runs.bounds(name)) and known[1] < base and name not in named
+                if (versions := runs.bounds(name)) and versions[1] < base and name not in named
             ]
         for name in due:
             self._files.delete(name)
@@ -130,10 +130,10 @@ class Shard:
             if not merge.is_done and len(line) < _MOST_RUNS:
                 return line
             self._database.merge = None
-            if (found := merge.finish(line)) is not None:
+            if (merged := merge.finish(line)) is not None:
                 self._flush()
-                return found
-            # What was wrong is raised now, if it still is.
+                return merged
+            # If the fault persists, it is raised now.
             return self._merged(line)
         count = to_merge(line)
         is_large = sum(run.size for run in line[-count:]) >= LARGE if count else False
@@ -180,8 +180,8 @@ class Shard:
     def _flush(self) -> None:
         """Write the local database to disk.
 
-        A base cannot bring an older copy up to date, so a killed process should leave none, unless
-        it is built anew in little time.
+        A base cannot bring an older copy up to date, so a killed process should not leave an older
+        copy, unless a rebuild is quick.
         """
         if self.manifest.size < _LARGE_TO_REBUILD:
             return
@@ -221,14 +221,14 @@ class Shard:
     def _missing(self, state: str | None) -> list[Run] | None:
         """Find the runs that bring a copy at `state` up to date; None if no runs do."""
         line = self.manifest.runs
-        for at, known in enumerate(line):
-            if known.state == state:
+        for at, run in enumerate(line):
+            if run.state == state:
                 return list(line[at + 1 :])
         if state is None:
             return None
-        for at, known in enumerate(line):
+        for at, run in enumerate(line):
             # A base has no deletions, so it cannot bring an older copy up to date.
-            if known.lower and state in runs.read(self._files, known.name)[0].states:
+            if run.lower and state in runs.read(self._files, run.name)[0].states:
                 return list(line[at:])
         return None
 
@@ -258,26 +258,26 @@ def verify(files: FileStore, manifest: Manifest) -> None:
         StateFileError: a file is missing, damaged, or does not fit the manifest.
     """
     version = 0
-    for known in manifest.runs:
-        head, blocks = runs.read(files, known.name)
+    for run in manifest.runs:
+        head, blocks = runs.read(files, run.name)
         entries_found = sum(len(block) for block in blocks)
-        said = (manifest.checkpoint, manifest.shard, known.lower, known.upper, [known.state])
-        found = (head.checkpoint, head.shard, head.lower, head.upper, head.states[-1:])
-        if said != found or known.lower != version or entries_found != known.entries:
+        said = (manifest.checkpoint, manifest.shard, run.lower, run.upper, [run.state])
+        actual = (head.checkpoint, head.shard, head.lower, head.upper, head.states[-1:])
+        if said != actual or run.lower != version or entries_found != run.entries:
             raise StateFileError(
-                f'state file "{known.name}" is not in line with the manifest of shard '
+                f'state file "{run.name}" is not in line with the manifest of shard '
                 f"{manifest.shard}: it holds versions {head.lower} to {head.upper} with "
                 f"{entries_found} entries"
             )
-        version = known.upper
+        version = run.upper
 
 
 def _apply(files: FileStore, database: LocalDatabase, todo: list[Run]) -> None:
-    for known in todo:
-        if database.go_on(known.state):
+    for run in todo:
+        if database.go_on(run.state):
             continue
-        _, blocks = runs.read(files, known.name)
-        database.apply(blocks, known.state)
+        _, blocks = runs.read(files, run.name)
+        database.apply(blocks, run.state)
 
 
 def _new_id() -> str:

@@ -39,11 +39,11 @@ _LOCKED = "/LOCK:"
 _FULL = ("No space left on device", "Disk quota exceeded")
 _FULL_CODES = (errno.ENOSPC, errno.EDQUOT)
 _DENIED = ("Permission denied", "Read-only file system")
-# What this process lacks for a read says nothing of the files.
+# These errors are about this process, not about the files.
 _LACKING = ("Too many open files", "Cannot allocate memory")
 
 
-# Who only reads may keep more than who writes.
+# A reader may keep more than a writer.
 _READERS_CACHE = 128 << 20
 
 Entries = Iterator[tuple[bytes, bytes]]
@@ -51,7 +51,7 @@ Range = tuple[bytes, bytes | None]
 
 
 class ClosedError(Exception):
-    """A view is read whose database was closed, for instance to be built again."""
+    """The database of a view was closed, for instance to be rebuilt."""
 
 
 class HeldError(ConfigError):
@@ -68,7 +68,7 @@ def _readers_cache() -> Cache:
 def _told(database: "SharedDatabase | None" = None) -> Iterator[None]:
     """Raise an error of RocksDB as a `LocalDamageError`, or a `SpaceError` if the disk is full.
 
-    A damage is noted by its database, and a database that is closed is a `ClosedError`.
+    Damage is noted in the database; if the database is closed, it is a `ClosedError`.
     """
     try:
         with damage():
@@ -78,7 +78,7 @@ def _told(database: "SharedDatabase | None" = None) -> Iterator[None]:
             raise _named(error) from error
         if database is not None:
             database.note(str(error))
-        # Not from a variable: an error in a circle would keep iterators, and so the folder locked.
+        # Not from a variable: a reference cycle would keep iterators alive, and the folder locked.
         raise
     except DbClosedError as error:
         raise ClosedError("the database is closed") from error
@@ -105,23 +105,23 @@ def _unmade(path: Path, error: OSError) -> Exception:
 
 def _unopened(path: Path, error: Exception) -> Exception:
     """Name why a database cannot be opened."""
-    told = str(error)
-    if any(denied in told for denied in _DENIED):
+    text = str(error)
+    if any(denied in text for denied in _DENIED):
         return ConfigError(
-            f"cannot open {path}: {told}",
+            f"cannot open {path}: {text}",
             hint="Name a folder with --data that this user may read and write.",
         )
-    if _LOCKED in told:
+    if _LOCKED in text:
         return HeldError(
             f"cannot open {path}: another process writes it",
             hint="One `ikebana serve` writes a folder; name another one with --data. "
             "Readers use `ikebana.open`.",
         )
-    return _named(LocalDamageError(told))
+    return _named(LocalDamageError(text))
 
 
 class Scans(NamedTuple):
-    """Scans of one state; `moved` tells that it is a later one than that of their view."""
+    """Scans of one state; `moved` says that it is later than the state of their view."""
 
     moved: bool
     entries: list[Entries]
@@ -130,8 +130,8 @@ class Scans(NamedTuple):
 class View(Protocol):
     """A database at one moment: keys are read as of then, and scanned as they are now.
 
-    rocksdict's iterators do not know its snapshots.  So whoever scans what may have changed since
-    has to find in the entries what they were.
+    rocksdict's iterators do not support its snapshots.  So readers that scan entries which may
+    have changed since must reconstruct their old values from the entries.
     """
 
     def get(self, key: bytes) -> bytes | None:
@@ -184,17 +184,17 @@ class SharedDatabase:
         except Exception as error:
             raise _unopened(path, error) from error
 
-    def note(self, found: str) -> None:
-        """Keep in `damage` what a read has found, for whoever can build the database again."""
-        if not any(lacking in found for lacking in _LACKING):
-            self.damage = found
+    def note(self, problem: str) -> None:
+        """Keep the problem of a read in `damage`, so that the database can be rebuilt."""
+        if not any(lacking in problem for lacking in _LACKING):
+            self.damage = problem
 
     def view(self) -> View:
         """Fix the present state; it stays readable while later ones are written."""
         with _told(self), self._lock:
-            made = _Fixed(self, self._database.snapshot(), self._writes)
-        self._views.add(made)
-        return made
+            view = _Fixed(self, self._database.snapshot(), self._writes)
+        self._views.add(view)
+        return view
 
     def scan(self, lower: bytes, upper: bytes | None) -> Entries:
         """Make a scan of the present state; it waits for no write."""
@@ -210,8 +210,8 @@ class SharedDatabase:
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Read the present values of several keys."""
         with _told(self):
-            found: list[bytes | None] = self._database.get(list(keys))
-        return found
+            values: list[bytes | None] = self._database.get(list(keys))
+        return values
 
     def write(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
         """Write all changes at once; a value of None deletes the key."""
@@ -222,7 +222,7 @@ class SharedDatabase:
                 delete(key)
             else:
                 put(key, value)
-        # Scans that are made together are of one state.
+        # Scans that are made together see one state.
         with _told(self), self._lock:
             self._database.write(batch)
             self._writes += 1
@@ -258,7 +258,7 @@ class DatabaseReader:
     """
 
     def __init__(self, path: Path) -> None:
-        # With those of the writer, or filters and the block cache are not used.
+        # The options of the writer, or filters and the block cache are not used.
         options = tuned(_readers_cache())
         options.create_if_missing(False)  # noqa: FBT003 - rocksdict's own signature
         # The writer deletes files that it has merged; open ones can still be read.
@@ -279,19 +279,19 @@ class DatabaseReader:
             raise
 
     def catch_up(self) -> None:
-        """Go on to the newest state that the writer has written."""
+        """Advance to the newest state that the writer has written."""
         with _told():
             self._database.try_catch_up_with_primary()
 
     def get(self, key: bytes) -> bytes | None:
         with _told():
-            found: bytes | None = self._database.get(key)
-        return found
+            value: bytes | None = self._database.get(key)
+        return value
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         with _told():
-            found: list[bytes | None] = self._database.get(list(keys))
-        return found
+            values: list[bytes | None] = self._database.get(list(keys))
+        return values
 
     def scan(self, lower: bytes, upper: bytes | None) -> Entries:
         with _told():
@@ -317,12 +317,12 @@ class _Fixed:
         self._writes = writes
 
     def release(self) -> None:
-        """Give the snapshot up."""
+        """Release the snapshot."""
         self._snapshot = None
 
     def get(self, key: bytes) -> bytes | None:
         try:
-            found: bytes = self._snapshot[key]  # type: ignore[index]
+            value: bytes = self._snapshot[key]  # type: ignore[index]
         except Exception as error:
             # rocksdict raises errors of RocksDB, and this one, as bare Exceptions.
             if str(error) == _MISSING:
@@ -330,7 +330,7 @@ class _Fixed:
             self._open()
             self._database.note(str(error))
             raise LocalDamageError(str(error)) from error
-        return found
+        return value
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         return [self.get(key) for key in keys]
@@ -356,7 +356,7 @@ def _scan(
     options = ReadOptions()
     if upper is not None:
         options.set_iterate_upper_bound(upper)
-    # items() would end at a damaged block as if there were no more entries.
+    # items() would end silently at a damaged block.
     return _entries(database.iter(read_opt=options), lower, options, noting)
 
 
@@ -366,7 +366,7 @@ def _entries(
     """Read a scan; the options live as long, since the iterator's bound is in their memory."""
     with _told(noting):
         try:
-            # Only now: a scan that was made beside another one may not be read.
+            # Only now, because a scan that was made together with another one may never be read.
             entry.seek(lower)
             while entry.valid():
                 yield entry.key(), entry.value()

@@ -1,8 +1,8 @@
 """The ordered map of bytes to bytes that kernels read and write.
 
 A kernel uses a `Store`, which is in memory in `evaluate`, and over RocksDB in a shard.  A batch
-never changes the committed data: it works on an `Overlay`, whose changes become one delta when
-the batch is committed.  `Part` gives each operator a key space of its own in one store.
+never changes the committed data: it works on an `Overlay`, and its changes become one delta when
+the batch is committed.  `Part` gives each operator a separate key space in one store.
 
 The observable behaviour of every store is that of `MemoryStore`; one contract suite
 tests them all.
@@ -30,7 +30,7 @@ class Readable(Protocol):
         ...
 
     def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """Yield the entries whose key starts with `prefix`, in key order.
+        """Yield the entries with keys that start with `prefix`, in key order.
 
         With a `start`, yield those from `prefix + start` on.  Deleted keys before the start then
         cost nothing, while a scan over them may pay for each.
@@ -51,7 +51,8 @@ class Store(Readable, Protocol):
     def delete(self, key: bytes, size: int = 0) -> None:
         """Remove one entry; it is no error if the key is absent.
 
-        Who has just read it says the size of its value: by what is gone files are merged.
+        A caller that has just read it passes the size of its value: deleted bytes decide when
+        files are merged.
         """
         ...
 
@@ -61,7 +62,7 @@ class Store(Readable, Protocol):
 
 
 class MemoryStore:
-    """A store in memory: a dict, whose keys are sorted for scans."""
+    """A store in memory: a dict with keys that are sorted for scans."""
 
     def __init__(self) -> None:
         self._entries: dict[bytes, bytes] = {}
@@ -115,12 +116,12 @@ class Overlay:
         if changes.keys().isdisjoint(keys):
             return self._base.get_many(keys)
         missing = [key for key in keys if key not in changes]
-        found = dict(zip(missing, self._base.get_many(missing), strict=True))
-        return [changes[key] if key in changes else found[key] for key in keys]
+        base_values = dict(zip(missing, self._base.get_many(missing), strict=True))
+        return [changes[key] if key in changes else base_values[key] for key in keys]
 
     def scan(self, prefix: bytes, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         changed = self._changed(prefix, start)
-        # Of equal keys merge yields the first iterable's entry first, so the change wins.
+        # For equal keys merge yields the entry of the first iterable first, so the change wins.
         merged = heapq.merge(
             ((key, self.changes.get(key)) for key in changed),
             self._base.scan(prefix, start),
@@ -159,7 +160,7 @@ class Overlay:
 
 
 class Part:
-    """The entries of a store under one prefix, as a store of its own.
+    """The entries of a store under one prefix, as a separate store.
 
     No prefix of a part may begin with the prefix of another.  Callers use prefixes of one
     length, or with a separator at the end that occurs nowhere else in them.

@@ -1,14 +1,14 @@
-"""Changes in columns: numbers that stand behind the same text are stored together.
+"""Changes in columns: numbers that follow the same text are stored together.
 
-Keys and values of a shard are mostly JSON and msgpack of a few shapes, so what differs between
-them are numbers.  Each key and each value is taken apart into texts, and a number behind each text
-but the last: `v{"ok":17,"price":5}` into `v{"ok":`, 17, `,"price":`, 5, `}`.  What is stored is
-the texts, once each; which of them follow one another; and the numbers, in a column for each end
-of a text (`"price":`), as their lowest bytes, then the next ones, and so on, or as differences if
-these have less entropy.  Compressed this takes a half of what the changes take as they are.
+Keys and values of a shard are mostly JSON and msgpack of a few shapes, so they differ mostly in
+numbers.  Each key and each value is divided into texts, with a number behind each text
+but the last: `v{"ok":17,"price":5}` into `v{"ok":`, 17, `,"price":`, 5, `}`.  The stored form has
+the texts, once each; the order in which they follow each other; and the numbers, in a column for
+each end of a text (`"price":`), as their lowest bytes, then the next ones, and so on, or as
+differences if these have less entropy.  Compressed this takes half as much as plain changes.
 
-Nothing is assumed of what keys and values are: other bytes come back as they were too, but may
-take more.  Taking apart is done by compiled code alone; who has none stores changes as they are.
+Keys and values may be any bytes: others are restored exactly, too, but may take more.  Only
+compiled code divides changes; without it they are stored as msgpack.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ _END, _NOTHING, _COLUMN = range(3)
 class Column(msgspec.Struct, array_like=True, frozen=True):
     """The numbers behind texts that end alike.
 
-    `planes` are the lowest bytes of all `count` numbers, then their next ones, and so on.
+    `planes` has the lowest bytes of all `count` numbers, then their next ones, and so on.
     """
 
     kind: int
@@ -44,12 +44,12 @@ class Column(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Streams(msgspec.Struct, array_like=True, frozen=True):
-    """What changes were taken apart into.
+    """The divided form of changes.
 
-    A text is followed by what its byte of `ends` says: 0 by the end of the key or value, 1 by
-    nothing, which stands for the value of a deletion, and 2 + n by a number of column n.  `ids`
-    are the texts of all keys and values, from 1 on, as planes of bytes; 0 is the first of the
-    texts that has not been used yet.
+    The byte of a text in `ends` says what follows the text: 0 the end of the key or value, 1
+    nothing, for the value of a deletion, and 2 + n a number of column n.  `ids` has the
+    texts of all keys and values, from 1 on, as planes of bytes; 0 is the first text that has
+    not been used yet.
     """
 
     entries: int
@@ -62,18 +62,18 @@ class Streams(msgspec.Struct, array_like=True, frozen=True):
 
 
 def taken_apart(changes: list[Change]) -> bytes | None:
-    """Take changes apart; None if they have too many texts, or there is no compiled code."""
+    """Divide changes; None if they have too many texts, or there is no compiled code."""
     if _taken_apart is None:
         return None
-    found = _taken_apart(changes)
-    return None if found is None else msgspec.msgpack.encode(found)
+    streams = _taken_apart(changes)
+    return None if streams is None else msgspec.msgpack.encode(streams)
 
 
 def put_together(packed: bytes) -> list[Change]:
-    """Make the changes again.
+    """Restore the changes.
 
     Raises:
-        ValueError: these are no changes that were taken apart.
+        ValueError: the bytes are no divided changes.
     """
     if _put_together is not None:
         try:
@@ -84,7 +84,7 @@ def put_together(packed: bytes) -> list[Change]:
 
 
 def changes_of(streams: Streams) -> Iterator[Change]:
-    """Yield the changes of streams: the reference of the compiled code.
+    """Yield the changes of streams; this is the reference of the compiled code.
 
     Raises:
         ValueError: the streams do not fit together.
@@ -167,5 +167,5 @@ _WRITTEN: dict[int, Callable[[int], bytes]] = {
     1: lambda number: bytes([number]),
     2: lambda number: number.to_bytes(8, "big"),
 }
-# Those of `Streams` and `Column`, as the compiled code takes them.
+# The fields of `Streams` and `Column`, as the compiled code takes them.
 _FIELDS = tuple[int, bytes, list[int], bytes, int, bytes, list[tuple[int, bool, int, bytes]]]

@@ -14,7 +14,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 Data = TypeVar("Data", bound=Hashable)
 
-# Stored and sent diffs lie between this and its negative, times between 0 and this.
+# Stored and sent diffs are between this and its negative, times between 0 and this.
 LARGEST = (1 << 63) - 1
 TOO_LARGE = "a diff is beyond 64 bits"
 """The reason in the error record of a product of diffs that is too large."""
@@ -44,8 +44,8 @@ def consolidate(updates: Iterable[Update[Data]]) -> list[Update[Data]]:
     sums: dict[tuple[int, Hashable], Update[Data]] = {}
     for update in updates:
         at = update.time, _identity(update.data)
-        known = sums.get(at)
-        sums[at] = update if known is None else known._replace(diff=known.diff + update.diff)
+        earlier = sums.get(at)
+        sums[at] = update if earlier is None else earlier._replace(diff=earlier.diff + update.diff)
     # Stable: data of one time stay in order of first appearance.
     return sorted(
         (update for update in sums.values() if update.diff), key=lambda update: update.time
@@ -60,11 +60,11 @@ def sums(
     >>> sums([(b"1", b"{}", 3, 1), (b"1", b"{}", 3, -1)])
     {(b'1', b'{}', 3): 0}
     """
-    found: dict[tuple[bytes | None, bytes, int], int] = {}
+    result: dict[tuple[bytes | None, bytes, int], int] = {}
     for key, value, time, diff in updates:
         at = key, value, time
-        found[at] = found.get(at, 0) + diff
-    return found
+        result[at] = result.get(at, 0) + diff
+    return result
 
 
 class Collection(MutableMapping[Data, int]):
@@ -131,7 +131,7 @@ def within(diff: int) -> int:
 
 
 def accumulate(updates: Iterable[Update[Data]], as_of: int) -> Collection[Data]:
-    """Sum diffs over times <= `as_of`: the collection as of then, without data whose sum is 0.
+    """Sum diffs over times <= `as_of`: the collection as of then, without data that sum to 0.
 
     Takes updates `(data, time, diff)`, in any order, and returns counts by data.
 

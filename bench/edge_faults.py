@@ -98,13 +98,13 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edge:codecs plain JSON has no encodings": (
         "tests/unit/test_column_encodings.py::test_every_format",
         "codecs/plain.py",
-        "_encoded(value, wanted) if wanted.encodings else value",
+        "_encoded(value, needs) if needs.encodings else value",
         "value",
     ),
     "edge:codecs the key of Kafka is passed on as it is": (
         "tests/unit/test_column_encodings.py::test_keys_have",
         "codecs/debezium_rows.py",
-        'names = ["schema", "payload", *wanted.encodings]',
+        'names = ["schema", "payload", *needs.encodings]',
         'names = ["schema", "payload"]',
     ),
     "edge:codecs a decimal is no number": (

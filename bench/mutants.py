@@ -38,7 +38,7 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = (
-    Mutant("codecs/debezium.py", "wanted.diffs and wanted.columns is not None", "False"),
+    Mutant("codecs/debezium.py", "needs.diffs and needs.columns is not None", "False"),
     Mutant(
         "codecs/debezium.py",
         "return {*new.row, *filter(self._rows.reads, new.absent)} <= old.row.keys()",

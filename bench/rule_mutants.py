@@ -71,11 +71,16 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         "if drop.batch > batch - retained)",
         "if drop.batch > batch - retained + 1)",
     ),
-    "what ends at the base is deleted": (ON_DISK, _SHARD, "known[1] < base", "known[1] <= base"),
+    "what ends at the base is deleted": (
+        ON_DISK,
+        _SHARD,
+        "versions[1] < base",
+        "versions[1] <= base",
+    ),
     "a base brings an older copy up to date": (
         ON_DISK,
         _SHARD,
-        "if known.lower and state in",
+        "if run.lower and state in",
         "if state in",
     ),
     "a new copy is built upon what is there": (

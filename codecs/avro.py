@@ -1,4 +1,4 @@
-"""Decode Avro messages whose schemas are in a registry.
+"""Decode Avro messages with schemas in a registry.
 
 A message carries the id of the schema that it was written with, and is decoded with that
 schema.  If a reader schema is pinned, its defaults fill fields that an older writer did not
@@ -37,7 +37,7 @@ _DAMAGED = (
 
 
 class _Bounded(BinaryDecoder):  # type: ignore[misc]
-    """fastavro's decoder in Python, whose longs end after ten bytes."""
+    """fastavro's decoder in Python, with longs of at most ten bytes."""
 
     def read_long(self) -> int:
         value = 0
@@ -55,10 +55,10 @@ class _Plan(NamedTuple):
     read: Callable[[io.BytesIO], Any]
     convert: Convert | None
     parts: Parts | None = None
-    """Writes what is to be taken of a usual message."""
+    """Writes the texts of `takes` of a usual message."""
 
 
-def _plan(writer: Any, reader: Any | None, wanted: Fields, takes: Sequence[Take | None]) -> _Plan:
+def _plan(writer: Any, reader: Any | None, needs: Fields, takes: Sequence[Take | None]) -> _Plan:
     """Plan how messages of a schema are decoded.
 
     Raises:
@@ -68,24 +68,24 @@ def _plan(writer: Any, reader: Any | None, wanted: Fields, takes: Sequence[Take 
         resolved = reader is not None and reader != writer
         compiler = Compiler(pinned=False, apart=not resolved)
         if not resolved:
-            node = compiler.node(writer, wanted)
+            node = compiler.node(writer, needs)
             writes, reads = fastavro.parse_schema(node.bare), None
         else:
             writes = fastavro.parse_schema(compiler.node(writer).bare)
             resolver = Compiler(pinned=True)
-            node = resolver.node(reader, wanted)
+            node = resolver.node(reader, needs)
             reads = fastavro.parse_schema(node.bare)
             require_same_meaning(writer, reader, (compiler.types, resolver.types), set())
     except (*_DAMAGED, DecodeError, SchemaParseException):
         raise SchemaUnknown("its schema cannot be read with") from None
     if not compiler.recursive:
-        parts = program_of(writer, compiler, wanted, takes) if reads is None and takes else None
+        parts = program_of(writer, compiler, needs, takes) if reads is None and takes else None
         return _Plan(
             lambda body: fastavro.schemaless_reader(body, writes, reads),
             node.convert,
             parts,
         )
-    # Decoded in Python: in C, a recursion that goes too deep would end the process.
+    # Decoded in Python: in C, too deep a recursion would end the process.
     named: dict[str, Any] = {"writer": {}, "reader": {}}
     fastavro.parse_schema(writes, named["writer"])
     if reads is not None:
@@ -103,27 +103,27 @@ class AvroDecoder:
         framing: Framing = "confluent",
         *,
         part: Part = "value",
-        wanted: Fields = ALL,
+        needs: Fields = ALL,
         takes: Sequence[Take | None] = (),
     ) -> None:
         """Make a decoder, with a pinned reader schema if one is given as JSON.
 
-        `takes` are what `parts` is to return.
+        `takes` says what `parts` returns.
 
         Raises:
             ConfigError: the reader schema is no Avro schema.
         """
-        self._schemas, self._framing, self._part, self._wanted = schemas, framing, part, wanted
+        self._schemas, self._framing, self._part, self._needs = schemas, framing, part, needs
         self._codec, self._takes = f"Avro {part}", takes
         self._plans: dict[int | str, _Plan] = {}
-        # The bytes before a body, which the id is read from.
+        # By the bytes before a body, which have the id of the schema.
         self._by_prefix: dict[bytes, _Plan] = {}
         self._prefix = 9 if framing == "apicurio" else 5
         self._reader = None
         if reader_schema is not None:
             try:
                 self._reader = self_contained(msgspec.json.decode(reader_schema))
-                fastavro.parse_schema(Compiler(pinned=True).node(self._reader, wanted).bare)
+                fastavro.parse_schema(Compiler(pinned=True).node(self._reader, needs).bare)
             except (msgspec.MsgspecError, SchemaUnknown, SchemaParseException, *_DAMAGED) as error:
                 raise ConfigError(
                     f"cannot use the reader schema of the {part}: {error}",
@@ -131,10 +131,10 @@ class AvroDecoder:
                 ) from None
 
     def parts(self, message: bytes, headers: Headers = None) -> tuple[bytes | None, ...] | None:
-        """The canonical bytes of what is to be taken of a message, each None if it is null.
+        """The canonical bytes of the `takes` of a message, each None if it is null.
 
-        It is None if the message has to be decoded: if it is not as usual, or the first of its
-        schema, or damaged.
+        It is None if the message has to be decoded: if it is unusual, or the first of its schema,
+        or damaged.
         """
         start = self._prefix
         plan = None if headers else self._by_prefix.get(message[:start])
@@ -175,7 +175,7 @@ class AvroDecoder:
 
     def _planned(self, schema: int | str) -> _Plan:
         try:
-            plan = _plan(self._schemas.parsed(schema), self._reader, self._wanted, self._takes)
+            plan = _plan(self._schemas.parsed(schema), self._reader, self._needs, self._takes)
         except SchemaUnknown as error:
             raise DecodeError(self._codec, error.reason) from None
         self._plans[schema] = plan

@@ -1,7 +1,7 @@
 """Avro schemas, compiled: the types for fastavro to read, and the conversions of their values.
 
-fastavro reads all of a body, without logical types, and unwanted fields are dropped
-unconverted.  A reader schema of the wanted fields alone is no faster (14.3 us, against
+fastavro reads all of a body, without logical types, and fields that are not needed are dropped
+unconverted.  A reader schema of the needed fields alone is no faster (14.3 us, against
 13.8 us for the whole of a Debezium envelope), and its skipping passes over a cut-off end.
 """
 
@@ -29,13 +29,12 @@ class Fields(NamedTuple):
     """The fields of a record to decode, and the encodings of their values.
 
     * `only`: the fields to decode, None for all, each with the fields of its own record.
-    * `encodings`: those of fields whose meaning the schema leaves open.
+    * `encodings`: the encodings of fields, for types that leave the meaning open.
     * `absent`: a test of the values that Avro has; a field that passes becomes UNSET.
-    * `converted`: with `absent`, the fields whose values are read, None for all.  The others
-      are tested, but not converted.
-    * `judges`: whether a value of a field that is not as the schema says is an error, or stays as
-      it is; None if it is in all fields.
-    * `tolerant`: whether such a value stays as it is, at any depth.
+    * `converted`: with `absent`, the fields to convert, None for all.  The others are only tested.
+    * `judges`: whether a value of a field that contradicts the schema is an error, or stays
+      unchanged; None if it is an error in all fields.
+    * `tolerant`: whether such values stay unchanged, at any depth.
     """
 
     only: Mapping[str, "Fields"] | None = None
@@ -46,7 +45,7 @@ class Fields(NamedTuple):
     tolerant: bool = False
 
     def within(self, name: str) -> "Fields":
-        """What to decode of a field."""
+        """The fields to decode within a field."""
         inner = ALL if self.only is None else self.only.get(name, ALL)
         is_judged = self.judges is None or self.judges(name)
         return TOLERANT if inner is ALL and (self.tolerant or not is_judged) else inner
@@ -62,32 +61,32 @@ class Node(NamedTuple):
     bare: Any
     """The type without logical types, for fastavro."""
     convert: Convert | None = None
-    """Converts the values of fastavro, except null, to JSON data; None if they are that."""
+    """Converts the values of fastavro, except null, to JSON data; None if they are JSON data."""
     least: int = 1
     """The least size of a value: 0 if it may take no bytes, else 1."""
     meant: bool = False
     """Whether the schema defines the meaning of the value."""
     kind: str = ""
-    """The kind of type; "" of several."""
+    """The kind of type; "" for several."""
     name: str | None = None
     """Connect's name of the type."""
     items: "Node | None" = None
     """The items, if values are arrays."""
 
-    def open_to(self, given: Encoding | None) -> Convert | None:
-        """What an encoding makes of a converted value, if the schema leaves its meaning open."""
-        if given is None or self.meant:
+    def open_to(self, encoding: Encoding | None) -> Convert | None:
+        """The conversion of an encoding, if the schema leaves the value's meaning open."""
+        if encoding is None or self.meant:
             return None
-        if given.items is not None:
-            return given.convert if self.items and self.items.open_to(given.items) else None
-        return given.convert if given.fits(self.kind, self.name) else None
+        if encoding.items is not None:
+            return encoding.convert if self.items and self.items.open_to(encoding.items) else None
+        return encoding.convert if encoding.fits(self.kind, self.name) else None
 
 
 class Compiler:
     """Compiles a self-contained schema to nodes; a pinned one keeps its defaults.
 
-    If messages are not resolved by another schema, what fastavro reads of a union tells its
-    branch (`apart`).
+    If messages are not resolved by another schema, fastavro's values of a union show their branch
+    (`apart`).
     """
 
     def __init__(self, *, pinned: bool, apart: bool = False) -> None:
@@ -99,44 +98,44 @@ class Compiler:
         self._made: dict[tuple[str, int], Node] = {}
         self.recursive = False
 
-    def node(self, schema: Any, wanted: Fields = ALL) -> Node:
+    def node(self, schema: Any, needs: Fields = ALL) -> Node:
         """Compile a schema.  Raises: SchemaUnknown, if its values cannot be decoded."""
         if isinstance(schema, list):
-            return self._union(schema, wanted)
+            return self._union(schema, needs)
         if isinstance(schema, str):
             if schema in SIMPLE:
-                return self._of_kind(schema, {}, wanted)
+                return self._of_kind(schema, {}, needs)
             self.recursive |= schema in self._open
-            made = self._made.get((schema, id(wanted)))
-            return (made or self.node(self.types[schema], wanted))._replace(bare=schema)
-        made = self._of_kind(schema["type"], schema, wanted)
-        made = made._replace(name=schema.get("connect.name"))
+            node = self._made.get((schema, id(needs)))
+            return (node or self.node(self.types[schema], needs))._replace(bare=schema)
+        node = self._of_kind(schema["type"], schema, needs)
+        node = node._replace(name=schema.get("connect.name"))
         meaning = meaning_of(schema)
         if meaning is None:
-            return made
+            return node
         raw = self._pinned and schema["type"] in ("bytes", "fixed")
         convert = after(as_bytes, meaning) if raw else meaning
-        if wanted.tolerant:
-            convert = either(convert, made.convert)
-        made = made._replace(convert=convert, meant=True)
+        if needs.tolerant:
+            convert = either(convert, node.convert)
+        node = node._replace(convert=convert, meant=True)
         if schema["type"] == "record":
-            # Where it is named again, it means the same.
-            self._made[schema["name"], id(wanted)] = made
-        return made
+            # A later reference by name has the same meaning.
+            self._made[schema["name"], id(needs)] = node
+        return node
 
-    def _of_kind(self, kind: str, schema: Mapping[str, Any], wanted: Fields) -> Node:
+    def _of_kind(self, kind: str, schema: Mapping[str, Any], needs: Fields) -> Node:
         match kind:
             case "record":
-                return self._record(schema, wanted)
+                return self._record(schema, needs)
             case "array":
-                items = self.node(schema["items"], TOLERANT if wanted.tolerant else ALL)
+                items = self.node(schema["items"], TOLERANT if needs.tolerant else ALL)
                 if items.least == 0:
                     # Nine bytes of a message could ask for 2^62 items, which all take memory.
                     raise SchemaUnknown("its schema has an array of items without bytes")
                 bare = {"type": kind, "items": items.bare}
                 return Node(bare, each(items.convert, list), kind=kind, items=items)
             case "map":
-                values = self.node(schema["values"], TOLERANT if wanted.tolerant else ALL)
+                values = self.node(schema["values"], TOLERANT if needs.tolerant else ALL)
                 return Node({"type": kind, "values": values.bare}, each(values.convert, dict))
             case "enum" | "fixed":
                 self.types[schema["name"]] = schema
@@ -146,57 +145,57 @@ class Compiler:
                 )
         return Node(kind, CONVERTS.get(kind), int(kind != "null"), kind=kind)
 
-    def _record(self, schema: Mapping[str, Any], wanted: Fields) -> Node:
-        name, only = schema["name"], wanted.only
+    def _record(self, schema: Mapping[str, Any], needs: Fields) -> Node:
+        name, only = schema["name"], needs.only
         self.types[name] = schema
-        # A record within itself gets this node, whose conversion is known only at the end.
-        made: list[Convert | None] = [None]
-        self._made[name, id(wanted)] = Node(name, lambda value: applied(made[0], value))
+        # A record within itself gets this node; its conversion is known only at the end.
+        late: list[Convert | None] = [None]
+        self._made[name, id(needs)] = Node(name, lambda value: applied(late[0], value))
         self._open.append(name)
-        fields, least, kept, converts = [], 0, [], []
+        fields, least, names, converts = [], 0, [], []
         for field in schema["fields"]:
             here = field["name"]
-            node = self.node(field["type"], wanted.within(here))
+            node = self.node(field["type"], needs.within(here))
             fields.append({**self._form(field), "type": node.bare})
             least |= node.least
             if only is not None and here not in only:
                 continue
-            kept.append(here)
+            names.append(here)
             convert = node.convert
-            if declared := node.open_to(wanted.encodings.get(here)):
+            if declared := node.open_to(needs.encodings.get(here)):
                 convert = after(convert, declared)
-            if wanted.converted is not None and here not in wanted.converted:
+            if needs.converted is not None and here not in needs.converted:
                 convert = None
             if convert:
                 converts.append((here, convert))
         self._open.pop()
         bare = {**self._form(schema), "fields": fields}
-        if wanted.absent:
-            absent = wanted.absent
-            made[0] = picked(kept, [
-                (here, unless(absent, dict(converts).get(here))) for here in kept
+        if needs.absent:
+            absent = needs.absent
+            late[0] = picked(names, [
+                (here, unless(absent, dict(converts).get(here))) for here in names
             ])  # fmt: skip
         else:
-            made[0] = picked(kept if len(kept) < len(fields) else None, converts)
-        done = self._made[name, id(wanted)] = Node(bare, made[0], least)
+            late[0] = picked(names if len(names) < len(fields) else None, converts)
+        done = self._made[name, id(needs)] = Node(bare, late[0], least)
         return done
 
     def _form(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        # Defaults of writers are not used, and some of them are such as Avro forbids.
+        # Defaults of writers are not used, and some of them are invalid.
         parts = ("default", *_FORM) if self._pinned else _FORM
         return {part: schema[part] for part in parts if part in schema}
 
-    def _union(self, branches: list[Any], wanted: Fields) -> Node:
-        nodes = [self.node(branch, wanted) for branch in branches]
-        bare, found = [node.bare for node in nodes], [n for n in nodes if n.bare != "null"]
-        if len(found) == 1:
-            return found[0]._replace(bare=bare, least=1)
-        meant = any(node.meant for node in found)
+    def _union(self, branches: list[Any], needs: Fields) -> Node:
+        nodes = [self.node(branch, needs) for branch in branches]
+        bare, others = [node.bare for node in nodes], [n for n in nodes if n.bare != "null"]
+        if len(others) == 1:
+            return others[0]._replace(bare=bare, least=1)
+        meant = any(node.meant for node in others)
         if self._apart:
             return Node(*self._told_apart(nodes), 1, meant)
         by_type: dict[Any, Convert | None] = {}
         by_fields: dict[frozenset[str], Convert | None] = {}
-        for node in found:
+        for node in others:
             schema = self.types.get(node.bare, {}) if isinstance(node.bare, str) else node.bare
             kind = schema.get("type", node.bare)
             if kind == "record":
@@ -208,7 +207,7 @@ class Compiler:
                 by_fields and dict in by_type
             ):
                 raise SchemaUnknown("its schema has a union whose values cannot be told apart")
-        if not any(node.convert for node in found):
+        if not any(node.convert for node in others):
             return Node(bare)
 
         def convert(value: Any) -> Any:
@@ -219,9 +218,9 @@ class Compiler:
         return Node(bare, convert, 1, meant)
 
     def _told_apart(self, nodes: Sequence[Node]) -> tuple[Any, Convert]:
-        """A union whose branches are records of one field, which take no more bytes.
+        """A union with each branch in a record of one field, which takes no more bytes.
 
-        By themselves a float and a double, or two records with the same fields, are the same
+        Without it, a float and a double, or two records with the same fields, are the same
         data to fastavro.
         """
         bare: list[Any] = []
@@ -281,6 +280,6 @@ def require_same_meaning(
 
 def _one(schema: Any, types: Mapping[str, Any]) -> Any:
     """Resolve an optional type to its one branch, and a name to its type."""
-    if isinstance(schema, list) and len(found := [s for s in schema if s != "null"]) == 1:
-        schema = found[0]
+    if isinstance(schema, list) and len(others := [s for s in schema if s != "null"]) == 1:
+        schema = others[0]
     return types.get(schema, schema) if isinstance(schema, str) else schema

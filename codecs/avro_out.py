@@ -1,12 +1,12 @@
 """Write messages of outputs in Avro: upserts, and Debezium's envelopes.
 
-The messages are first those of `upsert_out` or `debezium_out`, in JSON, and then encoded by the
-schemas of a `Shape`, which follow from the types of the output's columns.  A body has no prefix:
-`framed` adds the ids that a registry gives to the schemas.
+`upsert_out` or `debezium_out` makes the messages in JSON, which are then encoded by the schemas of
+a `Shape`; these follow from the types of the output's columns.  A body has no prefix: `framed`
+adds the ids that a registry gives to the schemas.
 
-Each field of a row may be null and has null as its default.  So a reader with a schema of before
-a column was added, or with one of after, reads messages of both.  The fields of a key are never
-null, because the key columns of tables are not.
+Each field of a row may be null and has null as its default.  So when a column is added, readers
+with the older or the newer schema read messages of both.  The fields of a key are never null,
+because the key columns of tables are not.
 
 A message that does not fit its schema is a violation: it is left out, and its reason names the
 column.
@@ -121,7 +121,7 @@ def encoded(
 
 @functools.lru_cache(maxsize=64)
 def _writers(shape: Shape) -> tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]:
-    """What writes the keys and the values of a shape."""
+    """The writers of keys and values of a shape."""
     write_key, write_value = _writer(shape.key), _writer(shape.value)
     key_datum, row = _key_datum(shape.key_type), _row_datum(shape.columns)
 
@@ -144,7 +144,7 @@ def _writers(shape: Shape) -> tuple[Callable[[bytes], bytes], Callable[[bytes], 
 def _key_datum(kind: SqlType) -> Datum:
     if not isinstance(kind, Struct):
         only = datum_of(kind, "key")
-        # Of a key that is JSON, null is a value.
+        # In a key that is JSON, null is a value.
         null = "null" if kind == JSON else None
         return lambda value: null if value is None and null else _there(only(value), "key", kind)
     parts = [(name, of, datum_of(of, name)) for name, of in kind.fields]

@@ -1,9 +1,9 @@
 """Programs that write the canonical bytes of Avro messages, for `compiled._avro_text`.
 
 Without Python data in between, a message takes a tenth of the time.  A program covers records,
-simple types, fixed, enumerations, unions of null and one type, and arrays of these.  What it
-writes of a message is what `canonical.write` would write of the decoded data.  It is told what to
-take of a message: values, or some of the fields of records.
+simple types, fixed, enumerations, unions of null and one type, and arrays of these.  It writes
+the same bytes as `canonical.write` would of the decoded data.  `Take` says which parts of a
+message it writes: values, or some of the fields of records.
 """
 
 import re
@@ -24,10 +24,10 @@ except ImportError:
     Program = None  # type: ignore[assignment,misc]
 
 Parts = Callable[[bytes, int], tuple[bytes | None, ...] | None]
-"""From a message and the index of its body to the texts of what is taken; None of a value that is
-null, and None altogether if the message is not as usual."""
+"""From a message and the index of its body to the texts of its `Take`s; a text is None for null,
+and the whole is None if the message is unusual."""
 
-# What is raised at a message that is not as usual.
+# The exceptions at an unusual message.
 _IRREGULAR = (
     *(ArithmeticError, DecodeError, IndexError, KeyError, MemoryError, OverflowError),
     *(TypeError, ValueError, struct.error),
@@ -40,8 +40,8 @@ _DEEPEST = 20
 class Take(NamedTuple):
     """What to take of a message: the value at a path of fields, which is empty or a name.
 
-    With `names` only these fields of a record are taken; if `whole`, it has to have all of them.
-    Without, it has to be a record only if `record` says so.
+    With `names`, only these fields of a record are taken; if `whole`, it must have all of them.
+    Without `names`, the value must be a record only if `record` says so.
     """
 
     path: tuple[str, ...] = ()
@@ -53,10 +53,10 @@ class Take(NamedTuple):
 class Step(NamedTuple):
     """A type at its place in a schema, as `compiled._avro_text` takes it.
 
-    `null` is the index of null in a union; `form` how a value is written, "" if by `convert`
-    alone.  The fields of a record, and the items of an array, are `length` steps from `first`
-    on; `order` has the indexes of the wanted fields in the order of their names.  A record is
-    `loose` if nobody needs it as one text.
+    `null` is the index of null in a union; `form` says how a value is written, "" if by `convert`
+    alone.  A value is skipped unless it is `wanted`.  The fields of a record, and the items of an
+    array, are `length` steps from `first` on; `order` has the indexes of the wanted fields in the
+    order of their names.  A record is `loose` if it is not needed as one text.
     """
 
     kind: str
@@ -81,41 +81,41 @@ class _UncoveredError(Exception):
 
 
 def program_of(
-    schema: Any, compiler: Compiler, wanted: Fields, takes: Sequence[Take | None]
+    schema: Any, compiler: Compiler, needs: Fields, takes: Sequence[Take | None]
 ) -> Parts | None:
     """Make the program of a schema that a compiler has compiled; None if it is not covered."""
     if Program is None or compiler.recursive:
         return None
-    # A record of which fields are taken does not become one text.
+    # A record with single fields taken does not become one text.
     assert len({bool(take.path) for take in takes if take is not None}) < 2, "whole, or fields"
     planning = _Planning(compiler)
     try:
-        planning.place(0, "", schema, _Given(wanted))
+        planning.place(0, "", schema, _Context(needs))
         parts = [None if take is None else planning.take(take) for take in takes]
         return Program(planning.steps, parts, canonical.write, _IRREGULAR).parts
     except (_UncoveredError, TypeError, *canonical.REFUSALS):
-        # A schema may have names and sizes that fastavro does not mind.
+        # A schema may have names and sizes that fastavro accepts, but programs do not.
         return None
 
 
-class _Given(NamedTuple):
-    """What is known of a value beside its type; without `wanted` it is passed over."""
+class _Context(NamedTuple):
+    """The context of a value's type; without `needs` the value is skipped."""
 
-    wanted: Fields | None
+    needs: Fields | None
     encoding: Convert | None = None
     raw: bool = False
     depth: int = 0
 
 
 class _Planning:
-    """The steps of a program; those of a record's fields lie side by side."""
+    """The steps of a program; the fields of a record are consecutive steps."""
 
     def __init__(self, compiler: Compiler) -> None:
         self.steps: list[Step] = [Step("null")]
         self._compiler = compiler
 
     def take(self, take: Take) -> tuple[int, tuple[int, ...] | None]:
-        """Find the step of what is taken, and its fields if it is a record."""
+        """Find the step of a `Take`, and its fields if it is a record."""
         at = 0
         for name in take.path:
             self._loosen(at)
@@ -142,9 +142,9 @@ class _Planning:
                 return at
         raise _UncoveredError
 
-    def place(self, at: int, name: str, schema: Any, given: _Given) -> None:
+    def place(self, at: int, name: str, schema: Any, context: _Context) -> None:
         """Plan a value, at the place of its step, with the name of its field."""
-        if given.depth > _DEEPEST:
+        if context.depth > _DEEPEST:
             raise _UncoveredError
         schema = self._resolved(schema)
         null = None
@@ -155,14 +155,14 @@ class _Planning:
             schema = self._resolved(schema[1 - null])
         kind = schema if isinstance(schema, str) else schema["type"]
         form: Mapping[str, Any] = {} if isinstance(schema, str) else schema
-        step = _step(kind, form, given)
-        self.steps[at] = step._replace(null=null, key=name, wanted=given.wanted is not None)
+        step = _step(kind, form, context)
+        self.steps[at] = step._replace(null=null, key=name, wanted=context.needs is not None)
         if kind == "array":
-            self._items(at, form["items"], given)
+            self._items(at, form["items"], context)
         if kind == "record":
-            self._fields(at, form["fields"], given._replace(raw=given.raw or step.form == ""))
+            self._fields(at, form["fields"], context._replace(raw=context.raw or step.form == ""))
 
-    def _fields(self, at: int, fields: Sequence[Mapping[str, Any]], given: _Given) -> None:
+    def _fields(self, at: int, fields: Sequence[Mapping[str, Any]], context: _Context) -> None:
         first, count = len(self.steps), len(fields)
         names = [field["name"] for field in fields]
         if first + count > _MOST_STEPS or len(set(names)) < count:
@@ -170,41 +170,41 @@ class _Planning:
         self.steps += [Step("null")] * count
         fields_read = []
         for place, field in enumerate(fields, first):
-            inner = self._given(field, given)
+            inner = self._context(field, context)
             self.place(place, field["name"], field["type"], inner)
             begin = canonical.write(field["name"]) + b":"
             self.steps[place] = self.steps[place]._replace(name=begin)
-            if inner.wanted is not None:
+            if inner.needs is not None:
                 fields_read.append((field["name"], place))
         order = tuple(place for _, place in sorted(fields_read))
         self.steps[at] = self.steps[at]._replace(first=first, length=count, order=order)
 
-    def _items(self, at: int, schema: Any, given: _Given) -> None:
+    def _items(self, at: int, schema: Any, context: _Context) -> None:
         first = len(self.steps)
-        if first >= _MOST_STEPS or given.raw or given.encoding is not None:
+        if first >= _MOST_STEPS or context.raw or context.encoding is not None:
             raise _UncoveredError
         self.steps.append(Step("null"))
-        wanted = None if given.wanted is None else ALL
-        self.place(first, "", schema, _Given(wanted, depth=given.depth + 1))
+        needs = None if context.needs is None else ALL
+        self.place(first, "", schema, _Context(needs, depth=context.depth + 1))
         self.steps[at] = self.steps[at]._replace(first=first, length=1)
 
-    def _given(self, field: Mapping[str, Any], given: _Given) -> _Given:
-        wanted, depth = given.wanted, given.depth + 1
-        if wanted is None:
-            return _Given(None, depth=depth)
-        if given.raw:
-            return _Given(ALL, raw=True, depth=depth)
-        if wanted.absent is not None or wanted.converted is not None:
+    def _context(self, field: Mapping[str, Any], context: _Context) -> _Context:
+        needs, depth = context.needs, context.depth + 1
+        if needs is None:
+            return _Context(None, depth=depth)
+        if context.raw:
+            return _Context(ALL, raw=True, depth=depth)
+        if needs.absent is not None or needs.converted is not None:
             raise _UncoveredError
         name = field["name"]
-        if wanted.only is not None and name not in wanted.only:
-            return _Given(None, depth=depth)
-        inner = ALL if wanted.only is None else wanted.only[name]
-        given_encoding = wanted.encodings.get(name)
+        if needs.only is not None and name not in needs.only:
+            return _Context(None, depth=depth)
+        inner = ALL if needs.only is None else needs.only[name]
+        given_encoding = needs.encodings.get(name)
         encoding = given_encoding and self._compiler.node(field["type"], inner).open_to(
             given_encoding
         )
-        return _Given(inner, encoding, depth=depth)
+        return _Context(inner, encoding, depth=depth)
 
     def _resolved(self, schema: Any) -> Any:
         if isinstance(schema, str):
@@ -212,8 +212,8 @@ class _Planning:
         return schema
 
 
-def _step(kind: str, schema: Mapping[str, Any], given: _Given) -> Step:
-    """Plan how a value is read, and written if it is wanted."""
+def _step(kind: str, schema: Mapping[str, Any], context: _Context) -> Step:
+    """Plan how a value is read, and written if it is needed."""
     # A fixed is base64 as bytes are.
     convert = CONVERTS.get("bytes" if kind == "fixed" else kind)
     match kind:
@@ -228,16 +228,16 @@ def _step(kind: str, schema: Mapping[str, Any], given: _Given) -> Step:
             step = Step(kind)
         case _:
             raise _UncoveredError
-    if given.wanted is None or given.raw:
+    if context.needs is None or context.raw:
         return step
     meaning = meaning_of(schema) if schema else None
-    if meaning is None and given.encoding is None:
+    if meaning is None and context.encoding is None:
         return step
     if kind in ("null", "enum", "array") or (kind == "record" and meaning is None):
         raise _UncoveredError
     if meaning is None:
-        assert given.encoding is not None
-        return step._replace(form="", convert=after(convert, given.encoding))
+        assert context.encoding is not None
+        return step._replace(form="", convert=after(convert, context.encoding))
     return _meant(step._replace(form="", convert=meaning), schema)
 
 

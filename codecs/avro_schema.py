@@ -1,4 +1,4 @@
-"""Avro schemas of a registry, resolved: each names its types in full and has their definitions."""
+"""Avro schemas of a registry, resolved: with full names and the definitions of all types."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -29,7 +29,7 @@ class Schemas(Protocol):
 def self_contained(schema: Any, references: Sequence[Any] = ()) -> Any:
     """Resolve a schema: names become full, and each type is defined where it first occurs.
 
-    `references` are the schemas that it refers to, each after those that it needs itself.
+    `references` has the schemas that it refers to, each after the schemas that it needs.
 
     Raises:
         SchemaUnknown: it is no Avro schema, or names a type that is not defined.

@@ -20,8 +20,8 @@
 | MAP | map |
 | VARCHAR, ENUM, INTERVAL, TIME WITH TIME ZONE, JSON | string |
 
-Where Avro's own types leave a meaning open to Kafka Connect, `connect.name` has that of
-Debezium's converters, which its sinks know: there is none for an instant with a zone.  Parts of
+Where Avro's types leave the meaning open to Kafka Connect, `connect.name` has the name that
+Debezium's converters use and its sinks know: there is none for an instant with a zone.  Parts of
 lists, maps and structs may be null.
 
 Avro's types: https://avro.apache.org/docs/1.12.0/specification/
@@ -50,7 +50,7 @@ from ikebana.codecs.sql_type import Decimal as DecimalType
 Datum = Callable[[Any], Any]
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-"""What names of records and fields are."""
+"""Matches names of records and fields."""
 _NO_FIT = (ArithmeticError, DecodeError, TypeError, ValueError)
 
 
@@ -62,7 +62,7 @@ class MisfitError(Exception):
 
 
 def schema_of(kind: SqlType, name: str) -> Any:
-    """The Avro schema of a type; `name` is that of the record, if it is one.
+    """The Avro schema of a type; `name` is the name of the record, if it becomes one.
 
     >>> from ikebana.codecs.sql_type import parsed
     >>> schema_of(parsed("DECIMAL(9,2)"), "price")
@@ -86,19 +86,19 @@ def record(name: str, fields: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def field(name: str, kind: SqlType, record_name: str) -> dict[str, Any]:
-    """A field that may be null, and is if a message lacks it."""
+    """A field that may be null; its default is null."""
     return {"name": name, "type": nullable(schema_of(kind, record_name)), "default": None}
 
 
 def nullable(schema: Any) -> list[Any]:
-    """The schema of what may be null."""
+    """The schema of a value that may be null."""
     return ["null", schema]
 
 
 def datum_of(kind: SqlType, path: str) -> Datum:
     """Make a function from values in JSON, with canonical numbers, to Avro's data.
 
-    It raises: MisfitError, for a value that the type does not take.
+    The function raises: MisfitError, for a value that does not fit the type.
     """
     match kind:
         case List(of) | Array(of):
@@ -173,7 +173,7 @@ _BOOLEANS |= {"1": True, "0": False}
 
 
 def _boolean(value: Any) -> bool:
-    # 1 and 0 are keys of this mapping as well, since they equal True and False.
+    # 1 and 0 are keys of this mapping, too, since they equal True and False.
     if value.__class__ in (bool, int, str) and value in _BOOLEANS:
         return _BOOLEANS[value]
     raise ValueError
@@ -206,7 +206,7 @@ _LARGEST_SINGLE = 3.4028235677973366e38
 
 
 def _unscaled(width: int, scale: int) -> Datum:
-    """The bytes of a decimal's digits, of which `scale` are behind the point."""
+    """The bytes of a decimal's digits, `scale` of them behind the point."""
     most = 10**width
 
     def convert(value: Any) -> bytes:
@@ -249,7 +249,7 @@ def _logical(kind: str, logical: str, meaning: str | None = None) -> dict[str, A
 
 _MICROS = _logical("long", "timestamp-micros", "time.MicroTimestamp"), instant_of(6)
 _INT, _LONG = ("int", _whole(-(2**31), 2**31 - 1)), ("long", _whole(-(2**63), 2**63 - 1))
-# The schema of a type, and what makes its data.
+# The schema of a type, and the function that makes its data.
 _SCALARS: dict[str, tuple[Any, Datum | None]] = {
     "BOOLEAN": ("boolean", _boolean),
     **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT"), _INT),
@@ -276,13 +276,13 @@ _SCALARS: dict[str, tuple[Any, Datum | None]] = {
 
 
 def carries(kind: SqlType) -> bool:
-    """Whether names within a type are those of Avro, so that it can have a schema."""
+    """Whether names within a type are valid in Avro, so that it can have a schema."""
     match kind:
         case Struct(fields):
             return all(NAME.fullmatch(name) and carries(of) for name, of in fields)
         case List(of) | Array(of) | Map(Scalar("VARCHAR"), of):
             return carries(of)
         case Map(_, of):
-            # JSON has keys that are texts.
+            # Keys of JSON objects are texts.
             return carries(of)
     return True

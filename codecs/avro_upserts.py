@@ -8,7 +8,7 @@ from ikebana.codecs.avro import AvroDecoder
 from ikebana.codecs.avro_compiler import ALL, Fields
 from ikebana.codecs.avro_program import Take
 from ikebana.codecs.avro_schema import Schemas
-from ikebana.codecs.change import Change, Headers, Wanted
+from ikebana.codecs.change import Change, Headers, Needs
 from ikebana.codecs.column_encodings import encodings
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.framing import Framing, Part
@@ -19,10 +19,10 @@ class AvroUpserts:
     """Decodes keyed upserts: the Kafka key is the row's key, the value the row.
 
     A null value is a delete.  A key in Avro or JSON may be any data; a key in bytes is taken as
-    it is.  If `wanted.key` names columns, the key is in the row, and only the key of a delete
+    it is.  If `needs.key` names columns, the key is in the row, and only the key of a delete
     is taken from the Kafka key.
 
-    `wanted.options` may have "framing", and "reader_schema", the JSON of the schema to pin for
+    `needs.options` may have "framing", and "reader_schema", the JSON of the schema to pin for
     values.
 
     Raises:
@@ -32,36 +32,34 @@ class AvroUpserts:
     def __init__(
         self,
         schemas: Schemas,
-        wanted: Wanted,
+        needs: Needs,
         key_format: Literal["avro", "json", "bytes"] = "avro",
     ) -> None:
-        framing = framing_of(wanted)
+        framing = framing_of(needs)
         self._key_format = key_format
-        self._columns, self._key_columns = wanted.columns, wanted.key
-        names = (
-            None if self._columns is None else dict.fromkeys((*self._columns, *wanted.key), ALL)
-        )
-        declared = encodings(wanted.encodings)
-        key = Take((), wanted.key, whole=True) if wanted.key else Take()
+        self._columns, self._key_columns = needs.columns, needs.key
+        names = None if self._columns is None else dict.fromkeys((*self._columns, *needs.key), ALL)
+        declared = encodings(needs.encodings)
+        key = Take((), needs.key, whole=True) if needs.key else Take()
         self._keys = AvroDecoder(
             schemas,
             None,
             framing,
             part="key",
-            wanted=Fields(encodings=declared),
+            needs=Fields(encodings=declared),
             takes=[key],
         )
         self._values = AvroDecoder(
             schemas,
-            wanted.options.get("reader_schema"),
+            needs.options.get("reader_schema"),
             framing,
-            wanted=Fields(names, declared, judges=wanted.judges),
-            takes=[Take((), self._columns), key if wanted.key else None],
+            needs=Fields(names, declared, judges=needs.judges),
+            takes=[Take((), self._columns), key if needs.key else None],
         )
         self._told_by_header = framing == "headers" and key_format == "avro"
 
     def key(self, key: bytes | None) -> bytes | None:
-        # A schema that a header names is not known here.
+        # Headers, which may name the schema, are not available here.
         return None if self._key_columns or self._told_by_header else self._of_kafka(key, None)
 
     def changes(
@@ -74,7 +72,7 @@ class AvroUpserts:
         return [self._row(row_key, value, headers)]
 
     def row(self, value: bytes, headers: Headers) -> Change:
-        """Decode a row that needs no key, and has none but that of its columns."""
+        """Decode a row that needs no key, except one from its columns."""
         return self._row(None, value, list(headers) if headers else None)
 
     def _row(self, row_key: bytes | None, value: bytes, headers: Headers) -> Change:
@@ -122,13 +120,13 @@ class AvroUpserts:
 _KEYS = {"avro": "Avro key", "json": "JSON key", "bytes": "key"}
 
 
-def framing_of(wanted: Wanted) -> Framing:
+def framing_of(needs: Needs) -> Framing:
     """Find the framing that the options name, `confluent` if they name none.
 
     Raises:
         ConfigError: the framing is not known.
     """
-    return cast(Framing, option(wanted, "framing", *get_args(Framing)))
+    return cast(Framing, option(needs, "framing", *get_args(Framing)))
 
 
 def _key_of(row: Any, columns: Sequence[str], part: Part) -> bytes:

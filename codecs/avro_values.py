@@ -1,4 +1,4 @@
-"""What fastavro reads, as canonical JSON data.
+"""Convert the values of fastavro to canonical JSON data.
 
 The semantic types of Kafka Connect and Debezium (`connect.name`) come before Avro's logical types:
 decimals are exact numbers, timestamp-* are in UTC with a "Z", local-timestamp-* without.  A
@@ -62,10 +62,10 @@ def meaning_of(schema: Mapping[str, Any]) -> Convert | None:
 
 
 def semantics_of(schema: Mapping[str, Any]) -> Meaning | None:
-    """What a schema's semantic or logical type says of its values; None if it has none."""
+    """The meaning of a schema's semantic or logical type; None if it has none."""
     name, logical = schema.get("connect.name"), schema.get("logicalType")
-    if known := meaning_of_name(name, schema.get("connect.parameters")):
-        return known
+    if meaning := meaning_of_name(name, schema.get("connect.parameters")):
+        return meaning
     kind = schema["type"]
     if logical == "decimal" and kind in ("bytes", "fixed"):
         parts = {"scale": schema.get("scale", 0), PRECISION: schema.get("precision")}
@@ -89,7 +89,7 @@ def after(first: Convert | None, second: Convert) -> Convert:
 
 
 def either(first: Convert, second: Convert | None) -> Convert:
-    """A conversion by the second one of what the first one refuses."""
+    """The first conversion, or the second one for values that the first one refuses."""
 
     def convert(value: Any) -> Any:
         try:
@@ -101,7 +101,7 @@ def either(first: Convert, second: Convert | None) -> Convert:
 
 
 def unless(absent: Callable[[Any], bool], convert: Convert | None) -> Convert:
-    """A conversion that makes UNSET of a value that passes the test `absent`."""
+    """A conversion to UNSET for values that pass the test `absent`."""
     return lambda value: UNSET if absent(value) else applied(convert, value)
 
 
@@ -112,15 +112,15 @@ def picked(names: Sequence[str] | None, converts: Sequence[tuple[str, Convert]])
 
     def record(value: dict[str, Any]) -> dict[str, Any]:
         # Not in place, because a default is one object that all messages share.
-        made = value.copy() if names is None else {name: value[name] for name in names}
+        row = value.copy() if names is None else {name: value[name] for name in names}
         name = ""
         try:
             for name, convert in converts:
-                if (field := made[name]) is not None:
-                    made[name] = convert(field)
+                if (field := row[name]) is not None:
+                    row[name] = convert(field)
         except _REFUSALS as error:
             raise Unfit(name, error) from None
-        return made
+        return row
 
     return record
 
@@ -137,7 +137,7 @@ def each(convert: Convert | None, kind: type) -> Convert | None:
 
 
 def as_bytes(value: bytes | str) -> bytes:
-    """Bytes as they are, or those of a default."""
+    """Bytes, also of a default."""
     # A default of type bytes is a text, whose code points are the bytes.
     return value.encode("latin-1") if isinstance(value, str) else value
 

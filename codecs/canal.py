@@ -11,10 +11,10 @@ The key's columns are the declared ones, else `pkNames`.  If the key is not decl
 are decoded.
 
 All of Canal's values are text or null; other writers of its messages (Flink, SeaTunnel) have
-numbers, booleans, arrays and objects too, which stay as they are.  What a text becomes, the
-column's declared encoding determines, else its type in `mysqlType`, else its declared type, else
-its `sqlType` (java.sql.Types).  The last is the least reliable: Canal derives it from the last row
-of a message, and gives a text that is null there the type of bytes.
+numbers, booleans, arrays and objects too, which stay unchanged.  The conversion of a text follows
+from the column's declared encoding, else from its type in `mysqlType`, else from its declared
+type, else from its `sqlType` (java.sql.Types).  The last is the least reliable: Canal derives it
+from the last row of a message, and gives a text that is null there the type of bytes.
 
 * integers of any size, year and (as MySQL has them) booleans: numbers;
 * decimal, float and double: exact numbers;
@@ -43,7 +43,7 @@ from typing import Any
 import msgspec
 
 from ikebana.codecs import canonical
-from ikebana.codecs.change import Change, Headers, Ignored, Wanted
+from ikebana.codecs.change import Change, Headers, Ignored, Needs
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.fields import object_of
 from ikebana.codecs.row_images import (
@@ -62,7 +62,7 @@ _NAME = "Canal"
 _ROWS = frozenset({"INSERT", "UPDATE", "DELETE"})
 _DDL = frozenset({"CREATE", "ALTER", "ERASE", "QUERY", "RENAME", "CINDEX", "DINDEX"})
 _TRANSACTION = frozenset({"GTID", "XACOMMIT", "XAROLLBACK"})
-# Canal's own, and that of TiDB, which writes Canal's messages.
+# The heartbeats of Canal, and of TiDB, which writes messages of the same form.
 _HEARTBEAT = frozenset({"MHEARTBEAT", "TIDB_WATERMARK"})
 
 
@@ -102,13 +102,13 @@ class Canal:
         ConfigError: an option has a value that is not one of its choices.
     """
 
-    def __init__(self, wanted: Wanted) -> None:
-        self._full = option(wanted, "row_image", "full", "minimal") == "full"
-        self._images = images = RowImages(_NAME, wanted, minimal=not self._full)
-        self._tables = Tables(_NAME, wanted, "database", "table")
-        self._before = wanted.before and self._full
-        self._key = wanted.key
-        self._judges = wanted.judges
+    def __init__(self, needs: Needs) -> None:
+        self._full = option(needs, "row_image", "full", "minimal") == "full"
+        self._images = images = RowImages(_NAME, needs, minimal=not self._full)
+        self._tables = Tables(_NAME, needs, "database", "table")
+        self._before = needs.before and self._full
+        self._key = needs.key
+        self._judges = needs.judges
         self._sql_types = canonical.decoder(_all_of(images.names, int | None) | None)
         self._mysql_types = canonical.decoder(_all_of(images.names, str | None) | None)
         row = _all_of(images.names, Any)
@@ -201,16 +201,16 @@ class Canal:
     def _converted(
         self, row: Image, columns: Sequence[str] | None, key: Sequence[str], types: _Types
     ) -> Image:
-        """Convert the columns that the row has, by their types; `key` are those of its key."""
+        """Convert the columns of the row by their types; `key` has its key columns."""
         sql_types, mysql_types = types
         declared = self._images.declared
         image: Image = dict(row)
         for name in row if columns is None else columns:
             text = row.get(name)
-            # Others than Canal write numbers and booleans as they are.
+            # Other writers than Canal write numbers and booleans as such.
             if text.__class__ is not str or self._images.is_encoded(name):
                 continue
-            # The type of an enum lists all of its names; the beginning is enough.
+            # The type of an enum lists all of its names; its beginning is enough.
             mysql_type = (mysql_types.get(name) or "")[:64]
             conversion = _conversion(mysql_type, declared.type_of(name), sql_types.get(name))
             try:
@@ -284,7 +284,7 @@ def _binary(text: str) -> str:
 
 
 def _or_text(conversion: _Conversion) -> _Conversion:
-    """A conversion of MySQL's forms; the column's type judges those of others, such as zones."""
+    """A conversion of MySQL's forms; other forms, such as zones, are left to the column's type."""
 
     def convert(text: str) -> Any:
         try:
@@ -317,7 +317,7 @@ _BY_MYSQL_TYPE: dict[str, _Conversion | None] = {
     **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), None),
     **dict.fromkeys(("json", "bit", "set", "date"), None),
 }
-# The types of DuckDB that cannot read every text as it is.
+# The types of DuckDB that cannot read every text.
 _BY_DECLARED_TYPE: dict[str, _Conversion | None] = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"), _integer),
     **dict.fromkeys(("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"), _integer),
@@ -353,7 +353,7 @@ def _conversion(mysql_type: str, declared: str | None, sql_type: int | None) -> 
         kind = parsed(declared)
         return _number if isinstance(kind, Decimal) else _BY_DECLARED_TYPE.get(str(kind))
     if sql_type is None:
-        # Other types of MySQL stay text.  Without any type, the meaning is not known.
+        # Other types of MySQL stay text.  Without any type, the meaning is unknown.
         return None if name else _untold
     return _BY_SQL_TYPE.get(sql_type)
 

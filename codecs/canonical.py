@@ -25,7 +25,7 @@ _EXACT_DIGITS = 15
 # Nearer to zero, doubles lose digits.
 _SMALLEST_EXPONENT = -300
 # The exponent of the largest double.  A greater number written in full digits could be far
-# longer than its message; written otherwise, 1e400 would differ from its own digits.
+# longer than its message; written otherwise, 1e400 would differ from its digits.
 _LARGEST_EXPONENT = 308
 
 
@@ -127,11 +127,11 @@ def encode(data: Any) -> bytes:
 
 
 NAN, INFINITY = "NaN", "Infinity"
-"""How JSON here spells what is not finite; below zero with a sign."""
+"""The texts of numbers that are not finite; below zero with a sign."""
 
 
 def spelling(number: float) -> str:
-    """The text that stands for a float that is not finite."""
+    """The text of a float that is not finite."""
     return NAN if math.isnan(number) else INFINITY if number > 0 else f"-{INFINITY}"
 
 
@@ -144,7 +144,7 @@ def _finite(data: Any) -> bool:
 
 
 def spelled_out(data: Any) -> Any:
-    """Data with the texts that stand for floats that are not finite.
+    """Data with texts in place of floats that are not finite.
 
     >>> spelled_out({"a": [1.5, float("-inf")]})
     {'a': [1.5, '-Infinity']}
@@ -196,7 +196,7 @@ def completed(partial: bytes, whole: bytes, columns: Sequence[str]) -> bytes:
 
 
 def write(data: Any) -> bytes:
-    """Write data whose numbers are canonical already, as those of `decoder` and `exact` are.
+    """Write data with canonical numbers, as `decoder` and `exact` return them.
 
     Structs become objects, without their UNSET fields.
     """
@@ -204,7 +204,7 @@ def write(data: Any) -> bytes:
 
 
 def key(row: Mapping[str, Any], columns: Sequence[str]) -> bytes:
-    """Write the key that a row has in some of its columns, in whatever order these are.
+    """Write the key of a row from these columns; their order does not matter.
 
     Raises:
         KeyError: the row lacks one of them; its argument is the name.
@@ -251,7 +251,7 @@ def refused(codec: str, error: Exception) -> DecodeError:
         case DecodeError():
             return error
         case msgspec.MsgspecError():
-            # Of the payload, its message quotes only unknown enumeration values, and keys.
+            # The message quotes payload only in unknown enumeration values, and keys.
             return DecodeError(codec, _QUOTED.sub("…", str(error)))
         case UnicodeDecodeError():
             return DecodeError(codec, f"byte {error.start} of a string is not UTF-8")
@@ -265,21 +265,21 @@ _QUOTED = re.compile(r"'.*'", re.DOTALL)
 
 
 class JsonObject(dict[str, Any]):
-    """A JSON object as a dict that can be hashed, for `accumulate`; it must not be changed."""
+    """A JSON object as a hashable dict, for `accumulate`; it must not be changed."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset(self.items()))
 
 
 class JsonArray(list[Any]):
-    """A JSON array as a list that can be hashed, for `accumulate`; it must not be changed."""
+    """A JSON array as a hashable list, for `accumulate`; it must not be changed."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(tuple(self))
 
 
 def decode(canonical_bytes: bytes) -> Any:
-    """Read canonical bytes back as Python data, all of which can be hashed.
+    """Read canonical bytes back as hashable Python data.
 
     A number is an `int`, or a `float`, which keeps all of its digits (`ExactFloat`).
 

@@ -15,9 +15,9 @@ writers add up as long as no two of them write the same data.
 
 The protocol is that of differential dataflow, `src/capture.rs` in
 TimelyDataflow/differential-dataflow (`Message`, `Progress`).  It has no JSON form; the
-names here are those of Materialize's Avro form, https://materialize.com/docs/connect/materialize-cdc/,
-which `cdcv2_avro` writes.  Times are totally ordered here, so that a frontier is one
-time or none.
+names here are those of Materialize's Avro form,
+https://materialize.com/docs/connect/materialize-cdc/, which `cdcv2_avro` writes.  Times are
+totally ordered here, so that a frontier is one time or none.
 """
 
 from collections import Counter
@@ -75,7 +75,7 @@ def counts(updates: Iterable[Fact]) -> dict[int, int]:
 def encode_updates(updates: Iterable[Fact], max_bytes: int) -> Iterator[bytes]:
     """Write updates, consolidated, as messages of at most `max_bytes` each.
 
-    All updates of a time have to be given in one call.  A single update that is longer than
+    All updates of a time must come in one call.  A single update that is longer than
     `max_bytes` gets a message of its own.
 
     >>> [*encode_updates([(b'{"id":1}', b'{"n":2}', 7, 1)], 1_000)]
@@ -108,7 +108,7 @@ def encode_progress(
         yield b'{"progress":{"lower":[%d],"upper":[%b],"counts":[%b]}}' % (one.lower, end, listed)
 
 
-# The digits of a time, with a sign.
+# The most digits of a time, with a sign.
 _LONGEST = 20
 
 
@@ -119,7 +119,7 @@ def _count_length(count: tuple[int, int]) -> int:
 def packed(
     parts: Iterable[Any], room: int, length: Callable[[Any], int], *, gap: int = 0
 ) -> Iterator[list[Any]]:
-    """Group parts, of at least one each, so that the parts and the gaps fit into `room`."""
+    """Group parts, at least one in a group, so that the parts and the gaps fit into `room`."""
     group: list[Any] = []
     size = -gap
     for part in parts:
@@ -140,7 +140,7 @@ def statements(
     room: int,
     length: Callable[[tuple[int, int]], int],
 ) -> Iterator[Progress]:
-    """Cut the counts of [lower, upper) into statements whose counts fit into `room`."""
+    """Cut [lower, upper) into statements with counts that fit into `room`."""
     # A batch may have a count for each record, too many for one message.
     ordered = sorted((time, count) for time, count in count_at.items() if count)
     assert lower <= upper <= END, f"progress from {lower} to {upper}"
@@ -216,7 +216,7 @@ def checked_updates(updates: Iterable[Fact]) -> Updates:
 
 
 def checked_progress(
-    lower: Sequence[int], upper: Sequence[int], given: Sequence[tuple[int, int]]
+    lower: Sequence[int], upper: Sequence[int], pairs: Sequence[tuple[int, int]]
 ) -> Progress:
     """Check a progress statement that was decoded.
 
@@ -229,12 +229,12 @@ def checked_progress(
     start, end = lower[0], upper[0] if upper else END
     if start > end:
         raise DecodeError("CDCv2", '"lower" is beyond "upper"')
-    found = dict(given)
-    if len(found) < len(given):
+    by_time = dict(pairs)
+    if len(by_time) < len(pairs):
         raise DecodeError("CDCv2", '"counts" has two counts of one time')
-    for time, count in given:
+    for time, count in pairs:
         if not start <= time < end:
             raise DecodeError("CDCv2", '"counts" has a time that is not in the interval')
         if count < 0:
             raise DecodeError("CDCv2", '"counts" has a negative count')
-    return Progress(start, end, {time: count for time, count in given if count})
+    return Progress(start, end, {time: count for time, count in pairs if count})

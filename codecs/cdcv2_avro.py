@@ -81,7 +81,7 @@ HEAD = b"\xc3\x01" + bytes.fromhex(fingerprint(to_parsing_canonical_form(SCHEMA)
 def encode_updates(updates: Iterable[Fact], max_bytes: int) -> Iterator[bytes]:
     """Write updates, consolidated, as messages of at most `max_bytes` each.
 
-    All updates of a time have to be given in one call.  A single update that is longer than
+    All updates of a time must come in one call.  A single update that is longer than
     `max_bytes` gets a message of its own.
     """
     # Encoded by hand: to split messages, the length of each update must be known.

@@ -2,8 +2,8 @@
 
 A codec turns one Kafka message into changes of rows.  It keeps no state and knows neither
 topics nor times.  The keys and rows that it returns are canonical bytes (`codecs.canonical`),
-so that equal data are equal bytes.  A codec is told in advance which columns of a row are read,
-and converts no others.
+so that equal data are equal bytes.  `Needs` says in advance which columns of a row are read;
+the codec converts no others.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -35,8 +35,8 @@ class Declared:
     """The columns of a table that the pipeline file declares, with their types.
 
     They alone determine which columns an image lacks, and which are null.  The columns that are
-    read must not matter for this, or a result would depend on who else reads the input.  That
-    is why this is not a sequence of names, which could be mistaken for the columns to decode.
+    read must not matter for this, or a result would depend on who else reads the input.
+    Therefore this is not a sequence of names, which could be mistaken for the columns to decode.
     """
 
     __slots__ = ("_types",)
@@ -60,7 +60,7 @@ class Declared:
         return self._types.get(name)
 
     def refuses(self, name: str) -> bool:
-        """Whether a column is declared, with a type that does not take every value."""
+        """Whether a column is declared with a type that does not take every value."""
         return self._types.get(name, TAKE_ALL[0]) not in TAKE_ALL
 
     def to_look_for(self) -> tuple[str, ...]:
@@ -68,8 +68,8 @@ class Declared:
         return tuple(self._types)
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """What a codec has to decode of each message; it does not change during a run.
+class Needs(msgspec.Struct, frozen=True):
+    """What a codec must decode of each message; it does not change during a run.
 
     * `columns`: the columns of a row to decode, None for all.  They matter for nothing else.
     * `declared`: the columns that a row has.
@@ -78,8 +78,8 @@ class Wanted(msgspec.Struct, frozen=True):
     * `diffs`: whether retractions are made from old images alone.  Then each old image has to be
       complete, and rows need no key.
     * `tables`: a regular expression that must match the whole name of a table, which is
-      "database.schema.table", "database.table" or "table", as the format has it.
-    * `encodings`: the encodings of columns whose values do not show theirs.
+      "database.schema.table", "database.table" or "table", depending on the format.
+    * `encodings`: the encodings of columns, if their values do not show them.
     * `options`: the options of the format.
     """
 
@@ -93,9 +93,9 @@ class Wanted(msgspec.Struct, frozen=True):
     diffs: bool = False
 
     def judges(self, name: str) -> bool:
-        """Whether a value of a column that is not what its message's schema says is an error.
+        """Whether a value of a column that contradicts its message's schema is an error.
 
-        It is where the column is decoded whoever reads it, and converted by a declaration, or to
+        It is an error if the column is decoded in any case, and converted by a declaration, or to
         make a key.  In all other columns such a value stays as it is in the message, since a
         result must not depend on who else reads the input.
         """
@@ -113,7 +113,7 @@ class Change(NamedTuple):
       rows are gone; there is neither key nor image).
     * `key`: the row's key.  If a message changes a key, the codec returns a delete of the old
       key, then an upsert of the new one.  It is None in a truncate, and for a table without a
-      key that is read with `Wanted.diffs`.
+      key that is read with `Needs.diffs`.
     * `after`: the new image, with the columns that are read.
     * `before`: the old image, with the columns that are read.  It is None if the message has no
       old image, or if that lacks any column, read or not.
@@ -137,7 +137,7 @@ class Ignored(NamedTuple):
 
 
 class RowCodec(Protocol):
-    """Decodes rows that stay, each by itself; the codecs of rows do."""
+    """A codec of rows that are only inserted, each independent of the others."""
 
     def row(self, value: bytes, headers: Headers) -> Change:
         """Decode a row that needs no key.  Raises: DecodeError."""

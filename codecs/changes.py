@@ -1,25 +1,25 @@
 """Decode the changes of rows in any form that names its operations, in JSON and in Avro.
 
 A message has its operation in a field, and the row before and after it in two others; if it has
-neither of these, the message itself is the row, without the fields that say what it is.  An
-operation is told by the words of the options.  The defaults are those of Debezium, GoldenGate and
+neither of these, the message itself is the row, without the fields that describe the change.  The
+options list the words of each operation.  The defaults are those of Debezium, GoldenGate and
 Flink: `c`, `r`, `I`, `+I` and `+U` insert, `u` and `U` update, `d`, `D`, `-D` and `-U` delete, `t`
-and `T` empty the table.  A pair of -U and +U takes the old row away and brings the new one,
+and `T` empty the table.  A pair of -U and +U deletes the old row and inserts the new one,
 whatever its key is.
 
-`wanted.options` may have:
+`needs.options` may have:
 
 * `op`: the field of the operation, by default "op"; `op_insert`, `op_update`, `op_delete` and
   `op_truncate`: its words, with commas between them; a whole number is its digits.
 * `before`, `after`: the fields of the rows.
-* `deleted`: a field that is true for a deleted row; without an option `op`, messages need no
-  operation then, and each other one upserts its row.
+* `deleted`: a field that is true for a deleted row; then, without an option `op`, messages need no
+  operation, and every other message upserts its row.
 * `table`: the field with the full name of the table.
-* `row_image`: `full`, or `minimal` if updates lack columns that have not changed.  Columns have to
-  be declared then, and rows have only these.
+* `row_image`: `full`, or `minimal` if updates lack columns that have not changed.  Then columns
+  must be declared, and rows have only these.
 
-Fields within others are named with dots, as in "meta.op".  An update whose row before has another
-key moves the row.  The key's columns are those that the input names; without these, the Kafka key
+Dots name fields within others, as in "meta.op".  An update with another key in the row before
+moves the row.  The key's columns are those that the input names; without these, the Kafka key
 is the key.
 """
 
@@ -33,7 +33,7 @@ from ikebana.codecs.avro_compiler import Fields
 from ikebana.codecs.avro_program import Take
 from ikebana.codecs.avro_schema import Schemas
 from ikebana.codecs.avro_upserts import framing_of
-from ikebana.codecs.change import Change, Headers, Ignored, Wanted
+from ikebana.codecs.change import Change, Headers, Ignored, Needs
 from ikebana.codecs.debezium_rows import FAULTS, Keys, keys_in_json
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.row_images import Image, RowImages, Tables, deleted, moved, option
@@ -60,35 +60,35 @@ class Changes:
         ConfigError: options do not go together.
     """
 
-    def __init__(self, wanted: Wanted, decode: Decode, keys: Keys) -> None:
-        options = wanted.options
-        self._decode, self._keys, self._wanted = decode, keys, wanted
+    def __init__(self, needs: Needs, decode: Decode, keys: Keys) -> None:
+        options = needs.options
+        self._decode, self._keys, self._needs = decode, keys, needs
         self._op = _path(options.get("op", "op"))
         self._words = _words(options)
         self._old, self._new = (_path(options.get(name, name)) for name in ("before", "after"))
         flag, table = options.get("deleted"), options.get("table")
         self._flag = None if flag is None else _path(flag)
         self._needs_op = flag is None or "op" in options
-        self._minimal = option(wanted, "row_image", "full", "minimal") == "minimal"
-        if self._minimal and not wanted.declared:
+        self._minimal = option(needs, "row_image", "full", "minimal") == "minimal"
+        if self._minimal and not needs.declared:
             raise ConfigError(
                 'option "row_image" is "minimal", and no column is declared',
                 hint="Declare the columns of the rows.",
             )
         self._table = None if table is None else _path(table)
-        if wanted.tables is not None and table is None:
+        if needs.tables is not None and table is None:
             raise ConfigError(
                 "tables are chosen, and no field has their name",
                 hint='Name the field by the option "table".',
             )
-        self._tables = Tables(_NAME, wanted, table or "")
-        self._images = RowImages(_NAME, wanted, minimal=self._minimal, exact=False)
-        # Of a message that is the row itself, what is no column of it.
+        self._tables = Tables(_NAME, needs, table or "")
+        self._images = RowImages(_NAME, needs, minimal=self._minimal, exact=False)
+        # In a message that is the row itself, the fields that are no columns.
         said = {path[0] for path in (self._op, self._flag, self._table) if path}
-        self._said = {name for name in said if wanted.declared.type_of(name) is None}
+        self._said = {name for name in said if needs.declared.type_of(name) is None}
 
     def key(self, key: bytes | None) -> bytes | None:
-        return None if self._wanted.key else self._keys.of_kafka(key)
+        return None if self._needs.key else self._keys.of_kafka(key)
 
     def changes(
         self, key: bytes | None, value: bytes | None, headers: Headers
@@ -107,7 +107,7 @@ class Changes:
         raise DecodeError(fault.codec, fault.reason, key=self._readable(message, key, headers))
 
     def _gone(self, key: bytes | None, headers: Headers) -> Sequence[Change] | Ignored:
-        # Nobody knows of which table it is.
+        # The table is unknown.
         return self._keys.tombstone(key, headers) if self._tables.all else Ignored("tombstone")
 
     def _changes(
@@ -127,28 +127,31 @@ class Changes:
         absent: tuple[str, ...] = ()
         if self._minimal and operation == "update":
             absent = self._images.declared.absent(after)
-        image, own = self._images.row(after), self._key({**(before or {}), **after}, key, headers)
+        image, row_key = (
+            self._images.row(after),
+            self._key({**(before or {}), **after}, key, headers),
+        )
         if operation == "insert":
-            return [Change("upsert", own, image)]
-        old = own if before is None else self._key({**after, **before}, key, headers)
-        return moved(old, own, image, self._whole(before, after), absent)
+            return [Change("upsert", row_key, image)]
+        old = row_key if before is None else self._key({**after, **before}, key, headers)
+        return moved(old, row_key, image, self._whole(before, after), absent)
 
     def _operation(self, message: Image) -> str:
-        """What a message does: one of those that have words."""
+        """The operation of a message: a key of `WORDS`."""
         if self._flag is not None and _is_deleted(_at(message, self._flag)):
             return "delete"
         word = _at(message, self._op)
         if word is None and not self._needs_op:
             return "insert"
         text = str(word) if word.__class__ is int else word
-        found = self._words.get(text) if isinstance(text, str) else None
-        if found is None:
-            told = "is missing" if word is None else "is no word of an operation"
-            raise DecodeError(_NAME, f"field `{'.'.join(self._op)}` {told}")
-        return found
+        operation = self._words.get(text) if isinstance(text, str) else None
+        if operation is None:
+            problem = "is missing" if word is None else "is no word of an operation"
+            raise DecodeError(_NAME, f"field `{'.'.join(self._op)}` {problem}")
+        return operation
 
     def _rows(self, message: Image, *, is_gone: bool) -> tuple[Image | None, Image | None]:
-        """The rows before and after, converted; of a deleted row, what there is of it."""
+        """The rows before and after, converted; of a deleted row, the columns that are there."""
         old, new = (_at(message, path, _NOWHERE) for path in (self._old, self._new))
         if old is _NOWHERE and new is _NOWHERE:
             row = {name: value for name, value in message.items() if name not in self._said}
@@ -157,7 +160,7 @@ class Changes:
             images = (None if each is _NOWHERE else each for each in (old, new))  # type: ignore[assignment]
         before, after = images
         if is_gone and before is None:
-            # A flag marks the row as it is now.
+            # A flag marks the row itself.
             before = after
         for path, image in ((self._old, before), (self._new, after)):
             if image is not None and not isinstance(image, dict):
@@ -169,20 +172,20 @@ class Changes:
 
     def _whole(self, before: Image | None, after: Image) -> bytes | None:
         """The row before, if it is read and has all columns."""
-        if not self._wanted.before or before is None or self._images.declared.absent(before):
+        if not self._needs.before or before is None or self._images.declared.absent(before):
             return None
         return self._images.row(before) if after.keys() <= before.keys() else None
 
     def _key(self, row: Image, key: bytes | None, headers: Headers) -> bytes | None:
-        columns = self._wanted.key
+        columns = self._needs.key
         if columns and all(name in row for name in columns):
             return canonical.key(row, columns)
         return self._keys.needed(key, headers)
 
     def _readable(self, message: Any, key: bytes | None, headers: Headers) -> bytes | None:
-        """The key of a message that is wrong elsewhere; None if it cannot be read."""
+        """The key of a message with another fault; None if it cannot be read."""
         with suppress(*FAULTS):
-            if self._wanted.key and isinstance(message, dict):
+            if self._needs.key and isinstance(message, dict):
                 before, after = self._rows(message, is_gone=False)
                 return self._key(after or before or {}, key, headers)
         with suppress(*FAULTS):
@@ -190,7 +193,7 @@ class Changes:
         return None
 
 
-def in_json(wanted: Wanted) -> Changes:
+def in_json(needs: Needs) -> Changes:
     """The codec of messages in JSON."""
     read = canonical.decoder(Any)
 
@@ -198,19 +201,19 @@ def in_json(wanted: Wanted) -> Changes:
         require_readable(value)
         return read(value)
 
-    return Changes(wanted, decode, keys_in_json(wanted))
+    return Changes(needs, decode, keys_in_json(needs))
 
 
-def in_avro(schemas: Schemas, wanted: Wanted) -> Changes:
+def in_avro(schemas: Schemas, needs: Needs) -> Changes:
     """The codec of messages in Avro, keys too.
 
     Raises: ConfigError, also for options of Avro: see `avro_upserts`.
     """
-    framing = framing_of(wanted)
-    take = Take((), wanted.key, whole=True) if wanted.key else Take()
-    keys = AvroDecoder(schemas, None, framing, part="key", wanted=Fields(), takes=[take])
-    values = AvroDecoder(schemas, wanted.options.get("reader_schema"), framing)
-    return Changes(wanted, values.decode, Keys(wanted, keys.parts, keys.decode))
+    framing = framing_of(needs)
+    take = Take((), needs.key, whole=True) if needs.key else Take()
+    keys = AvroDecoder(schemas, None, framing, part="key", needs=Fields(), takes=[take])
+    values = AvroDecoder(schemas, needs.options.get("reader_schema"), framing)
+    return Changes(needs, values.decode, Keys(needs, keys.parts, keys.decode))
 
 
 _NOWHERE = object()
@@ -221,7 +224,7 @@ def _path(name: str) -> tuple[str, ...]:
 
 
 def _at(message: Any, path: Sequence[str], otherwise: Any = None) -> Any:
-    """What a message has at a path."""
+    """The value of a message at a path."""
     for name in path:
         if not isinstance(message, dict) or name not in message:
             return otherwise
@@ -230,20 +233,20 @@ def _at(message: Any, path: Sequence[str], otherwise: Any = None) -> Any:
 
 
 def _words(options: Mapping[str, str]) -> dict[str, str]:
-    """The operations by their words.  Raises: ConfigError, for a word of two of them."""
-    found: dict[str, str] = {}
-    own = {name: options.get(f"op_{name}") for name in WORDS}
-    for name, given in own.items():
-        for word in WORDS[name] if given is None else map(str.strip, given.split(",")):
-            if word in found and own[found[word]] is None:
-                # A word that is named counts, whatever it is by default.
-                del found[word]
-            if word in found and given is None:
+    """The operations by their words.  Raises: ConfigError, if two operations share a word."""
+    operations: dict[str, str] = {}
+    overrides = {name: options.get(f"op_{name}") for name in WORDS}
+    for name, words in overrides.items():
+        for word in WORDS[name] if words is None else map(str.strip, words.split(",")):
+            if word in operations and overrides[operations[word]] is None:
+                # A word in an option overrides its default operation.
+                del operations[word]
+            if word in operations and words is None:
                 continue
-            if word in found or not word:
+            if word in operations or not word:
                 raise ConfigError(f'option "op_{name}" has "{word}", which is no word of its own')
-            found[word] = name
-    return found
+            operations[word] = name
+    return operations
 
 
 def _is_deleted(mark: Any) -> bool:

@@ -1,12 +1,12 @@
-"""The encodings that the pipeline file may declare for columns, and those that it need not.
+"""The encodings of columns: declared in the pipeline file, or usual for a format.
 
 An encoding says what a value in a message is, if neither JSON nor the message's schema says it:
-a count of microseconds, the text of a JSON document.  It applies where there is no schema, and
-to the types of a schema that leave it open, such as `int64` or `string` without a name.  It has
-"[]" behind it for each array around the values.
+a count of microseconds, the text of a JSON document.  It applies to messages without a schema, and
+to types of a schema that leave the meaning open, such as `int64` or `string` without a name.  Its
+name ends in "[]" for each array around the values.
 
 A connector writes a JSON column as a text, and an interval as a count of microseconds, so the
-formats of such connectors have an encoding of all declared columns of these types (`usual`).
+formats of such connectors have an encoding for all declared columns of these types (`usual`).
 That is a property of the column and the format: it depends neither on a message nor on who
 reads the column.
 """
@@ -34,7 +34,7 @@ from ikebana.codecs.sql_type import Array, Decimal, List, SqlType, parsed
 from ikebana.codecs.structured_times import structured
 
 Usual = Literal["always", "named", "never"]
-"""Whether a format has the usual encodings of JSON and INTERVAL columns: `named` only where a
+"""Whether a format has the usual encodings of JSON and INTERVAL columns: `named` only if a
 schema names these types."""
 
 _INTEGERS = frozenset({"int8", "int16", "int32", "int64", "int", "long"})
@@ -60,7 +60,7 @@ class Encoding(NamedTuple):
     names: frozenset[str] | None = None
     """The names that such a type has to have; None for any."""
     assumed: bool = False
-    """Whether nobody has declared it: it is not for documents, whose values are JSON."""
+    """Whether it is not declared; then it does not apply to documents, which have JSON values."""
     items: "Encoding | None" = None
     """The encoding of the items, if values are arrays."""
 
@@ -70,7 +70,7 @@ class Encoding(NamedTuple):
 
 
 def encoding(name: str) -> Encoding:
-    """Find an encoding by its full name; its conversion leaves null as it is.
+    """Find an encoding by its full name; its conversion leaves null unchanged.
 
     Raises:
         ValueError: there is no such encoding.
@@ -88,15 +88,15 @@ def encoding(name: str) -> Encoding:
     if name.startswith("decimal:") and (scale := scale_of(name[8:])) is not None:
         return Encoding(_decimal(scale), _BYTES)
     bare, _, suffix = name.partition(":")
-    if (found := _BY_NAME.get(bare)) is None or (suffix and (suffix, bare) not in _SUFFIXES):
+    if (result := _BY_NAME.get(bare)) is None or (suffix and (suffix, bare) not in _SUFFIXES):
         raise ValueError(f'"{name}" is none of {", ".join(CHOICES)}')
     if suffix == "named":
-        return found._replace(names=_NAMES[bare])
-    return found._replace(assumed=bool(suffix))
+        return result._replace(names=_NAMES[bare])
+    return result._replace(assumed=bool(suffix))
 
 
 def encodings(names: Mapping[str, str]) -> dict[str, Encoding]:
-    """Find the encodings of columns by their full names; a plain one is none."""
+    """Find the encodings of columns by their full names; plain ones are left out."""
     return {
         column: encoding(name) for column, name in names.items() if not name.startswith("plain")
     }
@@ -116,13 +116,13 @@ def full_name(kind: str, name: str) -> str:
     items, arrays = _taken_apart(kind)
     if name == "decimal":
         name = f"decimal:{items.scale if isinstance(items, Decimal) else 0}"
-    # An array may be the document that a text has.
+    # The document in a text may be an array.
     whole = name.endswith(_ITEMS) or (name == "json" and str(items) != "JSON")
     return name + _ITEMS * (0 if whole else arrays)
 
 
 def usual_name(kind: str, usual: Usual) -> str | None:
-    """The full name of the encoding of a column that declares none; None if it has none."""
+    """The full name of the usual encoding of a column; None if it has none."""
     items, arrays = _taken_apart(kind)
     name = _USUAL.get(str(items))
     if usual == "never" or name is None:
@@ -131,7 +131,7 @@ def usual_name(kind: str, usual: Usual) -> str | None:
 
 
 def _taken_apart(kind: str) -> tuple[SqlType, int]:
-    """Split a type into that of the items, and the number of arrays around them."""
+    """Split a type into the type of the items, and the number of arrays around them."""
     items, arrays = parsed(kind), 0
     while isinstance(items, List | Array):
         items, arrays = items.of, arrays + 1
@@ -143,30 +143,31 @@ def of_columns(
 ) -> dict[str, Convert]:
     """Find the conversions of the columns of a row by its Kafka Connect JSON schema.
 
-    A declared encoding is for what the schema leaves open.  Normal columns are left out.  What is
-    not as the schema says is an error in a column that `judges`, and stays as it is in others.
+    A declared encoding applies if the schema leaves the meaning open.  Normal columns are left
+    out.  A value that contradicts the schema is an error in a column for which `judges` holds, and
+    stays unchanged in others.
 
     Raises:
         DecodeError: it is no schema.
     """
-    found = {}
+    converts = {}
     for field in schema.fields or ():
         name = field.field
         if name is None:
             continue
         convert = of_connect(field, strict=judges(name))
-        if convert is None and (given := declared.get(name)) is not None:
-            convert = _open(field, given)
+        if convert is None and (of_column := declared.get(name)) is not None:
+            convert = _open(field, of_column)
         if convert is not None:
-            found[name] = convert
-    return found
+            converts[name] = convert
+    return converts
 
 
-def _open(node: Schema, given: Encoding) -> Convert | None:
-    if given.items is not None:
-        inner = _open(node.items, given.items) if node.type == "array" and node.items else None
-        return given.convert if inner is not None else None
-    return given.convert if given.fits(node.type, node.name) else None
+def _open(node: Schema, of_column: Encoding) -> Convert | None:
+    if of_column.items is not None:
+        inner = _open(node.items, of_column.items) if node.type == "array" and node.items else None
+        return of_column.convert if inner is not None else None
+    return of_column.convert if of_column.fits(node.type, node.name) else None
 
 
 def _each(convert: Convert) -> Convert:
@@ -190,7 +191,7 @@ _decode = canonical.decoder(Any)
 
 def _json(value: Any) -> Any:
     if value.__class__ is not str:
-        # Connectors write documents as texts; arrays and objects are those of other columns.
+        # Connectors write documents as texts; arrays and objects come from other columns.
         return value
     try:
         text = value.encode()

@@ -33,7 +33,7 @@ class Opening:
     """Opens messages, bare or wrapped with a schema, as values of one type.
 
     Parsing a schema costs more than a row, so the bytes of the last schema are compared: a
-    message with the same prefix, whose rest is one JSON value, has that schema.
+    message with the same prefix, followed by one JSON value, has that schema.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Opening:
         except msgspec.ValidationError:
             return None
         if not wrapped.schema:
-            # A bare row or key may have a column "payload", whose value is no object.
+            # A bare row or key may have a column "payload" with a value that is no object.
             return wrapped if bytes(wrapped.payload)[:1] == b"{" else None
         return wrapped if bytes(wrapped.schema)[:1] in (b"{", b"n") else None
 

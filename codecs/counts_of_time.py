@@ -1,8 +1,8 @@
-"""Counts of days and parts of a second, as Avro has them, for the texts of dates and times.
+"""Parse texts of dates and times into counts of days and parts of a second, as Avro has them.
 
-The way back of `encodings.date_of`, `time_of` and `timestamp_of`.  It also takes the other forms
-that columns of these types take in JSON: a zone or an offset, which are converted to UTC, a blank
-in place of the T, and a date with the time 00:00.
+This reverses `encodings.date_of`, `time_of` and `timestamp_of`.  It also accepts other forms
+of these types in JSON: a zone or an offset, which are converted to UTC, a blank in place of the
+T, and a date with the time 00:00.
 """
 
 import re
@@ -58,7 +58,7 @@ def time_of_day(text: str) -> int:
 
 
 def instant_of(digits: int) -> Callable[[str], int]:
-    """Make a function that counts from 1970 to an instant, in seconds of so many digits.
+    """Make a function that counts from 1970 to an instant, in seconds with `digits` decimals.
 
     >>> instant_of(6)("1970-01-01T00:00:01.5"), instant_of(3)("1970-01-01 01:00+01:00")
     (1500000, 0)

@@ -34,7 +34,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from ikebana.codecs import canonical
-from ikebana.codecs.change import Change, Headers, Ignored, Wanted
+from ikebana.codecs.change import Change, Headers, Ignored, Needs
 from ikebana.codecs.connect_json import Opening, PayloadPlan
 from ikebana.codecs.debezium_rows import (
     FAULTS,
@@ -89,34 +89,34 @@ class Envelope(msgspec.Struct):
 class Debezium:
     """Decodes the messages of a Debezium connector.
 
-    `wanted.options` may have "unavailable_placeholder", if the connector's is not the default.
+    `needs.options` may have "unavailable_placeholder", if the connector's is not the default.
 
     Raises:
         ConfigError: the placeholder is empty.
 
     >>> event = b'{"op": "u", "before": {"id": 1, "n": 1}, "after": {"id": 1, "n": 2}}'
-    >>> Debezium(Wanted(before=True)).changes(b'{"id": 1}', event, None)[0]._asdict()
+    >>> Debezium(Needs(before=True)).changes(b'{"id": 1}', event, None)[0]._asdict()
     ... # doctest: +NORMALIZE_WHITESPACE
     {'kind': 'upsert', 'key': b'{"id":1}', 'after': b'{"id":1,"n":2}',
      'before': b'{"id":1,"n":1}', 'absent': (), 'replaces': True}
     """
 
-    def __init__(self, wanted: Wanted) -> None:
-        self._keys = keys_in_json(wanted)
-        self._before = wanted.before
-        self._tables = DebeziumTables(wanted.tables) if wanted.tables is not None else None
-        unavailable = unavailable_of(wanted)
-        self._unread = () if wanted.columns is None else (*{*wanted.key} - {*wanted.columns},)
-        self._rows = Rows(wanted.read(wanted.key), unavailable, wanted.encodings, wanted.judges)
-        self._key_rows = Rows(wanted.key, unavailable, wanted.encodings)
+    def __init__(self, needs: Needs) -> None:
+        self._keys = keys_in_json(needs)
+        self._before = needs.before
+        self._tables = DebeziumTables(needs.tables) if needs.tables is not None else None
+        unavailable = unavailable_of(needs)
+        self._unread = () if needs.columns is None else (*{*needs.key} - {*needs.columns},)
+        self._rows = Rows(needs.read(needs.key), unavailable, needs.encodings, needs.judges)
+        self._key_rows = Rows(needs.key, unavailable, needs.encodings)
         # Old rows are parsed only if they, or their keys, are read.
-        self._old_rows = self._rows if wanted.before else self._key_rows if wanted.key else None
+        self._old_rows = self._rows if needs.before else self._key_rows if needs.key else None
         # Drift compares the columns that are read.  Diffs need complete old images.
-        self._compares_names = wanted.diffs and wanted.columns is not None
+        self._compares_names = needs.diffs and needs.columns is not None
         self._opening = Opening(Envelope | None, self._rows.bare, self._planned)
         self._source = canonical.decoder(Source | None)
-        fits = Compiled.fits(wanted)
-        self._compiled = Compiled(wanted, unavailable, self._keys.needed) if fits else None
+        fits = Compiled.fits(needs)
+        self._compiled = Compiled(needs, unavailable, self._keys.needed) if fits else None
 
     def key(self, key: bytes | None) -> bytes | None:
         # Debezium writes a changed key as a delete and a create, so a Kafka key that has the
@@ -146,7 +146,7 @@ class Debezium:
             return without_operation(has, envelope.before or envelope.after)
         if op == "m":
             return Ignored("message")
-        if self._tables and not self._in_wanted_table(self._tables, envelope.source):
+        if self._tables and not self._in_selected_table(self._tables, envelope.source):
             return Ignored("table")
         if op in ("c", "u", "r"):
             return self._upsert(key, envelope, plan, updates=op == "u")
@@ -156,9 +156,9 @@ class Debezium:
             return [Change("truncate")]
         raise DecodeError(VALUE, 'field "op" is none of c, u, r, d, t, m')
 
-    def _in_wanted_table(self, tables: DebeziumTables, source: Raw) -> bool:
+    def _in_selected_table(self, tables: DebeziumTables, source: Raw) -> bool:
         names = (self._source(source) if source else None) or Source()
-        return tables.wanted(names.db, names.schema, names.table or names.collection)
+        return tables.selects(names.db, names.schema, names.table or names.collection)
 
     def _upsert(
         self, key: bytes | None, envelope: Envelope, plan: PayloadPlan, *, updates: bool
@@ -217,7 +217,7 @@ class Debezium:
         return self._rows.planned(image) if image else ()
 
     def _readable_key(self, key: bytes | None, value: bytes | None) -> bytes | None:
-        """Decode the row's key from a message that is damaged elsewhere; None if it cannot."""
+        """Decode the row's key from a message with another fault; None if it cannot be read."""
         if self._keys.columns and value is not None:
             with suppress(*FAULTS):
                 envelope, plan = self._opening.open(value)
@@ -232,30 +232,30 @@ class Debezium:
 class Compiled:
     """Decodes the commonest messages with compiled code, and returns None for the others.
 
-    It takes creates, updates and rows of snapshots, without schema, whose old image has the
-    columns of the new one, if no value is unavailable and the key does not change.  `Debezium`
-    decodes all other messages, and says what is wrong; both return the same changes.
+    It takes creates, updates and rows of snapshots, without schema, if the old image has the
+    columns of the new one, no value is unavailable and the key does not change.  `Debezium`
+    decodes all other messages, and reports faults; both return the same changes.
     """
 
     def __init__(
         self,
-        wanted: Wanted,
+        needs: Needs,
         unavailable: Unavailable,
         kafka_key: Callable[[bytes | None], bytes | None],
     ) -> None:
         self._may_lack = unavailable.may_be_in_json
-        # A value that nobody reads is known to be unavailable nevertheless.
-        self._reads_all = wanted.columns is None
+        # Unavailable values must be noticed even if they are not read.
+        self._reads_all = needs.columns is None
         self._kafka_key = kafka_key
-        self._event = CompiledRows(wanted.columns, wanted.key, before=wanted.before).event
+        self._event = CompiledRows(needs.columns, needs.key, before=needs.before).event
         self._misses = 0
 
     @staticmethod
-    def fits(wanted: Wanted) -> bool:
-        """Whether there is such a decoder for what is wanted."""
-        read = wanted.read(wanted.key)
-        encoded = wanted.encodings if read is None else set(wanted.encodings) & set(read)
-        return CompiledRows is not None and wanted.tables is None and not encoded
+    def fits(needs: Needs) -> bool:
+        """Whether the compiled decoder covers these needs."""
+        read = needs.read(needs.key)
+        encoded = needs.encodings if read is None else set(needs.encodings) & set(read)
+        return CompiledRows is not None and needs.tables is None and not encoded
 
     def changes(self, key: bytes | None, value: bytes) -> list[Change] | None:
         """Decode the change of a message; None if `Debezium` has to."""
@@ -265,21 +265,21 @@ class Compiled:
             self._misses += 1
             return None
         self._misses = 0
-        replaces, own, after, before = event
+        replaces, row_key, after, before = event
         if self._reads_all and (
             self._may_lack(after) or (before is not None and self._may_lack(before))
         ):
             return None
-        return [Change("upsert", own or self._kafka_key(key), after, before, (), replaces)]
+        return [Change("upsert", row_key or self._kafka_key(key), after, before, (), replaces)]
 
 
-def unavailable_of(wanted: Wanted) -> Unavailable:
-    """Make the test for the placeholder of values that the connector does not know.
+def unavailable_of(needs: Needs) -> Unavailable:
+    """Make the test for the placeholder of values that are unknown to the connector.
 
     Raises:
         ConfigError: the placeholder is empty, so that every empty text would be one.
     """
-    placeholder = wanted.options.get("unavailable_placeholder", PLACEHOLDER)
+    placeholder = needs.options.get("unavailable_placeholder", PLACEHOLDER)
     if not placeholder:
         raise ConfigError('option "unavailable_placeholder" must not be empty')
     return Unavailable(placeholder)
@@ -288,7 +288,7 @@ def unavailable_of(wanted: Wanted) -> Unavailable:
 def _op_of(event: Envelope) -> str | None:
     """Derive the missing operation of an event from its images; None if it has none."""
     if event.after and event.after != _NULL:
-        # Without a field `before`, it is open whether there was an old row.
+        # Without a field `before`, it is unknown whether there was an old row.
         return "c" if event.before == _NULL else "u"
     return "d" if event.before and event.before != _NULL else None
 

@@ -25,7 +25,7 @@ from ikebana.codecs.avro_compiler import ALL, Fields
 from ikebana.codecs.avro_program import Take
 from ikebana.codecs.avro_schema import Schemas
 from ikebana.codecs.avro_upserts import framing_of
-from ikebana.codecs.change import Change, Headers, Ignored, Wanted
+from ikebana.codecs.change import Change, Headers, Ignored, Needs
 from ikebana.codecs.column_encodings import encodings
 from ikebana.codecs.debezium import unavailable_of
 from ikebana.codecs.debezium_rows import (
@@ -42,7 +42,7 @@ from ikebana.codecs.errors import DecodeError
 # Marks an event whose images may lack columns; no field has this name.
 _MAY_LACK = ""
 _SOURCE = ("db", "schema", "table", "collection")
-# As many tables as a server has; their names come from messages.
+# More tables than a server has; their names come from messages.
 _MOST_SOURCES = 10_000
 _OTHERS = ("ts_ms", "status", "id", "ddl", "tableChanges")
 
@@ -50,7 +50,7 @@ _OTHERS = ("ts_ms", "status", "id", "ddl", "tableChanges")
 class DebeziumAvro:
     """Decodes the messages of a Debezium connector whose converters write Avro.
 
-    `wanted.options` may have "framing"; "reader_schema", the JSON of the schema to pin for
+    `needs.options` may have "framing"; "reader_schema", the JSON of the schema to pin for
     values; "unavailable_placeholder", if the connector's is not the default.
 
     Raises:
@@ -58,27 +58,27 @@ class DebeziumAvro:
             placeholder is empty.
     """
 
-    def __init__(self, schemas: Schemas, wanted: Wanted) -> None:
-        framing = framing_of(wanted)
-        self._columns, self._key_columns = wanted.columns, wanted.key
-        self._before = wanted.before
-        self._tables = None if wanted.tables is None else DebeziumTables(wanted.tables)
+    def __init__(self, schemas: Schemas, needs: Needs) -> None:
+        framing = framing_of(needs)
+        self._columns, self._key_columns = needs.columns, needs.key
+        self._before = needs.before
+        self._tables = None if needs.tables is None else DebeziumTables(needs.tables)
         self._told_by_header = framing == "headers"
-        declared = encodings(wanted.encodings)
+        declared = encodings(needs.encodings)
         keys = AvroDecoder(
             schemas,
             framing=framing,
             part="key",
-            wanted=Fields(_only(wanted.key) if wanted.key else None, declared),
-            takes=[Take((), wanted.key, whole=True) if wanted.key else Take()],
+            needs=Fields(_only(needs.key) if needs.key else None, declared),
+            takes=[Take((), needs.key, whole=True) if needs.key else Take()],
         )
-        self._keys = Keys(wanted, keys.parts, keys.decode)
-        unavailable = unavailable_of(wanted)
+        self._keys = Keys(needs, keys.parts, keys.decode)
+        unavailable = unavailable_of(needs)
         self._may_be_unavailable = unavailable.may_be_in_avro
-        read = wanted.read(wanted.key)
+        read = needs.read(needs.key)
         columns = None if read is None else _only(read)
-        old = columns if wanted.before else _only(wanted.key)
-        reader_schema = wanted.options.get("reader_schema")
+        old = columns if needs.before else _only(needs.key)
+        reader_schema = needs.options.get("reader_schema")
 
         def values(
             after: Fields, before: Fields, takes: Sequence[Take | None] = ()
@@ -87,19 +87,19 @@ class DebeziumAvro:
                 **_only(("op", *_OTHERS)),
                 "after": after,
                 "before": before,
-                # That there is a source matters even where its table does not.
+                # The source must exist even if its table does not matter.
                 "source": Fields(_only(_SOURCE) if self._tables else {}),
             }
-            return AvroDecoder(schemas, reader_schema, framing, wanted=Fields(fields), takes=takes)
+            return AvroDecoder(schemas, reader_schema, framing, needs=Fields(fields), takes=takes)
 
         # Old rows are converted only if they, or their keys, are read.
-        judges = wanted.judges
+        judges = needs.judges
         self._values = values(
             Fields(columns, declared, judges=judges),
             Fields(old, declared, judges=judges),
-            _takes_of(wanted),
+            _takes_of(needs),
         )
-        self._compiled = Compiled(wanted, self._values, self._keys.needed, self._in_wanted_table)
+        self._compiled = Compiled(needs, self._values, self._keys.needed, self._in_selected_table)
         # Unread columns are searched for the placeholder too.
         self._careful = values(
             Fields(None, declared, unavailable.is_one, columns, judges),
@@ -107,7 +107,7 @@ class DebeziumAvro:
         )
 
     def key(self, key: bytes | None) -> bytes | None:
-        # A schema that a header names is not known here.
+        # Headers, which may name the schema, are not available here.
         return None if self._told_by_header else self._keys.of_kafka(key)
 
     def changes(
@@ -121,7 +121,7 @@ class DebeziumAvro:
                 if (usual := self._compiled.changes(key, value, headers)) is not None:
                     return usual
             except FAULTS:
-                # What is wrong, is found again below.
+                # The same fault occurs again below.
                 pass
         try:
             event = None if value is None else self._opened(value, headers, careful=careful)
@@ -150,7 +150,7 @@ class DebeziumAvro:
             return without_operation(event.__contains__, row)
         if op == "m":
             return Ignored("message")
-        if self._tables and not self._in_wanted_table(event.get("source")):
+        if self._tables and not self._in_selected_table(event.get("source")):
             return Ignored("table")
         if op in ("c", "u", "r"):
             return self._upsert(event, key, headers, updates=op == "u")
@@ -163,14 +163,14 @@ class DebeziumAvro:
     def _tombstone(self, key: bytes | None, headers: Headers) -> Sequence[Change] | Ignored:
         return Ignored("tombstone") if self._tables else self._keys.tombstone(key, headers)
 
-    def _in_wanted_table(self, source: Any) -> bool:
+    def _in_selected_table(self, source: Any) -> bool:
         assert self._tables
         names = source if isinstance(source, dict) else {}
         parts = [names.get(name) for name in _SOURCE]
         if not all(part is None or isinstance(part, str) for part in parts):
             raise DecodeError(VALUE, 'field "source" has a name that is no text')
         database, schema, table, collection = parts
-        return self._tables.wanted(database, schema, table or collection)
+        return self._tables.selects(database, schema, table or collection)
 
     def _upsert(
         self, event: Row, key: bytes | None, headers: Headers, *, updates: bool
@@ -216,7 +216,7 @@ class DebeziumAvro:
     def _readable_key(
         self, event: Row | None, key: bytes | None, headers: Headers
     ) -> bytes | None:
-        """Decode the row's key from a message that is damaged elsewhere; None if it cannot."""
+        """Decode the row's key from a message with another fault; None if it cannot be read."""
         with suppress(*FAULTS):
             for image in ("after", "before") if event and self._key_columns else ():
                 assert event is not None
@@ -228,17 +228,17 @@ class DebeziumAvro:
         return None
 
 
-def _takes_of(wanted: Wanted) -> list[Take | None]:
-    """What `Compiled` needs of a message."""
-    key = wanted.key
+def _takes_of(needs: Needs) -> list[Take | None]:
+    """The parts of a message that `Compiled` needs."""
+    key = needs.key
     return [
         Take(("op",)),
-        Take(("after",), wanted.columns, record=True),
+        Take(("after",), needs.columns, record=True),
         Take(("after",), key, whole=True) if key else None,
-        # That it is a record matters even where it is not read.
-        Take(("before",), wanted.columns if wanted.before else (), record=True),
+        # It must be a record even if it is not read.
+        Take(("before",), needs.columns if needs.before else (), record=True),
         Take(("before",), key, whole=True) if key else None,
-        Take(("source",), _SOURCE) if wanted.tables is not None else None,
+        Take(("source",), _SOURCE) if needs.tables is not None else None,
     ]
 
 
@@ -247,23 +247,23 @@ class Compiled:
 
     It takes creates, updates, deletes and rows of snapshots of the schemas that `avro_program`
     covers, if no value is unavailable, and returns None for all others.  `DebeziumAvro` decodes
-    these, and says what is wrong; both return the same changes.
+    these, and reports faults; both return the same changes.
 
-    `values` decodes messages with what `_takes_of` says; `key_of` decodes the Kafka key where the
-    row's key is not in the row; `in_wanted_table` tests the source of an event.
+    `values` decodes messages with the takes of `_takes_of`; `key_of` decodes the Kafka key if the
+    row's key is not in the row; `in_selected_table` tests the source of an event.
     """
 
     def __init__(
         self,
-        wanted: Wanted,
+        needs: Needs,
         values: AvroDecoder,
         key_of: Callable[[bytes | None, Headers], bytes | None],
-        in_wanted_table: Callable[[Any], bool],
+        in_selected_table: Callable[[Any], bool],
     ) -> None:
         self._parts, self._key_of = values.parts, key_of
-        self._keyed, self._before = bool(wanted.key), wanted.before
-        self._of_tables = wanted.tables is not None
-        self._in_wanted_table = in_wanted_table
+        self._keyed, self._before = bool(needs.key), needs.before
+        self._of_tables = needs.tables is not None
+        self._in_selected_table = in_selected_table
         self._sources: dict[bytes | None, bool] = {}
 
     def changes(
@@ -303,14 +303,14 @@ class Compiled:
         return [Change("upsert", new_key, after, before, (), updates)]
 
     def _ignored(self, source: bytes | None) -> Ignored | None:
-        """Whether an event is of a table that is not wanted."""
+        """`Ignored` if the event's table is not selected."""
         if not self._of_tables:
             return None
         is_wanted = self._sources.get(source)
         if is_wanted is None:
             if len(self._sources) >= _MOST_SOURCES:
                 self._sources.clear()
-            is_wanted = self._in_wanted_table(source and msgspec.json.decode(source))
+            is_wanted = self._in_selected_table(source and msgspec.json.decode(source))
             self._sources[source] = is_wanted
         return None if is_wanted else Ignored("table")
 
@@ -337,6 +337,6 @@ def _taken(event: Row, image: str) -> tuple[Row | None, tuple[str, ...]]:
 def _op_of(event: Row) -> str | None:
     """Derive the missing operation of an event from its images; None if it has none."""
     if event.get("after") is not None:
-        # Without a field `before`, it is open whether there was an old row.
+        # Without a field `before`, it is unknown whether there was an old row.
         return "c" if "before" in event and event["before"] is None else "u"
     return "d" if event.get("before") is not None else None

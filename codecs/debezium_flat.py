@@ -1,7 +1,7 @@
 """Decode Debezium's events flattened to rows, as its ExtractNewRecordState writes them.
 
-A value is the row itself, an upsert of its key.  A null value is a delete, and so is one whose
-"__deleted" is true.  If there is a field "__op", it is the operation.  Fields whose names begin
+A value is the row itself, an upsert of its key.  A null value is a delete, and so is a row with a
+true "__deleted".  If there is a field "__op", it is the operation.  Fields with names that begin
 with the prefix "__" are no columns of the row unless they are declared.  Keys, schemas,
 encodings and absent columns are as in `codecs.debezium`.
 
@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import Raw
 
 from ikebana.codecs import canonical
-from ikebana.codecs.change import Change, Headers, Ignored, Wanted
+from ikebana.codecs.change import Change, Headers, Ignored, Needs
 from ikebana.codecs.connect_json import Opening
 from ikebana.codecs.debezium import unavailable_of
 from ikebana.codecs.debezium_rows import FAULTS, VALUE, DebeziumTables, Row, Rows, keys_in_json
@@ -35,27 +35,27 @@ _NAMED = ("op", "table", "db", "schema", "source_table", "source_db", "source_sc
 class DebeziumFlat:
     """Decodes the flattened messages of a Debezium connector.
 
-    `wanted.options` may have "prefix", that of fields which are no columns, by default "__";
+    `needs.options` may have "prefix", that of fields which are no columns, by default "__";
     "unavailable_placeholder", if the connector's is not the default.
 
     Raises:
         ConfigError: the prefix or the placeholder is empty.
     """
 
-    def __init__(self, wanted: Wanted) -> None:
-        self._prefix = wanted.options.get("prefix", ADDED_PREFIX)
+    def __init__(self, needs: Needs) -> None:
+        self._prefix = needs.options.get("prefix", ADDED_PREFIX)
         if not self._prefix:
             raise ConfigError('option "prefix" must not be empty')
-        self._keys = keys_in_json(wanted)
-        self._before = wanted.before
-        self._tables = DebeziumTables(wanted.tables) if wanted.tables is not None else None
-        self._declared = wanted.declared
+        self._keys = keys_in_json(needs)
+        self._before = needs.before
+        self._tables = DebeziumTables(needs.tables) if needs.tables is not None else None
+        self._declared = needs.declared
         self._marks = {name: self._prefix + name for name in _NAMED}
-        self._read = None if wanted.columns is None else frozenset(wanted.columns)
-        unavailable = unavailable_of(wanted)
-        read = wanted.read((*wanted.key, _DELETED, *self._marks.values()))
-        self._rows = Rows(read, unavailable, wanted.encodings, wanted.judges)
-        self._key_rows = Rows(wanted.key, unavailable, wanted.encodings)
+        self._read = None if needs.columns is None else frozenset(needs.columns)
+        unavailable = unavailable_of(needs)
+        read = needs.read((*needs.key, _DELETED, *self._marks.values()))
+        self._rows = Rows(read, unavailable, needs.encodings, needs.judges)
+        self._key_rows = Rows(needs.key, unavailable, needs.encodings)
         self._opening = Opening(Raw, self._rows.bare, self._rows.planned)
 
     def key(self, key: bytes | None) -> bytes | None:
@@ -82,7 +82,7 @@ class DebeziumFlat:
         op = _text(row, self._marks["op"])
         if op == "m":
             return Ignored("message")
-        if self._tables and not self._in_wanted_table(row, self._tables):
+        if self._tables and not self._in_selected_table(row, self._tables):
             return Ignored("table")
         if op == "t":
             return [Change("truncate")]
@@ -101,12 +101,12 @@ class DebeziumFlat:
             return self._keys.tombstone(key)
         return [Change("delete", self._keys.needed(key))]
 
-    def _in_wanted_table(self, row: Row, tables: DebeziumTables) -> bool:
+    def _in_selected_table(self, row: Row, tables: DebeziumTables) -> bool:
         parts = [
             _text(row, self._marks[name]) or _text(row, self._marks[f"source_{name}"])
             for name in ("db", "schema", "table")
         ]
-        return tables.wanted(*parts)
+        return tables.selects(*parts)
 
     def _key(self, row: Row, key: bytes | None) -> bytes | None:
         return self._keys.of_row(row) if self._keys.columns else self._keys.needed(key)

@@ -7,7 +7,7 @@ The updates of a time and key are consolidated, and written so:
   that is inserted three times is three messages, and rows without a key are never paired.
 
 So a changed key is a `d` of the old key and a `c` of the new one.  Messages are ordered by time,
-key, and row.  After the `d` of a key that has nothing left a tombstone may follow, for compacted
+key, and row.  After the last `d` of a key without rows a tombstone may follow, for compacted
 topics.  Rows must be JSON objects: updates of a key with any other value are a violation.  So
 are more than `MOST_MESSAGES` changes of a key at a time, because a diff may be any number of 64
 bits.
@@ -15,7 +15,9 @@ bits.
 No clock is read: `ts_ms` and `source.ts_ms` are the logical time, which is in
 milliseconds in the `ingest` domain and a count in the `offset` domain.
 
-Form: https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-create-events
+Form:
+https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-create-even
+t s
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator
@@ -51,19 +53,20 @@ def to_envelopes(
 ) -> tuple[list[OutputMessage], list[Violation]]:
     """Write the updates of closed times as envelopes, in order of time and key.
 
-    All updates of a time and key have to be given in one call.  `empty` has the (time, key) pairs
-    after which nothing is left of the key.  If it is None, a key has at most one row, and the
-    updates alone show this.
+    All updates of a time and key must come in one call.  `empty` has the (time, key) pairs after
+    which the key has no rows.  If it is None, a key has at most one row, and the updates alone
+    show this.
 
     >>> messages, _ = to_envelopes([(b'{"id":1}', b'{"n":2}', 7, 1)], Origin("p", "o"))
     >>> messages[0].value
-    b'{"before":null,"after":{"n":2},"source":{"connector":"ikebana","name":"p","ts_ms":7,"db":"p","table":"o"},"op":"c","ts_ms":7}'
+    b'{"before":null,"after":{"n":2},"source":{"connector":"ikebana","name":"p","ts_ms":7,"db":"p","table":"o"},"op":"c","ts_ms":7
+    } '
     """
     messages: list[OutputMessage] = []
     violations: list[Violation] = []
     name, table = canonical.encode(origin.pipeline), canonical.encode(origin.output)
     for time, key, diffs in changed(updates):
-        # The first of the canonical bytes shows whether this is an object.
+        # The first byte of the canonical bytes shows whether this is an object.
         if not all(row.startswith(b"{") for row in diffs):
             violations.append(Violation(key, time, "a value is no JSON object"))
             continue
@@ -86,13 +89,13 @@ write = to_envelopes
 
 
 def reader() -> Callable[[bytes | None, bytes | None], list[tuple[bytes, int]]]:
-    """Read envelopes back: each tells what goes and what comes."""
+    """Read envelopes back: each has the retracted and the inserted row."""
     return _rows_of
 
 
 def _rows_of(_: bytes | None, value: bytes | None) -> list[tuple[bytes, int]]:
     if value is None:
-        # The tombstone behind a delete, which has been told.
+        # A tombstone repeats the delete before it.
         return []
     try:
         envelope = _decode(value)

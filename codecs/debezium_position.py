@@ -1,25 +1,24 @@
 """Read the positions of Debezium's changes in their source: commit time, LSN, transaction.
 
-A change has its commit time (`source.ts_ms`, milliseconds), and of PostgreSQL its LSN
+A change has its commit time (`source.ts_ms`, milliseconds), and in PostgreSQL its LSN
 (`source.lsn`) and the *time of its transaction*: the LSN at which the transaction before
-it ended.  That is the first entry of `source.sequence`.  Other candidates are no good: a
-change's own LSN differs within a transaction, and where transactions overlap, changes of
-a later one have lower LSNs than those of an earlier one; so does the LSN in
-`transaction.id`, which is "txid:lsn" with the change's own; txids are dealt out when
-transactions begin, not when they commit; commit times tie.  The end of the transaction
-before is the same for all changes of a transaction, and PostgreSQL sends transactions in
-the order in which they commit: a later one has a greater time.  (A logical message outside
-of transactions counts as a commit of its own, which only makes the next time greater.)
+it ended.  That is the first entry of `source.sequence`.  Other candidates do not work.  The
+LSN of the change differs within a transaction, and if transactions overlap, changes of
+a later one have lower LSNs than those of an earlier one.  `transaction.id` is "txid:lsn" with
+the same LSN.  Txids are assigned when transactions begin, not when they commit.  Commit times
+tie.  The end of the transaction before is the same for all changes of a transaction, and
+PostgreSQL sends transactions in the order in which they commit: a later one has a greater
+time.  (A logical message outside of transactions counts as a separate commit, which only makes
+the next time greater.)
 
 The id in an END record has the LSN at which the transaction ends.  So the END of a transaction
-gives the time of the next one, and all changes with a lesser time lie before this END.
+gives the time of the next one, and all changes with a lesser time come before this END.
 
-Before a connector has seen any commit it knows no such LSN: the rows of a snapshot with
-which it begins, and the first transaction after them, have time 0 together.  A connector
-that restarts goes on with the LSN that it has stored, and sends a run of changes again
-with the times, transactions and orders that they had.  Only if it restarts within that
-first transaction, what it sends from then on has an LSN within the transaction instead of
-0: still before the time of the next one.
+Before a connector has seen any commit it has no such LSN: the rows of an initial snapshot and
+the first transaction after them all have time 0.  A connector that restarts continues with the
+LSN that it has stored, and sends some changes again with the same times, transactions and
+orders.  If it restarts within that first transaction, later changes have an LSN within the
+transaction instead of 0, which is still before the time of the next one.
 
 A change without a `transaction` block (a snapshot's row, or any change if the connector doesn't
 provide transaction metadata) has a time like others, but no END counts it.  Tombstones,
@@ -49,7 +48,7 @@ _POSTGRES = "postgresql"
 _STREAMED = (None, False, "false")
 # "txid:lsn" of PostgreSQL: the LSN of the change, or in an END that of the transaction's end.
 _ID = re.compile(r"([0-9]{1,20}):([0-9]{1,19})")
-# [last commit or null, own], as a text of JSON.
+# [last commit or null, this change], as a text of JSON.
 _SEQUENCE = re.compile(r'\[(?:null|"([0-9]{1,19})"),"[0-9]{1,19}"\]')
 
 

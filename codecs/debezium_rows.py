@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from msgspec import Raw
 
 from ikebana.codecs import canonical
-from ikebana.codecs.change import Change, Headers, Ignored, Wanted
+from ikebana.codecs.change import Change, Headers, Ignored, Needs
 from ikebana.codecs.column_encodings import bare, encodings, of_columns
 from ikebana.codecs.connect_json import Opening, PayloadPlan
 from ikebana.codecs.encodings import Convert
@@ -76,14 +76,15 @@ class Rows:
     ) -> None:
         """Make a decoder of these columns, None for all, of which some declare an encoding.
 
-        What is not as a message's schema says is an error in a column that `judges`.
+        A value that contradicts a message's schema is an error in a column for which `judges`
+        holds.
         """
         self._columns = None if columns is None else frozenset(columns)
         self._declared = encodings(declared)
         self._judges = judges
         self.bare = self._plan(bare(self._declared))
         """The conversions of columns of rows without a schema."""
-        # The fields of a document of MongoDB are JSON as they are.
+        # The fields of a document of MongoDB are JSON, without encodings.
         assumed = {name for name, each in self._declared.items() if each.assumed}
         self._in_documents = tuple(pair for pair in self.bare if pair[0] not in assumed)
         self._unavailable = unavailable
@@ -123,8 +124,8 @@ class Rows:
 
     def names(self, raw: Raw) -> AbstractSet[str]:
         """List the names of all columns of a row that is no document."""
-        found: dict[str, Raw] = self._names(raw)
-        return found.keys()
+        columns: dict[str, Raw] = self._names(raw)
+        return columns.keys()
 
     def _taken_out(self, row: Row) -> tuple[str, ...]:
         """Remove unavailable values from a row, and return their names."""
@@ -138,18 +139,19 @@ class Rows:
 class Keys:
     """Makes the keys of rows from the Kafka key, or from the columns that the input names.
 
-    `decode` gives the data of a Kafka key.  `quick` gives the canonical bytes of the usual ones,
-    None for a null, in a tuple; and None of what has to be decoded.  Both may raise `FAULTS`.
+    `decode` returns the data of a Kafka key.  `quick` returns the canonical bytes of a usual key
+    in a tuple, None in it for a null; or None if the key has to be decoded.  Both may raise
+    `FAULTS`.
     """
 
     def __init__(
         self,
-        wanted: Wanted,
+        needs: Needs,
         quick: Callable[[bytes, Headers], tuple[bytes | None, ...] | None],
         decode: Callable[[bytes, Headers], Any],
     ) -> None:
-        self.columns = wanted.key
-        self._may_lack = wanted.diffs
+        self.columns = needs.key
+        self._may_lack = needs.diffs
         self._quick, self._decode = quick, decode
 
     def of_kafka(self, key: bytes | None, headers: Headers = None) -> bytes | None:
@@ -164,8 +166,8 @@ class Keys:
                 return None
             if not self.columns:
                 return canonical.write(data)
-            # A key that is no object has one column without its name, which others than
-            # Debezium write.
+            # Other writers than Debezium write a key of one column as a value without its
+            # name.
             row = data if isinstance(data, dict) else {}
             return self.of_row(row) if all(name in row for name in self.columns) else None
         except FAULTS as error:
@@ -191,16 +193,16 @@ class Keys:
         return Ignored("tombstone") if row_key is None else [Change("delete", row_key)]
 
 
-def keys_in_json(wanted: Wanted) -> Keys:
-    """Make what makes the keys of rows from Kafka keys in JSON."""
-    rows = Rows(wanted.key or None, Unavailable(PLACEHOLDER), wanted.encodings)
+def keys_in_json(needs: Needs) -> Keys:
+    """Make the `Keys` for Kafka keys in JSON."""
+    rows = Rows(needs.key or None, Unavailable(PLACEHOLDER), needs.encodings)
     opening = Opening(Any, rows.bare, rows.planned)
-    # Within a message with its schema, or a key whose columns are encoded.
-    names = ["schema", "payload", *wanted.encodings]
+    # The names in a message with its schema, or in a key with encoded columns.
+    names = ["schema", "payload", *needs.encodings]
     may_be_encoded = re.compile(
         b"|".join(re.escape(canonical.write(name)) for name in names)
     ).search
-    text = None if Canonical is None or wanted.key else Canonical().text
+    text = None if Canonical is None or needs.key else Canonical().text
 
     def quick(key: bytes, _: Headers) -> tuple[bytes] | None:
         if text is None or (written := text(key)) is None:
@@ -213,7 +215,7 @@ def keys_in_json(wanted: Wanted) -> Keys:
             convert_columns(data, plan)
         return data
 
-    return Keys(wanted, quick, decode)
+    return Keys(needs, quick, decode)
 
 
 def without_operation(has: Callable[[str], bool], row: Any) -> Ignored:
@@ -232,10 +234,10 @@ class DebeziumTables:
 
     def __init__(self, pattern: str) -> None:
         matches = re.compile(pattern).fullmatch
-        self._wanted = lru_cache(_REMEMBERED)(lambda name: matches(name) is not None)
+        self._selects = lru_cache(_REMEMBERED)(lambda name: matches(name) is not None)
 
-    def wanted(self, *parts: str | None) -> bool:
+    def selects(self, *parts: str | None) -> bool:
         """Whether the table of these parts is selected; the last part is its own name."""
         if not parts[-1]:
             raise DecodeError(VALUE, "the table's name is missing")
-        return self._wanted(require_bounded(VALUE, ".".join(part for part in parts if part)))
+        return self._selects(require_bounded(VALUE, ".".join(part for part in parts if part)))

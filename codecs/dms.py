@@ -19,8 +19,8 @@ A changed key shows only in the old image.  Options say where that is:
   (add-before-image-columns).  There is none by default, because a column of the table may
   begin with it.
 * `before_filter`: `all` if DMS's ColumnFilter is `all`.  Only then a column that the old image
-  lacks is known to have been null.  Otherwise (`pk-only`, DMS's default, and `non-lob`)
-  `before` is given only if columns are declared and the old image has all of them.
+  lacks was certainly null.  Otherwise (`pk-only`, DMS's default, and `non-lob`) changes have
+  `before` only if columns are declared and the old image has all of them.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from typing import Any
 import msgspec
 
 from ikebana.codecs import canonical
-from ikebana.codecs.change import Change, Headers, Ignored, Wanted
+from ikebana.codecs.change import Change, Headers, Ignored, Needs
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.fields import fit_a_struct
 from ikebana.codecs.row_images import (
@@ -69,21 +69,21 @@ class Dms:
         ConfigError: an option has a value that is not one of its choices.
     """
 
-    def __init__(self, wanted: Wanted) -> None:
-        self._all = option(wanted, "before_filter", "pk-only", "non-lob", "all") == "all"
+    def __init__(self, needs: Needs) -> None:
+        self._all = option(needs, "before_filter", "pk-only", "non-lob", "all") == "all"
         # All declared columns are decoded, to see which of them an old image lacks.
-        looks = wanted.before and not self._all
-        self._images = images = RowImages(_NAME, wanted, exact=not looks, looks=looks)
-        self._tables = Tables(_NAME, wanted, "schema-name", "table-name")
-        self._prefix = wanted.options.get("before_prefix", "")
-        self._key = wanted.key
-        self._before = wanted.before
-        old = images.names if wanted.before else wanted.key
+        looks = needs.before and not self._all
+        self._images = images = RowImages(_NAME, needs, exact=not looks, looks=looks)
+        self._tables = Tables(_NAME, needs, "schema-name", "table-name")
+        self._prefix = needs.options.get("before_prefix", "")
+        self._key = needs.key
+        self._before = needs.before
+        old = images.names if needs.before else needs.key
         prefixed = [self._prefix + name for name in old or ()] if self._prefix else []
         self._read = canonical.decoder(images.type_of(*prefixed))
         self._names = canonical.decoder(dict[str, msgspec.Raw])
-        self._read_old = images.read if wanted.before else images.read_key
-        field = wanted.options.get("before_image", "before-image")
+        self._read_old = images.read if needs.before else images.read_key
+        field = needs.options.get("before_image", "before-image")
         self._message = canonical.decoder(_message_with(field, _Metadata))
         self._bad_message = canonical.decoder(_message_with(field, _BadMetadata))
 

@@ -54,9 +54,9 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 -- a timestamp without zone
 _EPOCH_DAY, _DAY = _EPOCH.toordinal(), 86_400
 _CYCLE, _CYCLE_DAYS = 400, 146_097
 INTEGERS = range(-(2**63), 2**63)
-"""Those that 64 bits hold."""
+"""The integers of 64 bits."""
 _WHOLE = len(_EPOCH.isoformat())
-# The lengths of UTC timestamps whose whole fraction Python reads.
+# The lengths of UTC timestamps with fractions that Python reads completely.
 _USUAL = range(_WHOLE + 1, _WHOLE + 9)
 
 _CLOCK = r"([01]\d|2[0-4]):([0-5]\d)(?::([0-5]\d)(?:[.,](\d{1,9}))?)?"
@@ -86,13 +86,13 @@ def from_bytes(value: Any) -> bytes:
 
 
 def scale_of(text: str) -> int | None:
-    """The scale that a text says; None if it is no integer, or too large."""
+    """The scale in a text; None if it is no integer, or too large."""
     number = int(text) if re.fullmatch(r"-?\d{1,5}", text, re.ASCII) else None
     return number if number in _SCALES else None
 
 
 def tolerant(convert: Convert) -> Convert:
-    """A conversion that leaves a value as it is where `convert` cannot convert it."""
+    """A conversion that leaves a value unchanged if `convert` cannot convert it."""
 
     def attempt(value: Any) -> Any:
         try:
@@ -103,9 +103,9 @@ def tolerant(convert: Convert) -> Convert:
     return attempt
 
 
-def expected(what: str, found: Any) -> DecodeError:
-    """The error of a value that is something else."""
-    return DecodeError("value", f"expected {what}, found {_TYPES.get(type(found), 'bytes')}")
+def expected(what: str, value: Any) -> DecodeError:
+    """The error of a value that is something else than expected."""
+    return DecodeError("value", f"expected {what}, found {_TYPES.get(type(value), 'bytes')}")
 
 
 _TYPES = {
@@ -145,7 +145,7 @@ def _fraction(part: int, digits: int) -> str:
 
 
 def time_of(digits: int) -> Convert:
-    """The conversion of a count since midnight, in seconds of so many digits."""
+    """The conversion of a count since midnight, in seconds with `digits` decimals."""
     unit = 10**digits
 
     def convert(value: Any) -> str | None:
@@ -159,7 +159,7 @@ def time_of(digits: int) -> Convert:
 
 
 def timestamp_of(digits: int) -> Convert:
-    """The conversion of a count since 1970, in seconds of so many digits."""
+    """The conversion of a count since 1970, in seconds with `digits` decimals."""
     unit = 10**digits
     first = -(_EPOCH_DAY - 1) * _DAY * unit
     last = (date.max.toordinal() - _EPOCH_DAY + 1) * _DAY * unit
@@ -198,7 +198,7 @@ _NUMBERS = (int, float, Decimal)
 def decimal_of(scale: int, binary: Callable[[Any], bytes]) -> Convert:
     """The conversion of the bytes of a decimal's digits, which `binary` decodes, to the number.
 
-    A number stays: Kafka Connect's JSON has one with `decimal.format=NUMERIC`.
+    A number stays unchanged: Kafka Connect's JSON has one with `decimal.format=NUMERIC`.
     """
 
     def convert(value: Any) -> int | float | Decimal | None:
@@ -210,7 +210,7 @@ def decimal_of(scale: int, binary: Callable[[Any], bytes]) -> Convert:
 
 
 def variable_decimal(binary: Callable[[Any], bytes]) -> Convert:
-    """The conversion of an object of a scale and digits to the number."""
+    """The conversion of an object with a scale and digits to the number."""
 
     def convert(value: Any) -> int | float | Decimal | None:
         if value is None:

@@ -3,9 +3,9 @@
 It has the reason, the place (topic, partition, offset) if there is one, and the raw key and
 value in base64.  The reason never contains the payload.
 
-A record is always smaller than what a Kafka topic takes by default, so no message, however large,
-can make one that the error topic refuses.  A longer key or value is cut: then the record also has
-its length, and of a key the SHA-256, since a row's error may be known by its key alone.
+A record always stays below the default limit of a Kafka topic, so the error topic takes the
+record of any message.  A longer key or value is cut: then the record also has its length, and for
+a key the SHA-256, since the key alone may identify the error of a row.
 """
 
 import base64
@@ -15,11 +15,11 @@ from typing import Any
 from ikebana.codecs import canonical
 
 LONGEST_VALUE = 384 << 10
-"""Of a longer raw value an error record has this many bytes."""
+"""The most bytes of a raw value in an error record."""
 LONGEST_KEY = 96 << 10
-"""Of a longer raw key an error record has this many bytes."""
+"""The most bytes of a raw key in an error record."""
 LONGEST_REASON = 4_000
-"""Of a longer reason an error record has this many characters."""
+"""The most characters of a reason in an error record."""
 
 
 def error_record(

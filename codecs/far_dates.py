@@ -1,21 +1,21 @@
-"""Days and seconds of a day as text, also of years that Python's dates do not have."""
+"""Days and seconds of a day as text, also for years that Python's dates do not have."""
 
 from datetime import date
 
 INFINITE_DAYS = {2**31 - 1: "infinity", -(2**31): "-infinity"}
-"""The ends of 32 bits, of which Postgres has no finite dates."""
+"""The extreme values of 32 bits, which are no finite dates of Postgres."""
 INFINITE_MICROS = {9_223_372_036_825_200_000: "infinity", -9_223_372_036_832_400_000: "-infinity"}
-"""Microseconds by which Postgres's driver, and with it Debezium, tells infinite timestamps."""
+"""The microseconds of infinite timestamps in Postgres's driver, and so in Debezium."""
 INFINITE_NANOS = {2**63 - 1: "infinity", -(2**63): "-infinity"}
-"""Nanoseconds by which Debezium tells them."""
+"""The nanoseconds of infinite timestamps in Debezium."""
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _CYCLE, _CYCLE_DAYS = 400, 146_097
 
 
 def far_date(days: int) -> tuple[int, date]:
-    """Return the year of the day that comes so many days after the first of 1970, and a date.
+    """Return the year of the day `days` days after the first of 1970, and a date.
 
-    The calendar repeats every 400 years, so a date that Python has is of the same month and day.
+    The calendar repeats every 400 years: the date, which Python has, is of the same month and day.
 
     >>> far_date(-719_529)
     (-1, datetime.date(399, 12, 31))

@@ -70,7 +70,7 @@ def projection(columns: Sequence[str]) -> Callable[[bytes], bytes]:
             require_readable(message)
             return pick(message)
         except canonical.REFUSALS as error:
-            # This raises if the message is no JSON at all.
+            # This raises if the message is no JSON.
             canonical.canonical(message)
             if isinstance(error, msgspec.ValidationError):
                 return b"{}"
@@ -105,7 +105,7 @@ def _by_name(columns: Sequence[str]) -> Callable[[bytes], bytes]:
 
 
 def require_bounded(codec: str, name: str) -> str:
-    """Return a table's name, which patterns are matched with.  Raises: DecodeError."""
+    """Return a table's name if it is not too long to match patterns.  Raises: DecodeError."""
     if len(name) > LONGEST_NAME:
         raise DecodeError(codec, "the table's name is too long")
     return name

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from ikebana.codecs.change import Codec, Wanted
+from ikebana.codecs.change import Codec, Needs
 from ikebana.codecs.column_encodings import Usual
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ikebana.codecs.upsert_out import OutputMessage, Violation
 
 ADDED_PREFIX = "__"
-"""How the names of fields begin that Debezium adds to a row."""
+"""The prefix of the names of fields that Debezium adds to a row."""
 KeyFormat = Literal["json", "bytes", "avro"]
 Format = Literal[
     "json",
@@ -54,8 +54,8 @@ Kind = Literal["rows", "changes", "updates", "facts"]
 # The source of a row's key.  kafka: the Kafka key.  either: the Kafka key, unless the input names
 # key columns.  message: the message names its key columns.  columns: the input has to name them.
 KeyFrom = Literal["kafka", "either", "message", "columns"]
-MakeCodec = Callable[[Wanted, KeyFormat, "Schemas | None"], Codec]
-# The values that a message of this key and value, None for a tombstone, adds or takes away.
+MakeCodec = Callable[[Needs, KeyFormat, "Schemas | None"], Codec]
+# The values that a message of this key and value, None for a tombstone, inserts or retracts.
 ReadBack = Callable[[bytes | None, bytes | None], list[tuple[bytes, int]]]
 
 
@@ -73,14 +73,14 @@ class FactCodec(Protocol):
         ...
 
     def encode_progress(
-        self, lower: int, upper: int, given: Mapping[int, int], max_bytes: int, /
+        self, lower: int, upper: int, counts: Mapping[int, int], max_bytes: int, /
     ) -> Iterator[bytes]:
         """Encode the progress over [lower, upper) as messages of at most `max_bytes` each."""
         ...
 
 
 class OutputCodec(Protocol):
-    """What writes and reads back the changes of keys: `upsert_out` and `debezium_out` are."""
+    """Writes and reads back the changes of keys; `upsert_out` and `debezium_out` implement it."""
 
     def write(
         self,
@@ -91,18 +91,18 @@ class OutputCodec(Protocol):
     ) -> "tuple[list[OutputMessage], list[Violation]]":
         """Messages of the updates of closed times, and the keys that cannot be written.
 
-        `empty` are the times and keys at which nothing is left, where that is known.
+        `empty` has the times and keys after which a key has no rows, if that is known.
         """
         ...
 
     def reader(self) -> ReadBack:
-        """What reads a topic's messages, each partition in its order.  It raises: DecodeError."""
+        """A reader of a topic's messages, each partition in its order.  It raises: DecodeError."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class InputOption:
-    """What an option of an input may be: one of its choices, or without these any text."""
+    """The values of an option of an input: its choices, or without these any text."""
 
     choices: tuple[str, ...] = ()
     may_be_empty: bool = False
@@ -112,7 +112,7 @@ class InputOption:
 class InputTraits:
     """The traits of a format of inputs.
 
-    Codecs are imported when they are first needed: whoever asks for help waits for none.
+    Codecs are imported when they are first needed, so that `--help` is quick.
     """
 
     kind: Kind
@@ -129,12 +129,12 @@ class InputTraits:
     source_clocks: bool = False
     """Whether messages have the commit time and the log position of a change in its source."""
     quick: bool = False
-    """Whether columns that nobody reads can be checked without decoding them."""
+    """Whether columns that are not read can be checked without decoding them."""
     usual_encodings: Usual = "never"
     """Whether JSON and INTERVAL columns have an encoding that they need not declare, because
     connectors write them as texts and numbers."""
     options: Mapping[str, InputOption] = field(default_factory=dict)
-    """What an input may have under `options`."""
+    """The options of an input."""
 
     def added_prefix(self, options: Mapping[str, str]) -> str:
         """The prefix of fields that are no columns unless they are declared; "" if none are."""
@@ -152,7 +152,7 @@ class InputTraits:
 
     @property
     def is_updates(self) -> bool:
-        """Whether messages have updates with times of their own."""
+        """Whether messages have updates with their own times."""
         return self.kind in ("updates", "facts")
 
     @property
@@ -171,7 +171,7 @@ class OutputTraits:
     """The traits of a format of outputs."""
 
     codec: Callable[[], OutputCodec] | None = None
-    """What writes the changes of keys; None: updates are written as they come, or as facts."""
+    """The writer of changes of keys; None: updates are written as updates, or as facts."""
     facts: Callable[[], FactCodec] | None = None
     latest: bool = False
     """Whether a message has the whole new value of its key, so that the topic may be compacted;
@@ -198,21 +198,21 @@ class OutputTraits:
 
 
 def _plain(value_format: Literal["json", "bytes"]) -> MakeCodec:
-    def make(wanted: Wanted, key_format: KeyFormat, _: "Schemas | None") -> Codec:
+    def make(needs: Needs, key_format: KeyFormat, _: "Schemas | None") -> Codec:
         from ikebana.codecs.plain import Plain
 
         assert key_format != "avro"
-        return Plain(key_format, value_format, wanted)
+        return Plain(key_format, value_format, needs)
 
     return make
 
 
 def _framed(make: MakeCodec) -> MakeCodec:
-    """The codec of JSON that may be framed as a registry's serializers do it."""
+    """The codec of JSON that may have the framing of a registry's serializers."""
 
-    def framed(wanted: Wanted, key_format: KeyFormat, schemas: "Schemas | None") -> Codec:
-        codec = make(wanted, key_format, schemas)
-        if (framing := wanted.options.get("framing")) is None:
+    def framed(needs: Needs, key_format: KeyFormat, schemas: "Schemas | None") -> Codec:
+        codec = make(needs, key_format, schemas)
+        if (framing := needs.options.get("framing")) is None:
             return codec
         from ikebana.codecs.framed_json import Framed
 
@@ -221,41 +221,41 @@ def _framed(make: MakeCodec) -> MakeCodec:
     return framed
 
 
-def _avro(wanted: Wanted, key_format: KeyFormat, schemas: "Schemas | None") -> Codec:
+def _avro(needs: Needs, key_format: KeyFormat, schemas: "Schemas | None") -> Codec:
     from ikebana.codecs.avro_upserts import AvroUpserts
 
     assert schemas is not None
-    return AvroUpserts(schemas, wanted, key_format=key_format)
+    return AvroUpserts(schemas, needs, key_format=key_format)
 
 
 def _in_json(module: str, name: str) -> MakeCodec:
-    """The codec of changes of this name in a module beside this one."""
+    """The codec of changes with this name in a module of this folder."""
 
-    def make(wanted: Wanted, _: KeyFormat, __: "Schemas | None") -> Codec:
-        codec: Codec = getattr(import_module(f"ikebana.codecs.{module}"), name)(wanted)
+    def make(needs: Needs, _: KeyFormat, __: "Schemas | None") -> Codec:
+        codec: Codec = getattr(import_module(f"ikebana.codecs.{module}"), name)(needs)
         return codec
 
     return make
 
 
-def _debezium_avro(wanted: Wanted, _: KeyFormat, schemas: "Schemas | None") -> Codec:
+def _debezium_avro(needs: Needs, _: KeyFormat, schemas: "Schemas | None") -> Codec:
     from ikebana.codecs.debezium_avro import DebeziumAvro
 
     assert schemas is not None
-    return DebeziumAvro(schemas, wanted)
+    return DebeziumAvro(schemas, needs)
 
 
-def _changes_in_json(wanted: Wanted, _: KeyFormat, __: "Schemas | None") -> Codec:
+def _changes_in_json(needs: Needs, _: KeyFormat, __: "Schemas | None") -> Codec:
     from ikebana.codecs import changes
 
-    return changes.in_json(wanted)
+    return changes.in_json(needs)
 
 
-def _changes_in_avro(wanted: Wanted, _: KeyFormat, schemas: "Schemas | None") -> Codec:
+def _changes_in_avro(needs: Needs, _: KeyFormat, schemas: "Schemas | None") -> Codec:
     from ikebana.codecs import changes
 
     assert schemas is not None
-    return changes.in_avro(schemas, wanted)
+    return changes.in_avro(schemas, needs)
 
 
 def _facts_in_json() -> FactCodec:
@@ -283,7 +283,7 @@ def _envelopes() -> OutputCodec:
 
 
 EMPTY_VALUES = ("tombstone", "error")
-"""What a value of no bytes may be taken for; the first one unless the option is set."""
+"""The meanings of a value without bytes; the first is the default."""
 _TEXT = InputOption()
 _OF_CHANGES = {"empty_value": InputOption(EMPTY_VALUES)}
 _FRAMING = {"framing": InputOption(("confluent", "apicurio", "headers"))}

@@ -1,8 +1,8 @@
 """JSON in the framing of a schema registry, as serializers of JSON Schema write it.
 
-The bytes before the JSON name a schema, by which nothing is decoded: JSON says what it is.  JSON
-never begins with a zero byte, so a key that another serializer has written is told from a framed
-one.  Values have to be framed.
+The bytes before the JSON name a schema, which decoding does not need.  JSON never begins with a
+zero byte, so a key without framing, from another serializer, is recognised.  Values must be
+framed.
 
 Source: confluent_kafka.schema_registry.json_schema; Apicurio's ids have eight bytes.
 """
@@ -21,9 +21,9 @@ _LENGTHS = {"confluent": 5, "apicurio": 9}
 class Framed:
     """Decodes framed messages with the codec of bare ones.
 
-    >>> from ikebana.codecs.change import Wanted
+    >>> from ikebana.codecs.change import Needs
     >>> from ikebana.codecs.plain import Plain
-    >>> codec = Framed(Plain("json", "json", Wanted()), "confluent")
+    >>> codec = Framed(Plain("json", "json", Needs()), "confluent")
     >>> codec.changes(b"1", bytes(5) + b'{"n":2}', None)[0].after
     b'{"n":2}'
     """
@@ -47,7 +47,7 @@ class Framed:
         return self._codec.changes(key, bare, headers)
 
     def row(self, value: bytes, headers: Headers) -> Change:
-        """Decode a row that needs no key, if the codec is of rows.  Raises: DecodeError."""
+        """Decode a row that needs no key, if the codec decodes rows.  Raises: DecodeError."""
         codec: RowCodec = self._codec  # type: ignore[assignment]
         return codec.row(self._bare(value), headers)
 

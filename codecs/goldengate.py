@@ -20,8 +20,8 @@ omitted nulls).  The first rule that applies determines the absent columns of a 
 
 If none applies, more columns may be absent, and the message is refused; the remedy is to declare
 columns, or to set `row_image` to `full`.  A marked column is absent (in `before`: unknown) in
-every image.  `before` is given if images are full.  A minimal one is given if it has every
-declared column; or, if none are declared, if it has marks of which none is true, or by rule 3.
+every image.  Changes have `before` if images are full.  A minimal image counts if it has every
+declared column; or, if none are declared, if no mark in it is true, or by rule 3.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ from typing import Any, Literal
 import msgspec
 
 from ikebana.codecs import canonical
-from ikebana.codecs.change import Change, Headers, Ignored, Wanted
+from ikebana.codecs.change import Change, Headers, Ignored, Needs
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.row_images import (
     NULL,
@@ -83,22 +83,22 @@ class GoldenGate:
         ConfigError: an option has a value that is not one of its choices.
     """
 
-    def __init__(self, wanted: Wanted) -> None:
-        self._full = option(wanted, "row_image", "minimal", "full") == "full"
-        self._images = images = RowImages(_NAME, wanted, minimal=not self._full, exact=False)
-        self._tables = Tables(_NAME, wanted, "table")
-        self._before = wanted.before
+    def __init__(self, needs: Needs) -> None:
+        self._full = option(needs, "row_image", "minimal", "full") == "full"
+        self._images = images = RowImages(_NAME, needs, minimal=not self._full, exact=False)
+        self._tables = Tables(_NAME, needs, "table")
+        self._before = needs.before
         self._operations = {
-            wanted.options.get(f"op_{name}", letter): name for name, letter in _LETTERS
+            needs.options.get(f"op_{name}", letter): name for name, letter in _LETTERS
         }
         if len(self._operations) < len(_LETTERS):
             raise ConfigError("two operations of GoldenGate have the same letter")
         # Without declared columns and full images, the columns of both images show what is absent
         # from `after`, so all are decoded.
-        knows_columns = self._full or bool(wanted.declared)
+        knows_columns = self._full or bool(needs.declared)
         self._read_all = images.decoder(dict[str, Any])
         self._read = images.read if knows_columns else self._read_all
-        self._read_old = self._read if wanted.before or not knows_columns else images.read_key
+        self._read_old = self._read if needs.before or not knows_columns else images.read_key
 
     def key(self, key: bytes | None) -> bytes | None:
         """Return None: the key is in the value."""

@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 
 from ikebana.codecs import canonical
-from ikebana.codecs.change import Change, Headers, Ignored, Wanted
+from ikebana.codecs.change import Change, Headers, Ignored, Needs
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.row_images import (
     Image,
@@ -74,7 +74,7 @@ class Maxwell:
 
     >>> message = b'{"database": "shop", "table": "orders", "type": "update",'
     >>> message += b' "data": {"id": 1, "n": 2}, "old": {"n": 1}}'
-    >>> Maxwell(Wanted(key=("id",), before=True)).changes(None, message, None)[0]._asdict()
+    >>> Maxwell(Needs(key=("id",), before=True)).changes(None, message, None)[0]._asdict()
     ... # doctest: +NORMALIZE_WHITESPACE
     {'kind': 'upsert', 'key': b'{"id":1}', 'after': b'{"id":1,"n":2}',
      'before': b'{"id":1,"n":1}', 'absent': (), 'replaces': True}
@@ -83,12 +83,12 @@ class Maxwell:
         ConfigError: an option has a value that is not one of its choices.
     """
 
-    def __init__(self, wanted: Wanted) -> None:
-        self._full = option(wanted, "row_image", "full", "minimal") == "full"
-        self._images = RowImages(_NAME, wanted, minimal=not self._full)
-        self._tables = Tables(_NAME, wanted, "database", "table")
-        self._nulls = option(wanted, "output_nulls", "true", "false") == "true"
-        self._before = wanted.before and self._full
+    def __init__(self, needs: Needs) -> None:
+        self._full = option(needs, "row_image", "full", "minimal") == "full"
+        self._images = RowImages(_NAME, needs, minimal=not self._full)
+        self._tables = Tables(_NAME, needs, "database", "table")
+        self._nulls = option(needs, "output_nulls", "true", "false") == "true"
+        self._before = needs.before and self._full
         if not (self._full or self._nulls):
             raise ConfigError(
                 "minimal row images without nulls do not tell null from unchanged",

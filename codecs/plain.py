@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from ikebana.codecs import canonical
-from ikebana.codecs.change import Change, Headers, Wanted
+from ikebana.codecs.change import Change, Headers, Needs
 from ikebana.codecs.column_encodings import bare, encodings
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.fields import projection
@@ -25,23 +25,23 @@ _decode = canonical.decoder(Any)
 
 
 class Plain:
-    """Decodes messages whose key and value are those of the row.
+    """Decodes messages with the row's key and value as Kafka key and value.
 
-    >>> [change] = Plain("json", "json", Wanted()).changes(b"1", b'{"b": 1.0, "a": 2}', None)
+    >>> [change] = Plain("json", "json", Needs()).changes(b"1", b'{"b": 1.0, "a": 2}', None)
     >>> change.kind, change.key, change.after
     ('upsert', b'1', b'{"a":2,"b":1}')
     """
 
-    def __init__(self, key_format: PlainFormat, value_format: PlainFormat, wanted: Wanted) -> None:
+    def __init__(self, key_format: PlainFormat, value_format: PlainFormat, needs: Needs) -> None:
         self._raw_key = key_format == "bytes"
         self._raw_value = value_format == "bytes"
-        # Each remembers the names of the object before.
+        # Each caches the names of the last object.
         self._keys, self._values = _canonical_many(), _canonical_many()
-        self._whole = wanted.columns is None and not wanted.encodings
+        self._whole = needs.columns is None and not needs.encodings
         self._value: Callable[[bytes], bytes] = bytes
         if value_format == "json":
-            value = canonical.canonical if wanted.columns is None else projection(wanted.columns)
-            self._value = _encoded(value, wanted) if wanted.encodings else value
+            value = canonical.canonical if needs.columns is None else projection(needs.columns)
+            self._value = _encoded(value, needs) if needs.encodings else value
 
     def key(self, key: bytes | None) -> bytes | None:
         """Decode a key to canonical bytes.  Raises: DecodeError, also if there is no key."""
@@ -99,9 +99,9 @@ def _canonical_many() -> Callable[[Sequence[bytes]], list[bytes]]:
     return lambda messages: texts(messages, canonical.canonical)  # type: ignore[return-value]
 
 
-def _encoded(value: Callable[[bytes], bytes], wanted: Wanted) -> Callable[[bytes], bytes]:
-    """What decodes a row by `value`, and then its columns by their declared encodings."""
-    declared = bare(encodings(wanted.encodings))
+def _encoded(value: Callable[[bytes], bytes], needs: Needs) -> Callable[[bytes], bytes]:
+    """A decoder of a row by `value`, and then of its columns by their declared encodings."""
+    declared = bare(encodings(needs.encodings))
 
     def decode(message: bytes) -> bytes:
         row = _decode(text := value(message))

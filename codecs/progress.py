@@ -1,4 +1,4 @@
-"""The progress record, which states for each batch of a diff topic which times are closed.
+"""The progress record: for each batch of a diff topic, the times that it closes.
 
 Topic `<topic>.progress` has one record for each batch, keyed by the batch's number.  A reader
 that has read every partition up to `ends` has exactly the updates of all times before `upper`.
@@ -23,11 +23,11 @@ _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
 class ProgressRecord(msgspec.Struct, frozen=True):
-    """A closed batch of an output; `times` is None where the pipeline cannot tell their kind.
+    """A closed batch of an output; `times` is None if the kind of times is unknown.
 
-    `columns` are the SQL types of the columns of values, by name, as far as they are known.  If
-    the batch ends a recovery, the times from `lower` up to `given_up` show what the output had
-    when its checkpoint was lost; otherwise this is 0.
+    `columns` has the SQL types of the columns of values, by name, as far as they are known.  If
+    the batch ends a recovery, the times from `lower` up to `given_up` show the contents of the
+    output when its checkpoint was lost; otherwise this is 0.
     """
 
     checkpoint: str

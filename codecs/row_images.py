@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from ikebana.codecs import canonical
-from ikebana.codecs.change import Change, Declared, Ignored, Wanted
+from ikebana.codecs.change import Change, Declared, Ignored, Needs
 from ikebana.codecs.column_encodings import bare, encodings
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.fields import is_exact, object_of, require_bounded
@@ -44,32 +44,32 @@ class RowImages:
     def __init__(
         self,
         codec: str,
-        wanted: Wanted,
+        needs: Needs,
         *,
         minimal: bool = False,
         looks: bool = False,
         exact: bool = True,
     ) -> None:
         self._codec = codec
-        self._key = wanted.key
-        self._keyless = wanted.diffs
-        self.declared: Declared = wanted.declared
+        self._key = needs.key
+        self._keyless = needs.diffs
+        self.declared: Declared = needs.declared
         """The declared columns, which determine what an image lacks."""
         to_look_for = self.declared.to_look_for() if minimal or looks else ()
-        self._columns = wanted.columns
-        if wanted.columns is None and minimal and to_look_for:
+        self._columns = needs.columns
+        if needs.columns is None and minimal and to_look_for:
             self._columns = to_look_for
         self.names = None
         """The columns to decode of an image, None for all."""
-        if self._columns is not None and wanted.key:
-            self.names = tuple(dict.fromkeys((*self._columns, *wanted.key, *to_look_for)))
-        self.key_names = wanted.key or None
+        if self._columns is not None and needs.key:
+            self.names = tuple(dict.fromkeys((*self._columns, *needs.key, *to_look_for)))
+        self.key_names = needs.key or None
         """The columns to decode of an image if only the key is needed, None for all."""
-        self.to_convert = None if self._columns is None else (*self._columns, *wanted.key)
+        self.to_convert = None if self._columns is None else (*self._columns, *needs.key)
         """The columns whose values are used, None for all."""
         self._converts = {
             name: convert
-            for name, convert in bare(encodings(wanted.encodings)).items()
+            for name, convert in bare(encodings(needs.encodings)).items()
             if self.to_convert is None or name in self.to_convert
         }
         # Whether a decoded image has only columns that are read.
@@ -161,28 +161,28 @@ class RowImages:
         return canonical.write(row)
 
     def readable_columns(self, names: Any) -> Sequence[str]:
-        """Find the key's columns in a message that is damaged elsewhere; raises as decoding."""
+        """Find the key's columns in a message with another fault; raises as decoding."""
         return self._key or self.key_columns(msgspec.convert(names or (), tuple[str, ...]))
 
     def readable_key(self, image: bytes | msgspec.Raw, names: Any) -> bytes | None:
-        """Decode a row's key in a message that is damaged elsewhere; raises as decoding does."""
+        """Decode a row's key in a message with another fault; raises as decoding does."""
         return self.key(self.read_key(image), self.readable_columns(names))
 
 
 class Tables:
-    """Selects tables by their full names, whose parts messages have in `fields`.
+    """Selects tables by their full names; messages have the parts of the names in `fields`.
 
     Raises:
         ConfigError: `tables` is no regular expression.
     """
 
-    def __init__(self, codec: str, wanted: Wanted, *fields: str) -> None:
+    def __init__(self, codec: str, needs: Needs, *fields: str) -> None:
         self._codec = codec
         self._fields = fields
-        self.all = wanted.tables is None
+        self.all = needs.tables is None
         """Whether every table is selected."""
         try:
-            self._match = re.compile(wanted.tables or "").fullmatch
+            self._match = re.compile(needs.tables or "").fullmatch
         except re.error as error:
             raise ConfigError(f"tables is no regular expression: {error}") from None
 
@@ -200,13 +200,13 @@ class Tables:
         return self._match(require_bounded(self._codec, ".".join(parts))) is not None
 
 
-def option(wanted: Wanted, name: str, *choices: str) -> str:
+def option(needs: Needs, name: str, *choices: str) -> str:
     """Find an option's value, which must be one of the choices; the first is the default.
 
     Raises:
         ConfigError: the value is none of the choices.
     """
-    value = wanted.options.get(name, choices[0])
+    value = needs.options.get(name, choices[0])
     if value not in choices:
         raise ConfigError(
             f'option "{name}" is "{value}"', hint=f"set it to one of: {', '.join(choices)}"
@@ -228,8 +228,8 @@ def moved(
 ) -> list[Change]:
     """Make the changes of an update: an upsert, or if the key changes a delete and an upsert.
 
-    If the image of a row whose key changes is partial, the absent columns are in the old key's
-    row.
+    If the key changes and the new image is partial, the absent columns are in the row of the old
+    key.
     """
     if old_key == key:
         return [Change("upsert", key, after, before, absent, replaces=True)]

@@ -1,4 +1,4 @@
-"""The semantic types of Kafka Connect's and Debezium's schemas: what their values mean.
+"""The semantic types of Kafka Connect's and Debezium's schemas: the meaning of their values.
 
 For each there is the SQL type that takes its values without loss, and the conversion of the
 values in messages to their normal form (`codecs.encodings`).  Decoders convert by this table, and
@@ -31,18 +31,18 @@ from ikebana.codecs.structured_times import structured
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 PRECISION = "connect.decimal.precision"
-"""The parameter in which Debezium says how many digits a decimal has."""
+"""The parameter with the number of a decimal's digits in Debezium."""
 WIDEST_DECIMAL = 38
-"""How many digits SQL's decimals have at most."""
+"""The most digits of SQL's decimals."""
 
 
 class Meaning(NamedTuple):
-    """What a semantic type says of a value.
+    """The meaning that a semantic type gives to a value.
 
     * `type`: the SQL type that takes the normal form without loss.
     * `convert`: the conversion to the normal form; None if values have it.
-    * `encoding`: what a column declares where messages have no schema; None if nothing is
-      needed, or nothing helps.
+    * `encoding`: the encoding that a column declares if messages have no schema; None if none is
+      needed, or none helps.
     """
 
     type: str
@@ -90,31 +90,31 @@ def meaning_of_name(
     parameters: Mapping[str, str] | None = None,
     binary: Callable[[Any], bytes] = from_bytes,
 ) -> Meaning | None:
-    """Find what a semantic type says; None if values are what their schema's type says.
+    """Find the meaning of a semantic type; None if the schema's type says all.
 
-    `parameters` are those of the type's schema, such as a decimal's scale; `binary` decodes
+    `parameters` has those of the type's schema, such as a decimal's scale; `binary` decodes
     bytes.
 
     Raises:
         DecodeError: a decimal's scale is no integer, or too large.
     """
     if name == DECIMAL:
-        told = parameters or {}
-        if (scale := scale_of(str(told.get("scale")))) is None:
+        values = parameters or {}
+        if (scale := scale_of(str(values.get("scale")))) is None:
             raise DecodeError("schema", "the scale of a decimal is no integer, or too large")
-        precision = scale_of(str(told.get(PRECISION)))
+        precision = scale_of(str(values.get(PRECISION)))
         kind = decimal_type(precision, scale)
-        # By itself "decimal" takes the scale of the column's type.
+        # Without a scale, "decimal" takes that of the column's type.
         needed = "decimal" if scale >= 0 and kind != "VARCHAR" else f"decimal:{scale}"
         return Meaning(kind, decimal_of(scale, binary), needed)
     if name == "io.debezium.data.VariableScaleDecimal":
-        # Its texts are exact, however many digits there are.
+        # Texts are exact for any number of digits.
         return Meaning("VARCHAR", variable_decimal(binary))
     return _MEANINGS.get(name) if name else None
 
 
 def decimal_type(precision: int | None, scale: int) -> str:
-    """The SQL type of decimals: a text if they may be too long for one, 38 digits if unknown.
+    """The SQL type of decimals: a text if they may be too long, 38 digits if unknown.
 
     >>> decimal_type(12, 2), decimal_type(5, -2), decimal_type(40, 2), decimal_type(None, 3)
     ('DECIMAL(12,2)', 'DECIMAL(7,0)', 'VARCHAR', 'DECIMAL(38,3)')
@@ -153,8 +153,8 @@ class Schema(msgspec.Struct):
 def of_connect(schema: Schema | Mapping[str, Any], *, strict: bool = True) -> Convert | None:
     """Find the conversion of a Kafka Connect JSON schema; None if values are normal.
 
-    Structs, arrays and maps are converted in place.  If it is not `strict`, what is not as the
-    schema says stays as it is.
+    Structs, arrays and maps are converted in place.  If it is not `strict`, values that contradict
+    the schema stay unchanged.
 
     Raises:
         DecodeError: it is no schema.
@@ -172,11 +172,11 @@ def of_fields(schema: Schema, *, strict: bool = True) -> dict[str, Convert]:
     Raises:
         DecodeError: it is no schema.
     """
-    found = {}
+    converts = {}
     for field in schema.fields or ():
         if field.field is not None and (convert := of_connect(field, strict=strict)):
-            found[field.field] = convert
-    return found
+            converts[field.field] = convert
+    return converts
 
 
 def _of_node(node: Schema, *, strict: bool) -> Convert | None:

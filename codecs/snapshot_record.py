@@ -3,10 +3,9 @@
 Topic `<topic>.snapshot` has snapshots of the collection of a diff topic.  Each snapshot is the
 collection as of one time, the last one of a closed batch, as updates of that time in the `diff`
 format, in the partitions from 1 on.  Partition 0 has one JSON record for each snapshot, written
-after all of it: updates that no record names are of a snapshot that was never completed.
-
-Whoever reads a snapshot, and then the updates of the diff topic from `last.ends` on, has the
-collection at every time from that of the snapshot on.
+after all of it: updates that no record names belong to a snapshot that was never completed.
+A reader of a snapshot, and then of the updates of the diff topic from `last.ends` on, has the
+collection at every time from the time of the snapshot on.
 """
 
 import msgspec
@@ -21,7 +20,7 @@ class SnapshotRecord(msgspec.Struct, frozen=True):
 
     * `last`: the progress record of the last batch that the snapshot has.
     * `progress_at`: the offset of that record in the progress topic.
-    * `topic_id`: the id of the diff topic, by which one that was made anew is recognized.
+    * `topic_id`: the id of the diff topic, which differs if the topic was recreated.
     * `starts`, `ends`: the offsets of the snapshot in the partitions of the snapshot topic.
     * `count`: the number of its updates; `digest`: their hash, of any order.
     """
@@ -47,7 +46,7 @@ class SnapshotRecord(msgspec.Struct, frozen=True):
     def closing(self) -> ProgressRecord:
         """Return a progress record that closes the snapshot: a batch of its time alone.
 
-        The updates of the snapshot come before this batch, which has none of its own.
+        The updates of the snapshot come before this batch, which has no updates itself.
         """
         return msgspec.structs.replace(self.last, lower=self.time, count=0)
 

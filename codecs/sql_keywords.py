@@ -1,4 +1,4 @@
-"""The words that SQL has in quotes where they are names: DuckDB's keywords."""
+"""DuckDB's keywords, which SQL needs in quotes as names."""
 
 _WORDS = """
 abort absolute access action add admin after aggregate all also alter always analyse analyze and

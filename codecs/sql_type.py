@@ -2,9 +2,8 @@
 
 `parsed` reads a type as SQL may write it: in any case, by any of its names, nested, with
 modifiers.  The text of a value is the type's full name as DuckDB itself writes it, so equal
-types have equal texts, and a text that has been printed may stand for the type wherever a text
-has to, such as in SQL, in messages and as a key.  Whoever wants to know what a type is made of
-parses it, and takes the value apart.
+types have equal texts, and a printed text can replace the type where a text is needed, such as in
+SQL, in messages and as a key.  Code that needs the parts of a type parses its text.
 
 >>> parsed("struct(a int, \\"B c\\" numeric(10,2)[])")
 Struct(fields=(('a', Scalar(name='INTEGER')), ('B c', List(of=Decimal(width=10, scale=2)))))
@@ -29,7 +28,7 @@ class TypeTextError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A type that is made of no others, and of which the name tells all."""
+    """A type without parts and parameters: its name says all."""
 
     name: str
 
@@ -112,7 +111,7 @@ class Tuple:
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """Values each of which is of one of these types."""
+    """Values of any of these types."""
 
     members: tuple[tuple[str, "SqlType"], ...]
 
@@ -123,7 +122,7 @@ class Union:
 SqlType = Scalar | Decimal | Enum | List | Array | Map | Struct | Tuple | Union
 
 NULL = Scalar('"NULL"')
-"""The type of a null of which nothing else is known."""
+"""The type of a null without any other type."""
 JSON = Scalar("JSON")
 VARCHAR = Scalar("VARCHAR")
 TAKE_ALL = (str(JSON), str(VARCHAR))
@@ -131,7 +130,7 @@ TAKE_ALL = (str(JSON), str(VARCHAR))
 
 
 def parts(kind: SqlType) -> tuple[SqlType, ...]:
-    """The types that a type is made of, themselves made of others or not."""
+    """The direct parts of a type."""
     match kind:
         case List(of) | Array(of):
             return (of,)
@@ -152,7 +151,7 @@ def within(kind: SqlType) -> Iterator[SqlType]:
 
 
 def depth(kind: SqlType) -> int:
-    """How many types a type has around the innermost of its types.
+    """How many types are nested around the innermost part of a type.
 
     >>> depth(parsed("STRUCT(a INTEGER[])")), depth(parsed("DECIMAL(9,2)"))
     (2, 0)
@@ -192,9 +191,9 @@ def parsed(text: str) -> SqlType:
 
 
 def type_of(name: str) -> SqlType:
-    """The type that has this full name in DuckDB, or in the scope of an expression.
+    """The type with this full name in DuckDB, or in the scope of an expression.
 
-    There are names that no text of SQL may have: what is unknown because of another mistake.
+    A scope has a name that is no SQL: the type that another mistake leaves unknown.
     """
     try:
         return parsed(name)
@@ -202,7 +201,7 @@ def type_of(name: str) -> SqlType:
         return Scalar(name)
 
 
-# The names of a type that are not its full name, as `duckdb_types()` has them.
+# The other names of a type, by its full name, as `duckdb_types()` lists them.
 _ALIASES = {
     "BOOLEAN": "BOOL LOGICAL",
     "TINYINT": "INT1",
@@ -262,7 +261,7 @@ _TOKEN = re.compile(
 
 
 class _Reader:
-    """Reads the text of a type token by token; `now` is the one that it has come to."""
+    """Reads the text of a type token by token; `now` is the current one."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -344,7 +343,7 @@ class _Reader:
         return text
 
     def _modified(self, name: str, full: str) -> SqlType:
-        """A type of this name with the numbers in brackets behind it."""
+        """A type of this name with the numbers in brackets that follow."""
         numbers: tuple[int, ...] = ()
         if self._is_at("("):
             self._next()
@@ -382,7 +381,7 @@ class _Reader:
         self.refuse()
 
     def _list(self, item: Callable[[], _Item]) -> tuple[_Item, ...]:
-        """Items behind an opening bracket, up to the closing one."""
+        """Read items after an opening bracket, up to the closing one."""
         items = [item()]
         while self._is_at(","):
             self._next()
@@ -398,7 +397,7 @@ class _Reader:
         return number
 
     def _word(self, *words: str) -> str | None:
-        """Read one of these words, if it stands here."""
+        """Read one of these words, if it is the current token."""
         if self._kind != "word" or self.now.upper() not in words:
             return None
         word = self.now.upper()

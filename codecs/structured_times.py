@@ -1,7 +1,7 @@
 """Debezium's structured times: objects of the parts of a date, a time or a duration.
 
-Its `time.precision.mode=structured` writes them.  The parts tell which one an object is: only
-dates have years, only what has a zone an offset, only durations a plural of the parts.
+Its `time.precision.mode=structured` writes them.  The parts show the kind of an object: only
+dates have years, only values with a zone an offset, only durations parts in the plural.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ def structured(value: Any) -> str | None:
         return date
     clock = ":".join(f"{_part(value, name):02d}" for name in ("hour", "minute", "second"))
     clock += f".{_part(value, 'nanos'):09d}"
-    # The zone is that of the text, unless there is none.
+    # A zone in the text comes first.
     text = f"{date}T{clock}" if date else clock
     convert = zoned_timestamp if date else zoned_time
     if "offsetSeconds" not in value:

@@ -1,7 +1,7 @@
 """The placeholder that Debezium writes for an unknown value, such as an unchanged TOAST column.
 
 It has another form for each type of column.  First the bytes of a message are searched for these
-forms, also in columns that nobody reads; values are tested only if one is found.
+forms, also in columns that are not read; values are tested only if one is found.
 """
 
 import re
@@ -25,26 +25,26 @@ class Unavailable:
         self._raw = raw
         self._others: list[Any] = [list(raw), [placeholder], [encoded], [raw], [identifier]]
         self._others.append({placeholder: placeholder})
-        # Avro writes an array of these numbers so: zigzag, seven bits a byte.
+        # Avro writes the numbers of an array like this: zigzag, seven bits a byte.
         numbers = b"".join(
             bytes([byte << 1 & 0x7F | 0x80, byte >> 6]) if byte > 63 else bytes([byte << 1])
             for byte in raw
         )
         texts = [raw, encoded.encode()]
-        # A search for one byte is far quicker, so the rarest one is looked for first.
+        # A search for one byte is far quicker, so the rarest byte is searched first.
         self._texts_in_json = [(_rarest(text), text) for text in texts]
         self._identifier = identifier.encode()
         self._traces = [(_rarest(text), text) for text in (*texts, numbers)]
         written = rb"\s*,\s*".join(b"%d" % byte for byte in raw[:2])
         self._numbers_in_json = re.compile(rb"\[\s*" + written).search
-        # Writers of JSON escape none of these characters, so the text can be searched for.
+        # Writers of JSON escape none of these characters, so the text can be searched.
         self._plain = bool(re.fullmatch(r"\w+", placeholder, re.ASCII)) and "/" not in encoded
 
     def may_be_in_json(self, message: bytes) -> bool:
         """Whether a message in JSON may have a placeholder; a false alarm only costs time."""
         if not self._plain:
             return True
-        # Numbers and identifiers are of arrays.
+        # Numbers and identifiers occur in arrays.
         if _ARRAY in message and (self._identifier in message or self._numbers_in_json(message)):
             return True
         # A generator for any() would take longer than the searches.

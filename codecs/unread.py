@@ -1,9 +1,9 @@
-"""What is wrong with a JSON message although it may lie in a field that nobody reads.
+"""Find faults of a JSON message in fields that are not read.
 
-Whether a message is an error does not depend on what is read, or adding a reader of one column
-would change what others see.  A parser that passes over a field finds all that is wrong in its
+Whether a message is an error must not depend on which fields are read, or adding a reader of one
+column would change what others see.  A parser that skips a field detects all faults of its
 syntax, but neither bytes that are no UTF-8 nor numbers out of range.  These are found here,
-in messages as a whole.
+in whole messages.
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
 """Encode updates as upserts, for a collection with at most one value for each key.
 
-For each time and key whose value changes there is one message: the new value, or a tombstone if
+For each time and key with a changed value there is one message: the new value, or a tombstone if
 there is none.  The messages come in the order of times, then keys; applied in this order they
 make the collection at every time.
 
@@ -29,7 +29,7 @@ class OutputMessage(NamedTuple):
 
 
 class Violation(NamedTuple):
-    """A key whose updates at a time cannot be written; the reason contains no data."""
+    """A key with updates at a time that cannot be written; the reason contains no data."""
 
     key: bytes | None
     time: int
@@ -56,12 +56,12 @@ def to_upserts(updates: Iterable[Fact]) -> tuple[list[OutputMessage], list[Viola
 def write(
     updates: Iterable[Fact], _: object, __: object
 ) -> tuple[list[OutputMessage], list[Violation]]:
-    """`to_upserts`, as `formats.OutputCodec` has it."""
+    """`to_upserts` with the signature of `formats.OutputCodec`."""
     return to_upserts(updates)
 
 
 def reader() -> Callable[[bytes | None, bytes | None], list[tuple[bytes, int]]]:
-    """Read upserts back: what a key had is known of the messages before, in its partition.
+    """Read upserts back: the old value of a key comes from the messages before, in its partition.
 
     >>> read = reader()
     >>> read(b"1", b'"a"'), read(b"1", b'"b"'), read(b"1", None)
@@ -96,7 +96,7 @@ def violation(key: bytes | None, diffs: Mapping[bytes, int]) -> str | None:
 
 
 def changed(updates: Iterable[Fact]) -> Iterator[tuple[int, bytes | None, dict[bytes, int]]]:
-    """Yield each (time, key) whose values change, in this order, with the diffs by value."""
+    """Yield each (time, key) with changed values, in this order, with the diffs by value."""
     groups: dict[tuple[int, bytes | None], dict[bytes, int]] = {}
     for key, value, time, diff in updates:
         at = time, key

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ikebana.codecs.change import Codec, Declared, Wanted
+from ikebana.codecs.change import Codec, Declared, Needs
 from ikebana.codecs.formats import EMPTY_VALUES
 from ikebana.codecs.sql_type import parsed
 from ikebana.processor.planning.input_rows import encodings_of
@@ -33,12 +33,12 @@ def codec_of(source: Input, reading: Reading, schemas: "Schemas | None") -> Code
     return Vouched(traits.codec(narrow, source.key_format, schemas), codec, usual)
 
 
-def wanted_of(source: Input, reading: Reading) -> Wanted:
+def wanted_of(source: Input, reading: Reading) -> Needs:
     """Derive from an input and its `reading` what the codec has to decode."""
     cdc = source.traits.kind != "rows"
     diffs = cdc and source.mode == "diffs"
     schema = {} if source.schema is None else {"reader_schema": source.schema}
-    return Wanted(
+    return Needs(
         columns=columns_of_rows(source, reading),
         key=source.key,
         before=diffs or (cdc and source.drift),

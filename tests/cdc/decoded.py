@@ -7,7 +7,7 @@ from decimal import Decimal
 from cdc.telling import Row, comparable
 from ikebana.codecs.avro_schema import Schemas
 from ikebana.codecs.canal import Canal
-from ikebana.codecs.change import Change, Codec, Headers, Ignored, Wanted
+from ikebana.codecs.change import Change, Codec, Headers, Ignored, Needs
 from ikebana.codecs.debezium import Debezium
 from ikebana.codecs.debezium_avro import DebeziumAvro
 from ikebana.codecs.maxwell import Maxwell
@@ -21,16 +21,16 @@ def codec_of(producer: str, table: str, schemas: Schemas) -> Codec:
     tables = rf"store\.{table}"
     match producer:
         case "json":
-            return Debezium(Wanted(tables=tables, before=True))
+            return Debezium(Needs(tables=tables, before=True))
         case "headers":
             framing = {"framing": "headers"}
-            return DebeziumAvro(schemas, Wanted(tables=tables, before=True, options=framing))
+            return DebeziumAvro(schemas, Needs(tables=tables, before=True, options=framing))
         case "confluent":
-            return DebeziumAvro(schemas, Wanted(tables=tables, before=True))
+            return DebeziumAvro(schemas, Needs(tables=tables, before=True))
         case "maxwell":
-            return Maxwell(Wanted(tables=tables, before=True))
+            return Maxwell(Needs(tables=tables, before=True))
         case "canal":
-            return Canal(Wanted(tables=tables, before=True))
+            return Canal(Needs(tables=tables, before=True))
     raise AssertionError(producer)
 
 

@@ -24,7 +24,7 @@ from cdc.every_postgres import LOST
 from cdc.fetched import Unavailable
 from cdc.reading import collection
 from cdc.shop import Shop
-from ikebana.codecs.change import Change, Ignored, Wanted
+from ikebana.codecs.change import Change, Ignored, Needs
 from ikebana.codecs.debezium import Debezium
 from ikebana.processor.kafka.broker import running
 from support.output_judge import committed
@@ -116,7 +116,7 @@ def test_what_debezium_says_comes_to_the_table(captured: Shop, server: str, tabl
 @pytest.mark.parametrize("key", [(), ("id",)], ids=["of Kafka", "of the row"])
 def test_the_codec_reads_the_table(captured: Shop, server: str, key: tuple[str, ...]) -> None:
     """What is absent is as it was."""
-    found = _folded(Debezium(Wanted(key=key)), captured.messages[f"{server}.public.customers"])
+    found = _folded(Debezium(Needs(key=key)), captured.messages[f"{server}.public.customers"])
 
     assert found == captured.rows(server, "customers")
 
@@ -129,7 +129,7 @@ def test_declared_encodings_make_up_for_a_schema(captured: Shop) -> None:
         "seen": "timestamp-millis",
         "changed": "timestamp-micros",
     }
-    codec = Debezium(Wanted(encodings=encodings))
+    codec = Debezium(Needs(encodings=encodings))
     texts = ("balance", "score", "created")
     rows = zip(captured.typed["customers"], captured.plain["customers"], strict=True)
     expected = [typed | {name: plain[name] for name in texts} for typed, plain in rows]
@@ -140,7 +140,7 @@ def test_declared_encodings_make_up_for_a_schema(captured: Shop) -> None:
 @pytest.mark.parametrize("server", shop.CONNECTORS)
 def test_full_images_need_no_state(captured: Shop, server: str) -> None:
     """With REPLICA IDENTITY FULL the old rows and the new ones add up to the table."""
-    codec = Debezium(Wanted(before=True))
+    codec = Debezium(Needs(before=True))
     found: Counter[bytes] = Counter()
     for change in _changes(codec, captured.messages[f"{server}.public.accounts"]):
         assert not change.absent

@@ -26,7 +26,7 @@ from ikebana import Column, Input, Output, Plan, Upsert
 from ikebana.codecs.avro import AvroDecoder
 from ikebana.codecs.avro_schema import SchemaUnknown
 from ikebana.codecs.avro_upserts import AvroUpserts
-from ikebana.codecs.change import Change, Wanted
+from ikebana.codecs.change import Change, Needs
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.authoring.settings import Settings
@@ -157,7 +157,7 @@ def test_rows_of_two_versions_look_alike_with_a_pinned_schema(served: Served) ->
     """A field that was added has its default in older rows."""
     key = served.register("rows-key", '"string"')
     first, second = served.register("rows-value", V1), served.register("rows-value", V2)
-    codec = AvroUpserts(served.reading(), Wanted(options={"reader_schema": json.dumps(V2)}))
+    codec = AvroUpserts(served.reading(), Needs(options={"reader_schema": json.dumps(V2)}))
     of_a = message(key, "string", "a")
 
     changes = [

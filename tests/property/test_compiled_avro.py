@@ -14,7 +14,7 @@ from ikebana.codecs.avro import AvroDecoder
 from ikebana.codecs.avro_compiler import ALL, Fields
 from ikebana.codecs.avro_program import Take
 from ikebana.codecs.avro_upserts import AvroUpserts
-from ikebana.codecs.change import Change, Codec, Ignored, Wanted
+from ikebana.codecs.change import Change, Codec, Ignored, Needs
 from ikebana.codecs.column_encodings import Encoding
 from ikebana.codecs.debezium_avro import DebeziumAvro
 from ikebana.codecs.errors import DecodeError
@@ -52,7 +52,7 @@ def test_a_program_writes_what_is_decoded(
     some = data.draw(st.lists(st.sampled_from(kept))) if kept else []
     fields = [Take((name,)) for name in some[:2]]
     for takes in ([Take((), tuple(some)), Take()], fields):
-        decoder = AvroDecoder(Known(schema), wanted=wanted, takes=takes)
+        decoder = AvroDecoder(Known(schema), needs=wanted, takes=takes)
         for message in messages:
             parts = primed(decoder, message)
             if parts is None:
@@ -173,11 +173,11 @@ SOURCE = {"type": "record", "name": "Source", "fields": [
 
 
 @st.composite
-def wanteds(draw: st.DrawFn, schema: Any) -> Wanted:
+def wanteds(draw: st.DrawFn, schema: Any) -> Needs:
     """What a pipeline may want of rows."""
     names = [field["name"] for field in schema["fields"]]
     columns = draw(st.none() | st.lists(st.sampled_from(names), unique=True).map(tuple))
-    return Wanted(
+    return Needs(
         columns=columns,
         key=draw(st.sampled_from([(), ("id",), ("k", "id"), ("none",)])),
         before=draw(st.booleans()),
@@ -199,7 +199,7 @@ def message_of(draw: st.DrawFn, key: Any, schema: Any, value: Any) -> list[list[
 
 
 @st.composite
-def upserts(draw: st.DrawFn) -> tuple[Registry, Wanted, list[list[bytes | None]]]:
+def upserts(draw: st.DrawFn) -> tuple[Registry, Needs, list[list[bytes | None]]]:
     """Plain upserts, some of them damaged."""
     schema, row = draw(tables())
     messages: list[list[bytes | None]] = []
@@ -210,7 +210,7 @@ def upserts(draw: st.DrawFn) -> tuple[Registry, Wanted, list[list[bytes | None]]
 
 
 @st.composite
-def events(draw: st.DrawFn) -> tuple[Registry, Wanted, list[list[bytes | None]]]:
+def events(draw: st.DrawFn) -> tuple[Registry, Needs, list[list[bytes | None]]]:
     """Events of Debezium, some of them damaged."""
     schema, row = draw(tables())
     fields: list[dict[str, Any]] = draw(st.permutations([
@@ -243,7 +243,7 @@ def events(draw: st.DrawFn) -> tuple[Registry, Wanted, list[list[bytes | None]]]
 
 @unhurried
 @given(upserts())
-def test_upserts_are_the_same(case: tuple[Registry, Wanted, list[list[bytes | None]]]) -> None:
+def test_upserts_are_the_same(case: tuple[Registry, Needs, list[list[bytes | None]]]) -> None:
     """Key and row, and the reason if a message is damaged."""
     schemas, wanted, messages = case
     quick = AvroUpserts(schemas, wanted)
@@ -256,7 +256,7 @@ def test_upserts_are_the_same(case: tuple[Registry, Wanted, list[list[bytes | No
 
 @unhurried
 @given(events())
-def test_events_are_the_same(case: tuple[Registry, Wanted, list[list[bytes | None]]]) -> None:
+def test_events_are_the_same(case: tuple[Registry, Needs, list[list[bytes | None]]]) -> None:
     """Changes with their images, and the reason if a message is damaged."""
     schemas, wanted, messages = case
     quick = DebeziumAvro(schemas, wanted)
@@ -276,7 +276,7 @@ def test_images_that_are_no_records_are_refused(before: bool) -> None:  # noqa: 
         {"name": "op", "type": "string"},
     ]}  # fmt: skip
     key = KEYS + body(KEY, {"id": 1, "k": None})
-    codec = DebeziumAvro(Registry(KEY, event), Wanted(before=before))
+    codec = DebeziumAvro(Registry(KEY, event), Needs(before=before))
     for op in "uudd":
         value = VALUES + body(event, {"before": "{}", "after": "{}", "op": op})
         with pytest.raises(DecodeError, match="is no record"):
@@ -294,7 +294,7 @@ def test_usual_events_are_taken() -> None:
     ]}  # fmt: skip
     source = {"db": "shop", "table": "orders", "ts_ms": 1}
     data = {"before": {"id": 6, "name": None}, "after": {"id": 7, "name": "a"}, "source": source}
-    wanted = Wanted(key=("id",), before=True, tables=r"shop\.orders")
+    wanted = Needs(key=("id",), before=True, tables=r"shop\.orders")
     codec = DebeziumAvro(Registry(KEY, event), wanted)
     update, delete = (VALUES + body(event, {**data, "op": op}) for op in "ud")
     codec.changes(None, update, None)
@@ -319,7 +319,7 @@ def test_a_program_is_not_entered_twice() -> None:
         return value
 
     given = {"a": Encoding(again, frozenset({"long"}))}
-    decoder = AvroDecoder(Known(schema), wanted=Fields(None, given), takes=[Take()])
+    decoder = AvroDecoder(Known(schema), needs=Fields(None, given), takes=[Take()])
 
     assert primed(decoder, b"\x0e") == (b'{"a":7}',)
     assert found == [None]
@@ -332,7 +332,7 @@ def test_what_a_function_makes_has_room() -> None:
     ]}  # fmt: skip
     long = Encoding(lambda value: str(value) * 10_000, frozenset({"long"}))
     wanted = Fields(None, dict.fromkeys("abc", long))
-    decoder = AvroDecoder(Known(schema), wanted=wanted, takes=[Take()])
+    decoder = AvroDecoder(Known(schema), needs=wanted, takes=[Take()])
 
     assert primed(decoder, b"\x02\x04\x06") == (
         b'{"a":"%s","b":"%s","c":"%s"}' % (b"3" * 10_000, b"2" * 10_000, b"1" * 10_000),
@@ -360,7 +360,7 @@ def test_what_is_not_covered_is_decoded() -> None:
     ):
         fields = [{"name": "a", "type": kind}]
         schema = {"type": "record", "name": "R", "fields": fields}
-        decoder = AvroDecoder(Known(schema), wanted=ALL, takes=[Take()])
+        decoder = AvroDecoder(Known(schema), needs=ALL, takes=[Take()])
         assert primed(decoder, b"\0") is None
 
 
@@ -375,7 +375,7 @@ def test_what_is_not_covered_is_decoded() -> None:
 def test_schemas_that_fastavro_does_not_mind_are_left_to_it(field: Any) -> None:
     """What such a field says is not asked for."""
     schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}, field]}
-    codec = AvroUpserts(Known(schema), Wanted(columns=("a",)), "bytes")
+    codec = AvroUpserts(Known(schema), Needs(columns=("a",)), "bytes")
 
     for _ in range(2):
         (change,) = codec.changes(b"k", PREFIX + b"\2\0", None)

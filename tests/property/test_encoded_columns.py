@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ikebana.codecs import canonical
 from ikebana.codecs.avro_schema import self_contained
 from ikebana.codecs.canal import Canal
-from ikebana.codecs.change import Codec, Wanted
+from ikebana.codecs.change import Codec, Needs
 from ikebana.codecs.debezium import Debezium
 from ikebana.codecs.debezium_avro import DebeziumAvro
 from ikebana.codecs.debezium_flat import DebeziumFlat
@@ -58,7 +58,7 @@ def test_any_document_comes_through_every_form(document: Any, columns: Any) -> N
     """As the JSON that its text is, with all of its digits."""
     text = json.dumps(document)
     expected = json.loads(canonical.canonical(text.encode()))
-    wanted = Wanted(key=("id",), columns=columns, encodings={"doc": "json:assumed"})
+    wanted = Needs(key=("id",), columns=columns, encodings={"doc": "json:assumed"})
     row = {"id": 1, "doc": text}
     events = {
         "bare": _event(row),

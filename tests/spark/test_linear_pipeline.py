@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ikebana.codecs import canonical, cdcv2, cdcv2_avro
-from ikebana.codecs.change import Ignored, Wanted
+from ikebana.codecs.change import Ignored, Needs
 from ikebana.codecs.debezium import Debezium
 from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.base.cdcv2_reader import Cdcv2Reader
@@ -230,7 +230,7 @@ def upserts_of(servers: str, topic: str) -> Collection:
 
 def debezium_of(servers: str, topic: str) -> Collection:
     """What a topic of Debezium's messages says in the end."""
-    codec = Debezium(Wanted())
+    codec = Debezium(Needs())
     last: dict[Any, Any] = {}
     for message in committed(servers, topic):
         changes = codec.changes(message.key(), message.value(), None)

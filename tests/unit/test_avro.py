@@ -17,7 +17,7 @@ from ikebana.codecs.avro import AvroDecoder
 from ikebana.codecs.avro_compiler import ALL, Fields
 from ikebana.codecs.avro_schema import SchemaUnknown, self_contained
 from ikebana.codecs.avro_upserts import AvroUpserts
-from ikebana.codecs.change import Change, Wanted
+from ikebana.codecs.change import Change, Needs
 from ikebana.codecs.column_encodings import encoding
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import ConfigError
@@ -56,10 +56,10 @@ def number(value: int) -> bytes:
     return body("long", value)
 
 
-def decoded(schema: Any, message: bytes, reader: Any = None, wanted: Fields = ALL) -> Any:
+def decoded(schema: Any, message: bytes, reader: Any = None, needs: Fields = ALL) -> Any:
     """Decode one body of a schema."""
     pinned = None if reader is None else json.dumps(reader)
-    return AvroDecoder(Known({0: schema}), pinned, wanted=wanted).decode(CONFLUENT + message)
+    return AvroDecoder(Known({0: schema}), pinned, needs=needs).decode(CONFLUENT + message)
 
 
 def refused(schema: Any, message: bytes, reader: Any = None) -> str:
@@ -334,7 +334,7 @@ def test_only_wanted_fields_are_converted() -> None:
     message = body(schema, {"id": 1, "inner": {"x": 2.0, "y": nan}, "other": nan})
     wanted = Fields({"id": ALL, "inner": Fields({"x": ALL}), "missing": ALL})
 
-    assert decoded(schema, message, wanted=wanted) == {"id": 1, "inner": {"x": 2}}
+    assert decoded(schema, message, needs=wanted) == {"id": 1, "inner": {"x": 2}}
 
 
 def test_a_declared_encoding_is_for_what_the_schema_leaves_open() -> None:
@@ -346,7 +346,7 @@ def test_a_declared_encoding_is_for_what_the_schema_leaves_open() -> None:
     given = {"day": encoding("date"), "known": encoding("time-millis"), "d": encoding("decimal:1")}
 
     data = decoded(
-        schema, body(plain, {"day": 1, "known": 1, "d": b"\x0f"}), wanted=Fields(None, given)
+        schema, body(plain, {"day": 1, "known": 1, "d": b"\x0f"}), needs=Fields(None, given)
     )
 
     assert data == {"day": "1970-01-02", "known": "1970-01-02", "d": 1.5}
@@ -362,7 +362,7 @@ def test_a_type_within_itself_is_read() -> None:
 
     assert decoded(NODE, message) == expected
     assert decoded(NODE, message, NODE) == expected
-    assert decoded(NODE, message, wanted=Fields({"next": ALL})) == {"next": expected["next"]}
+    assert decoded(NODE, message, needs=Fields({"next": ALL})) == {"next": expected["next"]}
 
 
 @pytest.mark.parametrize("reader", [None, NODE, record(("value", "bytes"), name="node")])
@@ -513,7 +513,7 @@ def test_an_upsert_has_its_key_in_the_kafka_key(
     key_format: Literal["avro", "json", "bytes"], key: bytes, expected: bytes
 ) -> None:
     """A null value is a delete of that key."""
-    codec = AvroUpserts(SCHEMAS, Wanted(), key_format)
+    codec = AvroUpserts(SCHEMAS, Needs(), key_format)
 
     assert codec.key(key) == expected
     assert codec.changes(key, ROW_BYTES, None) == [
@@ -524,7 +524,7 @@ def test_an_upsert_has_its_key_in_the_kafka_key(
 
 def test_an_upserts_key_may_be_columns_of_its_row() -> None:
     """Then the Kafka key matters for deletes only, and the row has wanted columns alone."""
-    codec = AvroUpserts(SCHEMAS, Wanted(columns=("price", "gone"), key=("id",)))
+    codec = AvroUpserts(SCHEMAS, Needs(columns=("price", "gone"), key=("id",)))
 
     assert codec.key(KEY_BYTES) is None
     assert codec.changes(b"?", ROW_BYTES, None) == [Change("upsert", b'{"id":1}', b'{"price":2}')]
@@ -533,7 +533,7 @@ def test_an_upserts_key_may_be_columns_of_its_row() -> None:
 
 def test_an_upserts_schemas_may_be_in_headers() -> None:
     """The key is then known with its headers only."""
-    codec = AvroUpserts(SCHEMAS, Wanted(options={"framing": "headers"}))
+    codec = AvroUpserts(SCHEMAS, Needs(options={"framing": "headers"}))
     headers = [("__key_schema_id", bytes(5)), ("apicurio.value.contentId", b"\0" * 7 + b"\1")]
 
     assert codec.key(b"\2") is None
@@ -545,11 +545,11 @@ def test_an_upserts_schemas_may_be_in_headers() -> None:
 @pytest.mark.parametrize(
     ("key_format", "wanted", "key", "value", "reason"),
     [
-        pytest.param("avro", Wanted(), None, ROW_BYTES, "Avro key: it is null", id="null key"),
-        pytest.param("avro", Wanted(), b"", ROW_BYTES, "Avro key: it is empty", id="empty key"),
+        pytest.param("avro", Needs(), None, ROW_BYTES, "Avro key: it is null", id="null key"),
+        pytest.param("avro", Needs(), b"", ROW_BYTES, "Avro key: it is empty", id="empty key"),
         pytest.param(
             "json",
-            Wanted(),
+            Needs(),
             b"{",
             ROW_BYTES,
             "JSON key: Input data was truncated",
@@ -557,7 +557,7 @@ def test_an_upserts_schemas_may_be_in_headers() -> None:
         ),
         pytest.param(
             "avro",
-            Wanted(key=("other",)),
+            Needs(key=("other",)),
             KEY_BYTES,
             ROW_BYTES,
             "Avro value: it lacks a column of the key",
@@ -565,7 +565,7 @@ def test_an_upserts_schemas_may_be_in_headers() -> None:
         ),
         pytest.param(
             "avro",
-            Wanted(key=("other",)),
+            Needs(key=("other",)),
             KEY_BYTES,
             None,
             "Avro key: it lacks a column of the key",
@@ -575,7 +575,7 @@ def test_an_upserts_schemas_may_be_in_headers() -> None:
 )
 def test_an_upsert_without_a_key_is_refused(
     key_format: Literal["avro", "json", "bytes"],
-    wanted: Wanted,
+    wanted: Needs,
     key: bytes | None,
     value: bytes | None,
     reason: str,
@@ -604,7 +604,7 @@ def test_an_upsert_without_a_key_is_refused(
 )
 def test_an_upsert_with_a_bad_value_is_refused_with_its_key(value: bytes, reason: str) -> None:
     """The row is known, though not what it is now."""
-    codec = AvroUpserts(SCHEMAS, Wanted(columns=("id", "name", "price")))
+    codec = AvroUpserts(SCHEMAS, Needs(columns=("id", "name", "price")))
 
     with pytest.raises(DecodeError) as caught:
         codec.changes(KEY_BYTES, value, None)
@@ -615,7 +615,7 @@ def test_an_upsert_with_a_bad_value_is_refused_with_its_key(value: bytes, reason
 def test_an_upsert_may_have_numbers_that_are_not_finite() -> None:
     """Compiled or not."""
     value = ROW_BYTES[:-8] + struct.pack("<d", float("-inf"))
-    codec = AvroUpserts(SCHEMAS, Wanted(columns=("price",)))
+    codec = AvroUpserts(SCHEMAS, Needs(columns=("price",)))
 
     for _ in range(2):
         (change,) = codec.changes(KEY_BYTES, value, None)
@@ -624,16 +624,16 @@ def test_an_upsert_may_have_numbers_that_are_not_finite() -> None:
 
 def test_another_framing_is_an_option() -> None:
     """One that there is not is an error of the settings."""
-    codec = AvroUpserts(SCHEMAS, Wanted(options={"framing": "apicurio"}), "bytes")
+    codec = AvroUpserts(SCHEMAS, Needs(options={"framing": "apicurio"}), "bytes")
 
     assert codec.changes(b"k", b"\0" * 8 + b"\2\2a", None) == [Change("upsert", b"k", b'"a"')]
     with pytest.raises(ConfigError, match='option "framing" is "other"'):
-        AvroUpserts(SCHEMAS, Wanted(options={"framing": "other"}))
+        AvroUpserts(SCHEMAS, Needs(options={"framing": "other"}))
 
 
 def test_a_value_of_10_mb_is_decoded() -> None:
     """What is there is read, however long."""
-    codec = AvroUpserts(SCHEMAS, Wanted())
+    codec = AvroUpserts(SCHEMAS, Needs())
     text = "x" * 10_000_000
 
     [change] = codec.changes(KEY_BYTES, b"\0\0\0\0\2" + body("string", text), None)

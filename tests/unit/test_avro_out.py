@@ -25,7 +25,7 @@ from ikebana.codecs import canonical
 from ikebana.codecs.avro import AvroDecoder
 from ikebana.codecs.avro_out import Ids, Shape, as_text, encoded, framed, namespace_of
 from ikebana.codecs.avro_schema import self_contained
-from ikebana.codecs.change import Wanted
+from ikebana.codecs.change import Needs
 from ikebana.codecs.debezium_avro import DebeziumAvro
 from ikebana.codecs.debezium_out import Origin, to_envelopes
 from ikebana.codecs.sql_type import parsed
@@ -362,7 +362,7 @@ def test_envelopes_are_read_as_those_of_debezium() -> None:
         Origin("p", "o"),
     )
     done, violations = encoded(shape, messages)
-    codec = DebeziumAvro(Given(shape), Wanted(before=True))
+    codec = DebeziumAvro(Given(shape), Needs(before=True))
 
     found = [codec.changes(each.key, each.value, each.headers) for each in framed(done, Ids(1, 2))]
 

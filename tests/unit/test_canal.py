@@ -9,7 +9,7 @@ import pytest
 
 from ikebana.codecs import canonical
 from ikebana.codecs.canal import Canal
-from ikebana.codecs.change import Change, Declared, Ignored, Wanted
+from ikebana.codecs.change import Change, Declared, Ignored, Needs
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import ConfigError
 from support.damaged_messages import MARKER
@@ -21,7 +21,7 @@ COLUMNS = ("id", "name")
 WANTED = declaring(COLUMNS, key=("id",), before=True)
 
 
-def refusal(message: bytes, wanted: Wanted = WANTED) -> DecodeError:
+def refusal(message: bytes, wanted: Needs = WANTED) -> DecodeError:
     """What is raised for a message."""
     return refusal_of(Canal(wanted), "Canal", message)
 
@@ -97,13 +97,13 @@ def test_events_that_are_of_no_row_are_ignored(event: str, expected: Ignored) ->
     """Each is counted as what it is."""
     message = changed("insert", type=event, data=None, database="", table="")
 
-    assert Canal(Wanted(tables="shop.*")).changes(None, message, None) == expected
+    assert Canal(Needs(tables="shop.*")).changes(None, message, None) == expected
 
 
 def test_values_become_what_their_types_say() -> None:
     """Integers of any size, exact numbers, T in timestamps, base64 of bytes; the rest is text."""
     for wanted in (
-        Wanted(),
+        Needs(),
         declaring(tuple(json.loads(MESSAGES["insert"])["sqlType"]), key=("id",)),
     ):
         (change,) = Canal(wanted).changes(None, MESSAGES["insert"], None)
@@ -169,7 +169,7 @@ def test_a_value_becomes_what_its_type_says(
         data=[{"id": "1", "v": text}],
     )
 
-    (change,) = Canal(Wanted(("v",), key=("id",))).changes(None, message, None)
+    (change,) = Canal(Needs(("v",), key=("id",))).changes(None, message, None)
 
     assert isinstance(change, Change)
     assert change.after == canonical.encode({"v": expected})
@@ -194,7 +194,7 @@ def test_without_mysql_types_declared_types_say_what_texts_become(
 ) -> None:
     """They come before `sqlType`, which is at times that of another row; `mysqlType` wins."""
     types = Declared({"v": declared, "id": "BIGINT"})
-    codec = Canal(Wanted(key=("id",), declared=types))
+    codec = Canal(Needs(key=("id",), declared=types))
     data = [{"id": "1", "v": text}]
 
     nothing: dict[str, str] = {}
@@ -239,13 +239,13 @@ def test_a_value_that_is_not_what_its_type_says_is_refused(
     """In a column that declares a type; in others it stays, since nobody might read it."""
     row = {**json.loads(MESSAGES["insert"])["data"][0], column: text}
     message = changed("insert", data=[row])
-    declared = Wanted((column,), key=("id",), declared=Declared({column: "BIGINT"}))
+    declared = Needs((column,), key=("id",), declared=Declared({column: "BIGINT"}))
 
     assert (refusal(message, declared).reason, refusal(message, declared).key) == (
         reason,
         b'{"id":1}',
     )
-    for wanted in (Wanted((column,)), declaring((column,))):
+    for wanted in (Needs((column,)), declaring((column,))):
         (change,) = Canal(wanted).changes(None, message, None)
         assert isinstance(change, Change)
         assert change.after == canonical.encode({column: text})
@@ -320,13 +320,13 @@ def test_old_columns_that_nobody_wants_are_not_even_read() -> None:
         updated(b'{"id":1}', ann(1))
     ]
     types = {**dict.fromkeys(COLUMNS, "VARCHAR"), "balance": "DECIMAL(9,2)"}
-    wanted = Wanted(tuple(types), ("id",), before=True, declared=Declared(types))
+    wanted = Needs(tuple(types), ("id",), before=True, declared=Declared(types))
     assert refusal(message, wanted).reason == "column `balance` is no number"
 
 
 def test_an_image_without_blobs_needs_declared_columns() -> None:
     """Without them nobody knows what it lacks."""
-    error = refusal(MESSAGES["noblob_update"], Wanted(options=MINIMAL))
+    error = refusal(MESSAGES["noblob_update"], Needs(options=MINIMAL))
 
     assert (error.reason, error.key) == (
         "row images are minimal: declare columns",
@@ -427,9 +427,9 @@ def test_keys_and_types_that_are_not_declared_have_to_be_told() -> None:
     reason = "it does not tell the key's columns: declare `key`"
     untold = "neither `mysqlType` nor `sqlType` has a column: declare its type"
 
-    assert refusal(changed("insert", pkNames=None), Wanted()).reason == reason
-    assert refusal(changed("insert", pkNames=[]), Wanted()).reason == reason
-    assert refusal(changed("insert", sqlType=None, mysqlType=None), Wanted()).reason == untold
+    assert refusal(changed("insert", pkNames=None), Needs()).reason == reason
+    assert refusal(changed("insert", pkNames=[]), Needs()).reason == reason
+    assert refusal(changed("insert", sqlType=None, mysqlType=None), Needs()).reason == untold
 
 
 def test_of_a_deleted_row_nobody_needs_more_than_the_key() -> None:
@@ -445,4 +445,4 @@ def test_of_a_deleted_row_nobody_needs_more_than_the_key() -> None:
 def test_options_that_cannot_be_are_refused_at_once() -> None:
     """A setting is wrong before there is any message."""
     with pytest.raises(ConfigError, match='option "row_image" is "noblob"'):
-        Canal(Wanted(options={"row_image": "noblob"}))
+        Canal(Needs(options={"row_image": "noblob"}))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ikebana.codecs import canonical
 from ikebana.codecs.canal import Canal
-from ikebana.codecs.change import Change, Codec, Ignored, Wanted
+from ikebana.codecs.change import Change, Codec, Ignored, Needs
 from ikebana.codecs.dms import Dms
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.goldengate import GoldenGate
@@ -24,10 +24,10 @@ class Format(NamedTuple):
     """A codec, its stored messages, what is wanted of them, and their column of names."""
 
     name: str
-    codec: Callable[[Wanted], Codec]
+    codec: Callable[[Needs], Codec]
     messages: dict[str, bytes]
-    wanted: Wanted
-    others: list[Wanted]
+    wanted: Needs
+    others: list[Needs]
     column: str = "name"
 
 
@@ -36,20 +36,20 @@ CANAL = Format(
     "Canal",
     Canal,
     golden("canal"),
-    Wanted(columns=("id", "name"), key=("id",), before=True),
+    Needs(columns=("id", "name"), key=("id",), before=True),
     [
-        Wanted(),
-        Wanted(columns=("big", "photo"), tables="shop.*", options={"row_image": "minimal"}),
+        Needs(),
+        Needs(columns=("big", "photo"), tables="shop.*", options={"row_image": "minimal"}),
     ],
 )
 DMS = Format(
     "DMS",
     Dms,
     golden("dms"),
-    Wanted(columns=THREE, key=("id",), before=True),
+    Needs(columns=THREE, key=("id",), before=True),
     [
-        Wanted(),
-        Wanted(
+        Needs(),
+        Needs(
             columns=("name",),
             key=("id",),
             before=True,
@@ -62,10 +62,10 @@ GOLDEN_GATE = Format(
     "GoldenGate",
     GoldenGate,
     golden("goldengate"),
-    Wanted(columns=("ID", "NAME", "NOTE"), key=("ID",), before=True),
+    Needs(columns=("ID", "NAME", "NOTE"), key=("ID",), before=True),
     [
-        Wanted(before=True),
-        Wanted(columns=("NAME",), tables=r"SHOP\..*", options={"row_image": "full"}),
+        Needs(before=True),
+        Needs(columns=("NAME",), tables=r"SHOP\..*", options={"row_image": "full"}),
     ],
     column="NAME",
 )
@@ -73,8 +73,8 @@ MAXWELL = Format(
     "Maxwell",
     Maxwell,
     golden("maxwell"),
-    Wanted(columns=THREE, key=("id",), before=True),
-    [Wanted(), Wanted(columns=THREE, tables="shop.*", options={"row_image": "minimal"})],
+    Needs(columns=THREE, key=("id",), before=True),
+    [Needs(), Needs(columns=THREE, tables="shop.*", options={"row_image": "minimal"})],
 )
 each = pytest.mark.parametrize(
     "form", [pytest.param(form, id=form.name) for form in (CANAL, DMS, GOLDEN_GATE, MAXWELL)]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ikebana import Column, Input, Output, Plan, PlanError, Upsert, evaluate
-from ikebana.codecs.change import Change, Declared, Ignored, Wanted
+from ikebana.codecs.change import Change, Declared, Ignored, Needs
 from ikebana.codecs.changes import WORDS, in_json
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import ConfigError
@@ -20,7 +20,7 @@ ROW, NEW = {"id": 7, "n": "ann"}, {"id": 7, "n": "anna"}
 
 def read(message: Any, of_kafka: bytes | None = None, **wanted: Any) -> Any:
     """The changes of a message; by default the key is the column id."""
-    codec = in_json(Wanted(**{"key": ("id",), "before": True, **wanted}))
+    codec = in_json(Needs(**{"key": ("id",), "before": True, **wanted}))
     value = (
         message if message is None or isinstance(message, bytes) else json.dumps(message).encode()
     )
@@ -206,7 +206,7 @@ def test_options_that_do_not_go_together_are_refused(
 ) -> None:
     """When the file is read."""
     with pytest.raises(ConfigError, match=problem):
-        in_json(Wanted(options=options))
+        in_json(Needs(options=options))
     source = Input("rows", ("rows",), "changes", options=tuple(options.items()))
     with pytest.raises(PlanError, match=problem):
         checked(plan_of(source))

@@ -19,7 +19,7 @@ from ikebana.codecs import canonical
 from ikebana.codecs.avro import AvroDecoder
 from ikebana.codecs.avro_compiler import ALL, Fields
 from ikebana.codecs.avro_program import Take
-from ikebana.codecs.change import Wanted
+from ikebana.codecs.change import Needs
 from ikebana.codecs.debezium import Debezium
 from ikebana.processor.base.compiled_parts import absent
 from ikebana.processor.base.rows import KeyedUpdate
@@ -47,7 +47,7 @@ def canonical_rows() -> tuple[Callable[[], object], Callable[[], object]]:
 
 
 def debezium_events() -> tuple[Callable[[], object], Callable[[], object]]:
-    codec = Debezium(Wanted(before=True))
+    codec = Debezium(Needs(before=True))
     quicker = codec._compiled
     assert quicker is not None
     texts = [json.dumps(event(at)).encode() for at in range(MESSAGES)]
@@ -65,7 +65,7 @@ def avro_rows() -> tuple[Callable[[], object], Callable[[], object]]:
     # The first message of a schema is decoded in Python.
     compiled.decode(messages[0])
     assert compiled.parts(messages[0])
-    python = AvroDecoder(Known(), wanted=Fields({"after": ALL}))
+    python = AvroDecoder(Known(), needs=Fields({"after": ALL}))
     return (
         lambda: list(map(compiled.parts, messages)),
         lambda: [canonical.write(python.decode(message)["after"]) for message in messages],

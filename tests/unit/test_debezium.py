@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.codecs import canonical
-from ikebana.codecs.change import Change, Codec, Declared, Ignored, Wanted
+from ikebana.codecs.change import Change, Codec, Declared, Ignored, Needs
 from ikebana.codecs.debezium import Debezium
 from ikebana.codecs.debezium_flat import DebeziumFlat
 from ikebana.codecs.errors import DecodeError
@@ -97,9 +97,9 @@ WRAPPINGS = [bare, without_schema, with_schema, spaced]
 Wrapping = Callable[[object], bytes | None]
 
 
-def wanted_of(stored: dict[str, Any]) -> Wanted:
+def wanted_of(stored: dict[str, Any]) -> Needs:
     columns = stored.get("columns")
-    return Wanted(**{**stored, **({"columns": tuple(columns)} if columns else {})})
+    return Needs(**{**stored, **({"columns": tuple(columns)} if columns else {})})
 
 
 def stored_messages() -> Iterator[Any]:
@@ -123,7 +123,7 @@ def expected(changes: str | list[dict[str, Any]]) -> object:
     ]
 
 
-def codec_of(name: str, wanted: Wanted) -> Codec:
+def codec_of(name: str, wanted: Needs) -> Codec:
     return DebeziumFlat(wanted) if name == "flat" else Debezium(wanted)
 
 
@@ -150,8 +150,8 @@ def test_captured_messages_are_the_same_with_and_without_schema(path: Path) -> N
     decimals = ("balance", "score", "price", "exact", "free", "prices", "whole")
     only_schemas_tell = (*decimals, "created", "moment", "clock", "days", "moments")
     typed, plain = (
-        Debezium(Wanted(before=True)),
-        Debezium(Wanted(before=True, encodings=encodings)),
+        Debezium(Needs(before=True)),
+        Debezium(Needs(before=True, encodings=encodings)),
     )
 
     def changes(codec: Codec, messages: list[dict[str, Any]]) -> list[list[Change]]:
@@ -250,7 +250,7 @@ PARTIAL = {"id": 1, "age": 36}
 )
 def test_every_kind(wrap: Wrapping, value: object, changes: list[Change] | Ignored) -> None:
     """Bare or wrapped, key and value each; mixed in one stream."""
-    codec = Debezium(Wanted(before=True))
+    codec = Debezium(Needs(before=True))
 
     for wrap_key in WRAPPINGS:
         assert told(codec.changes(wrap_key({"id": 1}), wrap(value), None)) == changes
@@ -259,7 +259,7 @@ def test_every_kind(wrap: Wrapping, value: object, changes: list[Change] | Ignor
 
 def test_a_changed_key_is_what_debezium_makes_of_it() -> None:
     """A delete with its tombstone, and a create."""
-    codec = Debezium(Wanted(before=True))
+    codec = Debezium(Needs(before=True))
     moved = {**ROW, "id": 2}
     messages = [(KEY, event("d", ROW)), (KEY, None), (b'{"id": 2}', event("c", None, moved))]
 
@@ -268,7 +268,7 @@ def test_a_changed_key_is_what_debezium_makes_of_it() -> None:
     assert found == [[delete(ROW)], [delete()], [upsert(moved, key=b'{"id":2}')]]
 
 
-KEYED = Wanted(before=True, key=("id", "name"), columns=("age", "id"))
+KEYED = Needs(before=True, key=("id", "name"), columns=("age", "id"))
 K = b'{"id":1,"name":"Ada"}'
 SHOWN = {"id": 1, "age": 36}
 
@@ -320,7 +320,7 @@ def test_only_wanted_columns_are_given(op: str, before: bool) -> None:  # noqa: 
     """Of 30 columns three, before and after, in whatever order."""
     row = {f"column_{number}": number for number in range(30)}
     three = {name: row[name] for name in ("column_3", "column_17", "column_29")}
-    codec = Debezium(Wanted(columns=tuple(three), before=before))
+    codec = Debezium(Needs(columns=tuple(three), before=before))
     images = {"before": row if op in "ud" else None, "after": None if op == "d" else row}
 
     (found,) = codec.changes(KEY, bare(event(op, **images)), None)
@@ -333,7 +333,7 @@ def test_only_wanted_columns_are_given(op: str, before: bool) -> None:  # noqa: 
 def test_what_nobody_asks_for_is_not_read() -> None:
     """Of a table that is not wanted no image is, and no `before` unless it is wanted."""
     broken = {"name": 1}
-    codec = Debezium(Wanted(tables="shop.public.people", encodings={"name": "decimal:1"}))
+    codec = Debezium(Needs(tables="shop.public.people", encodings={"name": "decimal:1"}))
     elsewhere = {**SOURCE, "table": "pets"}
 
     assert codec.changes(KEY, bare(event("c", None, broken, source=elsewhere)), None) == Ignored(
@@ -357,7 +357,7 @@ def test_what_nobody_asks_for_is_not_read() -> None:
     ],
 )
 def test_tables_match_as_a_whole(pattern: str, source: dict[str, Any], ours: bool) -> None:  # noqa: FBT001
-    codec = Debezium(Wanted(tables=pattern))
+    codec = Debezium(Needs(tables=pattern))
     found = codec.changes(KEY, bare(event("c", None, ROW, source=source)), None)
 
     assert found == ([upsert(ROW)] if ours else Ignored("table"))
@@ -365,7 +365,7 @@ def test_tables_match_as_a_whole(pattern: str, source: dict[str, Any], ours: boo
 
 def test_encodings_are_declared_where_there_is_no_schema() -> None:
     """In rows and keys; or for what the schema leaves open, as it does numbers, not texts."""
-    codec = Debezium(Wanted(encodings={"day": "date", "total": "decimal:2"}))
+    codec = Debezium(Needs(encodings={"day": "date", "total": "decimal:2"}))
     key, row = {"day": 19753}, {"day": 19753, "total": "MDk="}
     converted = upsert({"day": "2024-01-31", "total": 123.45}, key=b'{"day":"2024-01-31"}')
 
@@ -381,7 +381,7 @@ def test_encodings_are_declared_where_there_is_no_schema() -> None:
 def test_another_placeholder_may_be_set() -> None:
     """Also one that JSON writes with escapes."""
     for placeholder in ("gone", "\u00fcber", 'a"/b'):
-        codec = Debezium(Wanted(options={"unavailable_placeholder": placeholder}))
+        codec = Debezium(Needs(options={"unavailable_placeholder": placeholder}))
         row = {f"c{number}": number for number in range(20)}
         value = bare(event("c", None, {**row, "name": placeholder, "other": PLACEHOLDER}))
 
@@ -392,7 +392,7 @@ def test_another_placeholder_may_be_set() -> None:
 
 def test_schemas_may_change_from_message_to_message() -> None:
     """The one of the last message is remembered, and is not mistaken for another."""
-    codec = Debezium(Wanted())
+    codec = Debezium(Needs())
     day = {"type": "int32", "name": "io.debezium.time.Date", "field": "at"}
     plain = {"type": "int32", "field": "at"}
 
@@ -408,26 +408,26 @@ def test_schemas_may_change_from_message_to_message() -> None:
 def test_a_row_may_have_columns_named_schema_and_payload() -> None:
     row = {"id": 1, "schema": None, "payload": {"schema": 1}}
 
-    assert DebeziumFlat(Wanted()).changes(KEY, bare(row), None) == [upsert(row)]
-    assert Debezium(Wanted()).changes(KEY, bare(event("c", None, row)), None) == [upsert(row)]
+    assert DebeziumFlat(Needs()).changes(KEY, bare(row), None) == [upsert(row)]
+    assert Debezium(Needs()).changes(KEY, bare(event("c", None, row)), None) == [upsert(row)]
 
 
 @pytest.mark.parametrize("wrap", WRAPPINGS)
 @pytest.mark.parametrize(
     ("wanted", "value", "changes"),
     [
-        pytest.param(Wanted(), ROW, [upsert(ROW)], id="a row"),
-        pytest.param(Wanted(), {**ROW, "__deleted": "false"}, [upsert(ROW)], id="not deleted"),
-        pytest.param(Wanted(), {**ROW, "__deleted": "true"}, [delete()], id="deleted"),
-        pytest.param(Wanted(before=True), {**ROW, "__deleted": True}, [delete(ROW)], id="before"),
+        pytest.param(Needs(), ROW, [upsert(ROW)], id="a row"),
+        pytest.param(Needs(), {**ROW, "__deleted": "false"}, [upsert(ROW)], id="not deleted"),
+        pytest.param(Needs(), {**ROW, "__deleted": "true"}, [delete()], id="deleted"),
+        pytest.param(Needs(before=True), {**ROW, "__deleted": True}, [delete(ROW)], id="before"),
         pytest.param(
-            Wanted(options={"prefix": "_x_"}),
+            Needs(options={"prefix": "_x_"}),
             {**ROW, "_x_op": "u", "__deleted": "false", "__own": 1},
             [upsert({**ROW, "__own": 1})],
             id="another prefix",
         ),
         pytest.param(
-            Wanted(
+            Needs(
                 declared=Declared({"id": "BIGINT", "_x_lsn": "BIGINT"}), options={"prefix": "_x_"}
             ),
             {**ROW, "_x_lsn": 5, "_x_op": "c"},
@@ -435,35 +435,35 @@ def test_a_row_may_have_columns_named_schema_and_payload() -> None:
             id="an added field is declared",
         ),
         pytest.param(
-            Wanted(columns=("id", "_x_lsn"), options={"prefix": "_x_"}),
+            Needs(columns=("id", "_x_lsn"), options={"prefix": "_x_"}),
             {**ROW, "_x_lsn": 5, "_x_op": "c"},
             [upsert({"id": 1})],
             id="an added field is read, and no column",
         ),
         pytest.param(
-            Wanted(columns=("age",), key=("id",), before=True),
+            Needs(columns=("age",), key=("id",), before=True),
             {**ROW, "__deleted": "true"},
             [delete({"age": 36})],
             id="a key of columns",
         ),
-        pytest.param(Wanted(key=("id",)), None, [delete()], id="a tombstone"),
-        pytest.param(Wanted(key=("age",)), None, Ignored("tombstone"), id="another key's"),
-        pytest.param(Wanted(), {"__op": "t"}, [Change("truncate")], id="a truncate"),
-        pytest.param(Wanted(), {"__op": "m"}, Ignored("message"), id="a message"),
+        pytest.param(Needs(key=("id",)), None, [delete()], id="a tombstone"),
+        pytest.param(Needs(key=("age",)), None, Ignored("tombstone"), id="another key's"),
+        pytest.param(Needs(), {"__op": "t"}, [Change("truncate")], id="a truncate"),
+        pytest.param(Needs(), {"__op": "m"}, Ignored("message"), id="a message"),
         pytest.param(
-            Wanted(tables="shop.people"),
+            Needs(tables="shop.people"),
             {**ROW, "__db": "shop", "__table": "people"},
             [upsert(ROW)],
             id="a wanted table",
         ),
         pytest.param(
-            Wanted(tables="people"),
+            Needs(tables="people"),
             {**ROW, "__source_table": "pets"},
             Ignored("table"),
             id="another table",
         ),
         pytest.param(
-            Wanted(columns=("id", "name")),
+            Needs(columns=("id", "name")),
             {**ROW, "name": PLACEHOLDER},
             [upsert({"id": 1}, absent=("name",))],
             id="unavailable",
@@ -471,7 +471,7 @@ def test_a_row_may_have_columns_named_schema_and_payload() -> None:
     ],
 )
 def test_flattened_rows(
-    wrap: Wrapping, wanted: Wanted, value: object, changes: list[Change] | Ignored
+    wrap: Wrapping, wanted: Needs, value: object, changes: list[Change] | Ignored
 ) -> None:
     codec = DebeziumFlat(wanted)
 
@@ -480,13 +480,13 @@ def test_flattened_rows(
 
 def test_an_empty_prefix_would_take_every_column_away() -> None:
     with pytest.raises(ConfigError, match="prefix"):
-        DebeziumFlat(Wanted(options={"prefix": ""}))
+        DebeziumFlat(Needs(options={"prefix": ""}))
 
 
 @pytest.mark.parametrize("codec", [Debezium, DebeziumFlat])
 def test_an_empty_placeholder_would_take_every_text_away(codec: type) -> None:
     with pytest.raises(ConfigError, match='"unavailable_placeholder" must not be empty'):
-        codec(Wanted(options={"unavailable_placeholder": ""}))
+        codec(Needs(options={"unavailable_placeholder": ""}))
 
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
@@ -528,7 +528,7 @@ def test_a_value_at_fault_is_named_with_the_row_s_key(
 ) -> None:
     """By field and type, never by what is in it."""
     with pytest.raises(DecodeError) as caught:
-        Debezium(Wanted()).changes(key, value, None)
+        Debezium(Needs()).changes(key, value, None)
 
     assert caught.value.codec == "Debezium value"
     assert reason in caught.value.reason
@@ -551,14 +551,14 @@ def test_a_value_at_fault_is_named_with_the_row_s_key(
 )
 @pytest.mark.parametrize("value", [None, GOOD])
 def test_a_key_at_fault_is_named(
-    codec: Callable[[Wanted], Codec], key: bytes | None, reason: str, value: bytes | None
+    codec: Callable[[Needs], Codec], key: bytes | None, reason: str, value: bytes | None
 ) -> None:
     """A tombstone without a key says nothing, unless it may be all that there is of a delete."""
     if codec is Debezium and value is None and reason == "the Kafka key is null":
-        assert codec(Wanted()).changes(key, value, None) == Ignored("tombstone")
+        assert codec(Needs()).changes(key, value, None) == Ignored("tombstone")
         return
     with pytest.raises(DecodeError) as caught:
-        codec(Wanted()).changes(key, value, None)
+        codec(Needs()).changes(key, value, None)
 
     assert caught.value.codec == "Debezium key"
     assert reason in caught.value.reason
@@ -569,40 +569,40 @@ def test_a_key_at_fault_is_named(
     ("wanted", "value", "reason", "key"),
     [
         pytest.param(
-            Wanted(key=("id", "no")),
+            Needs(key=("id", "no")),
             event("c", None, ROW),
             'key column "no"',
             None,
             id="no column",
         ),
-        pytest.param(Wanted(key=("id",)), event("d"), "lacks the key's columns", None, id="none"),
+        pytest.param(Needs(key=("id",)), event("d"), "lacks the key's columns", None, id="none"),
         pytest.param(
-            Wanted(key=("id",)), event("x", ROW), 'field "op" is none of', KEY, id="from before"
+            Needs(key=("id",)), event("x", ROW), 'field "op" is none of', KEY, id="from before"
         ),
         pytest.param(
-            Wanted(encodings={"name": "date"}),
+            Needs(encodings={"name": "date"}),
             event("c", None, ROW),
             'column "name": expected a number of days, found text',
             None,
             id="another encoding",
         ),
         pytest.param(
-            Wanted(key=("id",), columns=("age",), encodings={"age": "hex"}),
+            Needs(key=("id",), columns=("age",), encodings={"age": "hex"}),
             event("c", None, ROW),
             'column "age": expected hexadecimal digits, found an integer',
             KEY,
             id="another encoding, keyed",
         ),
         pytest.param(
-            Wanted(tables="x"), {"op": "c", "after": ROW}, "table's name", None, id="no table"
+            Needs(tables="x"), {"op": "c", "after": ROW}, "table's name", None, id="no table"
         ),
         pytest.param(
-            Wanted(tables="x"), event("c", source=[1]), "got `array`", None, id="a bad source"
+            Needs(tables="x"), event("c", source=[1]), "got `array`", None, id="a bad source"
         ),
     ],
 )
 def test_what_is_wanted_and_cannot_be_had_is_named(
-    wanted: Wanted, value: object, reason: str, key: bytes | None
+    wanted: Needs, value: object, reason: str, key: bytes | None
 ) -> None:
     with pytest.raises(DecodeError) as caught:
         Debezium(wanted).changes(None, bare(value), None)
@@ -621,7 +621,7 @@ def test_what_is_wanted_and_cannot_be_had_is_named(
     ],
 )
 def test_flattened_rows_at_fault_are_named_with_their_key(value: object, reason: str) -> None:
-    for wanted in (Wanted(), Wanted(key=("id",))):
+    for wanted in (Needs(), Needs(key=("id",))):
         with pytest.raises(DecodeError) as caught:
             DebeziumFlat(wanted).changes(KEY, bare(value), None)
 
@@ -634,7 +634,7 @@ def test_a_large_value_is_read() -> None:
     """Of 10 MB, wanted or not."""
     row = {"id": 1, "name": "x" * 10_000_000}
 
-    for wanted, after in ((Wanted(), row), (Wanted(columns=("id",)), {"id": 1})):
+    for wanted, after in ((Needs(), row), (Needs(columns=("id",)), {"id": 1})):
         assert Debezium(wanted).changes(KEY, bare(event("c", None, row)), None) == [upsert(after)]
 
 
@@ -647,9 +647,9 @@ CODECS: list[tuple[bool, Codec]] = [
     (flat, codec(wanted))
     for flat, codec in ((False, Debezium), (True, DebeziumFlat))
     for wanted in (
-        Wanted(before=True),
-        Wanted(columns=("id", "email"), tables=".*people"),
-        Wanted(before=True, key=("id",), columns=("total",), encodings={"total": "decimal:2"}),
+        Needs(before=True),
+        Needs(columns=("id", "email"), tables=".*people"),
+        Needs(before=True, key=("id",), columns=("total",), encodings={"total": "decimal:2"}),
     )
 ]
 
@@ -674,7 +674,7 @@ def only_decode_errors(key: bytes | None, value: bytes | None) -> list[str]:
 
 def test_a_message_that_is_cut_off_anywhere_is_refused() -> None:
     """With the row's key."""
-    codec = Debezium(Wanted())
+    codec = Debezium(Needs())
     for end in range(len(GOOD)):
         with pytest.raises(DecodeError) as caught:
             codec.changes(KEY, GOOD[:end], None)
@@ -768,7 +768,7 @@ def test_an_update_or_a_delete_says_that_there_was_a_row(
     value: object, replaces: list[bool]
 ) -> None:
     """What an old image is missing from; a create, a snapshot and a tombstone need none."""
-    changes = Debezium(Wanted(key=("id",))).changes(KEY, bare(value), None)
+    changes = Debezium(Needs(key=("id",))).changes(KEY, bare(value), None)
 
     assert not isinstance(changes, Ignored)
     assert replaces == [change.replaces for change in changes]
@@ -797,7 +797,7 @@ def test_compiled_code_leads_to_the_same(
     events: list[tuple[str, object, object]],
 ) -> None:
     """What it does not leave to Python is what Python says, whatever it has read before."""
-    codec = Debezium(Wanted(columns=columns, before=before, key=key))
+    codec = Debezium(Needs(columns=columns, before=before, key=key))
     if codec._compiled is None:
         pytest.skip("the compiled code is not built, or switched off")
     for each in events:
@@ -812,7 +812,7 @@ def test_compiled_code_leads_to_the_same(
 @pytest.mark.parametrize("columns", [None, ("id",)])
 def test_a_key_that_turns_from_true_to_1_is_another_key(columns: tuple[str, ...] | None) -> None:
     """The old row was deleted, then; in Python the two are equal."""
-    codec = Debezium(Wanted(columns=columns, key=("id",)))
+    codec = Debezium(Needs(columns=columns, key=("id",)))
     for _ in range(2):
         found = codec.changes(None, bare(event("u", {"id": True}, {"id": 1})), None)
 
@@ -826,7 +826,7 @@ def test_a_key_that_turns_from_true_to_1_is_another_key(columns: tuple[str, ...]
 @pytest.mark.parametrize("columns", [None, ("id", "name")])
 def test_a_plain_update_is_decoded_by_compiled_code(columns: tuple[str, ...] | None) -> None:
     """Whatever columns the messages before had."""
-    codec = Debezium(Wanted(columns=columns, before=True, key=("id",)))
+    codec = Debezium(Needs(columns=columns, before=True, key=("id",)))
     if codec._compiled is None:
         pytest.skip("the compiled code is not built, or switched off")
     for name in ("name", "renamed") if columns is None else ("name",):
@@ -843,17 +843,17 @@ def test_a_key_that_is_no_object_is_the_key(scalar: bytes) -> None:
     value = bare(event("c", None, ROW))
 
     for key in (scalar, b'{"schema":null,"payload":%b}' % scalar):
-        assert Debezium(Wanted()).changes(key, value, None) == [
+        assert Debezium(Needs()).changes(key, value, None) == [
             Change("upsert", canonical.canonical(scalar), canonical.encode(ROW))
         ]
-        assert Debezium(Wanted(key=("id",))).changes(key, value, None) == [upsert(ROW)]
+        assert Debezium(Needs(key=("id",))).changes(key, value, None) == [upsert(ROW)]
 
 
 @pytest.mark.parametrize("before", [True, False])
 def test_a_payload_alone_is_wrapped(before: bool) -> None:  # noqa: FBT001
     """Its schema is known elsewhere; a key may be wrapped so, too."""
     for columns in (None, ("id", "name")):
-        codec = Debezium(Wanted(columns=columns, before=before))
+        codec = Debezium(Needs(columns=columns, before=before))
         message = bare(event("u", ROW, OLDER)) or b""
 
         assert codec.changes(b'{"payload":{"id":1}}', b'{"payload":%b}' % message, None) == (
@@ -878,12 +878,12 @@ def test_events_without_operation_are_what_their_images_say(
     expected = change._replace(replaces=images.get("before", ...) is not None)
 
     for named in (images, {**images, "op": None}):
-        assert Debezium(Wanted(before=True)).changes(KEY, bare(named), None) == [expected]
+        assert Debezium(Needs(before=True)).changes(KEY, bare(named), None) == [expected]
 
 
 def test_where_old_images_tell_all_rows_need_no_key() -> None:
     """A table without a primary key has none; its tombstones say nothing."""
-    codec = Debezium(Wanted(before=True, diffs=True))
+    codec = Debezium(Needs(before=True, diffs=True))
 
     assert codec.changes(None, bare(event("u", OLDER, ROW)), None) == [
         Change("upsert", None, canonical.encode(ROW), canonical.encode(OLDER), (), replaces=True)
@@ -901,7 +901,7 @@ def test_whether_an_old_image_is_whole_does_not_depend_on_what_is_read(wrap: Wra
     partial = {name: value for name, value in OLDER.items() if name != "name"}
     younger = {"id": 1, "late": 5}
     for columns in (None, ("id",), ("id", "age"), ("id", "late")):
-        codec = Debezium(Wanted(columns=columns, before=True, diffs=True))
+        codec = Debezium(Needs(columns=columns, before=True, diffs=True))
         (lacks,) = codec.changes(KEY, wrap(event("u", partial, ROW)), None)
         (whole,) = codec.changes(KEY, wrap(event("d", {"id": 1})), None)
         (added,) = codec.changes(KEY, wrap(event("u", {"id": 1, "late": None}, younger)), None)
@@ -918,7 +918,7 @@ def test_what_is_unavailable_is_absent_whoever_reads_it() -> None:
     """Whatever its form, in the new image and in the old one."""
     for value in (PLACEHOLDER, list(PLACEHOLDER.encode()), {PLACEHOLDER: PLACEHOLDER}):
         for columns in (None, ("id",), ("age",), ("name",)):
-            codec = Debezium(Wanted(columns=columns, before=True))
+            codec = Debezium(Needs(columns=columns, before=True))
             (new,) = codec.changes(KEY, bare(event("u", OLDER, {**ROW, "name": value})), None)
             (old,) = codec.changes(KEY, bare(event("u", {**OLDER, "name": value}, ROW)), None)
 
@@ -932,7 +932,7 @@ def test_what_is_unavailable_is_absent_whoever_reads_it() -> None:
 def test_columns_of_any_name_are_read(name: str) -> None:
     """Also of those that the parser cannot skip others for; the others are left out."""
     row = {"id": 1, name: 2, "other": [3]}
-    for wanted in (Wanted((name,), before=True), Wanted((name,), ("id",), tables=".*people")):
+    for wanted in (Needs((name,), before=True), Needs((name,), ("id",), tables=".*people")):
         assert Debezium(wanted).changes(KEY, bare(event("c", None, row)), None) == [
             upsert({name: 2})
         ]

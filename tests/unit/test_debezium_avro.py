@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ikebana.codecs import canonical
 from ikebana.codecs.avro_schema import SchemaUnknown, self_contained
-from ikebana.codecs.change import Change, Codec, Ignored, Wanted
+from ikebana.codecs.change import Change, Codec, Ignored, Needs
 from ikebana.codecs.debezium import Debezium
 from ikebana.codecs.debezium_avro import DebeziumAvro
 from ikebana.codecs.errors import DecodeError
@@ -62,11 +62,11 @@ def test_golden_events_decode_to_what_is_written_beside_them(message: dict[str, 
         for kind, of, after, before, absent, replaces in message["changes"]
     ]
 
-    for wanted in (Wanted(before=True), Wanted(before=True, columns=columns)):
+    for wanted in (Needs(before=True), Needs(before=True, columns=columns)):
         codec = DebeziumAvro(GOLDEN_SCHEMAS, wanted)
         assert codec.changes(key, value, None) == expected
         assert codec.key(key) == (b'{"id":1004}' if key else None)
-    without = DebeziumAvro(GOLDEN_SCHEMAS, Wanted()).changes(key, value, None)
+    without = DebeziumAvro(GOLDEN_SCHEMAS, Needs()).changes(key, value, None)
     assert without == [change._replace(before=None) for change in expected]
 
 
@@ -174,7 +174,7 @@ events = st.none() | st.builds(
 )
 keys = st.none() | st.fixed_dictionaries({"id": st.integers(1, 3)})
 wanteds = st.builds(
-    Wanted,
+    Needs,
     columns=st.none()
     | st.sampled_from([("id", "name"), ("name", "data", "tags"), tuple(COLUMNS)]),
     key=st.sampled_from([(), ("id",), ("id", "name"), ("missing",)]),
@@ -184,7 +184,7 @@ wanteds = st.builds(
 
 
 @given(wanteds, keys, events)
-def test_avro_and_json_say_the_same(wanted: Wanted, key: Any, value: Any) -> None:
+def test_avro_and_json_say_the_same(wanted: Needs, key: Any, value: Any) -> None:
     """The changes, what is ignored, and the keys of what is refused."""
     avro, plain = DebeziumAvro(SCHEMAS, wanted), Debezium(wanted)
 
@@ -197,7 +197,7 @@ def test_avro_and_json_say_the_same(wanted: Wanted, key: Any, value: Any) -> Non
 def test_another_placeholder_is_an_option() -> None:
     """It replaces the default, which then is a text like any other."""
     codec = DebeziumAvro(
-        SCHEMAS, Wanted(("name", "data"), options={"unavailable_placeholder": "?"})
+        SCHEMAS, Needs(("name", "data"), options={"unavailable_placeholder": "?"})
     )
     after = row(name=PLACEHOLDER, data=b"?")
 
@@ -208,7 +208,7 @@ def test_another_placeholder_is_an_option() -> None:
 
 def test_a_changed_key_of_columns_is_a_delete_and_an_upsert() -> None:
     """The row has the key; the Kafka key is not looked at."""
-    codec = DebeziumAvro(SCHEMAS, Wanted(("id", "name"), key=("id",), before=True))
+    codec = DebeziumAvro(SCHEMAS, Needs(("id", "name"), key=("id",), before=True))
     old, new = row(id=1, name="a"), row(id=2, name="a")
 
     assert codec.changes(b"?", in_avro(None, event("u", old, new))[1], None) == [
@@ -240,7 +240,7 @@ def test_what_tells_of_no_row_is_ignored(fields: Any, data: Any, expected: Any) 
     schema = {
         "type": "record", "name": "other", "fields": [{"name": n, "type": t} for n, t in fields]
     }  # fmt: skip
-    codec = DebeziumAvro(Known({1: KEY, 3: schema}), Wanted())
+    codec = DebeziumAvro(Known({1: KEY, 3: schema}), Needs())
 
     assert codec.changes(KEY_ID + b"\2", OTHER_ID + body(schema, data), None) == Ignored(expected)
 
@@ -251,7 +251,7 @@ def test_schemas_may_be_in_headers() -> None:
     assert key is not None
     assert value is not None
     headers = [("__key_schema_id", KEY_ID), ("__value_schema_id", VALUE_ID)]
-    codec = DebeziumAvro(SCHEMAS, Wanted(options={"framing": "headers"}))
+    codec = DebeziumAvro(SCHEMAS, Needs(options={"framing": "headers"}))
 
     assert codec.key(key[5:]) is None
     assert codec.changes(key[5:], value[5:], iter(headers)) == [
@@ -325,7 +325,7 @@ def test_a_bad_message_is_refused_with_its_key(
 ) -> None:
     """The reason has nothing of the message in it."""
     with pytest.raises(DecodeError) as caught:
-        DebeziumAvro(SCHEMAS, Wanted()).changes(key, value, None)
+        DebeziumAvro(SCHEMAS, Needs()).changes(key, value, None)
 
     assert (caught.value.reason, caught.value.key) == (reason, row_key)
     assert caught.value.codec.startswith("Debezium ")
@@ -333,7 +333,7 @@ def test_a_bad_message_is_refused_with_its_key(
 
 def test_a_bad_message_is_refused_with_the_key_of_its_row() -> None:
     """Where columns are the key, the row tells it although the rest is bad."""
-    codec = DebeziumAvro(SCHEMAS, Wanted(("name",), key=("id",), tables="shop.*"))
+    codec = DebeziumAvro(SCHEMAS, Needs(("name",), key=("id",), tables="shop.*"))
     value = in_avro(None, event("?", None, row(id=7)))[1]
 
     with pytest.raises(DecodeError) as caught:
@@ -344,14 +344,14 @@ def test_a_bad_message_is_refused_with_the_key_of_its_row() -> None:
 
 def test_a_refusal_names_the_part_of_the_message_once() -> None:
     """In JSON and in Avro alike; what cannot be read as Avro says that it is Avro."""
-    of_tables = Wanted(tables="shop.*")
+    of_tables = Needs(tables="shop.*")
     nameless = event("c", None, row(), table=None)
     no_row = event("c")
     cut = (VALUE_BYTES or b"")[:-3]
     cases = [
         (of_tables, in_avro({"id": 1}, nameless), in_json({"id": 1}, nameless), "value"),
-        (Wanted(), in_avro({"id": 1}, no_row), in_json({"id": 1}, no_row), "value"),
-        (Wanted(), in_avro(None, event("d")), in_json(None, event("d")), "key"),
+        (Needs(), in_avro({"id": 1}, no_row), in_json({"id": 1}, no_row), "value"),
+        (Needs(), in_avro(None, event("d")), in_json(None, event("d")), "key"),
     ]
     for wanted, avro, text, part in cases:
         for codec, message in ((DebeziumAvro(SCHEMAS, wanted), avro), (Debezium(wanted), text)):
@@ -360,14 +360,14 @@ def test_a_refusal_names_the_part_of_the_message_once() -> None:
 
             assert caught.value.codec == f"Debezium {part}"
     with pytest.raises(DecodeError) as caught:
-        DebeziumAvro(SCHEMAS, Wanted()).changes(KEY_BYTES, cut, None)
+        DebeziumAvro(SCHEMAS, Needs()).changes(KEY_BYTES, cut, None)
 
     assert caught.value.codec == "Debezium Avro value"
 
 
 @given(st.binary(max_size=100), st.binary(max_size=100), st.sampled_from([b"", VALUE_ID]), wanteds)
 def test_any_bytes_are_changes_or_refused(
-    key: bytes, rest: bytes, prefix: bytes, wanted: Wanted
+    key: bytes, rest: bytes, prefix: bytes, wanted: Needs
 ) -> None:
     """Nothing but DecodeError is raised."""
     found = outcome(DebeziumAvro(SCHEMAS, wanted), (KEY_ID + key, prefix + rest))
@@ -377,14 +377,14 @@ def test_any_bytes_are_changes_or_refused(
 
 def test_a_tombstone_without_a_kafka_key_says_nothing() -> None:
     """A table without key has none, and its delete has said what is gone."""
-    for wanted in (Wanted(), Wanted(key=("id",)), Wanted(before=True, diffs=True)):
+    for wanted in (Needs(), Needs(key=("id",)), Needs(before=True, diffs=True)):
         assert DebeziumAvro(SCHEMAS, wanted).changes(None, None, None) == Ignored("tombstone")
 
 
 def test_where_old_images_tell_all_rows_need_no_key() -> None:
     """A table without a primary key has none."""
     value = in_avro(None, event("d", row(id=1)))[1]
-    (change,) = DebeziumAvro(SCHEMAS, Wanted(("id",), before=True, diffs=True)).changes(
+    (change,) = DebeziumAvro(SCHEMAS, Needs(("id",), before=True, diffs=True)).changes(
         None, value, None
     )
 
@@ -396,7 +396,7 @@ def test_what_is_unavailable_is_absent_whoever_reads_it() -> None:
     after = row(id=1, name=PLACEHOLDER, data=b"x")
     value = in_avro(None, event("c", None, after))[1]
     for columns in (None, ("id",), ("name",)):
-        (change,) = DebeziumAvro(SCHEMAS, Wanted(columns)).changes(KEY_BYTES, value, None)
+        (change,) = DebeziumAvro(SCHEMAS, Needs(columns)).changes(KEY_BYTES, value, None)
 
         assert isinstance(change, Change)
         assert change.absent == ("name",)
@@ -411,7 +411,7 @@ def test_a_reader_schema_fills_what_an_older_writer_did_not_have() -> None:
     fields = [{"name": "before", "type": ["null", younger]}, *ENVELOPE["fields"][1:]]
     reader = json.dumps({**ENVELOPE, "fields": fields})
     value = in_avro(None, event("u", row(id=1), row(id=1, name="a")))[1]
-    wanted = Wanted(("id", "late"), before=True, options={"reader_schema": reader})
+    wanted = Needs(("id", "late"), before=True, options={"reader_schema": reader})
 
     assert DebeziumAvro(SCHEMAS, wanted).changes(KEY_BYTES, value, None) == [
         Change(
@@ -431,7 +431,7 @@ def test_a_key_that_is_no_record_is_the_key() -> None:
     key = KEY_ID + body("string", "a")
     value = in_avro(None, event("c", None, row(id=1)))[1]
 
-    for wanted, found in ((Wanted(("id",)), b'"a"'), (Wanted(("id",), ("id",)), b'{"id":1}')):
+    for wanted, found in ((Needs(("id",)), b'"a"'), (Needs(("id",), ("id",)), b'{"id":1}')):
         (change,) = DebeziumAvro(schemas, wanted).changes(key, value, None)
         assert isinstance(change, Change)
         assert change.key == found

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ikebana.codecs import canonical
 from ikebana.codecs.cdcv2 import Fact, consolidate
-from ikebana.codecs.change import Codec, Ignored, Wanted
+from ikebana.codecs.change import Codec, Ignored, Needs
 from ikebana.codecs.debezium_out import MOST_MESSAGES, Origin, to_envelopes
 from ikebana.codecs.upsert_out import to_upserts
 
@@ -150,7 +150,7 @@ def test_befores_and_afters_are_the_updates(updates: list[Fact], data: st.DataOb
 def decoder() -> Codec:
     """The codec that reads what Debezium writes, once there is one."""
     module: Any = pytest.importorskip("ikebana.codecs.debezium")
-    codec: Codec = module.Debezium(Wanted(key=("id",), before=True, tables="home.people"))
+    codec: Codec = module.Debezium(Needs(key=("id",), before=True, tables="home.people"))
     return codec
 
 

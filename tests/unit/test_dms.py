@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from ikebana.codecs.change import Change, Ignored, Wanted
+from ikebana.codecs.change import Change, Ignored, Needs
 from ikebana.codecs.dms import Dms
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import ConfigError
@@ -19,7 +19,7 @@ COLUMNS = ("id", "name", "note")
 WANTED = declaring(COLUMNS, key=("id",), before=True)
 
 
-def refusal(message: bytes, wanted: Wanted = WANTED) -> DecodeError:
+def refusal(message: bytes, wanted: Needs = WANTED) -> DecodeError:
     """What is raised for a message."""
     return refusal_of(Dms(wanted), "DMS", message)
 
@@ -64,19 +64,19 @@ def test_a_message_says_what_has_changed(name: str, expected: Sequence[Change] |
     [
         pytest.param(
             MESSAGES["update_to_null"],
-            Wanted(key=("id",), before=True),
+            Needs(key=("id",), before=True),
             [updated(KEY, b'{"id":7,"name":"hunter2 Ann"}')],
             id="all columns: the row is as it stands there",
         ),
         pytest.param(
             MESSAGES["full_before"],
-            Wanted(key=("id",), before=True),
+            Needs(key=("id",), before=True),
             [updated(KEY, ANN)],
             id="all columns: no old image can be told to be full",
         ),
         pytest.param(
             MESSAGES["full_before"],
-            Wanted(key=("id",), before=True, options=ALL),
+            Needs(key=("id",), before=True, options=ALL),
             [updated(KEY, ANN, ANNA)],
             id="unless an option says so",
         ),
@@ -100,7 +100,7 @@ def test_a_message_says_what_has_changed(name: str, expected: Sequence[Change] |
         ),
         pytest.param(
             MESSAGES["prefixed_key_change"],
-            Wanted(key=("id",), options=PREFIX),
+            Needs(key=("id",), options=PREFIX),
             [deleted(b'{"id":6}'), Change("upsert", KEY, ANN)],
             id="an old image among all columns",
         ),
@@ -143,7 +143,7 @@ def test_a_message_says_what_has_changed(name: str, expected: Sequence[Change] |
     ],
 )
 def test_where_the_old_image_is_and_what_it_has_is_said_by_options(
-    message: bytes, wanted: Wanted, expected: Sequence[Change]
+    message: bytes, wanted: Needs, expected: Sequence[Change]
 ) -> None:
     """DMS lets its user choose."""
     assert Dms(wanted).changes(None, message, None) == expected
@@ -175,7 +175,7 @@ def test_tables_are_chosen_by_their_full_names(
 def test_options_that_cannot_be_are_refused_at_once(options: dict[str, str]) -> None:
     """A setting is wrong before there is any message."""
     with pytest.raises(ConfigError, match=f'option "{next(iter(options))}" is '):
-        Dms(Wanted(options=options))
+        Dms(Needs(options=options))
 
 
 METADATA = json.loads(MESSAGES["insert"])["metadata"]

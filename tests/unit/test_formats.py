@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ikebana.codecs import diff, progress
-from ikebana.codecs.change import Change, Wanted
+from ikebana.codecs.change import Change, Needs
 from ikebana.codecs.error_record import error_record
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.plain import Plain, PlainFormat
@@ -185,7 +185,7 @@ def test_a_plain_message_is_one_upsert_or_one_delete(
     data_format: PlainFormat, value: bytes | None, expected: bytes | None
 ) -> None:
     """JSON is compared as data, bytes as they are; all at once is one by one."""
-    codec = Plain("json", data_format, Wanted())
+    codec = Plain("json", data_format, Needs())
     (change,) = codec.changes(b"1.0", value, None)
 
     assert change == Change("delete" if expected is None else "upsert", b"1", expected)
@@ -220,7 +220,7 @@ def test_a_part_that_cannot_be_read_is_named(
 ) -> None:
     """The reason says which part, as what, and why not; the key is told if it can be read."""
     with pytest.raises(DecodeError) as caught:
-        Plain("json", "json", Wanted()).changes(key, value, None)
+        Plain("json", "json", Needs()).changes(key, value, None)
 
     assert (str(caught.value), caught.value.key) == (reason, readable)
 

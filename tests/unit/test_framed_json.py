@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ikebana import Input, Output, Plan, Upsert, evaluate
-from ikebana.codecs.change import Change, Wanted
+from ikebana.codecs.change import Change, Needs
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.formats import FORMATS, Format
 
@@ -26,15 +26,13 @@ def test_framed_messages_are_read_as_bare_ones(form: Format, framing: str, head:
     """Keys that are framed, and keys that are not; a null value stays one."""
     make = FORMATS[form].codec
     assert make is not None
-    codec = make(Wanted(options={"framing": framing}), "json", None)
+    codec = make(Needs(options={"framing": framing}), "json", None)
     value = head + json.dumps(MESSAGES[form]).encode()
 
     for key in (head + b"7", b"7"):
         assert codec.key(key) == b"7"
         assert codec.changes(key, value, None) == [Change("upsert", b"7", ROW)]
-    assert codec.changes(b"7", None, None) == make(Wanted(), "json", None).changes(
-        b"7", None, None
-    )
+    assert codec.changes(b"7", None, None) == make(Needs(), "json", None).changes(b"7", None, None)
 
 
 def test_every_format_in_json_that_registries_serve_takes_it() -> None:
@@ -57,7 +55,7 @@ def test_a_value_that_is_not_framed_is_an_error(value: bytes, reason: str) -> No
     """With its key."""
     make = FORMATS["json"].codec
     assert make is not None
-    codec = make(Wanted(options={"framing": "confluent"}), "json", None)
+    codec = make(Needs(options={"framing": "confluent"}), "json", None)
 
     with pytest.raises(DecodeError) as caught:
         codec.changes(CONFLUENT + b"7", value, None)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ikebana.codecs.change import Change, Ignored, Wanted
+from ikebana.codecs.change import Change, Ignored, Needs
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.goldengate import GoldenGate
 from ikebana.errors import ConfigError
@@ -19,7 +19,7 @@ COLUMNS = ("ID", "NAME", "NOTE")
 WANTED = declaring(COLUMNS, key=("ID",), before=True)
 
 
-def refusal(message: bytes, wanted: Wanted = WANTED) -> DecodeError:
+def refusal(message: bytes, wanted: Needs = WANTED) -> DecodeError:
     """What is raised for a message."""
     return refusal_of(GoldenGate(wanted), "GoldenGate", message)
 
@@ -100,7 +100,7 @@ def test_without_declared_columns_the_message_or_an_option_tells_what_is_absent(
     name: str, options: dict[str, str], expected: Sequence[Change]
 ) -> None:
     """All its columns are read, and the key is the one that it tells."""
-    codec = GoldenGate(Wanted(before=True, options=options))
+    codec = GoldenGate(Needs(before=True, options=options))
 
     assert codec.changes(None, MESSAGES[name], None) == expected
 
@@ -108,7 +108,7 @@ def test_without_declared_columns_the_message_or_an_option_tells_what_is_absent(
 @pytest.mark.parametrize("name", ["update", "compressed_update", "update_without_before"])
 def test_an_update_that_cannot_be_told_to_be_full_is_refused(name: str) -> None:
     """Taken as full, it would erase the columns that it leaves out."""
-    error = refusal(MESSAGES[name], Wanted())
+    error = refusal(MESSAGES[name], Needs())
 
     assert error.reason.startswith("it cannot be told which columns it leaves out")
     assert error.key == KEY
@@ -175,7 +175,7 @@ def test_an_old_image_is_not_full_because_the_new_one_is_marked() -> None:
     after = {"ID": 7, "ID_isMissing": False, "NAME": MARKER, "NAME_isMissing": False}
     message = changed("update", before={"ID": 7}, after=after)
 
-    assert GoldenGate(Wanted(before=True)).changes(None, message, None) == [
+    assert GoldenGate(Needs(before=True)).changes(None, message, None) == [
         updated(KEY, b'{"ID":7,"NAME":"hunter2"}')
     ]
 
@@ -186,7 +186,7 @@ def test_letters_of_operations_can_be_set() -> None:
 
     assert codec.changes(None, MESSAGES["other_letters"], None) == [updated(KEY, ANN)]
     assert codec.changes(None, changed("truncate", op_type="cut"), None) == [Change("truncate")]
-    assert refusal(MESSAGES["insert"], Wanted(options=LETTERS)).key == KEY
+    assert refusal(MESSAGES["insert"], Needs(options=LETTERS)).key == KEY
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_letters_of_operations_can_be_set() -> None:
 def test_options_that_cannot_be_are_refused_at_once(options: dict[str, str], reason: str) -> None:
     """A setting is wrong before there is any message."""
     with pytest.raises(ConfigError) as caught:
-        GoldenGate(Wanted(options=options))
+        GoldenGate(Needs(options=options))
 
     assert caught.value.message == reason
 
@@ -311,6 +311,6 @@ def test_what_cannot_be_used_is_refused(message: bytes, reason: str, key: bytes 
 
 def test_a_key_that_is_not_declared_has_to_be_told() -> None:
     """In `primary_keys`."""
-    error = refusal(changed("insert", primary_keys=...), Wanted())
+    error = refusal(changed("insert", primary_keys=...), Needs())
 
     assert error.reason == "it does not tell the key's columns: declare `key`"

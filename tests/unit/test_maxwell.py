@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from ikebana.codecs.change import Change, Ignored, Wanted
+from ikebana.codecs.change import Change, Ignored, Needs
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.maxwell import Maxwell
 from ikebana.errors import ConfigError
@@ -18,7 +18,7 @@ COLUMNS = ("id", "name", "note")
 WANTED = declaring(COLUMNS, key=("id",), before=True)
 
 
-def refusal(message: bytes, wanted: Wanted = WANTED) -> DecodeError:
+def refusal(message: bytes, wanted: Needs = WANTED) -> DecodeError:
     """What is raised for a message."""
     return refusal_of(Maxwell(wanted), "Maxwell", message)
 
@@ -70,7 +70,7 @@ def test_a_message_says_what_has_changed(name: str, expected: Sequence[Change] |
     [
         pytest.param(
             "insert",
-            Wanted(),
+            Needs(),
             [
                 Change(
                     "upsert",
@@ -117,7 +117,7 @@ def test_a_message_says_what_has_changed(name: str, expected: Sequence[Change] |
     ],
 )
 def test_what_is_wanted_says_what_is_read(
-    name: str, wanted: Wanted, expected: Sequence[Change]
+    name: str, wanted: Needs, expected: Sequence[Change]
 ) -> None:
     """Columns, key and old row."""
     assert Maxwell(wanted).changes(None, MESSAGES[name], None) == expected
@@ -165,7 +165,7 @@ def test_a_minimal_image_of_a_row_that_has_moved_stays_partial() -> None:
 
 def test_a_minimal_image_needs_declared_columns() -> None:
     """Without them nobody knows what it lacks; the key is known all the same."""
-    error = refusal(MESSAGES["minimal_update"], Wanted(options=MINIMAL))
+    error = refusal(MESSAGES["minimal_update"], Needs(options=MINIMAL))
 
     assert (error.reason, error.key) == (
         "row images are minimal: declare columns",
@@ -181,7 +181,7 @@ def test_where_nulls_are_left_out_a_missing_column_is_null() -> None:
     assert codec.changes(None, changed("delete", data={"id": 7}), None) == [
         deleted(b'{"id":7}', b'{"id":7,"name":null,"note":null}')
     ]
-    assert Maxwell(Wanted(options=NO_NULLS)).changes(None, MESSAGES["update_to_null"], None) == [
+    assert Maxwell(Needs(options=NO_NULLS)).changes(None, MESSAGES["update_to_null"], None) == [
         updated(b'{"id":7}', PARTIAL)
     ]
 
@@ -201,7 +201,7 @@ def test_where_nulls_are_left_out_a_missing_column_is_null() -> None:
 def test_options_that_cannot_be_are_refused_at_once(options: dict[str, str], reason: str) -> None:
     """A setting is wrong before there is any message."""
     with pytest.raises(ConfigError) as caught:
-        Maxwell(Wanted(options=options))
+        Maxwell(Needs(options=options))
 
     assert caught.value.message == reason
 
@@ -301,7 +301,7 @@ def test_what_cannot_be_used_is_refused(message: bytes, reason: str, key: bytes 
 )
 def test_a_key_that_is_not_declared_has_to_be_told(message: bytes, reason: str) -> None:
     """Its columns' names are payload."""
-    assert refusal(message, Wanted()).reason == reason
+    assert refusal(message, Needs()).reason == reason
 
 
 def test_a_bad_message_of_who_knows_which_table_has_no_key() -> None:
@@ -337,4 +337,4 @@ def test_names_that_are_not_ascii_are_found() -> None:
 def test_tables_have_to_be_a_regular_expression() -> None:
     """Else nothing could be chosen by it."""
     with pytest.raises(ConfigError, match="tables is no regular expression"):
-        Maxwell(Wanted(tables="("))
+        Maxwell(Needs(tables="("))

@@ -7,7 +7,7 @@ import pytest
 
 from ikebana import ConfigError, Input
 from ikebana.codecs.cdcv2 import Updates
-from ikebana.codecs.change import Wanted
+from ikebana.codecs.change import Needs
 from ikebana.codecs.formats import (
     FACT_FORMATS,
     FORMATS,
@@ -43,7 +43,7 @@ def test_rows_and_changes_have_a_codec_and_facts_their_own(name: str) -> None:
     assert (its.codec is not None) == (its.kind in ("rows", "changes"))
     assert (its.facts is not None) == (its.kind == "facts")
     if its.codec is not None:
-        made = its.codec(Wanted(key=("id",)), its.usual_key, NoSchemas())
+        made = its.codec(Needs(key=("id",)), its.usual_key, NoSchemas())
         assert {"key", "changes"} <= set(dir(made))
 
 
