@@ -52,7 +52,7 @@ class LocalDatabases:
         with a state to which files cannot be applied.
 
         Raises:
-            LocalDamageError: what is in the folder cannot be removed.
+            LocalDamageError: the content of the folder cannot be removed.
         """
         for _ in range(_TRIES):
             database = self.open(shard)

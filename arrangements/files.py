@@ -41,7 +41,7 @@ class FileStore(Protocol):
         ...
 
     def names(self) -> list[str]:
-        """List all files, also those that killed writers have left.
+        """List all files, including those that killed writers have left.
 
         Such a file is incomplete.  Its name begins with a dot and lacks the hash.
         """

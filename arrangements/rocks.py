@@ -62,7 +62,7 @@ class LocalDatabase:
         self.path = path
         self._database = database
         self.merge: Merge | None = None
-        """The merge of the shard's runs that goes on beside its batches."""
+        """The current merge of the shard's runs beside its batches."""
         self.is_gone = False
         """Whether it was discarded."""
         self._unflushed = 0

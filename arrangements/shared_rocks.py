@@ -170,7 +170,7 @@ class SharedDatabase:
         self._lock = threading.Lock()
         self._writes = 0
         self.damage: str | None = None
-        """What a read has found damaged; None: nothing."""
+        """The damage that a read has met; None if there was none."""
         try:
             private_folder(path)
         except OSError as error:

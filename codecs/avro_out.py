@@ -38,7 +38,7 @@ from ikebana.codecs.upsert_out import OutputMessage, Violation
 class Shape(NamedTuple):
     """The types of an output's messages: its key, and the columns of its rows.
 
-    `space` is the namespace of the records.  A key of which the type is not known is JSON, and is
+    `space` is the namespace of the records.  A key of unknown type is JSON, and is
     written as a text.  With `envelope`, values are Debezium's.
 
     >>> from ikebana.codecs.sql_type import parsed

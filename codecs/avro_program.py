@@ -38,7 +38,7 @@ _DEEPEST = 20
 
 
 class Take(NamedTuple):
-    """What to take of a message: the value at a path of fields, which is empty or a name.
+    """A part of a message to take: the value at a path of fields, which is empty or a name.
 
     With `names`, only these fields of a record are taken; if `whole`, it must have all of them.
     Without `names`, the value must be a record only if `record` says so.

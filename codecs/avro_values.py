@@ -138,7 +138,7 @@ def each(convert: Convert | None, kind: type) -> Convert | None:
 
 def as_bytes(value: bytes | str) -> bytes:
     """Bytes, also of a default."""
-    # A default of type bytes is a text, whose code points are the bytes.
+    # A default of type bytes is a text: its code points are the bytes.
     return value.encode("latin-1") if isinstance(value, str) else value
 
 

@@ -3,7 +3,7 @@
 A message has several rows.  INSERT and UPDATE upsert `data[i]`, DELETE removes it; `old[i]`
 has what changed columns had before, so that the old row is `data[i]` overlaid with `old[i]`
 (columns that did not change may be there too).  Canal leaves out `old` if nothing has
-changed.  An UPDATE whose old row has another key moves the row.  TRUNCATE empties the table;
+changed.  An UPDATE with another key in the old row moves the row.  TRUNCATE empties the table;
 other DDL says nothing.  Canal marks neither snapshots nor transactions, and writes no
 tombstones.  If one row cannot be decoded, the whole message cannot.
 

@@ -76,7 +76,7 @@ def encode_updates(updates: Iterable[Fact], max_bytes: int) -> Iterator[bytes]:
     """Write updates, consolidated, as messages of at most `max_bytes` each.
 
     All updates of a time must come in one call.  A single update that is longer than
-    `max_bytes` gets a message of its own.
+    `max_bytes` gets a separate message.
 
     >>> [*encode_updates([(b'{"id":1}', b'{"n":2}', 7, 1)], 1_000)]
     [b'{"updates":[[{"key":{"id":1},"value":{"n":2}},7,1]]}']

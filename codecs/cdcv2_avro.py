@@ -82,7 +82,7 @@ def encode_updates(updates: Iterable[Fact], max_bytes: int) -> Iterator[bytes]:
     """Write updates, consolidated, as messages of at most `max_bytes` each.
 
     All updates of a time must come in one call.  A single update that is longer than
-    `max_bytes` gets a message of its own.
+    `max_bytes` gets a separate message.
     """
     # Encoded by hand: to split messages, the length of each update must be known.
     parts = [

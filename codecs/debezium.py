@@ -8,13 +8,13 @@ Kafka key, as with a table without a key, and if the input selects `tables`, bec
 say which table its key belongs to.  An event without `op` is defined by its images: `after` alone
 is a create, `before` alone a delete, both are an update.
 
-If `key` names columns, the key is in the row.  An update whose `before` has other values in these
+If `key` names columns, the key is in the row.  An update with other values of `before` in these
 columns is a delete of the old key, then an upsert of the new one; a column that `before` lacks
 has not changed.  The key of a delete or a tombstone is taken from the Kafka key if that has
 these columns and the row lacks them.  If `key` names no columns, the Kafka key is the key:
 Debezium itself writes a changed key as a delete and a create.
 
-A column whose value is the placeholder of an unavailable value (as text, base64, a map or an
+A column with the placeholder of an unavailable value (as text, base64, a map or an
 array) is absent.  `before` is complete unless one of its columns is absent, or it lacks a column
 that the `after` of the update has; the declared and the read columns do not matter for this.  A
 complete `before` is trusted, although for a table without REPLICA IDENTITY FULL, Postgres's may

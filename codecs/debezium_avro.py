@@ -8,7 +8,7 @@ describes operations, tombstones and keys.  Two things differ:
 * A reader schema, which is that of the whole event, fills fields that an older writer did not
   have with its defaults.
 
-A column whose value is the placeholder of an unavailable value (text, bytes, a map or an array)
+A column with the placeholder of an unavailable value (text, bytes, a map or an array)
 is absent.
 """
 
@@ -39,7 +39,7 @@ from ikebana.codecs.debezium_rows import (
 )
 from ikebana.codecs.errors import DecodeError
 
-# Marks an event whose images may lack columns; no field has this name.
+# Marks an event with images that may lack columns; no field has this name.
 _MAY_LACK = ""
 _SOURCE = ("db", "schema", "table", "collection")
 # More tables than a server has; their names come from messages.
@@ -48,7 +48,7 @@ _OTHERS = ("ts_ms", "status", "id", "ddl", "tableChanges")
 
 
 class DebeziumAvro:
-    """Decodes the messages of a Debezium connector whose converters write Avro.
+    """Decodes the messages of a Debezium connector with converters to Avro.
 
     `needs.options` may have "framing"; "reader_schema", the JSON of the schema to pin for
     values; "unavailable_placeholder", if the connector's is not the default.

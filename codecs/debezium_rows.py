@@ -1,6 +1,6 @@
 """Rows and keys in Debezium's JSON: the columns to read, unavailable values, the row's key.
 
-A column whose value is the placeholder of an unavailable value (a text, base64, a map or an
+A column with the placeholder of an unavailable value (a text, base64, a map or an
 array) is absent from its row, whether it is read or not.
 """
 
@@ -48,7 +48,7 @@ def convert_columns(row: Row, plan: PayloadPlan) -> None:
 class Image(NamedTuple):
     """The columns of a row that are read, and the names of all absent columns.
 
-    `document` marks a document of MongoDB, whose fields differ from one to the next.
+    `document` marks a document of MongoDB; documents have different fields.
     """
 
     row: Row
@@ -74,7 +74,7 @@ class Rows:
         declared: Mapping[str, str],
         judges: Callable[[str], bool] = lambda _: True,
     ) -> None:
-        """Make a decoder of these columns, None for all, of which some declare an encoding.
+        """Make a decoder of these columns, None for all; `declared` has the encodings of some.
 
         A value that contradicts a message's schema is an error in a column for which `judges`
         holds.

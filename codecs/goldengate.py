@@ -2,7 +2,7 @@
 
 These are operation-modelled messages: I and U upsert `after`, D removes the row of `before`, T
 empties the table.  The options `op_insert`, `op_update`, `op_delete` and `op_truncate` set
-other letters.  An update whose `before` has another key than `after` moves the row; a key
+other letters.  An update with another key in `before` than in `after` moves the row; a key
 column that only one of them has is unchanged.
 
 The key's columns are the declared ones, else `primary_keys`, which GoldenGate writes with

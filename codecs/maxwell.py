@@ -2,7 +2,7 @@
 
 insert, update and bootstrap-insert upsert `data`; delete removes its row.  `old` has the old
 values of the columns that an update changed, so the old row is `data` overlaid with `old`.  An
-update whose `old` has a key column moves the row.  Maxwell writes no tombstones, and no event
+update with a key column in `old` moves the row.  Maxwell writes no tombstones, and no event
 for a truncate.
 
 The key's columns are the declared ones, else `primary_key_columns`, which Maxwell writes with

@@ -66,7 +66,7 @@ class RowImages:
         self.key_names = needs.key or None
         """The columns to decode of an image if only the key is needed, None for all."""
         self.to_convert = None if self._columns is None else (*self._columns, *needs.key)
-        """The columns whose values are used, None for all."""
+        """The columns with values that are used, None for all."""
         self._converts = {
             name: convert
             for name, convert in bare(encodings(needs.encodings)).items()

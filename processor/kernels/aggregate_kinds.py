@@ -81,7 +81,7 @@ def not_finite(argument: Any) -> int | None:
 
 
 def _number(argument: Any) -> Decimal | None:
-    """A number that can be added to any other; None for what is none."""
+    """A number that can be added to any other; None for anything else."""
     if isinstance(argument, bool) or not isinstance(argument, int | float | Decimal):
         return None
     number = decimal_of(argument)

@@ -1,6 +1,6 @@
 """Arrange: an index of a relation by key, shared by all joins that look it up.
 
-The relation can be read as of any time from `since` up to `upper`.  Entries have it as it is at
+The relation can be read as of any time from `since` up to `upper`.  Entries hold it as of
 `upper`; the updates of the last batches, which readers that lag may not see yet, lie beside them
 (`kernels.recent`).  Where a reader lags further behind, entries keep times themselves: updates at
 or after `since`, behind a base without times of all others.  Such a key is compacted when it
@@ -12,7 +12,7 @@ interval, lookups are answered as of their own times, and `settle` writes what h
 A key with few data has one entry, so one get finds them.  A large group has an entry for
 each datum and is scanned, not loaded; only the data that a batch changes are in memory.
 
-Multiplicities may be negative.  A datum whose multiplicity becomes 0 leaves no entry.
+Multiplicities may be negative.  A datum with multiplicity 0 has no entry.
 """
 
 import heapq
@@ -262,7 +262,7 @@ class Arrangement:
             missing[place].rows[place] = Cell.of(entry)
 
     def _load_due(self, since: int) -> None:
-        """Load the entries whose history is due for compaction."""
+        """Load the entries with a history that is due for compaction."""
         due = [place for _, place in self._queue.due(since)]
         self._load(map(_key_in, due))
         rows: dict[bytes, list[bytes]] = {}

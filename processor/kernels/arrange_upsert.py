@@ -2,7 +2,7 @@
 
 The upsert keeps the current value of each key.  Readers that lag behind it also need the
 value before each change at or after `since`.  These old values are in the same part of the
-store under keys of their own, which the upsert neither reads nor writes.  There are none if
+store under separate keys, which the upsert neither reads nor writes.  There are none if
 all readers are at the upsert's frontier.
 
 A `UpsertArrangement` lives for one micro-batch, like an `Arrangement`, from the updates

@@ -23,7 +23,7 @@ _Entry = tuple[bytes | None, bytes, int | str]
 _TIME_BYTES = 8
 _END = 1 << 64
 _HELD = b"h"
-# An entry is one update, or this + a block of neighbours, whose place has the first one's time.
+# An entry is one update, or this + a block of neighbours; the place has the time of the first.
 _BLOCK_TAG = b"b"
 _BLOCK = 256
 _block_of = msgspec.msgpack.Decoder(list[KeyedUpdate]).decode

@@ -64,7 +64,7 @@ class Asked(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """Matches whose payload is the left (key, value), and the updates of error records."""
+    """Matches with the left (key, value) as payload, and the updates of error records."""
 
     matches: list[Match]
     errors: list[KeyedUpdate]

@@ -7,7 +7,7 @@ sources and of the variables of the round before.  The result of a key is what t
 the first round that is equal to the one before, as rows {"of", "row"} with the number of the
 variable.  If there is no such round up to a limit, that is an error.
 
-Each collection within a loop has diffs by (time, round), which are ordered in each part by itself:
+Each collection within a loop has diffs by (time, round); times and rounds are ordered separately:
 so a row that comes in round 3 of time 10 meets one of round 5 of time 2 in round 5 of time 10.
 Times come one after the other, so what has been before a time is kept by round alone
 (`loop_traces`), and a time changes only the rounds and keys that differ from those before it:
@@ -120,7 +120,7 @@ Node = Mapped | Summed | Grouped | Joined
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What a loop does in a round.
+    """The computation of a round.
 
     Collections have numbers: first the sources, then the variables, then the nodes in an order in
     which each reads those before it.  `variables` has the collection that each variable is in the
@@ -229,7 +229,7 @@ class _Loop:
         self._store, self._key, self._operator = store, key, operator
         self._program = program
         self._changed: _Counts = defaultdict(int)
-        """What changes of results and error records, behind the prefixes of their places."""
+        """The diffs of results and error records, with the prefixes of their places."""
         begin = _TRACE + with_length(key)
         self._traces: list[Trace] = []
         is_empty = next(store.scan(begin), None) is None

@@ -100,7 +100,7 @@ def _ascending(value: Any) -> bytes:
 def _ascending_number(number: Decimal) -> bytes:
     if not number:
         return _IS_ZERO
-    # The exponent of the first digit, then the digits but for zeros at the end.
+    # The exponent of the first digit, then the digits without trailing zeros.
     exponent = _EXPONENT.pack(number.adjusted() + _EXPONENT_BIAS)
     digits = bytes(number.as_tuple().digits).rstrip(b"\0").translate(_UP)
     body = exponent + digits + b"\0"

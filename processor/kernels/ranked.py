@@ -1,4 +1,4 @@
-"""The rows of one partition by their positions, of which any range can be counted and added up."""
+"""The rows of one partition by position; any range can be counted and added up."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator

@@ -223,7 +223,7 @@ class _Change:
         self.values: dict[_Order, dict[bytes, int]] = {}
 
     def places(self) -> Iterator[bytes]:
-        """The places of all values whose counts change."""
+        """The places of all values with changed counts."""
         for diffs in self.values.values():
             yield from diffs
 

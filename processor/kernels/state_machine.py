@@ -3,7 +3,7 @@
 `step` returns the next states of a key for an event; there may be several (a
 non-deterministic automaton) or none.  `view` returns the values to show for the states;
 without it these are the states themselves.  The output is the collection of (key, shown
-value).  Upsert is the machine whose step ignores the old states.
+value).  Upsert is a machine with a step that ignores the old states.
 
 All events of one key and time are applied in order, and then the difference of the shown
 values is emitted at that time.  A time is processed when the interval has closed it; events
@@ -130,7 +130,7 @@ class Entry(msgspec.Struct, array_like=True, frozen=True):
 _encode = msgspec.msgpack.encode
 _entry_of = msgspec.msgpack.Decoder(Entry).decode
 _place_of = msgspec.msgpack.Decoder(tuple[tuple[int, ...], bytes]).decode
-# The value of an event and its error record, of which there is one at most.
+# The value of an event, or its error record; one of them is None.
 _Waiting = tuple[bytes | None, bytes | None]
 _waiting_of = msgspec.msgpack.Decoder(list[_Waiting]).decode
 
@@ -138,7 +138,7 @@ _TIME_BYTES = 8
 
 
 def step(store: Store, events: Sequence[Event], interval: Interval, machine: Machine) -> Changes:
-    """Apply the events whose time lies before `interval.upper`; keep the others.
+    """Apply the events with times before `interval.upper`; keep the others.
 
     Raises:
         StateVersionError: a key has states of a version that the machine cannot read.
@@ -302,7 +302,7 @@ def _slot(entry: Entry) -> tuple[bytes, ...]:
 
 
 def _wait(waiting: Part, events: Sequence[Event]) -> None:
-    """Keep events, after those that wait already; of one order they stay as they came."""
+    """Keep events, after those that wait already; events of one order stay in order of arrival."""
     by_place: dict[bytes, list[_Waiting]] = {}
     for key, time, order, value, record in events:
         place = time.to_bytes(_TIME_BYTES, "big") + _encode((order, key))

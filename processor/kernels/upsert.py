@@ -67,7 +67,7 @@ class Changes(NamedTuple):
 
 
 def step(store: Store, chunks: Sequence[Upserts | Truncate], interval: Interval) -> Changes:
-    """Apply the upserts whose time lies before `interval.upper`; keep the others."""
+    """Apply the upserts with times before `interval.upper`; keep the others."""
     states, waiting = Part(store, b"k"), Part(store, b"w")
     run = _Run(states)
     sequence = in_sequence(waiting, chunks, interval)

@@ -90,7 +90,7 @@ def by_time(
     nothing_waited = not rows and not plain
     same_time = nothing_waited and len({_time_of(chunk) for chunk in chunks}) == 1
     if same_time and (time := _time_of(chunks[0])) is not None and time < interval.upper:
-        # Nearly every batch in the ingest domain: no row needs a tuple of its own.
+        # Nearly every batch in the ingest domain: rows need no tuples.
         assert time >= interval.lower, f"time {time} is not beyond the lower {interval.lower}"
         return [_moment(time, sorted(chunks, key=_order))]
     for chunk in chunks:

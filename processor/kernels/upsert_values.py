@@ -13,7 +13,7 @@ from ikebana.processor.base.rows import Partial, Truncate, Upserts, times_of
 
 
 class Bad(NamedTuple):
-    """An upsert whose value could not be decoded, as its error record.
+    """An upsert with a value that could not be decoded, as its error record.
 
     `good` has the value of the last good upsert before it at the same time; empty if there
     was none.

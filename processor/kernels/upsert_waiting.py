@@ -21,7 +21,7 @@ from ikebana.processor.kernels.upsert_values import Bad, Row, UpsertValue, rank_
 
 
 class Waiting(msgspec.Struct, array_like=True):
-    """An upsert whose time is not closed yet, as it is stored; a key of None is a truncate."""
+    """A stored upsert with a time that is not closed yet; a key of None is a truncate."""
 
     key: bytes | None
     value: bytes | None
@@ -95,7 +95,7 @@ def _free_place(waiting: Part, rank: tuple[int, int, int, int], waited: Waited) 
 
 
 def take_due(waiting: Part, interval: Interval, waited: Waited) -> tuple[list[Row], list[Plain]]:
-    """Take the rows out of the store whose time the interval has closed: by entry, and plain."""
+    """Remove the rows with times that the interval closes; return rows, and plain ones."""
     rows: list[Row] = []
     plain: list[Plain] = []
     left: list[list[Plain]] = []

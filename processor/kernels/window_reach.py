@@ -18,7 +18,7 @@ Renew = Callable[[int], bool]
 
 
 class Change(NamedTuple):
-    """A row of which there are more or fewer copies than before, and its position."""
+    """A row with more or fewer copies than before, and its position."""
 
     row: Row
     at: int
@@ -72,7 +72,7 @@ class Reach:
                 return
 
     def _near(self, function: WindowFunction, renew: Renew) -> None:
-        """The rows whose reach has a change."""
+        """The rows with a change in their reach."""
         done = 0
         for change in self._changes:
             if self._is_before(function, change):
@@ -174,11 +174,11 @@ class Reach:
         return self._values.reach(function, at, row)
 
     def _ending_behind(self, function: WindowFunction, position: int) -> int:
-        """The first position of a row whose reach ends behind a position."""
+        """The first position of a row with a reach that ends behind a position."""
         return self._first(lambda at: self._reach(function, at)[1] > position, position)
 
     def _beginning_behind(self, function: WindowFunction, position: int) -> int:
-        """The first position of a row whose reach begins behind a position."""
+        """The first position of a row with a reach that begins behind a position."""
         return self._first(lambda at: self._reach(function, at)[0] > position, position)
 
     def _first(self, holds: Callable[[int], bool], near: int) -> int:

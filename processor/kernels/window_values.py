@@ -184,7 +184,7 @@ class Values:
         return Sums(more) if summed is None else row.alone.sums[self._summed[summed]].times(more)
 
     def _other(self, function: WindowFunction, at: int, row: Row) -> int | None:
-        """The position of the row whose argument is the value; None if there is none."""
+        """The position of the row that the value comes from; None if there is none."""
         kind, number = function.kind, function.number
         if kind in OFFSETS:
             if not function.ignores_nulls or number == 0:

@@ -71,7 +71,7 @@ class Chain:
             for _, step in steps
         )
         self.expands = any(_may_expand(step) for _, step in steps)
-        """Whether one update may come to any number of them."""
+        """Whether one update may have any number of results."""
 
     @property
     def columns(self) -> tuple[str, ...] | None:

@@ -57,7 +57,7 @@ class _PartByPart:
     def __init__(self, scope: Scope) -> None:
         self.problems: list[StepProblem] = []
         self.shown = scope
-        """What another operator may name of it."""
+        """The scope that another operator sees."""
         # The input of the next step: a scope, and the flat_maps since.
         self._below = scope
         self._flat_maps: list[Sql] = []

@@ -80,7 +80,7 @@ def in_order_of_types(
     """Complete aggregates by the orders of their arguments' types.
 
     `befores` are the scopes after the arguments' step, one for each path from a root.
-    Raises: AggregateError, with all aggregates whose arguments cannot be ordered or compared.
+    Raises: AggregateError, with all aggregates with arguments that cannot be ordered or compared.
     """
     result = []
     problems: list[tuple[str, str]] = []

@@ -21,6 +21,6 @@ def _check(plan: Plan) -> None:
     # Imported here, since it looks into the steps, for which it needs DuckDB.
     from ikebana.processor.planning.plan_problems import problems_of
 
-    # What is raised is not remembered: a module of functions may be there the next time.
+    # Errors are not cached: a missing module of functions may exist the next time.
     if problems := list(problems_of(plan)):
         raise PlanError(plan.name, problems)

@@ -34,7 +34,7 @@ class Edit:
     * `fresh`: the operators of `after` that begin with the edit, among them arrangements and
       stages of joins.
     * `gone`: the roots of `before` that end with it.
-    * `replaced`, `added`, `removed`: the outputs whose collection changes, new outputs, and
+    * `replaced`, `added`, `removed`: the outputs with a changed collection, new outputs, and
       outputs that end.
     """
 
@@ -186,7 +186,7 @@ class Edit:
 
     @cached_property
     def scanned(self) -> tuple[str, ...]:
-        """The roots whose contents the edit has to read, in a fixed order."""
+        """The roots that the edit has to read, in a fixed order."""
         return tuple(
             root
             for root in graph_of(self.before).roots
@@ -201,7 +201,7 @@ class Edit:
 
     @cached_property
     def joins_before(self) -> tuple[str, ...]:
-        """Joins of the old plan whose results the edit computes again.
+        """Joins of the old plan with results that the edit computes again.
 
         They keep no results, but their arrangements have everything that is needed.
         """
@@ -274,7 +274,7 @@ def branches_of(plan: Plan, root: str) -> tuple[Branch, ...]:
 
 @lru_cache(maxsize=8)
 def edit_of(before: Plan, after: Plan) -> Edit:
-    """Compare two plans whose parts have the names that the checkpoint knows."""
+    """Compare two plans with the names of parts in the checkpoint."""
     old, new = set(progress.edges(before)), set(progress.edges(after))
     staying = old & new
     outputs = {output.name: output for output in before.outputs}

@@ -31,7 +31,7 @@ class Problem(NamedTuple):
 
     @property
     def remedy(self) -> str:
-        """What to do."""
+        """The action to take."""
         if not self.instead:
             return f"Leave {self.path} as it was, or {START_ANEW}."
         return f"{self.instead}; or leave {self.path} as it was, or {START_ANEW}."
@@ -248,7 +248,7 @@ def _of_change(edit: Edit, old: Output, new: Output) -> Problem:
 
 
 def _causes(edit: Edit, old: Output, new: Output) -> list[str]:
-    """The paths of the file whose changes have changed an output's collection."""
+    """The paths of the file with changes that affect an output's collection."""
     before = {shown(operator.name): operator for operator in edit.before.operators}
     after = {operator.name: operator for operator in edit.after.operators}
     causes, left, seen = [], [new.source], set[str]()

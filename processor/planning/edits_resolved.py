@@ -163,13 +163,13 @@ class _Resolving:
         self._open: set[str] = set()
         """Operators that are being resolved."""
         self._taken: set[str] = set()
-        """Operators of the old plan that go on, by their names there."""
+        """Operators of the old plan that continue, by their names there."""
         self._stays: dict[str, bool] = {}
         """Whether an operator and all of its sources are unchanged, by name."""
         self._called: dict[str, str] = {}
-        """The names of inputs in the checkpoint, by those that their user has given."""
+        """The names of inputs in the checkpoint, by the names of their user."""
         self._lasts: dict[str, bool] = {}
-        """Whether an input goes on as it was."""
+        """Whether an input continues unchanged, by name."""
         self._find_inputs()
 
     def _find_inputs(self) -> None:
@@ -234,7 +234,7 @@ class _Resolving:
         return self._done[name]
 
     def _same(self, collection: str) -> bool:
-        """Whether a collection is unchanged; an input of updates is a collection by itself."""
+        """Whether a collection is unchanged; an input of updates is a collection, too."""
         if collection not in self._new:
             return self._lasts.get(collection, False)
         self._resolve(collection)

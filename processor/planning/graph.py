@@ -22,12 +22,12 @@ class Node:
 
     name: str
     operator: Operator | None
-    """None if it is an input whose messages are updates."""
+    """None if it is an input of updates."""
     kind: OperatorKind[Any] | None
     sources: tuple[str, ...] = ()
     """The collections that its operator reads."""
     input: str | None = None
-    """The input whose rows its operator reads, if any."""
+    """The input of rows that its operator reads, if any."""
     single_valued: bool = False
     """Whether its operator makes at most one value a key."""
 

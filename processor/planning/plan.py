@@ -42,7 +42,7 @@ Mode = Literal["upsert", "diffs", "append"]
 OnError = Literal["record", "drop", "fail"]
 # ingest: each micro-batch has one time, milliseconds.  offset: each record has its own.
 TimeDomain = Literal["ingest", "offset"]
-# What becomes of an output's topic when an edit makes the collection another one.  difference: it
+# What happens with an output's topic when an edit changes the collection.  difference: it
 # gets the difference.  new-topic: the output has to begin in another.  refuse: no such edit.
 OnChange = Literal["difference", "new-topic", "refuse"]
 # Under which subjects a registry has the schemas of an output.  topic: the topic's name with -key
@@ -54,7 +54,7 @@ OnNewColumn = Literal["tell", "add"]
 # kafka: the record's timestamp.  source: when the source committed the change.  lsn: where
 # in its log the source has the change.  transaction: where in the log its transaction begins.
 Clock = Literal["kafka", "source", "lsn", "transaction"]
-# What Kafka says of a message, beside its key and its value.
+# The metadata of a message in Kafka.
 Metadata = Literal["timestamp", "partition", "offset", "headers", "topic"]
 METADATA_TYPES: Mapping[Metadata, str] = {
     "timestamp": "TIMESTAMP",
@@ -169,7 +169,7 @@ class Input:
 
     @property
     def is_dated(self) -> bool:
-        """Whether its records have times of their own, from which its frontier follows."""
+        """Whether its records have their own times, which determine its frontier."""
         return self.event_time is not None or self.traits.is_updates
 
     @property
@@ -330,7 +330,7 @@ Operator = Upsert | Linear | Concat | StateMachine | Partitioned | DeltaJoin | A
 class Output:
     """A topic to which the updates of a collection are written.
 
-    `source` names an operator, or an input whose messages are updates.
+    `source` names an operator, or an input of updates.
     """
 
     name: str
@@ -360,7 +360,7 @@ class Output:
 
 
 class KeptReading(msgspec.Struct, frozen=True):
-    """What is pushed into the decoding of an input; see `planner.Reading`."""
+    """The work that is pushed into the decoding of an input; see `planner.Reading`."""
 
     columns: tuple[str, ...] | None = None
     key_filters: tuple[tuple[str, ...], ...] = ()
@@ -371,7 +371,7 @@ class KeptReading(msgspec.Struct, frozen=True):
 class Plan:
     """Inputs, operators and outputs, as an immutable value.
 
-    A `Pipeline`, a pipeline file and a checkpoint return plans whose parts have been checked.
+    A `Pipeline`, a pipeline file and a checkpoint return checked plans.
     A plan made by hand is checked by `evaluate` and by every run, which raise a `PlanError`
     with every problem.  Most methods only choose some of its parts, by their kind.
 

@@ -94,7 +94,7 @@ def _place(plan: Plan, error: ChainError) -> str:
 
 
 def _structure_problems(plan: Plan, unread: Unread) -> Iterator[Problem]:
-    """What is wrong with names, references, topics and settings, whatever the SQL is."""
+    """Problems of names, references, topics and settings, apart from SQL."""
     yield from _name_problems("pipeline", plan.name)
     for kind, parts in (
         ("inputs", plan.inputs),
@@ -170,7 +170,7 @@ def is_whole(plan: Plan, name: str, unread: Unread) -> bool:
 
 
 def _function_problems(reduction: Reduce, scopes: Sequence[Scope]) -> Iterator[Problem]:
-    """What a reduction's function cannot be given of data that have one of these scopes."""
+    """Problems of data that a reduction's function cannot take, in one of these scopes."""
     for part, word, setting, remedy in (
         (KEY, "key", "by", "make a key in JSON of it here"),
         (VALUE, "value", "reduce", "make values in JSON of them by a select before"),
@@ -189,7 +189,7 @@ def _name_problems(path: str, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _output_problems(plan: Plan, around: Around) -> Iterator[Problem]:
-    """What is wrong with the outputs, whatever their collections are."""
+    """Problems of the outputs, apart from their collections."""
     for output in plan.outputs:
         path = f"outputs.{output.name}"
         if output.name == ERRORS:
@@ -231,7 +231,7 @@ def _format_problems(plan: Plan, output: Output, catalog: Catalog) -> Iterator[P
 
 
 def _why_several(plan: Plan, ways: Sequence[Way]) -> tuple[str, str] | None:
-    """Why keys have several values, or none, with a remedy; None if that is to be seen."""
+    """Why keys may have several values, or none, with a remedy; None if only data show it."""
     appended = {source.name for source in plan.inputs if source.mode == "append"}
     for way in ways:
         if (name := promises.what_revises(plan, way)) is not None:
@@ -302,7 +302,7 @@ def _shared_problems(plan: Plan) -> Iterator[Problem]:
 
 
 def _not_together(topic: str, first: Input, other: Input) -> Iterator[Problem]:
-    """What two inputs that read a topic do not agree on."""
+    """The settings in which two inputs that read a topic disagree."""
     path = f"inputs.{other.name}"
     read = f"topic {topic!r} is also read, at inputs.{first.name}.topic"
     if first.traits.is_updates or other.traits.is_updates:

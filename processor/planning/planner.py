@@ -24,7 +24,7 @@ decoded columns.  So outputs and errors do not change with partial images, or wh
 table gets another column.  All declared columns are checked against their types and
 encodings, whether anything reads them or not (`topics.column_types`); in other columns a value
 that contradicts a schema in its message is no error (`change.Needs.judges`).  There are two
-exceptions.  A message whose key does not pass is not decoded, so it is no error.  And a key
+exceptions.  A message with a key that does not pass is not decoded, so it is no error.  And a key
 has one error at a time: the error of a message replaces the error of a pushed step on the row
 before.
 """
@@ -80,7 +80,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What is pushed into the decoding of an input.
+    """The work that is pushed into the decoding of an input.
 
     `columns` are the columns to decode, None for all.  A row is dropped if it passes none of
     `key_filters`, each of which has the conditions of one branch; an empty tuple drops none.
@@ -124,7 +124,7 @@ def physical(plan: Plan, *, optimized: bool | None = None) -> Physical:
                     else _as_kept(reading, root_branches, scope_of_input(source).types)
                 )
         branches[root] = root_branches
-    # Data of a diffs input come to the shards of the keys that its branches make.
+    # Data of a diffs input are sent to the shards of the keys that its branches make.
     return Physical(readings, branches, fused=optimized or any(True for _ in inlets(plan)))
 
 

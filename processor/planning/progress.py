@@ -85,7 +85,7 @@ def advance_frontiers(
     all_hops: bool = True,
     standing: Collection[str] = (),
 ) -> dict[str, Time]:
-    """The upper of every operator in the batch whose source has the upper `source_upper`.
+    """The upper of every operator in a batch; `source_upper` is the upper of its source.
 
     `frontiers` has the uppers of the batch before.  An operator that it lacks is new, and begins
     at the frontier of the others.  Operators behind an exchange do not advance unless the batch

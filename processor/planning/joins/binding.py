@@ -4,7 +4,7 @@ Conditions joined by AND are independent: a join tests each as early as it can, 
 another (write CASE for that).  What a condition reads decides what it is:
 
 * An equality of expressions over one input each is a *constraint*.  Constraints that
-  share a side make one *variable*, whose terms are all equal; so the consequences of
+  share a side make one *variable* of equal terms; so the consequences of
   constraints are known as well.  Equality is that of canonical bytes, which is why both
   sides must be of one kind, and null is equal to nothing.
 * A condition over one input is a filter of that input's relation.

@@ -26,8 +26,8 @@ class Extension(NamedTuple):
 def is_cyclic(inputs: Sequence[Set[int]]) -> bool:
     """Whether the constraints over these variables form a cycle.
 
-    They do not if nothing is left when variables of one input alone, and inputs whose
-    variables are all in another, are taken away again and again (Graham, Yu, Özsoyoğlu).
+    They do not if repeatedly removing variables of a single input, and inputs with all
+    variables in another, removes everything (Graham, Yu, Özsoyoğlu).
 
     >>> is_cyclic([{0, 1}, {1, 2}])
     False

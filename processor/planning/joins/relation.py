@@ -9,7 +9,7 @@ from ikebana.processor.linear.scope import KEY, Scope, unknown
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """What a plan knows of a collection.
+    """The properties of a collection that a plan knows.
 
     `scope` has the names and types of its data; if they come on several ways, `others` has the
     scopes that differ from the first.  No two data are equal in all columns of one entry of

@@ -109,8 +109,7 @@ class Path:
     def hops(self) -> int:
         """The greatest number of exchanges for a change.
 
-        A row goes once to every candidate to be counted, and once more to be proposed and
-        validated.
+        A row goes to every candidate to be counted, and again to be proposed and validated.
         """
         return sum(
             2 * len(step.candidates) if isinstance(step, Extend) else step.hop

@@ -198,7 +198,7 @@ class OperatorKind(Generic[O_contra]):
         return None
 
     def sources(self, operator: O_contra) -> tuple[str, ...]:
-        """The collections that it reads, or the one input whose rows it reads."""
+        """The collections that it reads, or the one input of rows that it reads."""
         raise NotImplementedError
 
     def with_sources(self, operator: Any, named: Callable[[str], str]) -> Any:
