@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ikebana.arrangements.recent import Recent, size_of
+from ikebana.arrangements.recent import RecentEntries, size_of
 from ikebana.arrangements.rocks import STATES_TO_FLUSH, LocalDatabase
 from ikebana.arrangements.transposed import Change
 
@@ -28,7 +28,7 @@ class OpenDatabase(LocalDatabase):
 
     def __init__(self, shard: int, path: Path, database: Any) -> None:
         super().__init__(shard, path, database)
-        self._recent = Recent(0)
+        self._recent = RecentEntries(0)
         self._following: _Following | None = None
         # The state including changes in memory, and how many states it is ahead of RocksDB's.
         self._ahead: str | None = None

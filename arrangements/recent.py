@@ -26,7 +26,7 @@ _OF_AN_ENTRY = 170
 _MOST_PREFIXES = 8
 
 
-class Recent:
+class RecentEntries:
     """Entries by key, None for absent ones, that take about `most` bytes at most."""
 
     def __init__(self, most: int) -> None:

@@ -29,7 +29,7 @@ Change = tuple[bytes, bytes | None]
 _END, _NOTHING, _COLUMN = range(3)
 
 
-class Column(msgspec.Struct, array_like=True, frozen=True):
+class NumberColumn(msgspec.Struct, array_like=True, frozen=True):
     """The numbers behind texts that end alike.
 
     `planes` has the lowest bytes of all `count` numbers, then their next ones, and so on.
@@ -58,7 +58,7 @@ class Streams(msgspec.Struct, array_like=True, frozen=True):
     ends: bytes
     width: int
     ids: bytes
-    columns: list[Column]
+    columns: list[NumberColumn]
 
 
 def taken_apart(changes: list[Change]) -> bytes | None:
@@ -135,7 +135,7 @@ def _texts(streams: Streams) -> list[bytes]:
     return texts
 
 
-def _column(column: Column) -> Iterator[bytes]:
+def _column(column: NumberColumn) -> Iterator[bytes]:
     if column.kind not in _WRITTEN:
         raise ValueError("there is no such kind of column")
     count, size = column.count, len(column.planes)
@@ -144,7 +144,7 @@ def _column(column: Column) -> Iterator[bytes]:
     return _written(column)
 
 
-def _written(column: Column) -> Iterator[bytes]:
+def _written(column: NumberColumn) -> Iterator[bytes]:
     written, last = _WRITTEN[column.kind], 0
     for number in _numbers(column.count, column.planes):
         last = number if not column.differ else last + _difference(number)
@@ -167,5 +167,5 @@ _WRITTEN: dict[int, Callable[[int], bytes]] = {
     1: lambda number: bytes([number]),
     2: lambda number: number.to_bytes(8, "big"),
 }
-# The fields of `Streams` and `Column`, as the compiled code takes them.
+# The fields of `Streams` and `NumberColumn`, as the compiled code takes them.
 _FIELDS = tuple[int, bytes, list[int], bytes, int, bytes, list[tuple[int, bool, int, bytes]]]

@@ -55,7 +55,7 @@ ALL = Fields()
 TOLERANT = Fields(tolerant=True)
 
 
-class Node(NamedTuple):
+class CompiledType(NamedTuple):
     """A type, compiled."""
 
     bare: Any
@@ -70,7 +70,7 @@ class Node(NamedTuple):
     """The kind of type; "" for several."""
     name: str | None = None
     """Connect's name of the type."""
-    items: "Node | None" = None
+    items: "CompiledType | None" = None
     """The items, if values are arrays."""
 
     def open_to(self, encoding: Encoding | None) -> Convert | None:
@@ -95,10 +95,10 @@ class Compiler:
         self.types: dict[str, Any] = {}
         """The schemas of all named types, by name."""
         self._open: list[str] = []
-        self._made: dict[tuple[str, int], Node] = {}
+        self._made: dict[tuple[str, int], CompiledType] = {}
         self.recursive = False
 
-    def node(self, schema: Any, needs: Fields = ALL) -> Node:
+    def node(self, schema: Any, needs: Fields = ALL) -> CompiledType:
         """Compile a schema.  Raises: SchemaUnknown, if its values cannot be decoded."""
         if isinstance(schema, list):
             return self._union(schema, needs)
@@ -123,7 +123,7 @@ class Compiler:
             self._made[schema["name"], id(needs)] = node
         return node
 
-    def _of_kind(self, kind: str, schema: Mapping[str, Any], needs: Fields) -> Node:
+    def _of_kind(self, kind: str, schema: Mapping[str, Any], needs: Fields) -> CompiledType:
         match kind:
             case "record":
                 return self._record(schema, needs)
@@ -133,24 +133,26 @@ class Compiler:
                     # Nine bytes of a message could ask for 2^62 items, which all take memory.
                     raise SchemaUnknown("its schema has an array of items without bytes")
                 bare = {"type": kind, "items": items.bare}
-                return Node(bare, each(items.convert, list), kind=kind, items=items)
+                return CompiledType(bare, each(items.convert, list), kind=kind, items=items)
             case "map":
                 values = self.node(schema["values"], TOLERANT if needs.tolerant else ALL)
-                return Node({"type": kind, "values": values.bare}, each(values.convert, dict))
+                return CompiledType(
+                    {"type": kind, "values": values.bare}, each(values.convert, dict)
+                )
             case "enum" | "fixed":
                 self.types[schema["name"]] = schema
                 least = min(1, schema["size"]) if kind == "fixed" else 1
-                return Node(
+                return CompiledType(
                     self._form(schema), base64 if kind == "fixed" else None, least, kind=kind
                 )
-        return Node(kind, CONVERTS.get(kind), int(kind != "null"), kind=kind)
+        return CompiledType(kind, CONVERTS.get(kind), int(kind != "null"), kind=kind)
 
-    def _record(self, schema: Mapping[str, Any], needs: Fields) -> Node:
+    def _record(self, schema: Mapping[str, Any], needs: Fields) -> CompiledType:
         name, only = schema["name"], needs.only
         self.types[name] = schema
         # A record within itself gets this node; its conversion is known only at the end.
         late: list[Convert | None] = [None]
-        self._made[name, id(needs)] = Node(name, lambda value: applied(late[0], value))
+        self._made[name, id(needs)] = CompiledType(name, lambda value: applied(late[0], value))
         self._open.append(name)
         fields, least, names, converts = [], 0, [], []
         for field in schema["fields"]:
@@ -177,7 +179,7 @@ class Compiler:
             ])  # fmt: skip
         else:
             late[0] = picked(names if len(names) < len(fields) else None, converts)
-        done = self._made[name, id(needs)] = Node(bare, late[0], least)
+        done = self._made[name, id(needs)] = CompiledType(bare, late[0], least)
         return done
 
     def _form(self, schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -185,14 +187,14 @@ class Compiler:
         parts = ("default", *_FORM) if self._pinned else _FORM
         return {part: schema[part] for part in parts if part in schema}
 
-    def _union(self, branches: list[Any], needs: Fields) -> Node:
+    def _union(self, branches: list[Any], needs: Fields) -> CompiledType:
         nodes = [self.node(branch, needs) for branch in branches]
         bare, others = [node.bare for node in nodes], [n for n in nodes if n.bare != "null"]
         if len(others) == 1:
             return others[0]._replace(bare=bare, least=1)
         meant = any(node.meant for node in others)
         if self._apart:
-            return Node(*self._told_apart(nodes), 1, meant)
+            return CompiledType(*self._told_apart(nodes), 1, meant)
         by_type: dict[Any, Convert | None] = {}
         by_fields: dict[frozenset[str], Convert | None] = {}
         for node in others:
@@ -208,16 +210,16 @@ class Compiler:
             ):
                 raise SchemaUnknown("its schema has a union whose values cannot be told apart")
         if not any(node.convert for node in others):
-            return Node(bare)
+            return CompiledType(bare)
 
         def convert(value: Any) -> Any:
             if by_fields and value.__class__ is dict:
                 return applied(by_fields.get(frozenset(value)), value)
             return applied(by_type.get(value.__class__), value)
 
-        return Node(bare, convert, 1, meant)
+        return CompiledType(bare, convert, 1, meant)
 
-    def _told_apart(self, nodes: Sequence[Node]) -> tuple[Any, Convert]:
+    def _told_apart(self, nodes: Sequence[CompiledType]) -> tuple[Any, Convert]:
         """A union with each branch in a record of one field, which takes no more bytes.
 
         Without it, a float and a double, or two records with the same fields, are the same

@@ -1,7 +1,7 @@
 """Write messages of outputs in Avro: upserts, and Debezium's envelopes.
 
 `upsert_out` or `debezium_out` makes the messages in JSON, which are then encoded by the schemas of
-a `Shape`; these follow from the types of the output's columns.  A body has no prefix: `framed`
+a `AvroShape`; these follow from the types of the output's columns.  A body has no prefix: `framed`
 adds the ids that a registry gives to the schemas.
 
 Each field of a row may be null and has null as its default.  So when a column is added, readers
@@ -35,7 +35,7 @@ from ikebana.codecs.sql_type import JSON, SqlType, Struct
 from ikebana.codecs.upsert_out import OutputMessage, Violation
 
 
-class Shape(NamedTuple):
+class AvroShape(NamedTuple):
     """The types of an output's messages: its key, and the columns of its rows.
 
     `space` is the namespace of the records.  A key of unknown type is JSON, and is
@@ -103,7 +103,7 @@ def _as_name(part: str) -> str:
 
 
 def encoded(
-    shape: Shape, messages: Iterable[OutputMessage]
+    shape: AvroShape, messages: Iterable[OutputMessage]
 ) -> tuple[list[OutputMessage], list[Violation]]:
     """Encode messages in JSON by the schemas of a shape; a message without a key keeps none."""
     key_of, value_of = _writers(shape)
@@ -120,7 +120,7 @@ def encoded(
 
 
 @functools.lru_cache(maxsize=64)
-def _writers(shape: Shape) -> tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]:
+def _writers(shape: AvroShape) -> tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]:
     """The writers of keys and values of a shape."""
     write_key, write_value = _writer(shape.key), _writer(shape.value)
     key_datum, row = _key_datum(shape.key_type), _row_datum(shape.columns)

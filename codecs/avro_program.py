@@ -50,7 +50,7 @@ class Take(NamedTuple):
     record: bool = False
 
 
-class Step(NamedTuple):
+class ProgramStep(NamedTuple):
     """A type at its place in a schema, as `compiled._avro_text` takes it.
 
     `null` is the index of null in a union; `form` says how a value is written, "" if by `convert`
@@ -111,7 +111,7 @@ class _Planning:
     """The steps of a program; the fields of a record are consecutive steps."""
 
     def __init__(self, compiler: Compiler) -> None:
-        self.steps: list[Step] = [Step("null")]
+        self.steps: list[ProgramStep] = [ProgramStep("null")]
         self._compiler = compiler
 
     def take(self, take: Take) -> tuple[int, tuple[int, ...] | None]:
@@ -136,7 +136,7 @@ class _Planning:
     def _loosen(self, at: int) -> None:
         self.steps[at] = self.steps[at]._replace(loose=True)
 
-    def _field(self, step: Step, name: str) -> int:
+    def _field(self, step: ProgramStep, name: str) -> int:
         for at in step.order:
             if self.steps[at].key == name:
                 return at
@@ -167,7 +167,7 @@ class _Planning:
         names = [field["name"] for field in fields]
         if first + count > _MOST_STEPS or len(set(names)) < count:
             raise _UncoveredError
-        self.steps += [Step("null")] * count
+        self.steps += [ProgramStep("null")] * count
         fields_read = []
         for place, field in enumerate(fields, first):
             inner = self._context(field, context)
@@ -183,7 +183,7 @@ class _Planning:
         first = len(self.steps)
         if first >= _MOST_STEPS or context.raw or context.encoding is not None:
             raise _UncoveredError
-        self.steps.append(Step("null"))
+        self.steps.append(ProgramStep("null"))
         needs = None if context.needs is None else ALL
         self.place(first, "", schema, _Context(needs, depth=context.depth + 1))
         self.steps[at] = self.steps[at]._replace(first=first, length=1)
@@ -212,20 +212,20 @@ class _Planning:
         return schema
 
 
-def _step(kind: str, schema: Mapping[str, Any], context: _Context) -> Step:
+def _step(kind: str, schema: Mapping[str, Any], context: _Context) -> ProgramStep:
     """Plan how a value is read, and written if it is needed."""
     # A fixed is base64 as bytes are.
     convert = CONVERTS.get("bytes" if kind == "fixed" else kind)
     match kind:
         case "fixed":
-            step = Step(kind, convert=convert, size=int(schema["size"]))
+            step = ProgramStep(kind, convert=convert, size=int(schema["size"]))
         case "enum":
             symbols = tuple(canonical.write(symbol) for symbol in schema["symbols"])
-            step = Step(kind, symbols=symbols)
+            step = ProgramStep(kind, symbols=symbols)
         case "null" | "boolean" | "int" | "long" | "float" | "double" | "string" | "bytes":
-            step = Step(kind, convert=convert)
+            step = ProgramStep(kind, convert=convert)
         case "record" | "array":
-            step = Step(kind)
+            step = ProgramStep(kind)
         case _:
             raise _UncoveredError
     if context.needs is None or context.raw:
@@ -241,7 +241,7 @@ def _step(kind: str, schema: Mapping[str, Any], context: _Context) -> Step:
     return _meant(step._replace(form="", convert=meaning), schema)
 
 
-def _meant(step: Step, schema: Mapping[str, Any]) -> Step:
+def _meant(step: ProgramStep, schema: Mapping[str, Any]) -> ProgramStep:
     """Plan how a value with a meaning is written, if there is a form for it."""
     name, logical = schema.get("connect.name"), schema.get("logicalType")
     kinds, form, scale = _KINDS_OF_FORMS.get(step.kind, ()), "", 0

@@ -31,7 +31,7 @@ class Column(msgspec.Struct, frozen=True):
     encoding: str | None = None
 
 
-class Declared:
+class DeclaredColumns:
     """The columns of a table that the pipeline file declares, with their types.
 
     They alone determine which columns an image lacks, and which are null.  The columns that are
@@ -89,7 +89,7 @@ class Needs(msgspec.Struct, frozen=True):
     tables: str | None = None
     encodings: Mapping[str, str] = {}
     options: Mapping[str, str] = {}
-    declared: Declared = Declared()
+    declared: DeclaredColumns = DeclaredColumns()
     diffs: bool = False
 
     def judges(self, name: str) -> bool:

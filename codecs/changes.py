@@ -34,7 +34,7 @@ from ikebana.codecs.avro_program import Take
 from ikebana.codecs.avro_schema import Schemas
 from ikebana.codecs.avro_upserts import framing_of
 from ikebana.codecs.change import Change, Headers, Ignored, Needs
-from ikebana.codecs.debezium_rows import FAULTS, Keys, keys_in_json
+from ikebana.codecs.debezium_rows import FAULTS, KeyDecoder, keys_in_json
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.row_images import Image, RowImages, Tables, deleted, moved, option
 from ikebana.codecs.unread import require_readable
@@ -53,14 +53,14 @@ _DELETED |= {"Y": True, "N": False, "": False}
 Decode = Callable[[bytes, Headers], Any]
 
 
-class Changes:
+class ChangesCodec:
     """Decodes messages of changes; `decode` gives the JSON data of a value, with all fields.
 
     Raises:
         ConfigError: options do not go together.
     """
 
-    def __init__(self, needs: Needs, decode: Decode, keys: Keys) -> None:
+    def __init__(self, needs: Needs, decode: Decode, keys: KeyDecoder) -> None:
         options = needs.options
         self._decode, self._keys, self._needs = decode, keys, needs
         self._op = _path(options.get("op", "op"))
@@ -193,7 +193,7 @@ class Changes:
         return None
 
 
-def in_json(needs: Needs) -> Changes:
+def in_json(needs: Needs) -> ChangesCodec:
     """The codec of messages in JSON."""
     read = canonical.decoder(Any)
 
@@ -201,10 +201,10 @@ def in_json(needs: Needs) -> Changes:
         require_readable(value)
         return read(value)
 
-    return Changes(needs, decode, keys_in_json(needs))
+    return ChangesCodec(needs, decode, keys_in_json(needs))
 
 
-def in_avro(schemas: Schemas, needs: Needs) -> Changes:
+def in_avro(schemas: Schemas, needs: Needs) -> ChangesCodec:
     """The codec of messages in Avro, keys too.
 
     Raises: ConfigError, also for options of Avro: see `avro_upserts`.
@@ -213,7 +213,7 @@ def in_avro(schemas: Schemas, needs: Needs) -> Changes:
     take = Take((), needs.key, whole=True) if needs.key else Take()
     keys = AvroDecoder(schemas, None, framing, part="key", needs=Fields(), takes=[take])
     values = AvroDecoder(schemas, needs.options.get("reader_schema"), framing)
-    return Changes(needs, values.decode, Keys(needs, keys.parts, keys.decode))
+    return ChangesCodec(needs, values.decode, KeyDecoder(needs, keys.parts, keys.decode))
 
 
 _NOWHERE = object()

@@ -115,8 +115,8 @@ class Debezium:
         self._compares_names = needs.diffs and needs.columns is not None
         self._opening = Opening(Envelope | None, self._rows.bare, self._planned)
         self._source = canonical.decoder(Source | None)
-        fits = Compiled.fits(needs)
-        self._compiled = Compiled(needs, unavailable, self._keys.needed) if fits else None
+        fits = CompiledJson.fits(needs)
+        self._compiled = CompiledJson(needs, unavailable, self._keys.needed) if fits else None
 
     def key(self, key: bytes | None) -> bytes | None:
         # Debezium writes a changed key as a delete and a create, so a Kafka key that has the
@@ -229,7 +229,7 @@ class Debezium:
         return None
 
 
-class Compiled:
+class CompiledJson:
     """Decodes the commonest messages with compiled code, and returns None for the others.
 
     It takes creates, updates and rows of snapshots, without schema, if the old image has the

@@ -33,7 +33,7 @@ from ikebana.codecs.debezium_rows import (
     KEY,
     VALUE,
     DebeziumTables,
-    Keys,
+    KeyDecoder,
     Row,
     without_operation,
 )
@@ -72,7 +72,7 @@ class DebeziumAvro:
             needs=Fields(_only(needs.key) if needs.key else None, declared),
             takes=[Take((), needs.key, whole=True) if needs.key else Take()],
         )
-        self._keys = Keys(needs, keys.parts, keys.decode)
+        self._keys = KeyDecoder(needs, keys.parts, keys.decode)
         unavailable = unavailable_of(needs)
         self._may_be_unavailable = unavailable.may_be_in_avro
         read = needs.read(needs.key)
@@ -99,7 +99,9 @@ class DebeziumAvro:
             Fields(old, declared, judges=judges),
             _takes_of(needs),
         )
-        self._compiled = Compiled(needs, self._values, self._keys.needed, self._in_selected_table)
+        self._compiled = CompiledAvro(
+            needs, self._values, self._keys.needed, self._in_selected_table
+        )
         # Unread columns are searched for the placeholder too.
         self._careful = values(
             Fields(None, declared, unavailable.is_one, columns, judges),
@@ -229,7 +231,7 @@ class DebeziumAvro:
 
 
 def _takes_of(needs: Needs) -> list[Take | None]:
-    """The parts of a message that `Compiled` needs."""
+    """The parts of a message that `CompiledAvro` needs."""
     key = needs.key
     return [
         Take(("op",)),
@@ -242,7 +244,7 @@ def _takes_of(needs: Needs) -> list[Take | None]:
     ]
 
 
-class Compiled:
+class CompiledAvro:
     """Decodes the usual events by programs, from a message to canonical images at once.
 
     It takes creates, updates, deletes and rows of snapshots of the schemas that `avro_program`

@@ -16,8 +16,8 @@ No clock is read: `ts_ms` and `source.ts_ms` are the logical time, which is in
 milliseconds in the `ingest` domain and a count in the `offset` domain.
 
 Form:
-https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-create-even
-t s
+https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-create-eve
+n t s
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator
@@ -35,7 +35,7 @@ MOST_MESSAGES = 10_000
 """The greatest number of messages for a time and key; a transaction has to carry them."""
 
 
-class Origin(NamedTuple):
+class EnvelopeOrigin(NamedTuple):
     """The contents of `source` in every message, and whether tombstones follow deletes.
 
     `name` (in Debezium, the topic prefix) and `db` are the pipeline; `table` is the output.
@@ -48,7 +48,7 @@ class Origin(NamedTuple):
 
 def to_envelopes(
     updates: Iterable[Fact],
-    origin: Origin,
+    origin: EnvelopeOrigin,
     empty: Container[tuple[int, bytes]] | None = None,
 ) -> tuple[list[OutputMessage], list[Violation]]:
     """Write the updates of closed times as envelopes, in order of time and key.
@@ -59,8 +59,8 @@ def to_envelopes(
 
     >>> messages, _ = to_envelopes([(b'{"id":1}', b'{"n":2}', 7, 1)], Origin("p", "o"))
     >>> messages[0].value
-    b'{"before":null,"after":{"n":2},"source":{"connector":"ikebana","name":"p","ts_ms":7,"db":"p","table":"o"},"op":"c","ts_ms":7
-    } '
+    b'{"before":null,"after":{"n":2},"source":{"connector":"ikebana","name":"p","ts_ms":7,"db":"p","table":"o"},"op":"c","ts_ms
+    " : 7 } '
     """
     messages: list[OutputMessage] = []
     violations: list[Violation] = []

@@ -52,7 +52,7 @@ _ID = re.compile(r"([0-9]{1,20}):([0-9]{1,19})")
 _SEQUENCE = re.compile(r'\[(?:null|"([0-9]{1,19})"),"[0-9]{1,19}"\]')
 
 
-class Position(msgspec.Struct, frozen=True, gc=False):
+class SourcePosition(msgspec.Struct, frozen=True, gc=False):
     """The position of a change in its source; fields that the source doesn't give are None.
 
     `time` is the time of its transaction.  `order` is its number among all changes of its
@@ -132,7 +132,7 @@ class Positions:
     def __init__(self) -> None:
         self._opening = Opening(_Event | None, (), lambda _: ())
 
-    def of(self, value: bytes | None) -> Position | None:
+    def of(self, value: bytes | None) -> SourcePosition | None:
         """Read the position of a change; None for a message that is no change.
 
         Raises:
@@ -153,7 +153,7 @@ class Positions:
             time = _time(source.sequence)
         if postgres and transaction is not None:
             transaction, _ = _split(VALUE, "transaction.id", transaction)
-        return Position(
+        return SourcePosition(
             source.ts_ms,
             source.lsn,
             time,

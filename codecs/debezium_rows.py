@@ -136,7 +136,7 @@ class Rows:
         return absent
 
 
-class Keys:
+class KeyDecoder:
     """Makes the keys of rows from the Kafka key, or from the columns that the input names.
 
     `decode` returns the data of a Kafka key.  `quick` returns the canonical bytes of a usual key
@@ -193,8 +193,8 @@ class Keys:
         return Ignored("tombstone") if row_key is None else [Change("delete", row_key)]
 
 
-def keys_in_json(needs: Needs) -> Keys:
-    """Make the `Keys` for Kafka keys in JSON."""
+def keys_in_json(needs: Needs) -> KeyDecoder:
+    """Make the `KeyDecoder` for Kafka keys in JSON."""
     rows = Rows(needs.key or None, Unavailable(PLACEHOLDER), needs.encodings)
     opening = Opening(Any, rows.bare, rows.planned)
     # The names in a message with its schema, or in a key with encoded columns.
@@ -215,7 +215,7 @@ def keys_in_json(needs: Needs) -> Keys:
             convert_columns(data, plan)
         return data
 
-    return Keys(needs, quick, decode)
+    return KeyDecoder(needs, quick, decode)
 
 
 def without_operation(has: Callable[[str], bool], row: Any) -> Ignored:

@@ -15,7 +15,7 @@ from ikebana.codecs.column_encodings import Usual
 if TYPE_CHECKING:
     from ikebana.codecs import cdcv2
     from ikebana.codecs.avro_schema import Schemas
-    from ikebana.codecs.debezium_out import Origin
+    from ikebana.codecs.debezium_out import EnvelopeOrigin
     from ikebana.codecs.upsert_out import OutputMessage, Violation
 
 ADDED_PREFIX = "__"
@@ -85,7 +85,7 @@ class OutputCodec(Protocol):
     def write(
         self,
         updates: "Iterable[cdcv2.Fact]",
-        origin: "Origin",
+        origin: "EnvelopeOrigin",
         empty: Container[tuple[int, bytes]] | None,
         /,
     ) -> "tuple[list[OutputMessage], list[Violation]]":

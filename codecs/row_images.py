@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from ikebana.codecs import canonical
-from ikebana.codecs.change import Change, Declared, Ignored, Needs
+from ikebana.codecs.change import Change, DeclaredColumns, Ignored, Needs
 from ikebana.codecs.column_encodings import bare, encodings
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.fields import is_exact, object_of, require_bounded
@@ -53,7 +53,7 @@ class RowImages:
         self._codec = codec
         self._key = needs.key
         self._keyless = needs.diffs
-        self.declared: Declared = needs.declared
+        self.declared: DeclaredColumns = needs.declared
         """The declared columns, which determine what an image lacks."""
         to_look_for = self.declared.to_look_for() if minimal or looks else ()
         self._columns = needs.columns

@@ -15,7 +15,7 @@ from ikebana.processor.kernels.layout import KEY_IS_REST, Contents, Layout, OfKe
 from ikebana.processor.planning.joins.relation import Relation
 from ikebana.processor.planning.operators.kind import (
     Around,
-    Batch,
+    OperatorBatch,
     OperatorKind,
     Problem,
     Relations,
@@ -103,7 +103,7 @@ class FirstKind(OperatorKind[First]):
     def relation(self, operator: First, catalog: Relations) -> Relation:
         return Relation(catalog.rows(operator.input))
 
-    def step(self, operator: First, batch: Batch, catalog: Relations) -> None:
+    def step(self, operator: First, batch: OperatorBatch, catalog: Relations) -> None:
         batch.emit(step(batch.part(PART), batch.rows(), batch.interval))
 
 

@@ -131,7 +131,7 @@ class Looking:
     ) -> Iterator[Portion]:
         """Like `apply`, where retractions retract the matches of their insertions."""
 
-        def meet(asking: Iterable[locked.Asked]) -> Iterator[Match]:
+        def meet(asking: Iterable[locked.LockedLookup]) -> Iterator[Match]:
             for some in portions(asking):
                 left = [KeyedUpdate(each.key, each.value, each.time, 1) for each in some]
                 looked = lookups(left, range(len(left)), sees_equal=self._sees_equal)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ikebana.processor.base.printable import printable
 from ikebana.processor.explain.words import listed, one_line
-from ikebana.processor.kernels.frames import Bound, Frame
+from ikebana.processor.kernels.frames import Frame, FrameBound
 from ikebana.processor.kernels.window_values import OFFSETS, RANKS, SIZED, WindowFunction
 from ikebana.processor.planning.plan import TOTAL_KEY, WindowFunctions
 
@@ -73,7 +73,7 @@ def _of_open_end(function: WindowFunction) -> tuple[str, float]:
     return f"the rows {side} it", _BEHIND
 
 
-def _distance(bound: Bound, *, is_start: bool) -> int:
+def _distance(bound: FrameBound, *, is_start: bool) -> int:
     away = bound.offset if bound.side == "following" else -bound.offset
     return -away if is_start else away
 
@@ -95,7 +95,7 @@ def _frame(frame: Frame) -> Iterator[str]:
         yield f"EXCLUDE {'CURRENT ROW' if frame.exclude == 'row' else frame.exclude.upper()}"
 
 
-def _bound(bound: Bound, to: str) -> str:
+def _bound(bound: FrameBound, to: str) -> str:
     if bound.side == "all":
         return f"UNBOUNDED {to}"
     if bound.side == "current":

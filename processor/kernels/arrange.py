@@ -43,7 +43,7 @@ from ikebana.processor.kernels.layout import (
     PartKind,
     with_length,
 )
-from ikebana.processor.kernels.recent import ByKey, Recent, seen
+from ikebana.processor.kernels.recent import ByKey, RecentUpdates, seen
 
 try:
     from ikebana.compiled._arranged import grouped
@@ -77,7 +77,7 @@ class Arrangement:
         self.since = since
         self.upper = interval.upper
         self._interval = interval
-        self._recent = Recent(store, since, self._queue.since)
+        self._recent = RecentUpdates(store, since, self._queue.since)
         self._touched: dict[bytes, Cell | _Group] = {}
         self._simple = None if Simple is None else Simple(store, _KEY)
 

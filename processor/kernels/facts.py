@@ -32,7 +32,7 @@ _Entry = tuple[bytes | None, bytes, int]
 _TIME_BYTES = 8
 
 
-class Found(NamedTuple):
+class ReleasedFacts(NamedTuple):
     """The updates that are released in the interval, and the counts of a batch.
 
     `counts` has the number of new facts by time, all at or beyond `upper`; `repeated` is how many
@@ -50,7 +50,7 @@ def step(
     interval: Interval,
     *,
     since: int | None = None,
-) -> Found:
+) -> ReleasedFacts:
     """Hold new facts, and release those of the interval.
 
     All facts before `since` arrived in earlier batches; by default those before the interval.
@@ -89,7 +89,7 @@ def step(
         released.append(place)
     for place in released:
         held.delete(place)
-    return Found(updates, dict(counts), len(facts) - counts.total())
+    return ReleasedFacts(updates, dict(counts), len(facts) - counts.total())
 
 
 def waiting(store: Store, upper: int, most: int) -> int:

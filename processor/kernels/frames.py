@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from ikebana.processor.kernels.ranked import Ranked
-from ikebana.processor.kernels.stretches import Row
+from ikebana.processor.kernels.stretches import PartitionRow
 
 Unit = Literal["rows", "range", "groups"]
 # Where a frame begins or ends; `all` is the first or the last row of the partition.
@@ -19,7 +19,7 @@ Side = Literal["all", "preceding", "current", "following"]
 Exclude = Literal["", "row", "group", "ties"]
 
 
-class Bound(msgspec.Struct, frozen=True, array_like=True):
+class FrameBound(msgspec.Struct, frozen=True, array_like=True):
     """A side of a frame: a number of rows or groups away, or up to a value of the order.
 
     `at` is the value, as the order is written: in a plan as SQL, here as an argument.
@@ -30,15 +30,15 @@ class Bound(msgspec.Struct, frozen=True, array_like=True):
     at: str = ""
 
 
-ALL, CURRENT = Bound("all"), Bound("current")
+ALL, CURRENT = FrameBound("all"), FrameBound("current")
 
 
 class Frame(msgspec.Struct, frozen=True, array_like=True):
     """A frame, which is by default that of SQL: up to the row and its peers."""
 
     unit: Unit = "range"
-    start: Bound = ALL
-    end: Bound = CURRENT
+    start: FrameBound = ALL
+    end: FrameBound = CURRENT
     exclude: Exclude = ""
 
     @property
@@ -53,7 +53,7 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
 
 
 Positions = tuple[int, int]
-Place = Callable[[Row, str], bytes]
+Place = Callable[[PartitionRow, str], bytes]
 """Encodes a value of the order, which is an argument of a row, as a place."""
 
 
@@ -66,7 +66,7 @@ class Frames:
         self._place = place
         self._peers: tuple[bytes, Positions] | None = None
 
-    def peers(self, at: int, row: Row) -> Positions:
+    def peers(self, at: int, row: PartitionRow) -> Positions:
         """The positions of the rows that are equal in the order to the row at a position."""
         order = row.order
         if self._peers is None or self._peers[0] != order:
@@ -81,18 +81,18 @@ class Frames:
             self._peers = order, (begin, end)
         return self._peers[1]
 
-    def groups_before(self, at: int, row: Row) -> int:
+    def groups_before(self, at: int, row: PartitionRow) -> int:
         """How many groups come before the group of the row at a position."""
         return self.rows.fold(0, self.peers(at, row)[0]).groups
 
-    def positions(self, frame: Frame, at: int, row: Row) -> Positions:
+    def positions(self, frame: Frame, at: int, row: PartitionRow) -> Positions:
         """The first position of the frame of a row at a position, and the one behind its last."""
         begin = 0 if frame.is_prefix else self._begin(frame, at, row)
         end = self.size if frame.is_suffix else self._end(frame, at, row)
         begin = min(max(begin, 0), self.size)
         return begin, max(begin, min(end, self.size))
 
-    def segments(self, frame: Frame, at: int, row: Row) -> list[Positions]:
+    def segments(self, frame: Frame, at: int, row: PartitionRow) -> list[Positions]:
         """The positions of a frame without those that it excludes."""
         begin, end = self.positions(frame, at, row)
         if not frame.exclude:
@@ -103,7 +103,7 @@ class Frames:
             segments.insert(1, (max(at, begin), min(at + 1, end)))
         return [(one, other) for one, other in segments if one < other]
 
-    def _begin(self, frame: Frame, at: int, row: Row) -> int:
+    def _begin(self, frame: Frame, at: int, row: PartitionRow) -> int:
         bound = frame.start
         if frame.unit == "rows":
             return at + _signed(bound)
@@ -113,7 +113,7 @@ class Frames:
             return self.rows.group(max(self.groups_before(at, row) + _signed(bound), 0))
         return self.rows.rank(self._place(row, bound.at))
 
-    def _end(self, frame: Frame, at: int, row: Row) -> int:
+    def _end(self, frame: Frame, at: int, row: PartitionRow) -> int:
         bound = frame.end
         if frame.unit == "rows":
             return at + _signed(bound) + 1
@@ -125,5 +125,5 @@ class Frames:
         return self.rows.peers(self._place(row, bound.at))[1]
 
 
-def _signed(bound: Bound) -> int:
+def _signed(bound: FrameBound) -> int:
     return -bound.offset if bound.side == "preceding" else bound.offset

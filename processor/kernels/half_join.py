@@ -139,7 +139,7 @@ class Arranged(Protocol):
         ...
 
 
-class Watcher(Protocol):
+class JoinWatcher(Protocol):
     """Sees how many results the keys of lookups have, and may raise to end the batch."""
 
     def expect(self, key: bytes, results: int) -> None:
@@ -157,7 +157,7 @@ def half_join(
     *,
     outer: bool = False,
     once: bool = False,
-    watcher: Watcher | None = None,
+    watcher: JoinWatcher | None = None,
 ) -> Iterator[Match]:
     """Yield the matches of lookups; with `outer`, also one with None for each without a match.
 
@@ -195,7 +195,7 @@ def half_join_in_columns(
     lookups: Lookups,
     *,
     outer: bool = False,
-    watcher: Watcher | None = None,
+    watcher: JoinWatcher | None = None,
 ) -> Iterator[Matches]:
     """Like `half_join`, in portions of columns; a watcher may not hear of keys with few matches.
 
@@ -242,7 +242,7 @@ def _matches_of(
     group: Iterable[tuple[bytes, Counts]],
     *,
     outer: bool,
-    watcher: Watcher | None,
+    watcher: JoinWatcher | None,
 ) -> Iterator[Match]:
     """Read a group for all lookups of its key, and report it to the watcher."""
     key = lookups[0].key

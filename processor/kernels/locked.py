@@ -54,7 +54,7 @@ _latest_of = msgspec.msgpack.Decoder(tuple[int, list[_Run]]).decode
 _earlier_of = msgspec.msgpack.Decoder(list[_Run]).decode
 
 
-class Asked(NamedTuple):
+class LockedLookup(NamedTuple):
     """An insertion to look up; its matches have the same `payload`."""
 
     key: bytes
@@ -63,7 +63,7 @@ class Asked(NamedTuple):
     time: int
 
 
-class Joined(NamedTuple):
+class LockedMatches(NamedTuple):
     """Matches with the left (key, value) as payload, and the updates of error records."""
 
     matches: list[Match]
@@ -74,10 +74,10 @@ def step(
     store: Store,
     lefts: Iterable[KeyedUpdate],
     interval: Interval,
-    meet: Callable[[Iterable[Asked]], Iterable[Match]],
+    meet: Callable[[Iterable[LockedLookup]], Iterable[Match]],
     operator: str,
     locks: Locks | None = None,
-) -> Joined:
+) -> LockedMatches:
     """Join the left's updates of the interval, which may come in any order.
 
     `operator` is the join's name, for its error records.  `meet` returns the matches of
@@ -90,7 +90,7 @@ def step(
     stacks = {left: _Stack(store, places[left], entry) for left, entry in entries.items()}
     held = _Held(diffs, locks)
     met = _met((at for at, diff in diffs.items() if diff > 0 and at not in held), meet)
-    joined = Joined([], [])
+    joined = LockedMatches([], [])
     for time, some in groupby(sorted(diffs, key=lambda at: (at[2], at[1])), lambda at: at[2]):
         assert time in interval, f"time {time} is not in {interval.lower} to {interval.upper}"
         here = list(some)
@@ -155,10 +155,10 @@ class _Held:
         return runs
 
 
-def _met(ats: Iterable[_At], meet: Callable[[Iterable[Asked]], Iterable[Match]]) -> _Met:
+def _met(ats: Iterable[_At], meet: Callable[[Iterable[LockedLookup]], Iterable[Match]]) -> _Met:
     """The matches of each insertion, in the order of data."""
     met: _Met = {at: [] for at in ats}
-    asked = (Asked(_key(at), at, at[1], at[2]) for at in met)
+    asked = (LockedLookup(_key(at), at, at[1], at[2]) for at in met)
     for at, datum, _, diff in meet(asked) if met else ():
         met[at].append((datum, diff))
     for results in met.values():

@@ -66,7 +66,7 @@ Steps = Callable[[Updates], Pass]
 
 
 @dataclass(frozen=True, slots=True)
-class Mapped:
+class MapNode:
     """Steps over a collection."""
 
     inputs: tuple[int]
@@ -74,14 +74,14 @@ class Mapped:
 
 
 @dataclass(frozen=True, slots=True)
-class Summed:
+class SumNode:
     """The sum of collections."""
 
     inputs: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Grouped:
+class GroupNode:
     """A reduction, with the steps before it, which make keys, and the steps behind it.
 
     `results` computes the results of some keys from all of their rows; the rows of each key have
@@ -94,7 +94,7 @@ class Grouped:
     after: Steps
 
 
-class Lookup(NamedTuple):
+class NodeLookup(NamedTuple):
     """A lookup in a side of a join: `asks` of a row equal `keys` of the side."""
 
     side: int
@@ -103,7 +103,7 @@ class Lookup(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class JoinNode:
     """A join.  Steps make the fields of each side; no two sides share the name of a field.
 
     `paths` has the lookups for the changes of each side; `after` are steps over all fields.
@@ -111,11 +111,11 @@ class Joined:
 
     inputs: tuple[int, ...]
     sides: tuple[Steps, ...]
-    paths: tuple[tuple[Lookup, ...], ...]
+    paths: tuple[tuple[NodeLookup, ...], ...]
     after: Steps
 
 
-Node = Mapped | Summed | Grouped | Joined
+Node = MapNode | SumNode | GroupNode | JoinNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,18 +350,18 @@ class _Running:
 
 def _running(node: Node, trace: Callable[[], Trace]) -> _Running:
     match node:
-        case Mapped():
+        case MapNode():
             return _Mapping(node)
-        case Summed():
+        case SumNode():
             return _Summing(node.inputs)
-        case Grouped():
+        case GroupNode():
             return _Grouping(node, trace(), trace())
-        case Joined():
+        case JoinNode():
             return _Joining(node, trace)
 
 
 class _Mapping(_Running):
-    def __init__(self, node: Mapped) -> None:
+    def __init__(self, node: MapNode) -> None:
         super().__init__(node.inputs)
         self._steps = node.steps
 
@@ -380,7 +380,7 @@ _FAILED, _VALUE = b"e", b"v"
 
 
 class _Grouping(_Running):
-    def __init__(self, node: Grouped, rows: Trace, results: Trace) -> None:
+    def __init__(self, node: GroupNode, rows: Trace, results: Trace) -> None:
         super().__init__(node.inputs)
         self._node, self._rows, self._results = node, rows, results
 
@@ -437,7 +437,7 @@ _fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class _Joining(_Running):
-    def __init__(self, node: Joined, trace: Callable[[], Trace]) -> None:
+    def __init__(self, node: JoinNode, trace: Callable[[], Trace]) -> None:
         super().__init__(node.inputs)
         self._node = node
         lookups = dict.fromkeys((each.side, each.keys) for path in node.paths for each in path)

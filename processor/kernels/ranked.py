@@ -4,7 +4,15 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
 from ikebana.arrangements.store import Store
-from ikebana.processor.kernels.stretches import Make, Node, Row, Stretch, Tree, behind, by_place
+from ikebana.processor.kernels.stretches import (
+    Make,
+    PartitionRow,
+    Stretch,
+    StretchNode,
+    Tree,
+    behind,
+    by_place,
+)
 
 # Behind the order of a place its row begins with "+" or "-".
 _BEYOND = b"."
@@ -19,32 +27,32 @@ class Ranked:
     def __init__(self, store: Store, key: bytes, make: Make, nothing: Stretch) -> None:
         self._tree = Tree(store, key, make, nothing)
         # The rows of the last stretch read, with the position of each.
-        self._near: list[tuple[int, Row]] = []
+        self._near: list[tuple[int, PartitionRow]] = []
         self._near_end = 0
 
-    def put(self, row: Row) -> None:
+    def put(self, row: PartitionRow) -> None:
         """Insert a row at a free place."""
         self._near = []
         self._tree.put(row)
 
-    def remove(self, row: Row) -> None:
+    def remove(self, row: PartitionRow) -> None:
         """Remove a row."""
         self._near = []
         self._tree.remove(row)
 
-    def changed(self, row: Row) -> None:
+    def changed(self, row: PartitionRow) -> None:
         """Note that the count of a row has changed."""
         self._near = []
         self._tree.changed(row)
 
-    def entries(self, rows: Iterable[Row]) -> Iterator[tuple[bytes, bytes | None]]:
+    def entries(self, rows: Iterable[PartitionRow]) -> Iterator[tuple[bytes, bytes | None]]:
         """The entries to write for rows that have changed, and for stretches."""
         return self._tree.entries(rows)
 
     def __len__(self) -> int:
         return self._tree.sum(self._tree.root).rows
 
-    def row(self, place: bytes) -> Row | None:
+    def row(self, place: bytes) -> PartitionRow | None:
         """The row at a place."""
         rows = self._tree.rows_of(self._tree.path(place)[-1])
         at = bisect_left(rows, place, key=by_place)
@@ -67,7 +75,7 @@ class Ranked:
         """The positions of the rows of an order: the first one, and the one behind the last."""
         return self.rank(order), self.rank(order + _BEYOND)
 
-    def at(self, position: int) -> tuple[Row, int]:
+    def at(self, position: int) -> tuple[PartitionRow, int]:
         """The row at a position, and the position of its first copy."""
         if not (self._near and self._near[0][0] <= position < self._near_end):
             self._come_near(position)
@@ -134,7 +142,7 @@ class Ranked:
                 first += row.count
         self._near_end = first
 
-    def _folded(self, node: Node, begin: int, end: int) -> Stretch:
+    def _folded(self, node: StretchNode, begin: int, end: int) -> Stretch:
         """The sums of the rows of a stretch between two positions, counted from its begin."""
         whole = self._tree.sum(node)
         if begin <= 0 and end >= whole.rows:
@@ -155,5 +163,5 @@ class Ranked:
         return total
 
 
-def _position(near: tuple[int, Row]) -> int:
+def _position(near: tuple[int, PartitionRow]) -> int:
     return near[0]

@@ -41,7 +41,7 @@ _encode = msgspec.msgpack.encode
 _columns_of = msgspec.msgpack.Decoder(_Columns).decode
 
 
-class Recent:
+class RecentUpdates:
     """The updates of recent batches; lookups at or after `since` may not see all of them."""
 
     def __init__(self, store: Store, since: int, passed: int) -> None:

@@ -53,7 +53,7 @@ from ikebana.processor.kernels.layout import (
     with_length,
 )
 from ikebana.processor.kernels.order import ordered
-from ikebana.processor.kernels.reduce_values import TooLongError, Values
+from ikebana.processor.kernels.reduce_values import KeyValues, TooLongError
 
 
 class Aggregate(msgspec.Struct, frozen=True, array_like=True):
@@ -386,7 +386,7 @@ class _Group:
         # The number of totals if all numbers are finite.
         self._finite = sum(map(len, self._places))
         self._values = {
-            order: Values(store, _start(key, number)) for order, number in orders.items()
+            order: KeyValues(store, _start(key, number)) for order, number in orders.items()
         }
         self._state: _State
         self.result: bytes | None = None

@@ -32,7 +32,7 @@ MANY_REASON = "the key has more than one value"
 COUNT_REASON = "a value of the key is not there once"
 
 
-class Change(NamedTuple):
+class KeyChange(NamedTuple):
     """How the updates of a time change a key.
 
     `before` and `after` are the values that readers of upserts hold; None is no value.  With
@@ -46,22 +46,22 @@ class Change(NamedTuple):
     empty: bool
 
 
-class Changes(NamedTuple):
+class KeyChanges(NamedTuple):
     """The changes of keys, in order of time and key, and updates of error records."""
 
-    keys: list[Change]
+    keys: list[KeyChange]
     errors: list[KeyedUpdate]
 
 
 def step(
     store: Store, updates: Sequence[KeyedUpdate], output: str, *, keyless: bool = False
-) -> Changes:
+) -> KeyChanges:
     """Apply the updates of closed times; those without a key are errors unless `keyless`."""
     keys, rows = Part(store, _KEY), Part(store, _ROW)
     changed_keys = list({update.key: None for update in updates if update.key is not None})
     stored = dict(zip(changed_keys, keys.get_many(changed_keys), strict=True))
     entries = {key: _NOTHING if e is None else _entry_of(e) for key, e in stored.items()}
-    changes = Changes([], [])
+    changes = KeyChanges([], [])
     for time, key, diffs in changed(updates):
         if key is None:
             if not keyless:
@@ -70,7 +70,7 @@ def step(
             continue
         before = entries[key]
         after = entries[key] = _applied(rows, key, before, diffs, output)
-        changes.keys.append(Change(time, key, before.value, after.value, after == _NOTHING))
+        changes.keys.append(KeyChange(time, key, before.value, after.value, after == _NOTHING))
         if before.record != after.record:
             slots = ((before.record, -1), (after.record, 1))
             changes.errors.extend(KeyedUpdate(None, r, time, d) for r, d in slots if r is not None)

@@ -103,14 +103,14 @@ class Event(NamedTuple):
     record: bytes | None = None
 
 
-class Changes(NamedTuple):
+class MachineChanges(NamedTuple):
     """The updates of the collection and those of the error records."""
 
     updates: list[KeyedUpdate]
     errors: list[KeyedUpdate]
 
 
-class Entry(msgspec.Struct, array_like=True, frozen=True):
+class KeyState(msgspec.Struct, array_like=True, frozen=True):
     """The state of a key: its data are canonical bytes, sorted, each once.
 
     `shown` is None if the states themselves show.
@@ -128,7 +128,7 @@ class Entry(msgspec.Struct, array_like=True, frozen=True):
 
 
 _encode = msgspec.msgpack.encode
-_entry_of = msgspec.msgpack.Decoder(Entry).decode
+_entry_of = msgspec.msgpack.Decoder(KeyState).decode
 _place_of = msgspec.msgpack.Decoder(tuple[tuple[int, ...], bytes]).decode
 # The value of an event, or its error record; one of them is None.
 _Waiting = tuple[bytes | None, bytes | None]
@@ -137,7 +137,9 @@ _waiting_of = msgspec.msgpack.Decoder(list[_Waiting]).decode
 _TIME_BYTES = 8
 
 
-def step(store: Store, events: Sequence[Event], interval: Interval, machine: Machine) -> Changes:
+def step(
+    store: Store, events: Sequence[Event], interval: Interval, machine: Machine
+) -> MachineChanges:
     """Apply the events with times before `interval.upper`; keep the others.
 
     Raises:
@@ -156,9 +158,9 @@ def step(store: Store, events: Sequence[Event], interval: Interval, machine: Mac
     keys = list(dict.fromkeys(event.key for event in due))
     stored = states.get_many(keys)
     current = {key: _loaded(entry, machine) for key, entry in zip(keys, stored, strict=True)}
-    changes = Changes([], [])
+    changes = MachineChanges([], [])
     for time, simultaneous in groupby(due, key=lambda event: event.time):
-        before: dict[bytes, Entry] = {}
+        before: dict[bytes, KeyState] = {}
         for event in simultaneous:
             entry = current[event.key]
             before.setdefault(event.key, entry)
@@ -198,22 +200,22 @@ def waiting_times(store: Store) -> list[int]:
     return [int.from_bytes(place[:_TIME_BYTES], "big") for place, _ in waiting]
 
 
-def _loaded(entry: bytes | None, machine: Machine) -> Entry:
+def _loaded(entry: bytes | None, machine: Machine) -> KeyState:
     if entry is None:
-        return Entry(machine.version)
+        return KeyState(machine.version)
     state = _entry_of(entry)
     if state.version != machine.version and machine.migrate is None:
         raise StateVersionError(machine.version, state.version)
     return state
 
 
-def _applied(machine: Machine, entry: Entry, event: Event) -> Entry:
+def _applied(machine: Machine, entry: KeyState, event: Event) -> KeyState:
     """The entry of a key after an event."""
     if event.record is not None:
         return _with_record(entry, event.record)
     if event.key == NULL_KEY:
         # It empties the error slot of records without a key; the function does not see it.
-        return Entry(machine.version)
+        return KeyState(machine.version)
     try:
         states = _moved(machine, _migrated(machine, entry), event)
         shown = None if machine.view is None else _viewed(machine, machine.view, states)
@@ -222,7 +224,7 @@ def _applied(machine: Machine, entry: Entry, event: Event) -> Entry:
         place = _place(machine, event.order)
         record = error_record(failure.reason(machine.name), place, event.key, None)
         return _with_record(entry, record)
-    return Entry(machine.version, states, shown)
+    return KeyState(machine.version, states, shown)
 
 
 def _place(machine: Machine, order: tuple[int, ...]) -> tuple[str, int, int] | None:
@@ -233,13 +235,13 @@ def _place(machine: Machine, order: tuple[int, ...]) -> tuple[str, int, int] | N
     return machine.topics[rank], partition, offset
 
 
-def _with_record(entry: Entry, record: bytes) -> Entry:
+def _with_record(entry: KeyState, record: bytes) -> KeyState:
     # Without states there is only one form, wherever batches were cut.
     shown = entry.shown if entry.states else None
     return msgspec.structs.replace(entry, shown=shown, record=record)
 
 
-def _migrated(machine: Machine, entry: Entry) -> tuple[bytes, ...]:
+def _migrated(machine: Machine, entry: KeyState) -> tuple[bytes, ...]:
     migrate, version = machine.migrate, entry.version
     if migrate is None or version == machine.version:
         return entry.states
@@ -297,7 +299,7 @@ def _emit(
     updates += [KeyedUpdate(key, value, time, 1) for value in new if value not in before]
 
 
-def _slot(entry: Entry) -> tuple[bytes, ...]:
+def _slot(entry: KeyState) -> tuple[bytes, ...]:
     return () if entry.record is None else (entry.record,)
 
 

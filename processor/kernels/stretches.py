@@ -97,7 +97,7 @@ class Stretch(msgspec.Struct, array_like=True, frozen=True):
         return Stretch(count, groups, self.first, self.last, sums)
 
 
-class Row:
+class PartitionRow:
     """A row at its place; the first `size` bytes of the place are its order.
 
     The row is there `count` times; below zero, it was retracted before it was inserted.
@@ -129,7 +129,7 @@ class Row:
         return max(self.count, 0)
 
 
-class Entry(NamedTuple):
+class RowEntry(NamedTuple):
     """An entry of a row in the store, without its place."""
 
     size: int
@@ -139,20 +139,20 @@ class Entry(NamedTuple):
 
 
 _encode = msgspec.msgpack.encode
-entry_of = msgspec.msgpack.Decoder(Entry).decode
+entry_of = msgspec.msgpack.Decoder(RowEntry).decode
 _stretch_of = msgspec.msgpack.Decoder(Stretch).decode
 _height_of = msgspec.msgpack.Decoder(int).decode
 
 
-class Node:
+class StretchNode:
     """A stretch: its nodes or rows, once they have been read, and its sums, if they are known."""
 
     __slots__ = ("level", "nodes", "rows", "start", "stretch")
 
     def __init__(self, level: int, start: bytes, stretch: Stretch | None = None) -> None:
         self.level, self.start, self.stretch = level, start, stretch
-        self.nodes: list[Node] | None = None
-        self.rows: list[Row] | None = None
+        self.nodes: list[StretchNode] | None = None
+        self.rows: list[PartitionRow] | None = None
 
 
 def _level_of(place: bytes) -> int:
@@ -165,7 +165,7 @@ _by_start = attrgetter("start")
 by_place = attrgetter("place")
 
 
-Make = Callable[[bytes, Entry], Row]
+Make = Callable[[bytes, RowEntry], PartitionRow]
 """Makes a row from its place and its entry, with the sums of one copy."""
 
 
@@ -177,20 +177,20 @@ class Tree:
         self._own = with_length(key)
         self.nothing = nothing
         self._gone: set[tuple[int, bytes]] = set()
-        self._touched: dict[tuple[int, bytes], Node] = {}
+        self._touched: dict[tuple[int, bytes], StretchNode] = {}
         (entry,) = store.get_many([KEY + key])
         self._is_new = entry is None
         self._height = 0 if entry is None else _height_of(entry)
-        node = Node(self._height + 1, b"")
+        node = StretchNode(self._height + 1, b"")
         if self._is_new:
             node.rows = []
         while node.level < TOP:
-            above = Node(node.level + 1, b"")
+            above = StretchNode(node.level + 1, b"")
             above.nodes = [node]
             node = above
         self.root = node
 
-    def put(self, row: Row) -> None:
+    def put(self, row: PartitionRow) -> None:
         """Insert a row at a free place."""
         path, level = self.path(row.place), _level_of(row.place)
         rows = self.rows_of(path[-1])
@@ -212,7 +212,7 @@ class Tree:
                 new = upper
         self._touch(path)
 
-    def remove(self, row: Row) -> None:
+    def remove(self, row: PartitionRow) -> None:
         """Remove a row; stretches that begin with it become part of those before them."""
         path, level = self.path(row.place), _level_of(row.place)
         if level == 0:
@@ -233,15 +233,15 @@ class Tree:
         nodes.remove(path[-level])
         self._touch(before)
 
-    def changed(self, row: Row) -> None:
+    def changed(self, row: PartitionRow) -> None:
         """Note that the count of a row has changed."""
         self._touch(self.path(row.place))
 
-    def entries(self, rows: Iterable[Row]) -> Iterator[tuple[bytes, bytes | None]]:
+    def entries(self, rows: Iterable[PartitionRow]) -> Iterator[tuple[bytes, bytes | None]]:
         """The entries to write for rows that have changed, and for stretches."""
         for row in rows:
             place = ROW + self._own + row.place
-            fields = Entry(row.size, row.count, row.arguments, row.shown)
+            fields = RowEntry(row.size, row.count, row.arguments, row.shown)
             yield place, _encode(fields) if row.count else None
         height = self._new_height()
         for level, start in self._gone:
@@ -274,19 +274,19 @@ class Tree:
     def _place(self, level: int, start: bytes) -> bytes:
         return STRETCH + self._own + bytes([level]) + start
 
-    def _new(self, level: int, start: bytes) -> Node:
-        node = Node(level, start)
+    def _new(self, level: int, start: bytes) -> StretchNode:
+        node = StretchNode(level, start)
         self._gone.discard((level, start))
         self._touched[level, start] = node
         return node
 
-    def _touch(self, path: Sequence[Node]) -> None:
+    def _touch(self, path: Sequence[StretchNode]) -> None:
         for node in path:
             node.stretch = None
             if node.level < TOP:
                 self._touched[node.level, node.start] = node
 
-    def path(self, place: bytes, *, strictly: bool = False) -> list[Node]:
+    def path(self, place: bytes, *, strictly: bool = False) -> list[StretchNode]:
         """The stretches in which a place lies, from the highest level on; if `strictly`, none
         that begins with it.
         """
@@ -298,17 +298,17 @@ class Tree:
             path.append(node)
         return path
 
-    def nodes_of(self, node: Node) -> list[Node]:
+    def nodes_of(self, node: StretchNode) -> list[StretchNode]:
         """The stretches in one of a higher level than 1."""
         if node.nodes is None:
             level = node.level - 1
             node.nodes = [
-                Node(level, start, _stretch_of(entry))
+                StretchNode(level, start, _stretch_of(entry))
                 for start, entry in self._within(self._place(level, b""), node)
             ]
         return node.nodes
 
-    def rows_of(self, node: Node) -> list[Row]:
+    def rows_of(self, node: StretchNode) -> list[PartitionRow]:
         """The rows in a stretch of level 1."""
         if node.rows is None:
             node.rows = [
@@ -317,7 +317,7 @@ class Tree:
             ]
         return node.rows
 
-    def _within(self, prefix: bytes, node: Node) -> Iterator[tuple[bytes, bytes]]:
+    def _within(self, prefix: bytes, node: StretchNode) -> Iterator[tuple[bytes, bytes]]:
         """The entries of a stretch in the store, up to the next one of its level."""
         for place, entry in self._store.scan(prefix, node.start):
             start = place[len(prefix) :]
@@ -325,7 +325,7 @@ class Tree:
                 return
             yield start, entry
 
-    def sum(self, node: Node) -> Stretch:
+    def sum(self, node: StretchNode) -> Stretch:
         """The sums of the rows of a stretch."""
         if node.stretch is None:
             total = self.nothing
@@ -340,7 +340,7 @@ class Tree:
         return node.stretch
 
 
-def behind(nodes: list[Node], place: bytes) -> int:
+def behind(nodes: list[StretchNode], place: bytes) -> int:
     """How many stretches begin at a place or before it."""
     at = bisect_left(nodes, place, key=_by_start)
     return at + (at < len(nodes) and nodes[at].start == place)

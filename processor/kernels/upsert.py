@@ -53,7 +53,7 @@ BEFORE = b"h"
 """The prefix of old values for readers that lag, which `arrange_upsert` keeps."""
 
 
-class Changes(NamedTuple):
+class UpsertChanges(NamedTuple):
     """The updates of the collection and those of the error records.
 
     `drift` is how many old images differed from the state; `drifted` has the places of the last of
@@ -66,7 +66,7 @@ class Changes(NamedTuple):
     drifted: Sequence[Source] = ()
 
 
-def step(store: Store, chunks: Sequence[Upserts | Truncate], interval: Interval) -> Changes:
+def step(store: Store, chunks: Sequence[Upserts | Truncate], interval: Interval) -> UpsertChanges:
     """Apply the upserts with times before `interval.upper`; keep the others."""
     states, waiting = Part(store, b"k"), Part(store, b"w")
     run = _Run(states)
@@ -83,7 +83,7 @@ def step(store: Store, chunks: Sequence[Upserts | Truncate], interval: Interval)
             else:
                 run.apply(each)
     run.store()
-    return Changes(run.updates, run.errors, run.drift, tuple(run.drifted))
+    return UpsertChanges(run.updates, run.errors, run.drift, tuple(run.drifted))
 
 
 def read(store: Store, keys: Sequence[bytes]) -> list[bytes | None]:

@@ -16,7 +16,7 @@ from ikebana.processor.base.rows import Truncate, Upserts
 from ikebana.processor.kernels.upsert_values import (
     NOTHING_SAID,
     SPECIAL,
-    Row,
+    UpsertRow,
     UpsertValue,
     combined,
     rank_of,
@@ -112,7 +112,7 @@ def by_time(
     if all(map(_is_plain, rows)):
         plain += [row[:6] for row in rows]  # type: ignore[misc]
         return [_last_of_each(sorted(plain, key=plain_rank))] if plain else ()
-    rows += [Row(*each) for each in plain]
+    rows += [UpsertRow(*each) for each in plain]
     rows.sort(key=rank_of)
     return _moments(rows)
 
@@ -134,7 +134,7 @@ def _plain_rows(chunk: Upserts | Truncate) -> list[Plain] | None:
     return sorted(zip(*columns, strict=False))
 
 
-def _is_plain(row: Row) -> bool:
+def _is_plain(row: UpsertRow) -> bool:
     return row.key is not None and row.before is None and row.upsert.__class__ not in SPECIAL
 
 
@@ -161,7 +161,7 @@ def _moment(time: int, chunks: Sequence[Upserts | Truncate]) -> Moment:
     return gathering.moment()
 
 
-def _moments(rows: "list[Row]") -> Iterable[Moment]:
+def _moments(rows: "list[UpsertRow]") -> Iterable[Moment]:
     gathering: _Gathering | None = None
     for row in rows:
         if gathering is None or gathering.time != row.time:

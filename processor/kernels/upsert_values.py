@@ -29,7 +29,7 @@ SPECIAL = (Bad, Partial)
 NOTHING_SAID = Bad(b"")
 
 
-class Row(NamedTuple):
+class UpsertRow(NamedTuple):
     """An upsert of a key with its time and its rank; a key of None is a truncate."""
 
     time: int
@@ -41,11 +41,11 @@ class Row(NamedTuple):
     before: int | None = None
 
 
-def rows_of(chunk: Upserts | Truncate) -> Iterable[Row]:
+def rows_of(chunk: Upserts | Truncate) -> Iterable[UpsertRow]:
     """Yield the upserts of a chunk one by one."""
     order, partition = chunk.input_order, chunk.partition
     if isinstance(chunk, Truncate):
-        yield Row(chunk.time, order, partition, chunk.offset, None, None)
+        yield UpsertRow(chunk.time, order, partition, chunk.offset, None, None)
         return
     for index, (time, offset, key, upsert) in enumerate(
         zip(
@@ -56,10 +56,10 @@ def rows_of(chunk: Upserts | Truncate) -> Iterable[Row]:
             strict=True,
         )
     ):
-        yield Row(time, order, partition, offset, key, upsert, chunk.before.get(index))
+        yield UpsertRow(time, order, partition, offset, key, upsert, chunk.before.get(index))
 
 
-def rank_of(row: Row) -> tuple[int, int, int, int]:
+def rank_of(row: UpsertRow) -> tuple[int, int, int, int]:
     """The time of a row, then its order among those of the same time."""
     return row[:4]
 

@@ -17,7 +17,7 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part
 from ikebana.processor.base.rows import Partial
 from ikebana.processor.kernels.layout import OfKeys, ShardOf
-from ikebana.processor.kernels.upsert_values import Bad, Row, UpsertValue, rank_of
+from ikebana.processor.kernels.upsert_values import Bad, UpsertRow, UpsertValue, rank_of
 
 
 class Waiting(msgspec.Struct, array_like=True):
@@ -52,7 +52,7 @@ Waited = Counter[tuple[int, ...]]
 """How many entries a batch has stored, by rank."""
 
 
-def keep(waiting: Part, row: Row, waited: Waited) -> None:
+def keep(waiting: Part, row: UpsertRow, waited: Waited) -> None:
     """Store a row; the rows of a message have one rank, and are counted."""
     upsert = row.upsert
     entry = Waiting(row.key, None, None, before=row.before)
@@ -94,9 +94,11 @@ def _free_place(waiting: Part, rank: tuple[int, int, int, int], waited: Waited) 
     return place
 
 
-def take_due(waiting: Part, interval: Interval, waited: Waited) -> tuple[list[Row], list[Plain]]:
+def take_due(
+    waiting: Part, interval: Interval, waited: Waited
+) -> tuple[list[UpsertRow], list[Plain]]:
     """Remove the rows with times that the interval closes; return rows, and plain ones."""
-    rows: list[Row] = []
+    rows: list[UpsertRow] = []
     plain: list[Plain] = []
     left: list[list[Plain]] = []
     sizes: dict[bytes, int] = {}
@@ -116,7 +118,7 @@ def take_due(waiting: Part, interval: Interval, waited: Waited) -> tuple[list[Ro
             else:
                 upsert = _decode(each)
                 rank = time, order, partition, offset
-                rows.append(Row(*rank, upsert.key, _upsert_of(upsert), upsert.before))
+                rows.append(UpsertRow(*rank, upsert.key, _upsert_of(upsert), upsert.before))
     for place, size in sizes.items():
         waiting.delete(place, size)
     for block in left:

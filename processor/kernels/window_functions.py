@@ -42,16 +42,16 @@ from ikebana.processor.kernels.stretches import (
     KEY,
     ROW,
     STRETCH,
-    Entry,
-    Row,
+    PartitionRow,
+    RowEntry,
     Stretch,
     entry_of,
 )
-from ikebana.processor.kernels.window_reach import Change, Reach
+from ikebana.processor.kernels.window_reach import Renewal, RowChange
 from ikebana.processor.kernels.window_values import (
-    Summed,
-    Values,
+    SummedArgument,
     WindowFunction,
+    WindowValues,
     summed_of,
 )
 
@@ -79,7 +79,7 @@ class Window(msgspec.Struct, frozen=True, dict=True):
         return {name: at for at, name in enumerate(sorted(names))}
 
     @cached_property
-    def summed(self) -> tuple[Summed, ...]:
+    def summed(self) -> tuple[SummedArgument, ...]:
         """The arguments to add up over a stretch of rows."""
         sums = map(summed_of, self.functions)
         return tuple(dict.fromkeys(each for each in sums if each is not None))
@@ -89,19 +89,19 @@ class Window(msgspec.Struct, frozen=True, dict=True):
         """The sums of no rows."""
         return Stretch(0, 0, b"", b"", tuple(each.none for each in self.summed))
 
-    def row_of(self, place: bytes, entry: Entry) -> Row:
+    def row_of(self, place: bytes, entry: RowEntry) -> PartitionRow:
         """Make a row from its entry."""
         sums = [each.of(_decoded(entry, self.fields[each.argument])) for each in self.summed]
         order = place[: entry.size]
         alone = Stretch(1, 1, order, order, tuple(sums))
         shown = [tuple(each) for each in entry.shown]
-        return Row(place, entry.size, entry.times, tuple(entry.arguments), shown, alone)
+        return PartitionRow(place, entry.size, entry.times, tuple(entry.arguments), shown, alone)
 
-    def place_of(self, row: Row, argument: str) -> bytes:
+    def place_of(self, row: PartitionRow, argument: str) -> bytes:
         """The place of a value of the order, which is an argument of a row."""
         return self._ordered(_decoded(row, self.fields[argument]))
 
-    def read(self, written: bytes) -> tuple[bytes, Entry]:
+    def read(self, written: bytes) -> tuple[bytes, RowEntry]:
         """The place of a row, and its entry."""
         data = _decode_row(written)
         order = b"" if self.order is None else self._ordered(data.get(ORDER))
@@ -110,7 +110,7 @@ class Window(msgspec.Struct, frozen=True, dict=True):
             None if (value := data.get(name)) is None else canonical.write(value)
             for name in self.fields
         )
-        return order + row, Entry(len(order), 0, arguments, [])
+        return order + row, RowEntry(len(order), 0, arguments, [])
 
     def _ordered(self, value: Any) -> bytes:
         assert self.order is not None, "rows have an order"
@@ -159,7 +159,7 @@ _decode_row = canonical.decoder(dict[str, Any])
 _decode = canonical.decoder(Any)
 
 
-def _decoded(of: Row | Entry, at: int) -> Any:
+def _decoded(of: PartitionRow | RowEntry, at: int) -> Any:
     written = of.arguments[at]
     return None if written is None else _decode(written)
 
@@ -179,10 +179,10 @@ class _Partition:
         self._window = window
         self._rows = Ranked(store, key, window.row_of, window.nothing)
         # All rows changed in the batch; and those changed at this time, with their old values.
-        self._touched: dict[bytes, Row] = {}
+        self._touched: dict[bytes, PartitionRow] = {}
         self._showed: dict[bytes, list[tuple[bytes, ...]]] = {}
         self._fresh: set[bytes] = set()
-        self._values: Values
+        self._values: WindowValues
 
     def changed(self, diffs: Mapping[bytes, int]) -> list[tuple[bytes, int]]:
         """Apply the changes of one time; return the retractions, then the insertions."""
@@ -191,12 +191,13 @@ class _Partition:
         more = dict(self._counted(diffs))
         self._fresh = set(more)
         changes = [
-            Change(self._touched[place], rows.rank(place), more[place]) for place in sorted(more)
+            RowChange(self._touched[place], rows.rank(place), more[place])
+            for place in sorted(more)
         ]
         if changes:
-            self._values = Values(rows, window.place_of, window.fields, window.summed)
+            self._values = WindowValues(rows, window.place_of, window.fields, window.summed)
             end = self._shown_up_to()
-            reach = Reach(self._values, changes, end)
+            reach = Renewal(self._values, changes, end)
             for at, function in enumerate(window.functions):
                 reach.renew(function, lambda position, at=at: self._renew(at, position))  # type: ignore[misc]
             for change in changes:
@@ -231,7 +232,7 @@ class _Partition:
             if row.copies != before:
                 yield place, row.copies - before
 
-    def _touch(self, row: Row) -> None:
+    def _touch(self, row: PartitionRow) -> None:
         self._touched[row.place] = row
         self._showed.setdefault(row.place, list(row.shown))
 
@@ -249,7 +250,7 @@ class _Partition:
         row.shown[copy] = (*shown[:function], value, *shown[function + 1 :])
         return False
 
-    def _show(self, row: Row, at: int, begin: int, end: int) -> None:
+    def _show(self, row: PartitionRow, at: int, begin: int, end: int) -> None:
         """Compute the values of the copies of a row, from one on up to a position."""
         functions, value = self._window.functions, self._values.value
         row.shown[begin:] = [

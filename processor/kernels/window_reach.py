@@ -10,17 +10,23 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from ikebana.processor.kernels.stretches import Row, Sums
-from ikebana.processor.kernels.window_values import ENDS, RANKS, SIZED, Values, WindowFunction
+from ikebana.processor.kernels.stretches import PartitionRow, Sums
+from ikebana.processor.kernels.window_values import (
+    ENDS,
+    RANKS,
+    SIZED,
+    WindowFunction,
+    WindowValues,
+)
 
 Renew = Callable[[int], bool]
 """Renews the value of a row at a position, and says whether it has stayed the same."""
 
 
-class Change(NamedTuple):
+class RowChange(NamedTuple):
     """A row with more or fewer copies than before, and its position."""
 
-    row: Row
+    row: PartitionRow
     at: int
     more: int
 
@@ -35,13 +41,13 @@ class Change(NamedTuple):
         return self.row.copies == self.more
 
 
-class Reach:
+class Renewal:
     """Renews the values that changes, in the order of their places, may have made different.
 
     `end` is the position up to which rows show.
     """
 
-    def __init__(self, values: Values, changes: Sequence[Change], end: int) -> None:
+    def __init__(self, values: WindowValues, changes: Sequence[RowChange], end: int) -> None:
         self._values, self._changes, self._end = values, changes, end
         self._is_grown = sum(change.more for change in changes) != 0
 
@@ -85,7 +91,7 @@ class Reach:
                 renew(at)
             done = max(done, end)
 
-    def _is_before(self, function: WindowFunction, change: Change) -> bool:
+    def _is_before(self, function: WindowFunction, change: RowChange) -> bool:
         """Whether a change lies behind the frames of all rows so far."""
         frame = function.frame
         if function.kind not in ("first_value", "nth_value") or not frame.is_prefix:

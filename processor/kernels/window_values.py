@@ -22,7 +22,7 @@ from ikebana.processor.kernels.aggregate_kinds import (
 from ikebana.processor.kernels.frames import Frame, Frames, Place, Positions
 from ikebana.processor.kernels.order import ordered, value_of
 from ikebana.processor.kernels.ranked import Ranked
-from ikebana.processor.kernels.stretches import Row, Stretch, Sums
+from ikebana.processor.kernels.stretches import PartitionRow, Stretch, Sums
 
 RANKS = ("row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile")
 SIZED = ("percent_rank", "cume_dist", "ntile")
@@ -73,7 +73,7 @@ class WindowFunction(msgspec.Struct, frozen=True, array_like=True):
         return (each for each in every if each)
 
 
-class Summed(msgspec.Struct, frozen=True):
+class SummedArgument(msgspec.Struct, frozen=True):
     """How a stretch of rows adds up an argument: by the terms of a `kind`, or in its order."""
 
     argument: str
@@ -110,31 +110,35 @@ class Summed(msgspec.Struct, frozen=True):
 _ZERO = Decimal(0)
 
 
-def summed_of(function: WindowFunction) -> Summed | None:
+def summed_of(function: WindowFunction) -> SummedArgument | None:
     """The sums of a stretch of rows that a function needs beside their number."""
     kind = function.aggregate
     if kind is None:
-        return Summed(function.argument) if function.ignores_nulls else None
+        return SummedArgument(function.argument) if function.ignores_nulls else None
     if not function.argument or function.lists_values:
         return None
     if kind.keeps is not None:
-        return Summed(function.argument, in_order=True, order=function.order)
+        return SummedArgument(function.argument, in_order=True, order=function.order)
     if kind.terms is None:
-        return Summed(function.argument)
+        return SummedArgument(function.argument)
     # Kinds that add the same share their sums.
     first = next(name for name, each in KINDS.items() if _alike(each, kind))
-    return Summed(function.argument, first, is_single=function.is_single)
+    return SummedArgument(function.argument, first, is_single=function.is_single)
 
 
 def _alike(one: AggregateKind, other: AggregateKind) -> bool:
     return (one.takes, one.totals) == (other.takes, other.totals) and one.terms is not None
 
 
-class Values:
+class WindowValues:
     """The values of functions at the rows of a partition, as long as it does not change."""
 
     def __init__(
-        self, rows: Ranked, place: Place, fields: Mapping[str, int], summed: Sequence[Summed]
+        self,
+        rows: Ranked,
+        place: Place,
+        fields: Mapping[str, int],
+        summed: Sequence[SummedArgument],
     ) -> None:
         self.rows = rows
         self.frames = Frames(rows, place)
@@ -143,7 +147,7 @@ class Values:
         # By frame, the range that was asked for last, and its sums.
         self._folds: dict[Frame, tuple[int, int, Stretch]] = {}
 
-    def value(self, function: WindowFunction, at: int, row: Row) -> bytes:
+    def value(self, function: WindowFunction, at: int, row: PartitionRow) -> bytes:
         """The value of a function at a row, as canonical JSON."""
         if function.aggregate is not None:
             return canonical.write(self._aggregated(function, function.aggregate, at, row))
@@ -154,7 +158,7 @@ class Values:
             return self.rows.at(position)[0].arguments[self._fields[function.argument]] or NULL
         return row.arguments[self._fields[function.default]] or NULL if function.default else NULL
 
-    def reach(self, function: WindowFunction, at: int, row: Row) -> Positions:
+    def reach(self, function: WindowFunction, at: int, row: PartitionRow) -> Positions:
         """The positions of all rows that decide the value at a row."""
         frames, frame, kind = self.frames, function.frame, function.kind
         if kind in RANKS:
@@ -173,7 +177,7 @@ class Values:
             return begin, end if position is None else position + 1
         return begin, end
 
-    def delta(self, function: WindowFunction, row: Row, more: int) -> Sums | None:
+    def delta(self, function: WindowFunction, row: PartitionRow, more: int) -> Sums | None:
         """What `more` copies of a row add to a function's sums; None if it has no sums."""
         kind = function.aggregate
         if kind is None:
@@ -183,7 +187,7 @@ class Values:
         summed = summed_of(function)
         return Sums(more) if summed is None else row.alone.sums[self._summed[summed]].times(more)
 
-    def _other(self, function: WindowFunction, at: int, row: Row) -> int | None:
+    def _other(self, function: WindowFunction, at: int, row: PartitionRow) -> int | None:
         """The position of the row that the value comes from; None if there is none."""
         kind, number = function.kind, function.number
         if kind in OFFSETS:
@@ -218,13 +222,15 @@ class Values:
 
     def _there(self, function: WindowFunction, end: int) -> int:
         """How many rows before a position have the argument."""
-        at = self._summed[Summed(function.argument)]
+        at = self._summed[SummedArgument(function.argument)]
         return self.rows.fold(0, end).sums[at].count
 
     def _nth(self, function: WindowFunction, number: int) -> int | None:
-        return self.rows.nth(self._summed[Summed(function.argument)], number)
+        return self.rows.nth(self._summed[SummedArgument(function.argument)], number)
 
-    def _aggregated(self, function: WindowFunction, kind: AggregateKind, at: int, row: Row) -> Any:
+    def _aggregated(
+        self, function: WindowFunction, kind: AggregateKind, at: int, row: PartitionRow
+    ) -> Any:
         segments = self.frames.segments(function.frame, at, row)
 
         if function.lists_values:
@@ -255,7 +261,7 @@ class Values:
 
         if kind.terms is None:
             return kind.result(len(places), (_ZERO,) * kind.totals, first, function.number)
-        summed = Summed(function.argument, function.kind, is_single=function.is_single)
+        summed = SummedArgument(function.argument, function.kind, is_single=function.is_single)
         sums = summed.none
         for place in places:
             value = value_of(place)
@@ -315,11 +321,11 @@ def _no_values(_: int) -> list[Any]:
 _BY_ROW = ("row_number", "ntile")
 
 
-def _percent(frames: Frames, _: WindowFunction, at: int, row: Row) -> float:
+def _percent(frames: Frames, _: WindowFunction, at: int, row: PartitionRow) -> float:
     return frames.peers(at, row)[0] / (frames.size - 1) if frames.size > 1 else 0
 
 
-def _tile(frames: Frames, function: WindowFunction, at: int, _: Row) -> int:
+def _tile(frames: Frames, function: WindowFunction, at: int, _: PartitionRow) -> int:
     """Which of `number` groups a row is in; the first groups may have one row more."""
     small, large = divmod(frames.size, function.number)
     in_large = large * (small + 1)
@@ -328,7 +334,7 @@ def _tile(frames: Frames, function: WindowFunction, at: int, _: Row) -> int:
     return 1 + large + (at - in_large) // small
 
 
-_RANKS: Mapping[str, Callable[[Frames, WindowFunction, int, Row], Any]] = {
+_RANKS: Mapping[str, Callable[[Frames, WindowFunction, int, PartitionRow], Any]] = {
     "row_number": lambda _, __, at, ___: at + 1,
     "rank": lambda frames, _, at, row: frames.peers(at, row)[0] + 1,
     "dense_rank": lambda frames, _, at, row: frames.groups_before(at, row) + 1,

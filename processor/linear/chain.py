@@ -43,7 +43,7 @@ class ChainError(Exception):
         self.problem = problem
 
 
-class Passed(NamedTuple):
+class ChainResult(NamedTuple):
     """The results of a pass: updates, and updates of error records."""
 
     updates: list[KeyedUpdate]
@@ -113,7 +113,7 @@ class Chain:
 
     def apply(
         self, updates: Sequence[KeyedUpdate], silent: Collection[str] = frozenset()
-    ) -> Passed:
+    ) -> ChainResult:
         """Run updates through all steps; the results are consolidated.
 
         The errors of `silent` operators are left out, because another branch records them.
@@ -123,7 +123,7 @@ class Chain:
             updates, failed = part.apply(updates)
             errors += [error for operator, error in failed if operator not in silent]
         results = list(updates)
-        return Passed(consolidated(results) if self._cancels else results, errors)
+        return ChainResult(consolidated(results) if self._cancels else results, errors)
 
 
 @functools.lru_cache(maxsize=256)

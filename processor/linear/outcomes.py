@@ -15,7 +15,7 @@ from ikebana.processor.linear.steps import Negate, Sql
 _LONGEST_WRITTEN = 300
 
 
-class Made(NamedTuple):
+class Results(NamedTuple):
     """The results of rows, as columns of equal length.
 
     `rows` has the rows that the results come from.  The other columns are None if they are
@@ -31,7 +31,7 @@ class Made(NamedTuple):
     ends: list[int | None] | None
 
 
-class Failed(NamedTuple):
+class FailedRow(NamedTuple):
     """A row that has failed, with the step and the reason."""
 
     row: int
@@ -39,7 +39,7 @@ class Failed(NamedTuple):
     reason: str
 
 
-class Failure(NamedTuple):
+class FailedDatum(NamedTuple):
     """A datum that a step failed on, with its diff and bounds at that step.
 
     A key of None is the key of the row.
@@ -55,11 +55,11 @@ class Failure(NamedTuple):
 
 
 def one_by_one(
-    outcome_of: Callable[[pa.Table], tuple[Made, list[Failure]]],
+    outcome_of: Callable[[pa.Table], tuple[Results, list[FailedDatum]]],
     table: pa.Table,
     keys: Sequence[Any] | None,
     what: str,
-) -> tuple[Made, list[Failure]]:
+) -> tuple[Results, list[FailedDatum]]:
     """Evaluate rows one by one, after they took too long together.
 
     `outcome_of` evaluates some of them; `what` has the expressions, for errors.
@@ -69,7 +69,7 @@ def one_by_one(
     """
     most_s = calls.longest_s(os.environ)
     until = time.monotonic() + most_s
-    outcome: tuple[Made, list[Failure]] | None = None
+    outcome: tuple[Results, list[FailedDatum]] | None = None
     for row in range(table.num_rows):
         try:
             outcome = joined(outcome, outcome_of(table.slice(row, 1)))
@@ -105,15 +105,15 @@ def _expressions(steps: Sequence[Sql | Negate]) -> Iterator[str]:
 
 
 def joined(
-    one: tuple[Made, list[Failure]] | None, other: tuple[Made, list[Failure]]
-) -> tuple[Made, list[Failure]]:
+    one: tuple[Results, list[FailedDatum]] | None, other: tuple[Results, list[FailedDatum]]
+) -> tuple[Results, list[FailedDatum]]:
     """Unite the outcomes of two runs of rows."""
     if one is None:
         return other
     columns = (
         None if a is None or b is None else a + b for a, b in zip(one[0], other[0], strict=True)
     )
-    return Made(*columns), one[1] + other[1]  # type: ignore[arg-type]
+    return Results(*columns), one[1] + other[1]  # type: ignore[arg-type]
 
 
 def of_row(error: StuckError, key: Any) -> StuckError:

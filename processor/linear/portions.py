@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TypeVar
 
 from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.processor.linear.chain import Chain, Passed, consolidated
+from ikebana.processor.linear.chain import Chain, ChainResult, consolidated
 
 Item = TypeVar("Item")
 AT_ONCE = 50_000
@@ -41,7 +41,7 @@ class Growing:
 
 def in_portions(
     steps: Chain, updates: Collection[KeyedUpdate], silent: Collection[str] = frozenset()
-) -> Iterator[Passed]:
+) -> Iterator[ChainResult]:
     """Yield the results of a chain, in order; see `Chain.apply`."""
     if not steps.expands:
         rest = iter(updates)
@@ -64,7 +64,7 @@ def in_portions(
 
 def _growing(
     steps: Chain, updates: Collection[KeyedUpdate], silent: Collection[str]
-) -> Iterator[Passed]:
+) -> Iterator[ChainResult]:
     """Take as many updates at a time as should yield about one portion."""
     rest, growing = iter(updates), Growing()
     while some := list(islice(rest, growing.most)):
@@ -74,6 +74,6 @@ def _growing(
         del passed
 
 
-def _whole(updates: Sequence[KeyedUpdate], errors: list[KeyedUpdate], passes: int) -> Passed:
+def _whole(updates: Sequence[KeyedUpdate], errors: list[KeyedUpdate], passes: int) -> ChainResult:
     """Unite the results of several passes."""
-    return Passed(consolidated(updates) if passes > 1 else list(updates), errors)
+    return ChainResult(consolidated(updates) if passes > 1 else list(updates), errors)

@@ -32,8 +32,15 @@ from ikebana.processor.linear.database import (
 from ikebana.processor.linear.json_text import spelled
 from ikebana.processor.linear.layers import BAD, BEGIN, DIFF, END, ROW, field_column
 from ikebana.processor.linear.nest import Statement, statement
-from ikebana.processor.linear.outcomes import Failed as Failed
-from ikebana.processor.linear.outcomes import Failure, Made, joined, of_row, one_by_one, texts_of
+from ikebana.processor.linear.outcomes import (
+    FailedDatum,
+    Results,
+    joined,
+    of_row,
+    one_by_one,
+    texts_of,
+)
+from ikebana.processor.linear.outcomes import FailedRow as FailedRow
 from ikebana.processor.linear.picking import picking
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope, Scope, StepError
 from ikebana.processor.linear.steps import Negate, Sql
@@ -113,14 +120,14 @@ class Query:
 
     def run(
         self, keys: Sequence[bytes | None], values: Sequence[bytes]
-    ) -> tuple[Made, list[Failed]]:
+    ) -> tuple[Results, list[FailedRow]]:
         """The results of the rows, and the rows that failed."""
         results, failures = self.outcome(keys, values)
-        return results, [Failed(*failure[:3]) for failure in failures]
+        return results, [FailedRow(*failure[:3]) for failure in failures]
 
     def outcome(
         self, keys: Sequence[bytes | None], values: Sequence[bytes], *, whose: str = ""
-    ) -> tuple[Made, list[Failure]]:
+    ) -> tuple[Results, list[FailedDatum]]:
         """The results of the rows, and the failures, datum by datum.
 
         `whose` is the operator, for the error if an expression does not end.  Raises: StuckError.
@@ -131,19 +138,19 @@ class Query:
 
     def outcome_of(
         self, count: int, columns: Columns, *, whose: str = ""
-    ) -> tuple[Made, list[Failure]]:
+    ) -> tuple[Results, list[FailedDatum]]:
         """Like `outcome`, for rows that have fields alone; `columns` returns their JSON texts."""
         return self._outcome(count, {}, columns(self._typed.fields), whose)
 
     def _outcome(
         self, count: int, wholes: Mapping[str, Column], texts: Texts, whose: str
-    ) -> tuple[Made, list[Failure]]:
+    ) -> tuple[Results, list[FailedDatum]]:
         if not count:
-            return Made([], None, None, None, None, None), []
+            return Results([], None, None, None, None, None), []
         self._whose = whose
         if (picking := self._picking) is not None and picking.takes(texts):
             keys, values = picking.pick(texts)
-            return Made(list(range(count)), keys, values, None, None, None), []
+            return Results(list(range(count)), keys, values, None, None, None), []
         columns = {**wholes, **{field_column(at): column for at, column in enumerate(texts)}}
         try:
             return self._together(count, columns)
@@ -154,7 +161,9 @@ class Query:
         table = _table_of_texts(self._checked.schema, count, columns)
         return one_by_one(self._told, table, wholes.get(KEY), f"operator {whose}: {self._written}")
 
-    def _together(self, count: int, columns: Mapping[str, Column]) -> tuple[Made, list[Failure]]:
+    def _together(
+        self, count: int, columns: Mapping[str, Column]
+    ) -> tuple[Results, list[FailedDatum]]:
         form = self._typed
         if (table := _table(form.schema, count, columns)) is None:
             form = self._plain
@@ -169,7 +178,7 @@ class Query:
                 raise
         return self._told(_table_of_texts(self._checked.schema, count, columns))
 
-    def _told(self, table: pa.Table) -> tuple[Made, list[Failure]]:
+    def _told(self, table: pa.Table) -> tuple[Results, list[FailedDatum]]:
         """The outcome of rows if some of them fail."""
         why = "could not be evaluated"
         try:
@@ -184,11 +193,11 @@ class Query:
         if table.num_rows == 1:
             results, _ = self._results(self._checked, table.slice(0, 0))
             (row,) = table.column(ROW).to_pylist()
-            return results, [Failure(row, 0, why, 1, None, None, None)]
+            return results, [FailedDatum(row, 0, why, 1, None, None, None)]
         half = table.num_rows // 2
         return joined(self._told(table.slice(0, half)), self._told(table.slice(half)))
 
-    def _with_reason(self, failure: Failure, table: pa.Table) -> Failure:
+    def _with_reason(self, failure: FailedDatum, table: pa.Table) -> FailedDatum:
         """Add DuckDB's message to a failure; it must not depend on other rows."""
         place = failure.step, failure.reason
         if place not in self._checked.evaluated:
@@ -238,7 +247,7 @@ class Query:
             return ""
         return None
 
-    def _results(self, form: Statement, table: pa.Table) -> tuple[Made, list[Failure]]:
+    def _results(self, form: Statement, table: pa.Table) -> tuple[Results, list[FailedDatum]]:
         rows = answer(form.sql, table, self._whose, self._written)
         turned = zip(*rows, strict=True) if rows else ((),) * len(form.columns)
         columns: dict[str, list[Any]] = dict(zip(form.columns, map(list, turned), strict=True))
@@ -261,7 +270,7 @@ class Query:
             chosen = [want and diff != 0 for want, diff in zip(chosen, columns[DIFF], strict=True)]
         nothing: list[Any] = [None] * count if failed else []
         failures = [
-            Failure(
+            FailedDatum(
                 columns[ROW][at],
                 *why,
                 columns[DIFF][at] if DIFF in columns else 1,
@@ -274,7 +283,7 @@ class Query:
             chosen[at] = False
         if not all(chosen):
             columns = {name: list(compress(column, chosen)) for name, column in columns.items()}
-        results = Made(
+        results = Results(
             columns[ROW], *(columns.get(name) for name in (KEY, VALUE, DIFF, BEGIN, END))
         )
         return results, failures

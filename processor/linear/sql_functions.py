@@ -156,14 +156,14 @@ def with_short_names(problem: str) -> str:
     return problem
 
 
-class Declared(NamedTuple):
+class DeclaredFunction(NamedTuple):
     """A declared function, and the wrapper that DuckDB calls."""
 
     of: SqlFunction
     call: Callable[..., Any]
 
 
-DECLARED: dict[str, Declared] = {}
+DECLARED: dict[str, DeclaredFunction] = {}
 """All functions that expressions of this process have named, by their long names."""
 
 
@@ -174,7 +174,7 @@ def declare(text: str) -> None:
     for quoted in _QUOTED.finditer(text):
         long_name = quoted[0][1:-1].replace('""', '"')
         if long_name not in DECLARED and (of := function_of(long_name)) is not None:
-            DECLARED[long_name] = Declared(of, _guarded(of, function_named(of.function)))
+            DECLARED[long_name] = DeclaredFunction(of, _guarded(of, function_named(of.function)))
 
 
 class CallError(Exception):

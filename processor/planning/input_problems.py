@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from ikebana.codecs.change import Declared, Needs
+from ikebana.codecs.change import DeclaredColumns, Needs
 from ikebana.codecs.column_encodings import encoding
 from ikebana.codecs.formats import FORMATS
 from ikebana.codecs.sql_type import TypeTextError
@@ -106,7 +106,7 @@ def _option_problems(source: Input) -> Iterator[Problem]:
 
 def _problems_together(source: Input) -> Iterator[Problem]:
     """Options that exclude each other; the codec reports them."""
-    declared = Declared({column.name: column.type for column in source.columns})
+    declared = DeclaredColumns({column.name: column.type for column in source.columns})
     needs = Needs(key=source.key, options=dict(source.options), declared=declared)
     assert source.traits.codec is not None, f"{source.value_format} has options without a codec"
     try:

@@ -12,15 +12,15 @@ from ikebana.arrangements.store import MemoryStore
 from ikebana.codecs.change import Column
 from ikebana.processor.kernels import reduce
 from ikebana.processor.kernels.loop import (
-    Grouped,
-    Joined,
-    Lookup,
-    Mapped,
+    GroupNode,
+    JoinNode,
+    MapNode,
     Node,
+    NodeLookup,
     Pass,
     Program,
     Steps,
-    Summed,
+    SumNode,
     Updates,
 )
 from ikebana.processor.linear.chain import chain
@@ -28,7 +28,7 @@ from ikebana.processor.linear.json_text import JSON, quoted
 from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen
 from ikebana.processor.linear.steps import AnyStep, Call, Sql, moves_time
 from ikebana.processor.planning.aggregates import arranged
-from ikebana.processor.planning.joins.binding import Bound
+from ikebana.processor.planning.joins.binding import BoundJoin
 from ikebana.processor.planning.joins.qualified import alias_of
 from ikebana.processor.planning.joins.query import DeltaJoin
 from ikebana.processor.planning.operators.kind import Relations
@@ -151,9 +151,11 @@ class _Planning:
     def _node(self, operator: Operator, behind: Linear | None) -> Node:
         match operator:
             case Linear():
-                return Mapped(self._inputs(operator), self._steps(operator.source, operator.steps))  # type: ignore[arg-type]
+                return MapNode(
+                    self._inputs(operator), self._steps(operator.source, operator.steps)
+                )  # type: ignore[arg-type]
             case Concat():
-                return Summed(self._inputs(operator))
+                return SumNode(self._inputs(operator))
             case Reduce():
                 return self._reduction(operator, behind)
             case DeltaJoin():
@@ -179,7 +181,7 @@ class _Planning:
 
         return passed
 
-    def _reduction(self, operator: Reduce, behind: Linear | None) -> Grouped:
+    def _reduction(self, operator: Reduce, behind: Linear | None) -> GroupNode:
         name, aggregates = self._name, self._catalog.aggregates(operator)
 
         def results(updates: Updates) -> Pass:
@@ -190,9 +192,9 @@ class _Planning:
         before = self._steps(operator.source, [arranged(operator).step])
         after = _as_they_are if behind is None else self._steps(operator.name, behind.steps)
         (number,) = self._inputs(operator)
-        return Grouped((number,), before, results, after)
+        return GroupNode((number,), before, results, after)
 
-    def _join(self, join: DeltaJoin) -> Joined:
+    def _join(self, join: DeltaJoin) -> JoinNode:
         bound = self._catalog.examined(join).whole()
         flats = [*bound.predicates, *(flat for _, flat in bound.select), bound.key]
         reads = {column: kind for flat in flats for column, kind in flat.reads.items()}
@@ -202,14 +204,14 @@ class _Planning:
             select=tuple((name, flat.sql) for name, flat in bound.select),
             key=bound.key.sql,
         )
-        return Joined(
+        return JoinNode(
             self._inputs(join),
             tuple(sides),
             tuple(_path(bound, at) for at, _ in enumerate(bound.inputs)),
             self._over(Scope({**reads, KEY: JSON, VALUE: JSON}), [results]),
         )
 
-    def _side(self, bound: Bound, at: int, reads: Iterable[str]) -> Steps:
+    def _side(self, bound: BoundJoin, at: int, reads: Iterable[str]) -> Steps:
         """The steps that make the fields of an input: its keys, and the columns that are read."""
         side = bound.inputs[at]
         terms = bound.terms(at)
@@ -232,7 +234,7 @@ def _field(number: int, at: int) -> str:
     return f"={number}.{at}"
 
 
-def _path(bound: Bound, first: int) -> tuple[Lookup, ...]:
+def _path(bound: BoundJoin, first: int) -> tuple[NodeLookup, ...]:
     """The lookups for changes of an input; the next input shares the most variables so far."""
     numbers = [
         frozenset(number for number, _ in bound.terms(at)) for at in range(len(bound.inputs))
@@ -245,7 +247,7 @@ def _path(bound: Bound, first: int) -> tuple[Lookup, ...]:
         ahead.remove(next_)
         shared = sorted(numbers[next_] & holders.keys())
         asks = tuple(_field(number, holders[number]) for number in shared)
-        path.append(Lookup(next_, asks, tuple(_field(number, next_) for number in shared)))
+        path.append(NodeLookup(next_, asks, tuple(_field(number, next_) for number in shared)))
         holders = {**dict.fromkeys(numbers[next_], next_), **holders}
     return tuple(path)
 

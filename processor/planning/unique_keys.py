@@ -73,7 +73,7 @@ class Keys:
         """What still holds if a row may become several rows with the same columns."""
         return Keys((), self.determines)
 
-    def selected(self, columns: Mapping[str, "Made"]) -> "Keys":
+    def selected(self, columns: Mapping[str, "Derivation"]) -> "Keys":
         """The keys and dependencies of new columns, each computed from the former ones."""
         former = {"\0" + name: of for name, of in columns.items()}
         whole = self.with_dependencies(_made_dependencies(former))
@@ -113,7 +113,7 @@ class Keys:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class Derivation:
     """A column that is computed from others; `one_to_one` if it determines them, too."""
 
     of: Columns
@@ -188,7 +188,7 @@ def left_joined(
     return result
 
 
-def _made_dependencies(columns: Mapping[str, Made]) -> Iterator[Dependency]:
+def _made_dependencies(columns: Mapping[str, Derivation]) -> Iterator[Dependency]:
     for name, of in columns.items():
         column = frozenset((name,))
         yield of.of, column
@@ -260,7 +260,7 @@ def behind(source: Keyed, steps: Sequence[AnyStep]) -> Keys:
         match step:
             case Sql() if step.flat_map is None:
                 keys = keys if step.diff is None else keys.several()
-                columns = {name: Made(frozenset((name,)), one_to_one=True) for name in names}
+                columns = {name: Derivation(frozenset((name,)), one_to_one=True) for name in names}
                 if step.select is not None:
                     columns = {KEY: columns[KEY]}
                     columns |= {name: made_of(text, names=names) for name, text in step.select}
@@ -277,20 +277,20 @@ def behind(source: Keyed, steps: Sequence[AnyStep]) -> Keys:
     return keys
 
 
-def made_of(text: str, parts: int = 1, *, names: Collection[str]) -> Made:
+def made_of(text: str, parts: int = 1, *, names: Collection[str]) -> Derivation:
     """The columns that an expression reads; with two `parts`, columns behind an alias.
 
     `names` has the existing columns: if none is `key`, that name is the whole key.
     """
     if parts == 1 and (name := _name_of(text)) is not None:
-        return Made(frozenset((_meant((name,), names),)), one_to_one=True)
+        return Derivation(frozenset((_meant((name,), names),)), one_to_one=True)
     try:
         return made_of_tree(tree(text), parts, names=names)
     except ExpressionError:
-        return Made(frozenset(("?",)))
+        return Derivation(frozenset(("?",)))
 
 
-def made_of_tree(node: Node, parts: int = 1, *, names: Collection[str]) -> Made:
+def made_of_tree(node: Node, parts: int = 1, *, names: Collection[str]) -> Derivation:
     """The columns that a parsed expression reads, as in `made_of`."""
     references = columns(node, with_parts=True)
     read = frozenset(_meant(each[:parts], names) for each in references)
@@ -300,7 +300,7 @@ def made_of_tree(node: Node, parts: int = 1, *, names: Collection[str]) -> Made:
     same = [
         each["class"] == "COLUMN_REF" and len(each["column_names"]) == parts for each in fields
     ]
-    return Made(read, one_to_one=all(same))
+    return Derivation(read, one_to_one=all(same))
 
 
 def _meant(parts: Sequence[str], names: Collection[str]) -> str:

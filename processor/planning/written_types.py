@@ -8,7 +8,7 @@ collection.
 import functools
 from collections.abc import Iterator
 
-from ikebana.codecs.avro_out import Shape, namespace_of
+from ikebana.codecs.avro_out import AvroShape, namespace_of
 from ikebana.codecs.avro_types import NAME, carries
 from ikebana.codecs.sql_type import JSON, SqlType, Struct, type_of
 from ikebana.processor.linear.json_text import quoted
@@ -25,12 +25,12 @@ _NOTHING_KNOWN = JSON
 
 
 @functools.lru_cache(maxsize=64)
-def shape_of(plan: Plan, output: Output) -> Shape:
+def shape_of(plan: Plan, output: Output) -> AvroShape:
     """The types of an output's messages; its format has schemas in a registry."""
     catalog = catalog_of(plan)
     space = output.record or namespace_of(output.topic)
     columns = tuple(_columns(catalog.relation(output.source).scope))
-    return Shape(space, key_type(catalog, output.source), columns, output.traits.envelope)
+    return AvroShape(space, key_type(catalog, output.source), columns, output.traits.envelope)
 
 
 def _columns(scope: Scope) -> Iterator[tuple[str, SqlType]]:

@@ -15,7 +15,7 @@ any of them.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ikebana.processor.kernels.frames import Bound, Frame
+from ikebana.processor.kernels.frames import Frame, FrameBound
 from ikebana.processor.kernels.window_values import WindowFunction
 from ikebana.processor.linear.bound_query import QueryError
 from ikebana.processor.linear.json_text import quoted
@@ -50,7 +50,7 @@ _BOUNDS = {
 }
 
 # The frame of the rows with the next value of the order.
-_NEXT = Frame("groups", Bound("following", 1), Bound("following", 1))
+_NEXT = Frame("groups", FrameBound("following", 1), FrameBound("following", 1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ikebana.processor.kernels.frames import ALL, CURRENT, Bound, Exclude, Frame, Side, Unit
+from ikebana.processor.kernels.frames import ALL, CURRENT, Exclude, Frame, FrameBound, Side, Unit
 from ikebana.processor.kernels.window_values import ENDS, OFFSETS, RANKS, WindowFunction
 from ikebana.processor.linear.bound_query import QueryError, types_of
 from ikebana.processor.linear.json_text import TIME_OF_DAY, WHOLE, quoted
@@ -251,7 +251,7 @@ class _Function:
 
     def _bound(
         self, words: Sequence[str], by: Node | None, unit: Unit, *, is_start: bool
-    ) -> Bound:
+    ) -> FrameBound:
         if words[0] == "UNBOUNDED":
             return ALL
         if words[0] == "CURRENT":
@@ -264,8 +264,8 @@ class _Function:
                 raise QueryError(
                     f"the frame begins or ends a whole number of {unit} away", self.call.place
                 )
-            return Bound(side, offset)
-        return Bound(side, at=self._value_at(text_of(by), side, is_start=is_start))
+            return FrameBound(side, offset)
+        return FrameBound(side, at=self._value_at(text_of(by), side, is_start=is_start))
 
     def _value_at(self, by: str, side: str, *, is_start: bool) -> str:
         """SQL of the order's value at a distance, converted as the order's values are."""

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ikebana.codecs.change import Codec, Declared, Needs
+from ikebana.codecs.change import Codec, DeclaredColumns, Needs
 from ikebana.codecs.formats import EMPTY_VALUES
 from ikebana.codecs.sql_type import parsed
 from ikebana.processor.planning.input_rows import encodings_of
@@ -67,11 +67,11 @@ def columns_of_rows(source: Input, reading: Reading) -> tuple[str, ...] | None:
     return tuple(name for name in reading.columns if name not in dict(source.metadata))
 
 
-def declared_by(source: Input) -> Declared:
+def declared_by(source: Input) -> DeclaredColumns:
     """List the columns that an input declares, with their types as DuckDB names them."""
     if not source.columns:
-        return Declared()
-    return Declared({column.name: str(parsed(column.type)) for column in source.columns})
+        return DeclaredColumns()
+    return DeclaredColumns({column.name: str(parsed(column.type)) for column in source.columns})
 
 
 def takes_empty_for_null(source: Input) -> bool:

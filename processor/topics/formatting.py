@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import LARGEST, TOO_LARGE
 from ikebana.codecs import avro_out, cdcv2
-from ikebana.codecs.debezium_out import Origin
+from ikebana.codecs.debezium_out import EnvelopeOrigin
 from ikebana.codecs.formats import FactCodec
 from ikebana.codecs.upsert_out import (
     OutputMessage,
@@ -75,7 +75,7 @@ def _by_key(plan: Plan, output: Output, updates: Sequence[KeyedUpdate], store: S
             return Formatted(known, changes.errors, {})
         empty = {(each.time, each.key) for each in changes.keys if each.empty}
         errors = changes.errors
-    origin = Origin(plan.name, output.name, tombstones=output.tombstones)
+    origin = EnvelopeOrigin(plan.name, output.name, tombstones=output.tombstones)
     messages, violations = traits.codec().write(updates, origin, empty)
     return Formatted(messages, [*errors, *_errors(output, violations)], {})
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from ikebana.codecs.debezium_position import Boundaries, Position, Positions
+from ikebana.codecs.debezium_position import Boundaries, Positions, SourcePosition
 from ikebana.codecs.error_record import error_record
 from ikebana.codecs.errors import DecodeError
 from ikebana.processor.base.envelope import pack
@@ -69,13 +69,13 @@ class SourceDating:
             seen = msgspec.structs.replace(seen, furthest=self._repeats.furthest)
         return Seen(self._key, *self._where, transactions=seen)
 
-    def _position(self, message: Message) -> Position | None:
+    def _position(self, message: Message) -> SourcePosition | None:
         try:
             return self._positions.of(message.value or b"")
         except DecodeError:
             return None  # decoding makes the error record
 
-    def _of(self, position: Position) -> int | None:
+    def _of(self, position: SourcePosition) -> int | None:
         match self._clock:
             case "source":
                 return position.ts_ms

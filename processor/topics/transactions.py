@@ -36,7 +36,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from ikebana.codecs.debezium_position import Boundary, Position
+from ikebana.codecs.debezium_position import Boundary, SourcePosition
 from ikebana.processor.base.transactions_seen import (
     FIRST,
     Counted,
@@ -87,7 +87,7 @@ class Watch:
         self._changes: dict[str, tuple[int, list[int], dict[str, int]]] = {}
         self._ends: list[Ended] = []
 
-    def change(self, position: Position) -> None:
+    def change(self, position: SourcePosition) -> None:
         """Count a change that was read, unless it has no transaction."""
         transaction = position.transaction
         if transaction is None:
@@ -133,7 +133,7 @@ class Repeats:
     def __init__(self, furthest: InSource = FIRST) -> None:
         self.furthest = furthest
 
-    def has(self, position: Position) -> bool:
+    def has(self, position: SourcePosition) -> bool:
         """Whether a change was sent before; if not, it is the furthest one now."""
         if position.transaction is None or position.order is None or position.snapshot:
             return False

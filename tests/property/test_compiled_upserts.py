@@ -104,7 +104,7 @@ def test_the_kernel_gives_the_same_updates_and_the_same_state(
 ) -> None:
     def run() -> Any:
         store = MemoryStore()
-        found: list[upsert.Changes | str] = []
+        found: list[upsert.UpsertChanges | str] = []
         for at, chunks in enumerate(given_batches):
             try:
                 found.append(upsert.step(store, chunks, Interval(100 * at, 100 * at + 100)))

@@ -83,10 +83,10 @@ def defined(
 
 def meeting(
     arrangement: Arrangement, *, sees_equal: bool, outer: bool
-) -> Callable[[Iterable[locked.Asked]], Iterable[Match]]:
+) -> Callable[[Iterable[locked.LockedLookup]], Iterable[Match]]:
     """Insertions meet whatever an arrangement has of their key."""
 
-    def meet(asking: Iterable[locked.Asked]) -> Iterable[Match]:
+    def meet(asking: Iterable[locked.LockedLookup]) -> Iterable[Match]:
         lookups = (LookupRow(key, at, time, 1, sees_equal) for key, at, _, time in asking)
         return half_join(arrangement, lookups, outer=outer)
 
@@ -105,7 +105,7 @@ def ran(
 ) -> tuple[MemoryStore, list[Match], list[KeyedUpdate]]:
     """The matches and the errors of all batches, and the store after them."""
     store, arranged, lower = MemoryStore(), MemoryStore(), 0
-    found = locked.Joined([], [])
+    found = locked.LockedMatches([], [])
     for upper in uppers:
         interval = Interval(lower, upper)
         arrangement = Arrangement(arranged, interval, lower)
@@ -276,7 +276,7 @@ def test_an_update_that_leaves_the_lock_keeps_what_was_met() -> None:
     """An order of price 5 is changed when that is 7: it looks up only when its lock changes."""
     asked: list[bytes] = []
 
-    def meet(asking: Iterable[locked.Asked]) -> Iterable[Match]:
+    def meet(asking: Iterable[locked.LockedLookup]) -> Iterable[Match]:
         for _, payload, value, time in asking:
             asked.append(value)
             yield Match(payload, b"5" if time < 3 else b"7", time, 1)

@@ -9,7 +9,7 @@ from hypothesis import currently_in_test_context, event, given
 from hypothesis import strategies as st
 
 from ikebana.arrangements.databases import OpenDatabases
-from ikebana.arrangements.recent import Recent, size_of
+from ikebana.arrangements.recent import RecentEntries, size_of
 from ikebana.arrangements.rocks import STATES_TO_FLUSH, LocalDatabase
 from ikebana.arrangements.transposed import Change
 
@@ -150,7 +150,7 @@ def test_what_is_recent_is_read_once() -> None:
         asked.extend(keys)
         return [b"of " + key if key != b"absent" else None for key in keys]
 
-    recent = Recent(1 << 20)
+    recent = RecentEntries(1 << 20)
     recent.write([(b"a", b"1"), (b"b", None)])
 
     assert recent.get_many([b"a", b"c", b"b", b"absent"], read) == [b"1", b"of c", None, None]
@@ -161,7 +161,7 @@ def test_what_is_recent_is_read_once() -> None:
 def test_what_is_kept_is_bounded() -> None:
     """Old entries are forgotten, but for those that are asked for."""
     entries: list[Change] = [(b"%05d" % number, b"v" * 100) for number in range(1_000)]
-    recent = Recent(size_of(entries) // 2)
+    recent = RecentEntries(size_of(entries) // 2)
     for entry in entries:
         recent.write([entry])
         recent.get_many([b"00000"], lambda _: pytest.fail("it is asked for all the time"))

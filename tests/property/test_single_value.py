@@ -45,7 +45,9 @@ def rows_at(updates: Iterable[KeyedUpdate], key: bytes | None, time: int) -> Cou
     return Counter({row: count for row, count in rows.items() if count})
 
 
-def run(batches: Sequence[Sequence[KeyedUpdate]], shards: int = 1) -> list[single_value.Changes]:
+def run(
+    batches: Sequence[Sequence[KeyedUpdate]], shards: int = 1
+) -> list[single_value.KeyChanges]:
     """What comes out of shards to which updates go by key, or by value without one."""
     stores = [MemoryStore() for _ in range(shards)]
     return [

@@ -19,7 +19,13 @@ from ikebana.codecs.error_record import error_record
 from ikebana.processor.base.placing import shard_of
 from ikebana.processor.base.rows import KeyedUpdate, Upserts
 from ikebana.processor.kernels import state_machine, upsert
-from ikebana.processor.kernels.state_machine import TOMBSTONE, Changes, Event, Machine, Refused
+from ikebana.processor.kernels.state_machine import (
+    TOMBSTONE,
+    Event,
+    Machine,
+    MachineChanges,
+    Refused,
+)
 from support.stores import entries
 from support.strategies import unhurried
 
@@ -131,10 +137,10 @@ def histories(draw: st.DrawFn, names: Sequence[str] = tuple(CASES)) -> History:
     )
 
 
-def ran(history: History, store: MemoryStore | None = None) -> Changes:
+def ran(history: History, store: MemoryStore | None = None) -> MachineChanges:
     """All batches, one after the other."""
     here = MemoryStore() if store is None else store
-    found, lower = Changes([], []), 0
+    found, lower = MachineChanges([], []), 0
     for events, upper in history.batches:
         changes = state_machine.step(here, events, Interval(lower, upper), history.machine)
         assert all(lower <= u.time < upper for u in changes.updates + changes.errors)
@@ -254,7 +260,7 @@ def test_the_order_of_arrival_changes_nothing(data: st.DataObject, history: Hist
 @given(histories())
 def test_a_restart_between_any_two_batches_changes_nothing(history: History) -> None:
     """All that is remembered is in the store."""
-    store, lower, found = MemoryStore(), 0, Changes([], [])
+    store, lower, found = MemoryStore(), 0, MachineChanges([], [])
     for events, upper in history.batches:
         store = deepcopy(store)
         changes = state_machine.step(store, events, Interval(lower, upper), history.machine)
@@ -282,7 +288,7 @@ def test_read_gives_what_the_updates_come_to(history: History) -> None:
 @given(histories(), st.integers(1, 4))
 def test_shards_together_emit_what_one_would(history: History, shards: int) -> None:
     """Keys have nothing to do with each other, and every entry goes with its key."""
-    whole, parts = ran(history), Changes([], [])
+    whole, parts = ran(history), MachineChanges([], [])
     for shard in range(shards):
         store = MemoryStore()
         own = [
@@ -354,7 +360,7 @@ def test_a_migration_that_changes_only_the_form_shows_nowhere(
 ) -> None:
     """A machine of another form, from some batch on, emits what the first one would."""
     history = data.draw(histories([name]))
-    expected, found = ran(history), Changes([], [])
+    expected, found = ran(history), MachineChanges([], [])
     store, lower = MemoryStore(), 0
     second = in_pairs(CASES[name])
     for at, (events, upper) in enumerate(history.batches):

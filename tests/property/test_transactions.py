@@ -10,7 +10,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ikebana.codecs.debezium_position import Boundary, Position
+from ikebana.codecs.debezium_position import Boundary, SourcePosition
 from ikebana.processor.base.transactions_seen import TransactionsSeen
 from ikebana.processor.topics.transactions import Transactions, Watch, advanced
 from support.strategies import unhurried
@@ -20,7 +20,7 @@ COLLECTIONS = ("public.a", "public.b", "public.unread")
 ENDS = ("transaction", 0)
 
 Where = tuple[str, int]
-Record = Position | Boundary
+Record = SourcePosition | Boundary
 # A record that is sent, again or for the first time, and to where.
 Sent = tuple[Where, Record]
 
@@ -61,11 +61,11 @@ def sources(draw: st.DrawFn, *, faults: bool) -> Source:
         sent.append((ENDS, Boundary("BEGIN", name, lsn + 1, 0, {})))
         for order, where in enumerate(places, 1):
             sent.append(
-                (where, Position(0, draw(st.integers(1, 99)), time, where[0], name, order))
+                (where, SourcePosition(0, draw(st.integers(1, 99)), time, where[0], name, order))
             )
         if draw(st.booleans()):
             # A row of no transaction, as an incremental snapshot sends them.
-            sent.append((("public.a", 0), Position(0, lsn, lsn, "public.a", snapshot=True)))
+            sent.append((("public.a", 0), SourcePosition(0, lsn, lsn, "public.a", snapshot=True)))
         lsn += draw(st.integers(1, 50))
         counts = {each: [c for c, _ in places].count(each) for each in COLLECTIONS}
         ends.append(Boundary("END", name, lsn, 0, {c: n for c, n in counts.items() if n}))
@@ -92,7 +92,7 @@ def by_definition(source: Source, read: Sequence[Record]) -> int:
     changes = {
         (each.transaction, each.order, each.collection)
         for each in read
-        if isinstance(each, Position) and each.transaction is not None
+        if isinstance(each, SourcePosition) and each.transaction is not None
     }
     told = {each.lsn for each in read if isinstance(each, Boundary) and each.status == "END"}
     frontier = 0
@@ -111,7 +111,7 @@ def watched(state: Transactions, where: Where, records: Sequence[Record]) -> Tra
     """What a task sums up, as the marker carries it."""
     watch = Watch(state, f"{where[0]}-{where[1]}", READ)
     for record in records:
-        if isinstance(record, Position):
+        if isinstance(record, SourcePosition):
             watch.change(record)
         else:
             watch.boundary(record)
@@ -173,7 +173,7 @@ def test_no_change_is_passed_before_its_transaction_is_complete(
     """R9. All that has a time before the frontier has been read, and nothing of it is late."""
     changes = [record for _, log in source.logs().items() for record in log]
     for state, read in read_all(source, data):
-        left = [each for each in changes if isinstance(each, Position) and each not in read]
+        left = [each for each in changes if isinstance(each, SourcePosition) and each not in read]
 
         assert all(each.snapshot or (each.time or 0) >= state.frontier for each in left)
 

@@ -60,7 +60,7 @@ def chunks_of(given_: Sequence[Sequence[Message]], at: int, lower: int) -> list[
     ]
 
 
-def told(changes: upsert.Changes) -> tuple[list[KeyedUpdate], list[KeyedUpdate]]:
+def told(changes: upsert.UpsertChanges) -> tuple[list[KeyedUpdate], list[KeyedUpdate]]:
     return sorted(changes.updates), sorted(changes.errors)
 
 

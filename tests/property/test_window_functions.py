@@ -14,7 +14,7 @@ from ikebana.arrangements.update import accumulate, consolidate
 from ikebana.codecs import canonical
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import stretches, window_functions
-from ikebana.processor.kernels.frames import Bound, Frame
+from ikebana.processor.kernels.frames import Frame, FrameBound
 from ikebana.processor.kernels.window_functions import Window
 from ikebana.processor.kernels.window_values import ENDS, OFFSETS, RANKS, WindowFunction
 from support.relation_batches import pairs
@@ -46,7 +46,7 @@ def frames(draw: st.DrawFn) -> Frame:
     for side in sides:
         by = draw(st.integers(0, 2)) if side in ("preceding", "following") else 0
         at = f"{side[0]}{by}" if unit == "range" and side in ("preceding", "following") else ""
-        bounds.append(Bound(side, 0 if at else by, at))  # type: ignore[arg-type]
+        bounds.append(FrameBound(side, 0 if at else by, at))  # type: ignore[arg-type]
     exclude: Any = draw(st.sampled_from(["", "", "", "row", "group", "ties"]))
     return Frame(unit, bounds[0], bounds[1], exclude)
 
@@ -72,10 +72,10 @@ def functions(draw: st.DrawFn) -> WindowFunction:
 USUAL = (
     Frame(),
     Frame("rows"),
-    Frame("rows", end=Bound("all")),
-    Frame("rows", Bound("current"), Bound("all")),
-    Frame("rows", Bound("preceding", 1), Bound("following", 1)),
-    Frame("range", Bound("preceding", at="p1")),
+    Frame("rows", end=FrameBound("all")),
+    Frame("rows", FrameBound("current"), FrameBound("all")),
+    Frame("rows", FrameBound("preceding", 1), FrameBound("following", 1)),
+    Frame("range", FrameBound("preceding", at="p1")),
 )
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from ikebana.codecs.change import Change, Codec, Declared, Needs
+from ikebana.codecs.change import Change, Codec, DeclaredColumns, Needs
 from ikebana.codecs.errors import DecodeError
 from support.damaged_messages import MARKER
 
 
 def declaring(columns: Sequence[str] | None, **rest: Any) -> Needs:
     """What is wanted where these columns are all that is declared, and all that is read."""
-    declared = Declared(dict.fromkeys(columns or (), "VARCHAR"))
+    declared = DeclaredColumns(dict.fromkeys(columns or (), "VARCHAR"))
     return Needs(None if columns is None else tuple(columns), declared=declared, **rest)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from ikebana.codecs.change import Column
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.planning.joins import paths
-from ikebana.processor.planning.joins.binding import Bound, examined
+from ikebana.processor.planning.joins.binding import BoundJoin, examined
 from ikebana.processor.planning.joins.query import (
     AsOfJoin,
     At,
@@ -23,7 +23,7 @@ def relation(*unique: tuple[str, ...], size: int | None = None, **columns: str) 
     return Relation(scope, unique, size, keeps_state=True)
 
 
-def bound(join: Join, relations: Mapping[str, Relation]) -> Bound:
+def bound(join: Join, relations: Mapping[str, Relation]) -> BoundJoin:
     """A join over relations, taken apart.  Raises: JoinError."""
     return examined(join, relations).whole()
 

@@ -8,14 +8,14 @@ from typing import Any
 
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels.loop import (
-    Grouped,
-    Joined,
-    Lookup,
-    Mapped,
+    GroupNode,
+    JoinNode,
+    MapNode,
+    NodeLookup,
     Pass,
     Program,
     Steps,
-    Summed,
+    SumNode,
     Updates,
 )
 
@@ -122,21 +122,21 @@ def joined(
     on: tuple[int, int],
     made: Callable[[Row, Row], Iterable[Row]],
     counted: Counter[str] | None = None,
-) -> Joined:
+) -> JoinNode:
     """The join of two collections by a column of each."""
 
     def side(name: str, at: int) -> Steps:
         return mapped(lambda row: [{f"{name}k": row[at], name: row}], counted)
 
     results = mapped(lambda row: made(tuple(row["l"]), tuple(row["r"])), counted)  # type: ignore[call-overload]
-    paths = (Lookup(1, ("lk",), ("rk",)),), (Lookup(0, ("rk",), ("lk",)),)
-    return Joined((left, right), (side("l", on[0]), side("r", on[1])), paths, results)
+    paths = (NodeLookup(1, ("lk",), ("rk",)),), (NodeLookup(0, ("rk",), ("lk",)),)
+    return JoinNode((left, right), (side("l", on[0]), side("r", on[1])), paths, results)
 
 
-def distinct(of: int, counted: Counter[str] | None = None) -> Grouped:
+def distinct(of: int, counted: Counter[str] | None = None) -> GroupNode:
     """Each row once."""
     once = reduced(lambda rows: [row for row, count in rows.items() if count > 0])
-    return Grouped((of,), keyed(tuple, counted), once, mapped(lambda row: [row]))
+    return GroupNode((of,), keyed(tuple, counted), once, mapped(lambda row: [row]))
 
 
 def _joined_rows(
@@ -163,7 +163,7 @@ def _ends(x: Row, e: Row) -> list[Row]:
 
 def closure(counted: Counter[str] | None = None, rounds: int = 1000) -> Recursion:
     """All pairs of nodes between which there is a path of edges (a, b)."""
-    nodes = joined(1, 0, (1, 0), _ends, counted), Summed((0, 2)), distinct(3, counted)
+    nodes = joined(1, 0, (1, 0), _ends, counted), SumNode((0, 2)), distinct(3, counted)
 
     def round_(sources: Sequence[Rows], now: Sequence[Rows]) -> list[Rows]:
         found = _sum(sources[0].items(), _joined_rows(now[0], sources[0], (1, 0), _ends))
@@ -178,7 +178,7 @@ def reachable(counted: Counter[str] | None = None, rounds: int = 1000) -> Recurs
     def end(_: Row, e: Row) -> list[Row]:
         return [(e[1],)]
 
-    nodes = joined(2, 0, (0, 0), end, counted), Summed((1, 3)), distinct(4, counted)
+    nodes = joined(2, 0, (0, 0), end, counted), SumNode((1, 3)), distinct(4, counted)
 
     def round_(sources: Sequence[Rows], now: Sequence[Rows]) -> list[Rows]:
         found = _sum(sources[1].items(), _joined_rows(now[0], sources[0], (0, 0), end))
@@ -196,7 +196,7 @@ def parts(rounds: int = 30) -> Recursion:
     def round_(sources: Sequence[Rows], now: Sequence[Rows]) -> list[Rows]:
         return [_sum(sources[0].items(), _joined_rows(now[0], sources[0], (1, 0), within))]
 
-    nodes = joined(1, 0, (1, 0), within), Summed((0, 2))
+    nodes = joined(1, 0, (1, 0), within), SumNode((0, 2))
     return Recursion(Program(1, (3,), nodes, rounds), round_)
 
 
@@ -214,10 +214,10 @@ def nearest(rounds: int = 1000) -> Recursion:
         return [min(there)] if there else []
 
     nodes = (
-        Mapped((0,), mapped(begin)),
+        MapNode((0,), mapped(begin)),
         joined(1, 0, (0, 0), further),
-        Summed((2, 3)),
-        Grouped((4,), keyed(lambda row: row[0]), reduced(least), mapped(lambda row: [row])),
+        SumNode((2, 3)),
+        GroupNode((4,), keyed(lambda row: row[0]), reduced(least), mapped(lambda row: [row])),
     )
 
     def round_(sources: Sequence[Rows], now: Sequence[Rows]) -> list[Rows]:
@@ -241,9 +241,9 @@ def alternating(rounds: int = 1000) -> Recursion:
         return [(row[1],)] if row[0] == 0 else []
 
     nodes = (
-        Mapped((0,), mapped(begin)),
+        MapNode((0,), mapped(begin)),
         joined(2, 0, (0, 0), end),
-        Summed((3, 4)),
+        SumNode((3, 4)),
         distinct(5),
         joined(1, 0, (0, 0), end),
         distinct(7),

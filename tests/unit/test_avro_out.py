@@ -23,11 +23,11 @@ from ikebana import (
 )
 from ikebana.codecs import canonical
 from ikebana.codecs.avro import AvroDecoder
-from ikebana.codecs.avro_out import Ids, Shape, as_text, encoded, framed, namespace_of
+from ikebana.codecs.avro_out import AvroShape, Ids, as_text, encoded, framed, namespace_of
 from ikebana.codecs.avro_schema import self_contained
 from ikebana.codecs.change import Needs
 from ikebana.codecs.debezium_avro import DebeziumAvro
-from ikebana.codecs.debezium_out import Origin, to_envelopes
+from ikebana.codecs.debezium_out import EnvelopeOrigin, to_envelopes
 from ikebana.codecs.sql_type import parsed
 from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.processor.kafka.written_schemas import subjects_of
@@ -46,7 +46,7 @@ MICROS = {
 class Given:
     """The schemas of a shape by their ids, as a registry has them: 1 of keys, 2 of values."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: AvroShape) -> None:
         self._schemas = {1: shape.key, 2: shape.value}
 
     def parsed(self, id: int | str) -> object:  # noqa: A002 -- as in `Schemas`
@@ -54,14 +54,14 @@ class Given:
         return self_contained(json.loads(as_text(self._schemas[id])))
 
 
-def shaped(columns: dict[str, str], key: str = "BIGINT", *, envelope: bool = False) -> Shape:
+def shaped(columns: dict[str, str], key: str = "BIGINT", *, envelope: bool = False) -> AvroShape:
     """A shape with these types."""
-    return Shape(
+    return AvroShape(
         "shop.rows", parsed(key), tuple((n, parsed(t)) for n, t in columns.items()), envelope
     )
 
 
-def written(shape: Shape, value: Any, key: Any = 1) -> OutputMessage:
+def written(shape: AvroShape, value: Any, key: Any = 1) -> OutputMessage:
     """The message of a row, framed."""
     row = None if value is None else canonical.encode(value)
     message = OutputMessage(canonical.encode(key), row, [("time", b"7")])
@@ -70,7 +70,7 @@ def written(shape: Shape, value: Any, key: Any = 1) -> OutputMessage:
     return framed(done, Ids(1, 2))[0]
 
 
-def refused(shape: Shape, value: Any, key: Any = 1) -> str:
+def refused(shape: AvroShape, value: Any, key: Any = 1) -> str:
     """Why a row is not written."""
     message = OutputMessage(canonical.encode(key), canonical.encode(value), [("time", b"7")])
     done, [violation] = encoded(shape, [message])
@@ -79,7 +79,7 @@ def refused(shape: Shape, value: Any, key: Any = 1) -> str:
     return violation.reason
 
 
-def read(shape: Shape, message: bytes | None, part: Any = "value") -> Any:
+def read(shape: AvroShape, message: bytes | None, part: Any = "value") -> Any:
     """A message as our own input reads it."""
     assert message is not None
     return AvroDecoder(Given(shape), part=part).decode(message)
@@ -359,7 +359,7 @@ def test_envelopes_are_read_as_those_of_debezium() -> None:
             (key, b'{"n":2.5}', 8, 1),
             (key, b'{"n":2.5}', 9, -1),
         ],
-        Origin("p", "o"),
+        EnvelopeOrigin("p", "o"),
     )
     done, violations = encoded(shape, messages)
     codec = DebeziumAvro(Given(shape), Needs(before=True))
@@ -396,7 +396,7 @@ def test_a_column_that_is_added_is_read_by_both_schemas() -> None:
 def test_a_namespace_is_made_of_a_topic(topic: str, namespace: str) -> None:
     """Each of its parts is a name of Avro."""
     assert namespace_of(topic) == namespace
-    fastavro.parse_schema(Shape(namespace, parsed("BIGINT"), (("a", parsed("DATE")),)).value)
+    fastavro.parse_schema(AvroShape(namespace, parsed("BIGINT"), (("a", parsed("DATE")),)).value)
 
 
 ROWS = Input(

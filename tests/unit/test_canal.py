@@ -9,7 +9,7 @@ import pytest
 
 from ikebana.codecs import canonical
 from ikebana.codecs.canal import Canal
-from ikebana.codecs.change import Change, Declared, Ignored, Needs
+from ikebana.codecs.change import Change, DeclaredColumns, Ignored, Needs
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import ConfigError
 from support.damaged_messages import MARKER
@@ -193,7 +193,7 @@ def test_without_mysql_types_declared_types_say_what_texts_become(
     declared: str, text: str, expected: Any, sql_type: Any
 ) -> None:
     """They come before `sqlType`, which is at times that of another row; `mysqlType` wins."""
-    types = Declared({"v": declared, "id": "BIGINT"})
+    types = DeclaredColumns({"v": declared, "id": "BIGINT"})
     codec = Canal(Needs(key=("id",), declared=types))
     data = [{"id": "1", "v": text}]
 
@@ -239,7 +239,7 @@ def test_a_value_that_is_not_what_its_type_says_is_refused(
     """In a column that declares a type; in others it stays, since nobody might read it."""
     row = {**json.loads(MESSAGES["insert"])["data"][0], column: text}
     message = changed("insert", data=[row])
-    declared = Needs((column,), key=("id",), declared=Declared({column: "BIGINT"}))
+    declared = Needs((column,), key=("id",), declared=DeclaredColumns({column: "BIGINT"}))
 
     assert (refusal(message, declared).reason, refusal(message, declared).key) == (
         reason,
@@ -320,7 +320,7 @@ def test_old_columns_that_nobody_wants_are_not_even_read() -> None:
         updated(b'{"id":1}', ann(1))
     ]
     types = {**dict.fromkeys(COLUMNS, "VARCHAR"), "balance": "DECIMAL(9,2)"}
-    wanted = Needs(tuple(types), ("id",), before=True, declared=Declared(types))
+    wanted = Needs(tuple(types), ("id",), before=True, declared=DeclaredColumns(types))
     assert refusal(message, wanted).reason == "column `balance` is no number"
 
 

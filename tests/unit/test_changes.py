@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ikebana import Column, Input, Output, Plan, PlanError, Upsert, evaluate
-from ikebana.codecs.change import Change, Declared, Ignored, Needs
+from ikebana.codecs.change import Change, DeclaredColumns, Ignored, Needs
 from ikebana.codecs.changes import WORDS, in_json
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import ConfigError
@@ -127,7 +127,7 @@ def test_options_name_the_fields_of_a_message(
 
 def test_a_field_that_says_what_happens_is_a_column_if_it_is_declared() -> None:
     """Otherwise it is not in the row."""
-    declared = Declared({"id": "BIGINT", "op": "VARCHAR"})
+    declared = DeclaredColumns({"id": "BIGINT", "op": "VARCHAR"})
 
     assert read({"op": "I", "id": 7})[0].after == KEY
     assert read({"op": "I", "id": 7}, declared=declared)[0].after == b'{"id":7,"op":"I"}'
@@ -136,7 +136,7 @@ def test_a_field_that_says_what_happens_is_a_column_if_it_is_declared() -> None:
 def test_minimal_images_lack_what_has_not_changed() -> None:
     """The state has it; a new row has all that it has."""
     wanted: dict[str, Any] = {
-        "declared": Declared({"id": "BIGINT", "n": "VARCHAR", "m": "VARCHAR"}),
+        "declared": DeclaredColumns({"id": "BIGINT", "n": "VARCHAR", "m": "VARCHAR"}),
         "options": {"row_image": "minimal"},
     }
 

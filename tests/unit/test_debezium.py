@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.codecs import canonical
-from ikebana.codecs.change import Change, Codec, Declared, Ignored, Needs
+from ikebana.codecs.change import Change, Codec, DeclaredColumns, Ignored, Needs
 from ikebana.codecs.debezium import Debezium
 from ikebana.codecs.debezium_flat import DebeziumFlat
 from ikebana.codecs.errors import DecodeError
@@ -428,7 +428,8 @@ def test_a_row_may_have_columns_named_schema_and_payload() -> None:
         ),
         pytest.param(
             Needs(
-                declared=Declared({"id": "BIGINT", "_x_lsn": "BIGINT"}), options={"prefix": "_x_"}
+                declared=DeclaredColumns({"id": "BIGINT", "_x_lsn": "BIGINT"}),
+                options={"prefix": "_x_"},
             ),
             {**ROW, "_x_lsn": 5, "_x_op": "c"},
             [upsert({**ROW, "_x_lsn": 5})],

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from ikebana.codecs import canonical
 from ikebana.codecs.cdcv2 import Fact, consolidate
 from ikebana.codecs.change import Codec, Ignored, Needs
-from ikebana.codecs.debezium_out import MOST_MESSAGES, Origin, to_envelopes
+from ikebana.codecs.debezium_out import MOST_MESSAGES, EnvelopeOrigin, to_envelopes
 from ikebana.codecs.upsert_out import to_upserts
 
-ORIGIN = Origin("home", "people")
+ORIGIN = EnvelopeOrigin("home", "people")
 K1, K2 = b'{"id":1}', b'{"id":2}'
 A, B, C = b'{"id":1,"n":"a"}', b'{"id":1,"n":"b"}', b'{"id":1,"n":"c"}'
 
@@ -23,7 +23,7 @@ A, B, C = b'{"id":1,"n":"a"}', b'{"id":1,"n":"b"}', b'{"id":1,"n":"c"}'
 Written = tuple[bytes | None, bytes | None, bytes | None, str | None, int]
 
 
-def written(updates: Sequence[Fact], origin: Origin = ORIGIN) -> list[Written]:
+def written(updates: Sequence[Fact], origin: EnvelopeOrigin = ORIGIN) -> list[Written]:
     """The messages of updates that have no violation, taken apart."""
     messages, violations = to_envelopes(updates, origin)
     assert violations == []
@@ -41,7 +41,9 @@ def written(updates: Sequence[Fact], origin: Origin = ORIGIN) -> list[Written]:
 
 def test_an_envelope_is_what_debezium_writes_without_a_schema() -> None:
     """Names are JSON strings, and the times are the logical time."""
-    (message,), _ = to_envelopes([(K1, A, 7, -1), (K1, B, 7, 1)], Origin('say "hi"', "people"))
+    (message,), _ = to_envelopes(
+        [(K1, A, 7, -1), (K1, B, 7, 1)], EnvelopeOrigin('say "hi"', "people")
+    )
 
     assert message == (
         K1,
@@ -103,7 +105,7 @@ def test_updates_become_envelopes(updates: Sequence[Fact], messages: list[Writte
 
 def test_tombstones_can_be_left_out() -> None:
     """For a topic that is not compacted, or whose keys have more than one row."""
-    origin = Origin("home", "people", tombstones=False)
+    origin = EnvelopeOrigin("home", "people", tombstones=False)
 
     assert written([(K1, A, 7, -1)], origin) == [(K1, A, None, "d", 7)]
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ikebana.codecs.debezium_position import Boundaries, Boundary, Position, Positions
+from ikebana.codecs.debezium_position import Boundaries, Boundary, Positions, SourcePosition
 from ikebana.codecs.errors import DecodeError
 from support.damaged_messages import MARKER, damaged
 from support.strategies import unhurried
@@ -35,7 +35,7 @@ def payload(value: Any) -> Any:
     return value["payload"] if value and "payload" in value else value
 
 
-def positions(server: str, *names: str) -> list[Position]:
+def positions(server: str, *names: str) -> list[SourcePosition]:
     of = Positions().of
     values = [value for name in names for value in stored(server, name) if value is not None]
     return [found for value in values if (found := of(encoded(value))) is not None]
@@ -107,7 +107,7 @@ def event(source: Any = (), **fields: Any) -> dict[str, Any]:
     return {"source": {**origin, "sequence": '["60","70"]', **dict(source)}, "op": "c", **fields}
 
 
-PLACE = Position(5, 70, 60, "public.t")
+PLACE = SourcePosition(5, 70, 60, "public.t")
 
 
 @pytest.mark.parametrize(
@@ -145,22 +145,22 @@ PLACE = Position(5, 70, 60, "public.t")
                 "source": {"connector": "mysql", "db": "d", "table": "t", "ts_ms": 5, "pos": 4},
                 "transaction": {"id": "3E11FA47:23", "total_order": 1},
             },
-            Position(5, None, None, "d.t", "3E11FA47:23", 1),
+            SourcePosition(5, None, None, "d.t", "3E11FA47:23", 1),
             id="MySQL",
         ),
         pytest.param(
             {"source": {"connector": "mongodb", "db": "d", "collection": "c", "ts_ms": 5}},
-            Position(5, None, None, "d.c"),
+            SourcePosition(5, None, None, "d.c"),
             id="MongoDB",
         ),
         pytest.param(
             {"source": {"connector": "sqlserver", "db": "d", "schema": "s", "table": "t"}},
-            Position(None, None, None, "d.s.t"),
+            SourcePosition(None, None, None, "d.s.t"),
             id="SQL Server",
         ),
     ],
 )
-def test_a_change_stands_somewhere(message: Any, expected: Position) -> None:
+def test_a_change_stands_somewhere(message: Any, expected: SourcePosition) -> None:
     """What a source doesn't tell is None."""
     assert Positions().of(encoded(message)) == expected
 
@@ -258,12 +258,12 @@ SEEDS = [
 def test_a_damaged_message_is_read_or_refused(message: bytes) -> None:
     """Nothing but a `DecodeError` is ever raised."""
     for of in (Positions().of, Boundaries().of):
-        found: Position | Boundary | None = None
+        found: SourcePosition | Boundary | None = None
         refusal = ""
         try:
             found = of(message)
         except DecodeError as error:
             refusal = str(error)
 
-        assert found is None or isinstance(found, Position | Boundary)
+        assert found is None or isinstance(found, SourcePosition | Boundary)
         assert MARKER not in refusal

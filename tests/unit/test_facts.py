@@ -11,7 +11,7 @@ from ikebana.codecs.cdcv2 import END
 from ikebana.processor.base.cdcv2_reader import ContradictionError
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import facts
-from ikebana.processor.kernels.facts import Found
+from ikebana.processor.kernels.facts import ReleasedFacts
 from support.stores import CountingStore, entries
 
 ONE = KeyedUpdate(b"1", b"v", 3, 1)
@@ -23,13 +23,13 @@ def test_facts_wait_until_the_frontier_has_passed_their_time() -> None:
     """Those of a time are released together, in the batch whose interval it lies in."""
     store = MemoryStore()
 
-    assert facts.step(store, [LATER, ONE], Interval(0, 0)) == Found([], {7: 1, 3: 1}, 0)
-    assert facts.step(store, [OTHER], Interval(0, 3)) == Found([], {3: 1}, 0)
+    assert facts.step(store, [LATER, ONE], Interval(0, 0)) == ReleasedFacts([], {7: 1, 3: 1}, 0)
+    assert facts.step(store, [OTHER], Interval(0, 3)) == ReleasedFacts([], {3: 1}, 0)
     assert facts.due_times(store) == [3, 3, 7]
     released = facts.step(store, [], Interval(3, 7))
     assert sorted(released.updates) == [ONE, OTHER]
     assert released[1:] == ({}, 0)
-    assert facts.step(store, [], Interval(7, 8)) == Found([LATER], {}, 0)
+    assert facts.step(store, [], Interval(7, 8)) == ReleasedFacts([LATER], {}, 0)
     assert entries(store) == []
 
 
@@ -37,12 +37,12 @@ def test_a_repetition_is_counted_and_changes_nothing() -> None:
     """In its batch, while it is held, when it is due, and when it was released."""
     store = MemoryStore()
 
-    assert facts.step(store, [ONE, ONE, ONE], Interval(0, 0)) == Found([], {3: 1}, 2)
+    assert facts.step(store, [ONE, ONE, ONE], Interval(0, 0)) == ReleasedFacts([], {3: 1}, 2)
     held = entries(store)
-    assert facts.step(store, [ONE], Interval(0, 0)) == Found([], {}, 1)
+    assert facts.step(store, [ONE], Interval(0, 0)) == ReleasedFacts([], {}, 1)
     assert entries(store) == held
-    assert facts.step(store, [ONE, ONE], Interval(0, 9)) == Found([ONE], {}, 2)
-    assert facts.step(store, [ONE, ONE], Interval(9, 9)) == Found([], {}, 2)
+    assert facts.step(store, [ONE, ONE], Interval(0, 9)) == ReleasedFacts([ONE], {}, 2)
+    assert facts.step(store, [ONE, ONE], Interval(9, 9)) == ReleasedFacts([], {}, 2)
     assert entries(store) == []
 
 
@@ -57,7 +57,7 @@ def test_facts_differ_in_key_value_and_time() -> None:
 
     found = facts.step(MemoryStore(), [*different, *different], Interval(0, 0))
 
-    assert found == Found([], {3: 9, 259: 9}, 18)
+    assert found == ReleasedFacts([], {3: 9, 259: 9}, 18)
 
 
 TWO_DIFFS = "cannot read CDCv2 updates of time 3: one of them comes with two diffs"
@@ -97,7 +97,7 @@ def test_what_was_released_is_not_remembered() -> None:
     facts.step(store, [], Interval(0, 4))
 
     late = [ONE._replace(diff=2), OTHER, ONE._replace(time=-1)]
-    assert facts.step(store, late, Interval(4, 4)) == Found([], {}, 3)
+    assert facts.step(store, late, Interval(4, 4)) == ReleasedFacts([], {}, 3)
 
 
 def test_the_last_time_there_is_can_be_held_and_released() -> None:
@@ -141,8 +141,8 @@ def test_facts_of_times_before_the_first_one_are_released_at_it() -> None:
     early = [ONE, ONE._replace(time=5, diff=-1), OTHER]
 
     found = facts.step(store, [*early, LATER, *early], Interval(6, 6), since=0)
-    assert found == Found([], {3: 2, 5: 1, 7: 1}, 3)
-    assert facts.step(store, early, Interval(6, 6), since=0) == Found([], {}, 3)
+    assert found == ReleasedFacts([], {3: 2, 5: 1, 7: 1}, 3)
+    assert facts.step(store, early, Interval(6, 6), since=0) == ReleasedFacts([], {}, 3)
     released = facts.step(store, early, Interval(6, 7), since=0)
     assert sorted(released.updates) == sorted(fact._replace(time=6) for fact in early)
-    assert facts.step(store, [], Interval(7, 8)) == Found([LATER], {}, 0)
+    assert facts.step(store, [], Interval(7, 8)) == ReleasedFacts([LATER], {}, 0)

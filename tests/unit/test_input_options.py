@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import ikebana as ik
-from ikebana.codecs.change import Declared, Needs
+from ikebana.codecs.change import DeclaredColumns, Needs
 from ikebana.codecs.formats import FORMATS
 from ikebana.errors import ConfigError, PlanError
 from ikebana.processor.authoring import pipeline
@@ -37,7 +37,9 @@ def test_a_codec_takes_what_the_table_of_formats_has(value_format: str, option: 
     schemas: Any = object()
 
     for value in known.choices or ("x_",):
-        wanted = Needs(key=("id",), options={option: value}, declared=Declared({"id": "BIGINT"}))
+        wanted = Needs(
+            key=("id",), options={option: value}, declared=DeclaredColumns({"id": "BIGINT"})
+        )
         make(wanted, "json", schemas)
         plan_with(value_format, {option: value})
     for value in ("other", "") if known.choices else () if known.may_be_empty else ("",):

@@ -4,7 +4,12 @@ from typing import Any
 
 import msgspec
 
-from ikebana.processor.planning.joins.arrangements import Reader, cost, near_misses, shared
+from ikebana.processor.planning.joins.arrangements import (
+    ArrangementReader,
+    cost,
+    near_misses,
+    shared,
+)
 from ikebana.processor.planning.joins.query import DeltaJoin, JoinInput
 from support.known_joins import GRAPH, Q3, SHOP, TRIANGLES, planned
 
@@ -59,7 +64,7 @@ def test_an_arrangement_knows_its_readers() -> None:
     found = {str(each.arrangement): each for each in shared([planned(Q3, SHOP)], SHOP)}
 
     items = next(each for name, each in found.items() if name.startswith("lineitem"))
-    assert items.readers == (Reader("q3", "c", "l"), Reader("q3", "o", "l"))
+    assert items.readers == (ArrangementReader("q3", "c", "l"), ArrangementReader("q3", "o", "l"))
 
 
 def test_self_joins_share() -> None:

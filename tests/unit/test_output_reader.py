@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ikebana.codecs.debezium_out import Origin, to_envelopes
+from ikebana.codecs.debezium_out import EnvelopeOrigin, to_envelopes
 from ikebana.codecs.formats import OUTPUT_FORMATS, SINGLE_VALUE_FORMATS
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.codecs.upsert_out import OutputMessage
@@ -42,7 +42,7 @@ def read_back(form: str, messages: Sequence[OutputMessage]) -> list[Fact]:
     ]
 
 
-def written(form: str, facts: Sequence[Fact], origin: Origin) -> Sequence[OutputMessage]:
+def written(form: str, facts: Sequence[Fact], origin: EnvelopeOrigin) -> Sequence[OutputMessage]:
     codec = OUTPUT_FORMATS[form].codec
     assert codec is not None
     messages, violations = codec().write(facts, origin, None)
@@ -57,7 +57,7 @@ def test_what_is_read_is_what_was_written(
 ) -> None:
     """Update by update, at their times, in all formats, with and without tombstones."""
     facts = history(b"1", one) + history(b"2", other)
-    messages = written(form, facts, Origin("p", "o", tombstones))
+    messages = written(form, facts, EnvelopeOrigin("p", "o", tombstones))
 
     assert sorted(read_back(form, messages)) == sorted(facts)
 
@@ -65,7 +65,7 @@ def test_what_is_read_is_what_was_written(
 def test_rows_that_come_several_times_are_counted() -> None:
     """Of a key with several rows debezium-json has a message for each."""
     facts: list[Fact] = [(b"1", b'{"n":1}', 3, 2), (b"1", b'{"n":2}', 3, 1)]
-    envelopes, _ = to_envelopes(facts, Origin("p", "o"), empty=())
+    envelopes, _ = to_envelopes(facts, EnvelopeOrigin("p", "o"), empty=())
 
     assert sorted(read_back("debezium-json", envelopes)) == [
         (b"1", b'{"n":1}', 3, 1),

@@ -11,7 +11,7 @@ from ikebana.errors import CheckpointError
 from ikebana.processor.explain.explanation import explained
 from ikebana.processor.explain.text import text
 from ikebana.processor.planning import planner, promises
-from ikebana.processor.planning.unique_keys import NOTHING, Keys, Made, joined, left_joined
+from ikebana.processor.planning.unique_keys import NOTHING, Derivation, Keys, joined, left_joined
 from ikebana.testing import Run
 
 L = [ik.Column("v", "VARCHAR"), ik.Column("fk", "VARCHAR"), ik.Column("id", "BIGINT")]
@@ -230,16 +230,16 @@ def keys(unique: str, columns: str) -> Keys:
     return NOTHING.with_unique(unique, columns)
 
 
-def same(column: str) -> Made:
+def same(column: str) -> Derivation:
     """A column as it is."""
-    return Made(frozenset(column), one_to_one=True)
+    return Derivation(frozenset(column), one_to_one=True)
 
 
 def test_a_key_goes_with_the_names_of_its_columns() -> None:
     """And with what stands for them; what lacks one of them has no key."""
     whole = keys("a", "ab").with_unique("b", "ab")
     assert whole.selected({"x": same("a")}).unique == (frozenset("x"),)
-    assert whole.selected({"x": Made(frozenset("a"))}).unique == ()
+    assert whole.selected({"x": Derivation(frozenset("a"))}).unique == ()
     assert keys("ab", "abc").selected({"x": same("a"), "y": same("c")}).unique == ()
     both = joined((keys("a", "ab"), keys("c", "cd")), [("b", "c")])
     assert both.selected({"y": same("c"), "x": same("a")}).unique == (frozenset("x"),)

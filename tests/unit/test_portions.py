@@ -12,7 +12,7 @@ from ikebana.arrangements.store import MemoryStore
 from ikebana.processor.base.rows import KeyedUpdate, Upserts
 from ikebana.processor.engine import dataflow, flow, gathered
 from ikebana.processor.engine.gathered import Gathered
-from ikebana.processor.linear.chain import Chain, Passed
+from ikebana.processor.linear.chain import Chain, ChainResult
 from ikebana.processor.linear.portions import AT_ONCE, Growing, in_portions
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.linear.steps import Call, Sql
@@ -35,7 +35,7 @@ def steps(*found: Sql | Call) -> Chain:
     return Chain([("many", each) for each in found], SCOPE)
 
 
-def whole(passed: list[Passed]) -> Counter[tuple[bytes | None, bytes, int]]:
+def whole(passed: list[ChainResult]) -> Counter[tuple[bytes | None, bytes, int]]:
     found: Counter[tuple[bytes | None, bytes, int]] = Counter()
     for part in passed:
         for key, value, time, diff in part.updates:

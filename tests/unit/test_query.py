@@ -15,7 +15,7 @@ from ikebana.processor.linear import query as query_module
 from ikebana.processor.linear.database import answer
 from ikebana.processor.linear.expressions import type_named
 from ikebana.processor.linear.layers import ROW
-from ikebana.processor.linear.query import Failed, Query
+from ikebana.processor.linear.query import FailedRow, Query
 from ikebana.processor.linear.scope import KEY, VALUE, Scope, StepError
 from ikebana.processor.linear.steps import (
     Sql,
@@ -532,7 +532,7 @@ def test_one_row_that_fails_leaves_the_others(size: int) -> None:
     found, failed = query.run([b"1"] * size, [b'{"x":%d}' % number for number in numbers])
 
     reason = "could not evaluate select.r 100 // (x::BIGINT - 5)"
-    assert failed == [Failed(bad, 1, f"{reason}: Invalid Input Error: Division by zero")]
+    assert failed == [FailedRow(bad, 1, f"{reason}: Invalid Input Error: Division by zero")]
     assert found.rows == [at for at in range(size) if at != bad]
     assert found.values == [
         b'{"r":%d}' % (100 // (number - 5)) for number in numbers if number != 5
@@ -556,7 +556,7 @@ def test_a_batch_that_fails_as_a_whole_is_run_in_halves(
 
     found, failed = query.run([b"1"] * 5, [b'{"x":%d}' % at for at in range(5)])
 
-    assert failed == [Failed(bad, 0, "could not be evaluated")]
+    assert failed == [FailedRow(bad, 0, "could not be evaluated")]
     assert found.rows == [at for at in range(5) if at != bad]
     assert found.values == [b'{"r":%d}' % (at + 1) for at in range(5) if at != bad]
 

@@ -20,9 +20,9 @@ from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import state_machine
 from ikebana.processor.kernels.state_machine import (
     TOMBSTONE,
-    Changes,
     Event,
     Machine,
+    MachineChanges,
     Refused,
     StateVersionError,
 )
@@ -48,7 +48,7 @@ def written(said: Any) -> bytes | None:
 
 def ran(
     machine: Machine, events: Iterable[TimedEvent], store: MemoryStore | None = None
-) -> Changes:
+) -> MachineChanges:
     """What a machine makes of the events of one key, in one batch."""
     here = MemoryStore() if store is None else store
     return state_machine.step(here, as_events(events), Interval(0, 1 << 40), machine)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ikebana.codecs.debezium_position import Boundaries, Boundary, Position, Positions
+from ikebana.codecs.debezium_position import Boundaries, Boundary, Positions, SourcePosition
 from ikebana.errors import ConfigError
 from ikebana.processor.base.transactions_seen import Counted, Ended, TransactionsSeen
 from ikebana.processor.planning.transaction_topics import collections_of
@@ -15,8 +15,10 @@ FOLDER = Path(__file__).parents[1] / "golden" / "debezium_transactions"
 READ = frozenset({"public.a", "public.b"})
 
 
-def change(transaction: str, order: int, time: int, collection: str = "public.a") -> Position:
-    return Position(0, 0, time, collection, transaction, order)
+def change(
+    transaction: str, order: int, time: int, collection: str = "public.a"
+) -> SourcePosition:
+    return SourcePosition(0, 0, time, collection, transaction, order)
 
 
 def end(transaction: str, lsn: int, **counts: int) -> Boundary:
@@ -24,17 +26,17 @@ def end(transaction: str, lsn: int, **counts: int) -> Boundary:
     return Boundary("END", transaction, lsn, 0, told)
 
 
-def seen(state: Transactions, *read: Position | Boundary, of: str = "p") -> TransactionsSeen:
+def seen(state: Transactions, *read: SourcePosition | Boundary, of: str = "p") -> TransactionsSeen:
     watch = Watch(state, of, READ)
     for one in read:
-        if isinstance(one, Position):
+        if isinstance(one, SourcePosition):
             watch.change(one)
         else:
             watch.boundary(one)
     return watch.seen()
 
 
-def after(state: Transactions, *read: Position | Boundary) -> Transactions:
+def after(state: Transactions, *read: SourcePosition | Boundary) -> Transactions:
     """The state after a batch that has read this of one partition."""
     return advanced(state, [seen(state, *read)])
 
@@ -130,7 +132,7 @@ def test_what_a_restarted_connector_sends_again_is_not_counted() -> None:
 
 def test_more_changes_than_counted_are_complete_too() -> None:
     """As those without an order are, which cannot be told from repeats."""
-    one = Position(0, 0, 0, "public.a", "7")
+    one = SourcePosition(0, 0, 0, "public.a", "7")
     state = after(START, one, one, one, end("7", 100, a=2))
 
     assert state == Transactions(100)
@@ -188,7 +190,7 @@ def test_only_so_many_late_transactions_are_remembered() -> None:
 
 def test_what_is_in_no_transaction_counts_for_none() -> None:
     """Rows of snapshots, and all changes if the connector provides no metadata."""
-    row = Position(0, 5, 0, "public.a", snapshot=True)
+    row = SourcePosition(0, 5, 0, "public.a", snapshot=True)
 
     assert after(START, row) == START
 

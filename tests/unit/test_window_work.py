@@ -8,7 +8,7 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.codecs import canonical
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import window_functions
-from ikebana.processor.kernels.frames import Bound, Frame
+from ikebana.processor.kernels.frames import Frame, FrameBound
 from ikebana.processor.kernels.window_functions import Window
 from ikebana.processor.kernels.window_values import WindowFunction
 from support.stores import CountingStore
@@ -17,7 +17,7 @@ ORDER = ("row", (("o0", ""),))
 SUM = WindowFunction("s", "sum", "x")
 NUMBER = WindowFunction("n", "row_number")
 LAG = WindowFunction("l", "lag", "x")
-NEAR = WindowFunction("a", "avg", "x", frame=Frame("rows", Bound("preceding", 3)))
+NEAR = WindowFunction("a", "avg", "x", frame=Frame("rows", FrameBound("preceding", 3)))
 MAX = WindowFunction("m", "max", "x")
 
 

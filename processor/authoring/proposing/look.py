@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ikebana.codecs import canonical
-from ikebana.codecs.change import Change, Declared
+from ikebana.codecs.change import Change, DeclaredColumns
 from ikebana.codecs.errors import DecodeError
 from ikebana.processor.planning.input_rows import dating_query
 from ikebana.processor.planning.plan import Input
@@ -28,12 +28,12 @@ _NOWHERE = Origin("", 0, "")
 _ALL = Reading()
 
 
-class _AsTheyAre(Declared):
+class _AsTheyAre(DeclaredColumns):
     """Declared columns that may be absent: images are neither refused nor filled with nulls."""
 
     __slots__ = ()
 
-    def __init__(self, declared: Declared) -> None:
+    def __init__(self, declared: DeclaredColumns) -> None:
         names = declared.to_look_for()
         super().__init__({name: declared.type_of(name) or "" for name in names})
 

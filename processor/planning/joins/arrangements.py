@@ -17,7 +17,7 @@ from ikebana.processor.planning.joins.relation import Relation
 from ikebana.processor.planning.joins.steps import ArrangedBy
 
 
-class Reader(NamedTuple):
+class ArrangementReader(NamedTuple):
     """A reader of an arrangement: the path of input `path` of a join, which looks up `alias`."""
 
     join: str
@@ -30,7 +30,7 @@ class Shared:
     """An arrangement and its readers; `is_own` if it is the state of the relation's operator."""
 
     arrangement: ArrangedBy
-    readers: tuple[Reader, ...]
+    readers: tuple[ArrangementReader, ...]
     is_own: bool
 
     @property
@@ -54,11 +54,11 @@ class NearMiss(NamedTuple):
 
 def shared(joins: Iterable[Planned], relations: Mapping[str, Relation]) -> tuple[Shared, ...]:
     """The distinct arrangements of joins, in the order in which they are first read."""
-    readers: dict[ArrangedBy, list[Reader]] = {}
+    readers: dict[ArrangedBy, list[ArrangementReader]] = {}
     for join in joins:
         for path in join.paths:
             for alias, arrangement in path.reads():
-                reader = Reader(join.join.name, path.alias, alias)
+                reader = ArrangementReader(join.join.name, path.alias, alias)
                 readers.setdefault(arrangement, []).append(reader)
     return tuple(
         Shared(each, tuple(of), _is_own(each, relations[each.relation]))

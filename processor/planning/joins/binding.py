@@ -68,7 +68,7 @@ class BoundInput:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BoundJoin:
     """An analysed join without problems."""
 
     join: Join
@@ -100,10 +100,10 @@ class Examined(NamedTuple):
     problems: tuple[Problem, ...]
     select: tuple[tuple[str, Flat], ...]
     key: Flat | None
-    bound: Bound | None
+    bound: BoundJoin | None
     """The analysed join, if it has no problems."""
 
-    def whole(self) -> Bound:
+    def whole(self) -> BoundJoin:
         """The analysed join.  Raises: JoinError, with all of its problems."""
         if self.bound is None:
             raise JoinError(self.problems)
@@ -147,7 +147,7 @@ class _Binding:
         # By term, all terms that are known to be equal, including itself.
         self._equal: dict[tuple[int, str], dict[tuple[int, str], Term]] = {}
 
-    def bound(self) -> Bound | None:
+    def bound(self) -> BoundJoin | None:
         join = self._join
         part, texts = ("on", join.on) if isinstance(join, AsOfJoin) else ("where", join.where)
         for at, text in enumerate(texts):
@@ -165,7 +165,7 @@ class _Binding:
             for each, filters in zip(join.inputs, self._filters, strict=True)
         )
         parts = tuple(self.variables), tuple(self._predicates), tuple(self.select)
-        return Bound(join, inputs, *parts, self.key)
+        return BoundJoin(join, inputs, *parts, self.key)
 
     def meeting_columns(self) -> set[str]:
         """The columns of the first input that conditions with others read."""

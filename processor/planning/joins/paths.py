@@ -24,11 +24,11 @@ from dataclasses import dataclass, replace
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.planning.joins import qualified
-from ikebana.processor.planning.joins.binding import Bound
+from ikebana.processor.planning.joins.binding import BoundJoin
 from ikebana.processor.planning.joins.extension import is_cyclic, next_variable
 from ikebana.processor.planning.joins.qualified import Flat, alias_of
 from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin, Join
-from ikebana.processor.planning.joins.reach import Reach
+from ikebana.processor.planning.joins.reach import KeyReach
 from ikebana.processor.planning.joins.relation import Relation
 from ikebana.processor.planning.joins.steps import (
     ArrangedBy,
@@ -72,11 +72,11 @@ class Planned:
         return {name: kind for flat in flats for name, kind in flat.reads.items()}
 
 
-def planned(bound: Bound, relations: Mapping[str, Relation]) -> Planned:
+def planned(bound: BoundJoin, relations: Mapping[str, Relation]) -> Planned:
     """Plan an analysed join."""
     join = bound.join
     of = [relations[each.relation] for each in bound.inputs]
-    reach = Reach(bound, of)
+    reach = KeyReach(bound, of)
     intersects = _intersects(bound, reach)
     if isinstance(join, AsOfJoin):
         paths = [_path(bound, of, reach, 0, (1,), intersects=intersects)]
@@ -98,9 +98,9 @@ def _told(join: DeltaJoin, at: int) -> tuple[int, ...] | None:
 
 
 def _path(
-    bound: Bound,
+    bound: BoundJoin,
     relations: Sequence[Relation],
-    reach: Reach,
+    reach: KeyReach,
     source: int,
     order: Sequence[int] | None,
     *,
@@ -121,7 +121,7 @@ def _path(
     return _carrying(path, bound)
 
 
-def _carrying(path: Path, bound: Bound) -> Path:
+def _carrying(path: Path, bound: BoundJoin) -> Path:
     """The path with the columns that each step passes on: those that a later step reads."""
     needed = {name for _, flat in bound.select for name in flat.columns} | bound.key.columns
     steps: list[PathStep] = []
@@ -155,7 +155,7 @@ class _Building:
     """A path under construction: the bound inputs and variables, and the remaining ones."""
 
     def __init__(
-        self, bound: Bound, relations: Sequence[Relation], reach: Reach, source: int
+        self, bound: BoundJoin, relations: Sequence[Relation], reach: KeyReach, source: int
     ) -> None:
         self.left = [at for at in range(len(bound.inputs)) if at != source]
         self.steps: list[PathStep] = []
@@ -306,7 +306,7 @@ class _Building:
         return testable
 
 
-def _intersects(bound: Bound, reach: Reach) -> bool:
+def _intersects(bound: BoundJoin, reach: KeyReach) -> bool:
     join = bound.join
     if isinstance(join, AsOfJoin) or join.strategy == "lookup":
         return False

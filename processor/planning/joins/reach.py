@@ -9,17 +9,17 @@ dependencies, and this is their closure (Abiteboul, Hull and Vianu, "Foundations
 from collections import defaultdict
 from collections.abc import Collection, Sequence, Set
 
-from ikebana.processor.planning.joins.binding import Bound
+from ikebana.processor.planning.joins.binding import BoundJoin
 from ikebana.processor.planning.joins.relation import Relation
 
 
-class Reach:
+class KeyReach:
     """The inputs of a join with the variables of each, and the reach of their unique keys.
 
     `readers` has the inputs with each variable.
     """
 
-    def __init__(self, bound: Bound, relations: Sequence[Relation]) -> None:
+    def __init__(self, bound: BoundJoin, relations: Sequence[Relation]) -> None:
         self._terms = [dict(bound.terms(at)) for at in range(len(bound.inputs))]
         self._relations = relations
         self.readers: defaultdict[int, list[int]] = defaultdict(list)

@@ -14,16 +14,16 @@ from ikebana.processor.planning.joins.query import AsOfJoin, Join, section_of
 from ikebana.processor.planning.joins.relation import Relation
 from ikebana.processor.planning.operators.kind import (
     Around,
-    Batch,
+    OperatorBatch,
     OperatorKind,
     Problem,
     Relations,
 )
 from ikebana.processor.planning.unique_keys import (
     NOTHING,
+    Derivation,
     Keyed,
     Keys,
-    Made,
     equalities,
     joined,
     made_of,
@@ -84,13 +84,13 @@ class JoinKind(OperatorKind[Join]):
             (side.keys.prefixed(alias) for alias, side in sides), equalities(conditions, read)
         )
         key = f"{operator.inputs[0].alias}.{KEY}"
-        columns = {KEY: Made(frozenset((key,)), one_to_one=True)}
+        columns = {KEY: Derivation(frozenset((key,)), one_to_one=True)}
         if operator.key is not None:
             columns[KEY] = made_of(operator.key, 2, names=read)
         columns |= {name: made_of(text, 2, names=read) for name, text in operator.select}
         return whole.selected(columns)
 
-    def step(self, operator: Join, batch: Batch, catalog: Relations) -> None:
+    def step(self, operator: Join, batch: OperatorBatch, catalog: Relations) -> None:
         # Updates that cancel need not meet, so lookups may be made in portions.
         for some in batch.portions():
             # Without retractions nothing cancels.

@@ -91,7 +91,7 @@ class Relations(Protocol):
         ...
 
 
-class Batch(Protocol):
+class OperatorBatch(Protocol):
     """A batch of a shard, as one of its operators sees it."""
 
     @property
@@ -239,7 +239,7 @@ class OperatorKind(Generic[O_contra]):
         """The relation of its collection; problems of its SQL are noted in the catalog."""
         raise NotImplementedError
 
-    def step(self, operator: O_contra, batch: Batch, catalog: Relations) -> None:
+    def step(self, operator: O_contra, batch: OperatorBatch, catalog: Relations) -> None:
         """Compute the interval of a batch, if it is a root.
 
         Raises: TooMuchError, if the results do not fit in memory.

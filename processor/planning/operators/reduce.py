@@ -23,7 +23,7 @@ from ikebana.processor.planning.joins.relation import Relation
 from ikebana.processor.planning.loops import loop_problems
 from ikebana.processor.planning.operators.kind import (
     Around,
-    Batch,
+    OperatorBatch,
     OperatorKind,
     Problem,
     Relations,
@@ -131,7 +131,7 @@ class ReduceKind(OperatorKind[Reduce]):
         unique = ((KEY,),) if self.single_valued(operator) else ()
         return Relation(replace(results, types=types), unique)
 
-    def step(self, operator: Reduce, batch: Batch, catalog: Relations) -> None:
+    def step(self, operator: Reduce, batch: OperatorBatch, catalog: Relations) -> None:
         name, interval, arrived = operator.name, batch.interval, batch.arrived()
         if operator.loop is not None:
             program = catalog.program(operator)

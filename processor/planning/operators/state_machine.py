@@ -14,7 +14,7 @@ from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.planning.joins.relation import Relation
 from ikebana.processor.planning.operators.kind import (
     Around,
-    Batch,
+    OperatorBatch,
     OperatorKind,
     Problem,
     Relations,
@@ -65,7 +65,7 @@ class StateMachineKind(OperatorKind[StateMachine]):
         rows = catalog.rows(operator.input)
         return Relation(Scope({KEY: rows.types[KEY], VALUE: JSON}, open=True))
 
-    def step(self, operator: StateMachine, batch: Batch, catalog: Relations) -> None:
+    def step(self, operator: StateMachine, batch: OperatorBatch, catalog: Relations) -> None:
         machine = _machine(operator, catalog.inputs[operator.input].topics)
         part = batch.part(state_machine.PART)
         changes = state_machine.step(part, _events(batch.rows()), batch.interval, machine)

@@ -8,7 +8,7 @@ from ikebana.processor.linear.scope import KEY
 from ikebana.processor.planning.joins.relation import Relation
 from ikebana.processor.planning.operators.kind import (
     Around,
-    Batch,
+    OperatorBatch,
     OperatorKind,
     Problem,
     Relations,
@@ -54,7 +54,7 @@ class UpsertKind(OperatorKind[Upsert]):
             return Relation(rows)
         return Relation(rows, ((KEY,), *source.unique), source.size, keeps_state=True)
 
-    def step(self, operator: Upsert, batch: Batch, catalog: Relations) -> None:
+    def step(self, operator: Upsert, batch: OperatorBatch, catalog: Relations) -> None:
         changes = upsert.step(batch.part(upsert.PART), batch.rows(), batch.interval)
         batch.count_drift(changes.drift, changes.drifted)
         batch.emit(changes.updates, changes.errors)

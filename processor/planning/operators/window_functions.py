@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from ikebana.processor.kernels import window_functions
-from ikebana.processor.kernels.frames import Bound
+from ikebana.processor.kernels.frames import FrameBound
 from ikebana.processor.kernels.layout import PartKind
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.kernels.window_functions import ORDER, SHOWN, Window
@@ -21,7 +21,7 @@ from ikebana.processor.planning.aggregates import AggregateError, in_order_of_ty
 from ikebana.processor.planning.joins.relation import Relation
 from ikebana.processor.planning.operators.kind import (
     Around,
-    Batch,
+    OperatorBatch,
     OperatorKind,
     Problem,
     Relations,
@@ -76,7 +76,7 @@ class WindowFunctionsKind(OperatorKind[WindowFunctions]):
         columns |= {f"w{at}": _type(each, types) for at, each in enumerate(functions)}
         return Relation(replace(befores[0], types={**columns, KEY: types[KEY], VALUE: JSON}))
 
-    def step(self, operator: WindowFunctions, batch: Batch, catalog: Relations) -> None:
+    def step(self, operator: WindowFunctions, batch: OperatorBatch, catalog: Relations) -> None:
         part, window = batch.part(window_functions.PART), catalog.window(operator)
         batch.emit(window_functions.step(part, batch.arrived(), batch.interval, window))
 
@@ -97,7 +97,7 @@ def arranged(operator: WindowFunctions) -> _Arranged:
         # Functions with the same argument share a field.
         return arguments.setdefault(sql, f"a{len(arguments)}") if sql else ""
 
-    def bound(of: Bound) -> Bound:
+    def bound(of: FrameBound) -> FrameBound:
         return msgspec.structs.replace(of, at=field(of.at))
 
     functions = tuple(
