@@ -151,9 +151,8 @@ class _Planning:
     def _node(self, operator: Operator, behind: Linear | None) -> Node:
         match operator:
             case Linear():
-                return MapNode(
-                    self._inputs(operator), self._steps(operator.source, operator.steps)
-                )  # type: ignore[arg-type]
+                (source,) = self._inputs(operator)
+                return MapNode((source,), self._steps(operator.source, operator.steps))
             case Concat():
                 return SumNode(self._inputs(operator))
             case Reduce():
