@@ -6,6 +6,10 @@ that keeps the database open merges in a thread, and a later batch names the res
 run between batches only: while a batch of the process runs, they wait.
 """
 
+# Decision (merges between batches): A thread of the shard's process merges what no batch changes;
+# the batch that finds it done names its result. An owner is idle between batches, so no further
+# process is needed.
+
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager

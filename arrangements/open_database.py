@@ -1,5 +1,8 @@
 """A local database that stays open between batches, with recent entries in memory."""
 
+# Decision (small bases are not flushed): Below 8 MiB of files a killed process builds its
+# database anew, instead of each base paying for a flush.
+
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -3,6 +3,9 @@
 The forms in Python are the reference of the compiled ones.
 """
 
+# Decision (merges by portions): Runs are merged as lists, 16,000 changes of all runs at a time,
+# up to the key that all have been read to. A merge beside batches yields between portions.
+
 from operator import itemgetter
 
 from ikebana.arrangements.transposed import Change

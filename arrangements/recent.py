@@ -8,6 +8,10 @@ Entries are in two generations: when the young one has half of the allowed bytes
 old one, and the entries of the former old one are forgotten.
 """
 
+# Decision (recent entries in memory): The process that wrote a delta applies it from memory, and
+# RocksDB gets the changes of many batches in one write. A scan looks at each waiting change, so
+# beyond eight prefixes all is written first.
+
 from collections.abc import Callable
 
 from ikebana.arrangements.transposed import Change

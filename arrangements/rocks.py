@@ -6,6 +6,10 @@ rebuilt.
 Only this module and `shared_rocks` import rocksdict.
 """
 
+# Decision (no write-ahead log): RocksDB's log, cut short by a crash, can be replayed onto older
+# files: a state id with data missing. A killed process catches up from checksummed runs. A close
+# waits for a merge of files, which RocksDB would discard.
+
 import contextlib
 import functools
 import shutil

@@ -10,6 +10,10 @@ first
 block is the `Head` as msgpack, each further one has changes in key order (`blocks`).
 """
 
+# Decision (runs, not RocksDB's checkpoints): A shard's durable form is a list of checksummed
+# runs. They are verified, read and rescaled without RocksDB, and damage in a local copy cannot
+# reach them.
+
 import re
 import zlib
 from bisect import bisect_right

@@ -13,6 +13,10 @@ no manifest names.  A local copy that is missing, behind, foreign, locked or dam
 and nothing else.
 """
 
+# Decision (what has waited is merged away soon): A hold of event times gets all rows of a batch
+# and gives them up in the next. So deletes say how many bytes they free (`Store.delete`), and a
+# shard whose files are half garbage is merged.
+
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress

@@ -11,6 +11,10 @@ Keys and values may be any bytes: others are restored exactly, too, but may take
 compiled code divides changes; without it they are stored as msgpack.
 """
 
+# Decision (blocks in columns): zstd spent most of its output on how far back the same text lies,
+# between the digits of numbers. Taken apart, a text is a byte, and numbers of one place lie
+# together. Small deltas stay as they are.
+
 from collections.abc import Callable, Iterator
 
 import msgspec

@@ -28,6 +28,10 @@ other databases than PostgreSQL have only the commit time.
 Messages are bare, or wrapped as {"schema", "payload"}.
 """
 
+# Decision (the time of PostgreSQL's transactions): It is the end of the transaction before, in
+# `source.sequence`. The LSN in `transaction.id` is that of each change, and neither it nor the
+# number follows the order of commits (seen on the real one).
+
 import re
 from functools import lru_cache
 from typing import Annotated, Literal

@@ -8,6 +8,9 @@ record of any message.  A longer key or value is cut: then the record also has i
 a key the SHA-256, since the key alone may identify the error of a row.
 """
 
+# Decision (errors of operators have no value): With a value they would differ by what the planner
+# pushed down.
+
 import base64
 import hashlib
 from typing import Any

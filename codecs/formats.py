@@ -4,6 +4,9 @@ Other modules ask for a trait, never for a format by its name.  A new format is 
 beside this one, its name in `Format` or `OutputFormat`, and a row in the table.
 """
 
+# Decision (names of formats are a Literal, too): A type checker knows no keys of a mapping. An
+# output format writes and reads back in one file; tests take formats from the table.
+
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module

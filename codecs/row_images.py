@@ -9,6 +9,9 @@ not have the column yet.  If images need not be full, an image lacks the declare
 are not in it, read or not.
 """
 
+# Decision (old images of updates only): What PostgreSQL sends of a deleted row looks whole and is
+# not.
+
 import re
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -8,6 +8,10 @@ A reader of a snapshot, and then of the updates of the diff topic from `last.end
 collection at every time from the time of the snapshot on.
 """
 
+# Decision (a snapshot's record): It is in a partition and a transaction of its own, and last:
+# readers of progress take each record for a batch, and updates need not fit one transaction. Its
+# digest is a sum of hashes, of no order, so interleaved partitions can be checked.
+
 import msgspec
 
 from ikebana.codecs.progress import ProgressRecord, decode_record

@@ -9,6 +9,10 @@ without it if it cannot be imported: because it was not built, or because `IKEBA
 in the environment, as for a comparison.
 """
 
+# Decision (Cython): Loops over records are compiled for the usual case alone. mypyc leaves
+# objects as they are, C says less with more, Rust would cost each build a compiler and crates,
+# cavro makes Python data. Memory is unguarded: `make sanitized`.
+
 import os
 
 if os.environ.get("IKEBANA_COMPILED") == "0":

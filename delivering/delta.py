@@ -8,6 +8,8 @@ After each hundredth commit, the table is compacted and vacuumed: files that no 
 seven days has are deleted.
 """
 
+# Decision (Delta by MERGE): One commit changes and deletes the rows of a batch.
+
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 

@@ -9,6 +9,10 @@ is the last batch.
 Snapshots beyond the newest hundred expire, and files of these alone are deleted.
 """
 
+# Decision (Iceberg by copy on write): PyIceberg writes no delete files and reads no equality
+# deletes; `upsert` cannot delete. The sink chooses the files itself, because updates say which
+# rows go, and makes one snapshot a batch.
+
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache

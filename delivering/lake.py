@@ -10,6 +10,10 @@ instance then conflicts with it, and the earlier instance stops.  A commit that 
 another writer's, such as a compaction, is repeated over the present table.
 """
 
+# Decision (no commit is repeated): Both libraries would repeat a refused commit, and double a
+# batch of an instance that was overtaken. Each table has a token of its own: to roll one back
+# would show old times.
+
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol

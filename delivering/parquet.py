@@ -8,6 +8,9 @@ files of the last manifest again, and deletes files of batches that were never c
 The folder must be local: object stores have no rename.
 """
 
+# Decision (Parquet for changes alone): DuckLake would have transactions, but DuckDB downloads its
+# extensions itself, and those on PyPI are of an earlier version.
+
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress

@@ -8,6 +8,9 @@ A batch's `token` is the position after it.  A reader that stores the token in o
 the effects of the batch, and resumes with it, applies each update exactly once.
 """
 
+# Decision (readers of several topics begin together): A topic that begins at a snapshot looks
+# empty before it, and is not.
+
 import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -10,6 +10,10 @@ that it will reach, and history that would be deleted by then is not written; un
 be read.
 """
 
+# Decision (scans are of no snapshot): rocksdict has no iterators of snapshots (0.3.29). A scan
+# sees the state that is there, under the writers' lock, and undoes the updates after its view by
+# the history. Locking for a whole scan would hold up batches.
+
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter

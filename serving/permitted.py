@@ -11,6 +11,10 @@ Page tokens reveal no hidden column.  Rows without a key are stored under their 
 among them has their number, counted from the first.
 """
 
+# Decision (what a token may see is a service): A reader is answered from a view in which other
+# collections have no name and other columns no values, so no read has to remember to ask. Row
+# conditions by token were left out: a view of the pipeline says them better.
+
 import struct
 import threading
 from collections import Counter, OrderedDict

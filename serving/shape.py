@@ -12,6 +12,10 @@ columns as one over all.  It is written with each batch.
 | `JSON` | lists, objects, greater numbers, and values of several kinds |
 """
 
+# Decision (columns of SQL are those ever seen): They are learned while batches are written.
+# DuckDB found them in the rows that a query read, so types depended on the filter, and the first
+# key told what keys are like. A scan of all keys would read what a lookup avoids.
+
 import math
 from collections.abc import Collection
 from typing import Any

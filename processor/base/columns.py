@@ -4,6 +4,9 @@ They become rows where somebody iterates over them.  Compiled code does that, an
 where it is there.
 """
 
+# Decision (updates stay in columns): They do from the exchange to the stages of joins; rows are
+# made only where somebody iterates. Loops of joins take and give columns.
+
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice

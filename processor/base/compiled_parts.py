@@ -1,5 +1,9 @@
 """Which of the compiled code cannot be used, so that its form in Python runs."""
 
+# Decision (Python says what is right): Modules are optional extensions, and without a compiler
+# all runs in Python with the same results. The Python form is the reference and is never removed;
+# forms between the two were.
+
 from importlib.util import find_spec
 
 PARTS = (

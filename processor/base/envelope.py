@@ -6,6 +6,9 @@ Spark group that stands for the shard.  The chunk is msgpack: either the shard's
 of its records.
 """
 
+# Decision (packed rows): Spark pays for each row and column that crosses between the JVM and
+# Python. With thousands of records in one row, the JVM only moves blobs.
+
 from typing import Any
 
 import msgspec

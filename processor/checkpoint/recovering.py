@@ -5,6 +5,10 @@ and an instance of the lost one finds that it was replaced.  What cannot be made
 refused, by its name.
 """
 
+# Decision (a lost checkpoint is the next epoch): Readers go on, and the transactional ids fence
+# the lost instance. Not an edit of an empty plan, which would need the old contents in the state.
+# Markers come before metadata: a death in between is followed by another `recover`.
+
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 

@@ -8,6 +8,10 @@ one is refused.  It begins with the batch after the old one's last, at the same 
 of its shards starts from a base file.
 """
 
+# Decision (rescaling writes a new checkpoint): Spark freezes the number of state partitions in
+# its logs, so the state is rewritten under the same id and the next epoch. Markers carry the
+# epoch, so old and new cannot both run. Manifests come from commit records: no Spark.
+
 import functools
 import heapq
 import tempfile

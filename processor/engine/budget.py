@@ -6,6 +6,10 @@ before it is done.  What steps such as `flat_map` make of an update is not known
 are asked between portions whether their time is over.
 """
 
+# Decision (joins are refused beforehand): A join that cannot end in its time is refused by the
+# product of a key's lookups and rows. Portions over several batches would need a frontier that
+# stands after the batch was minted.
+
 import math
 import time
 from collections.abc import Callable

@@ -17,6 +17,10 @@ portion.  Results of different data cancel in the hold of the output, which keep
 all portions are done.
 """
 
+# Decision (an edit in place): What stays goes on, and what is new or changed stands at the edit's
+# time t. A cursor that forwards copied keys would have no one time, and a second query would need
+# a second state. Price: a changed output stands until it is filled.
+
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice

@@ -9,6 +9,10 @@ Between the stages of an extension a row begins with what has been counted: the 
 which candidate has them.
 """
 
+# Decision (candidates are counted as they are now): A count only chooses who proposes, and every
+# choice gives the same rows. Arrangements are asked by the bound key and by key and variable, so
+# kernels need no order within a key.
+
 import functools
 import struct
 from collections.abc import Iterable, Iterator, Sequence

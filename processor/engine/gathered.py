@@ -4,6 +4,9 @@ One change may come to millions of updates: by a join, where its key has many ro
 `flat_map`.  They are read in the order in which they came, as often as wanted.
 """
 
+# Decision (many updates go to a file): The Kafka transaction begins when all is computed, so
+# nothing is sent of a batch that fails on the way.
+
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence

@@ -5,6 +5,9 @@ through the step's predicates, and then to the next stage under its key, or out 
 Nothing is sorted or kept: matches are processed in portions, however many a row has.
 """
 
+# Decision (failed rows go on, marked): Paths test predicates in different orders, and what one
+# path has reported as an error another one has to retract.
+
 import functools
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from itertools import islice

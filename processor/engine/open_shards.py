@@ -15,6 +15,10 @@ committed already, everything of the shard is closed, and the batch takes the wa
 fence, look, begin.
 """
 
+# Decision (open producers do not look again): The first batch fences and looks (R5); had another
+# committed since, this producer could not. After a failure the next attempt looks before it
+# fences, so it does not fence a newer one.
+
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path

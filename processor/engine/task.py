@@ -15,6 +15,10 @@ way 2.  `open_shards` goes through the same steps, and keeps open what they need
 knows Spark.
 """
 
+# Decision (the operator is the sink): A sink in another Python process sees a normal end of input
+# when the operator's process dies, and would commit half a batch. Here the process that computes
+# also commits.
+
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

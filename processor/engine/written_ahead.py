@@ -7,6 +7,10 @@ the end offsets of before.  So readers get all of it at once, with the batch tha
 outputs that the edit does not change never wait for a batch of millions of updates.
 """
 
+# Decision (large differences in portions): An output at the edit's time writes beyond its end
+# offsets, which readers do not see, and progress closes all of it at once. Formats of one value a
+# key need all updates of a key together: one batch.
+
 import msgspec
 
 from ikebana.arrangements.frontier import Time

@@ -4,6 +4,10 @@ The brokers hold a fetch at the end of a partition until a record comes.  So wai
 reports a record at once, and costs almost nothing until then.
 """
 
+# Decision (an idle source waits in a fetch): Brokers hold a fetch at the end of what was read, so
+# a record is heard of as it comes. Looks at the topics are for what a fetch does not show:
+# partitions, the end of an aborted transaction, silence.
+
 import time
 from collections.abc import Mapping
 from enum import Enum

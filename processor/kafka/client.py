@@ -4,6 +4,9 @@ Our settings override the user's, so that no setting can undo exactly-once.  If 
 a request is repeated up to a deadline, while librdkafka reconnects by itself.
 """
 
+# Decision (full queues fetch again soon): librdkafka's default pause of a second dominated
+# batches as long as there was a backlog.
+
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping

@@ -8,6 +8,10 @@ Two processes cannot mix: each fences the one before by a transactional id of th
 then looks where the snapshot topic ends.  What the earlier one has written lies before that.
 """
 
+# Decision (deleting up to the snapshot before the last): A reader that has begun there is not
+# stopped; what a reader finds gone it says by name. The collection is in memory meanwhile: a
+# served arrangement would take several times as long to write.
+
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing

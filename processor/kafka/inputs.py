@@ -4,6 +4,10 @@ A topic that was deleted and created again has another id, and its offsets name 
 That is an error that names the topic; no record is skipped silently.
 """
 
+# Decision (records that come together are one batch): A producer's records and a transaction's
+# partitions show one after the other. So a batch after a pause waits until two looks at the ends,
+# 5 ms apart, agree (30 ms at most).
+
 import functools
 import time
 from collections.abc import Collection, Mapping

@@ -1,5 +1,8 @@
 """Publish and read the progress of outputs."""
 
+# Decision (high watermarks): Ends are taken after the last commit has returned. Delivery reports
+# would be a Python callback for each record.
+
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from types import MappingProxyType

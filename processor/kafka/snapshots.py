@@ -1,5 +1,9 @@
 """Find and read the snapshots of a diff topic."""
 
+# Decision (snapshots have a topic): Who may read the one topic reads the other, by the same
+# client; files would need a place, rights and a file system. In the diff topic it would count
+# twice. It ends with a batch, so no reader filters.
+
 import time
 from collections.abc import Iterator
 

@@ -4,6 +4,9 @@ For each key, the store keeps a count, totals and perhaps the ordered values of 
 kind says which of these it needs, and how its result follows from them.
 """
 
+# Decision (a kind of aggregate is a row): Formats and operators are rows, too. Docs name each in
+# one table, and tests compare it with the code, so what is forgotten fails.
+
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -7,6 +7,9 @@ non-negative 64-bit integers; a sum of diffs beyond 64 bits is held as decimal d
 released as several updates.
 """
 
+# Decision (scans go on where they ended): RocksDB walks over every deleted key before the first
+# live one, so whatever waits in order of time is scanned from where the last batch ended.
+
 import operator
 from collections.abc import Collection, Iterator
 from hashlib import blake2b

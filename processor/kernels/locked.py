@@ -13,6 +13,10 @@ agree in these fields are an update of the others: the insertion takes over the 
 retraction, and looks up nothing.  If there are several, they are paired in the order of data.
 """
 
+# Decision (locked matches pass on within a time): An insertion takes what a retraction of the
+# same time, key and locked columns gives back, so nothing more is stored. Columns of `on` must be
+# locked: other rows lie in other shards.
+
 import struct
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence

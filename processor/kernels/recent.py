@@ -10,6 +10,10 @@ read the blocks of all of them.  So only the blocks of the last few batches stay
 deleted, and their updates become histories of entries (`kernels.history`).
 """
 
+# Decision (recent updates lie beside entries): Lagging readers take off the updates since their
+# time, from blocks that are deleted whole. Before, each changed entry got its updates with times
+# and was rewritten two batches later. A reader more than four batches behind keeps a history.
+
 from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec

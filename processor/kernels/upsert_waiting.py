@@ -5,6 +5,10 @@ stored in blocks of neighbours in time, under the rank of the first of them; the
 that is partly due is stored again.  Each other upsert has a separate entry.
 """
 
+# Decision (upserts wait in blocks): Plain values wait in blocks of neighbours in time; errors,
+# old images and messages of several rows have entries of their own. A block is no entry of one
+# key, so a rescale takes it apart by keys.
+
 import struct
 from bisect import bisect_left
 from collections import Counter

@@ -4,6 +4,9 @@ DuckDB's own `to_json` makes a double of each number, which would change a decim
 15 digits; here a number is written as its text.  `typed_json` is the way back.
 """
 
+# Decision (JSON as text): `to_json` and `json_transform` make doubles of decimals, so JSON is
+# written and read as text. Comparing JSON with a number compares texts, so it is refused.
+
 import re
 
 import msgspec

@@ -7,6 +7,10 @@ each expression is in a separate TRY, and `ikebana_bad` has the number of the fi
 that failed for the row.
 """
 
+# Decision (DuckDB, unoptimised): The optimizer would reorder conditions by statistics, so whether
+# a row fails would depend on its neighbours. A statement is bound whole, and by expression only
+# to find one that fails.
+
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple

@@ -11,6 +11,10 @@ Rows with event times count at the times at which they counted when they were fi
 `topics.again` finds; so their times must be computed as before.
 """
 
+# Decision (an input is read again beside itself): Both steps are ordinary edits, so a death is
+# one of an ordinary run, and outputs never wait for a topic. Portions within one edit would hold
+# back everything. Price: the live part is read twice, and both states are kept.
+
 from collections.abc import Mapping
 from dataclasses import replace
 

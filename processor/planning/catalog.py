@@ -6,6 +6,9 @@ reads.  The results of an operator with a problem, or with a missing source, hav
 problem, and all mistakes are reported.
 """
 
+# Decision (types one operator at a time): Each step is compiled over the columns of what it
+# reads, so a view of many parts does not compile all parts before it again.
+
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping

@@ -9,6 +9,10 @@ If an edit changes the collection of an output that stays, the output gets the d
 the new and the old collection, as updates at the edit's time.
 """
 
+# Decision (new as-of joins from the state): A new as-of join without an arrangement of its left
+# takes the edit's portions as rows of the time t, as hydration would give them. Its left would
+# need an arrangement for nothing else.
+
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Literal

@@ -1,5 +1,9 @@
 """Builds operators one after another, and knows the types and keys of their results."""
 
+# Decision (an anti-join is the left less its semi-join): A semi-join looks up distinct keys, so
+# counts of the right do not matter: a reduction and a delta join, no kernel, nothing new in
+# checkpoints. `NOT IN` takes three unless nothing is null.
+
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 

@@ -4,6 +4,10 @@ The inputs that must match form one delta join.  The others follow in order, eac
 with the result so far, which has only the columns that are still read.
 """
 
+# Decision (outer inputs stand behind the join): If they were paths of one join, each change would
+# go three ways for every outer input, to spare one arrangement that mostly replaces the first
+# input's.
+
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

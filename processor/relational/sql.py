@@ -15,6 +15,10 @@ syntax tree.  A SELECT becomes, in this order:
 Everything else is refused with its place in the text.
 """
 
+# Decision (views come from the syntax tree): A checkpoint belongs to the plan of operators, which
+# must not change with DuckDB's planner, and operators keep the query's names. DuckDB binds the
+# query first, so its words and places tell what is wrong.
+
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 

@@ -16,6 +16,10 @@ for all users of the installation, as when an image is built.
 prints the class path, and then a line for each flag, with which an executor's JVM uses it.
 """
 
+# Decision (an archive of classes): The first run makes it when Spark has ended, so it takes no
+# processor from the run. Scala's lambdas are not in it: Java 17 archives only those that
+# `metafactory` makes.
+
 import contextlib
 import functools
 import gzip

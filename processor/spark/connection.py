@@ -1,5 +1,9 @@
 """The connection to Spark in a JVM, and what is asked of it there."""
 
+# Decision (Spark's files on a local disk): They have no checksum files and no renames that check:
+# the lease (R20), commit records (R4, R19) and hashes in names find what these would. Not
+# `RawLocalFileSystem`: Spark casts to `LocalFileSystem` and its snapshots failed.
+
 import contextlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future

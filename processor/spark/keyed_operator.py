@@ -6,6 +6,10 @@ on one machine all shards are in one group: its task passes rows on, and the own
 compute side by side.
 """
 
+# Decision (nothing is shuffled): Partitions of the source are coalesced into one, which satisfies
+# what the keyed operator asks of its input: one stage with one task. If tasks have to read, they
+# read one after the other.
+
 import functools
 import pickle
 from collections.abc import Iterator, Mapping, Sequence

@@ -6,6 +6,9 @@ classes if there is one.  With another Spark, or a configuration that changes th
 `spark-submit`.
 """
 
+# Decision (the JVM is started directly): `spark-submit` is two shell scripts and a JVM that
+# prints the command. A test compares both commands.
+
 import os
 import re
 import shlex

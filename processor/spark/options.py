@@ -4,6 +4,9 @@ The first batch of a checkpoint fixes some of them for ever: the state store pro
 number of state partitions.  The others can change at each restart.
 """
 
+# Decision (no classes for plans): Rows are packed, so a task has a dozen: making the text of the
+# class that would copy them costs more than copying (`spark.sql.codegen.*`).
+
 import os
 import re
 import sys
@@ -78,7 +81,7 @@ _LOCAL_PATIENCE = {
 }
 # Spark's logs and state are small files, a dozen a batch.  On a local file system Hadoop's usual
 # classes run `chmod` and `readlink` for each, 35 to 40 processes a batch; these run six.  What
-# they leave out is judged in docs/decisions.md, "Spark's files on a local disk".
+# they leave out is judged in `connection`.
 _LOCAL_FILES = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing."

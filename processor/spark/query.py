@@ -1,5 +1,8 @@
 """Run a plan as one streaming query: take over, start, publish batches, stop."""
 
+# Decision (an idle run asks the JVM for nothing): A thread waits for the query's end, and what is
+# frozen out of garbage collection is not counted: `gc.get_freeze_count` walks over all of it.
+
 import functools
 import itertools
 import tempfile

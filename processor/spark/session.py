@@ -3,6 +3,10 @@
 This module imports nothing of pyspark, so that these processes can come up while it is imported.
 """
 
+# Decision (socket files): Over TCP Nagle's algorithm and delayed acknowledgements hold the last
+# part of each message. Spark has socket files since 4.1, off by default and without a check of
+# the path's length: where that is too long it stays TCP.
+
 import logging
 import os
 import secrets

@@ -1,5 +1,9 @@
 """The sink of the query: it runs a batch by one action, and publishes the batch's progress."""
 
+# Decision (markers by the plainest action): To collect a frame plans a second query and reads
+# bytecode; `collectAsync` of the RDD behind it does neither. Markers from Kafka would wait for
+# the last stable offset.
+
 import time
 from collections.abc import Callable
 from pathlib import Path

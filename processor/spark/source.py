@@ -5,6 +5,13 @@ result before the batch runs.  The records that a batch reads, and the tick for 
 follow from two logged offsets alone.
 """
 
+# Decision (an idle source watches the lease): The older of two instances stops within a second,
+# even when nothing comes in.
+
+# Decision (an idle source seldom looks): The broker holds a fetch until a record comes. Without
+# times of inputs, edits and hops there is only a new partition or a deleted topic to look for:
+# once a second.
+
 import functools
 import sys
 import time

@@ -4,6 +4,10 @@ Each start takes over the pipeline like a new instance: it has an incarnation of
 fences the producers of the one before, and continues after the last committed batch.
 """
 
+# Decision (Spark's processes come up first): They start once the file is read, while pyspark and
+# pandas are imported and topics are looked at; a refusal ends them. So what starts them imports
+# nothing of pyspark.
+
 import functools
 import time
 from collections.abc import Callable

@@ -4,6 +4,10 @@ Of one shard the row is that shard's manifest; of several it is a list of theirs
 the shards.
 """
 
+# Decision (all shards in one task): A task costs the same for one row or ten thousand, and with
+# owners it only passes rows on. Each shard keeps its transaction and files. Where tasks are
+# needed (no owners, or encryption) the state is rewritten, as for another number of shards.
+
 from collections.abc import Sequence
 
 import msgspec

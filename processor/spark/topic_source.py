@@ -11,6 +11,10 @@ whole closed batches, so all updates of its times; or, of these, one row for eac
 `topic_writer` has what writes.
 """
 
+# Decision (Spark's tasks read a partition each): They check that keys are where Kafka's hash
+# says; only then is a count of one task the whole count. Else one task reads all: a data source
+# cannot shuffle.
+
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass

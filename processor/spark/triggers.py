@@ -5,6 +5,9 @@ the JVM: 30 ms of CPU for each batch, on either side.  Here an event is one JSON
 one call.  It arrives after the batch is committed, in a thread of its own.
 """
 
+# Decision (a listener of our own): pyspark's takes an event apart in some hundred calls into the
+# JVM; one JSON text replaces them.
+
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any

@@ -1,5 +1,8 @@
 """Set up a Python process for the work of a batch: a worker of Spark, or one of a host."""
 
+# Decision (imports are frozen): Spark collects garbage after every task, so a worker takes its
+# imports out of the collector.
+
 import gc
 import itertools
 import os

@@ -10,6 +10,10 @@ alone is more, it is no reason to read less.
 This changes when records are read, and nothing of what they come to: a batch is what was logged.
 """
 
+# Decision (the size of batches): What a record costs is not known before it runs, so a run begins
+# small and grows by four, by what batches took. A limit in bytes is not possible: Kafka tells
+# offsets, not sizes, before records are read.
+
 import time
 from collections import deque
 from collections.abc import Callable

@@ -10,6 +10,10 @@ on, which lies in a topic of its own.
 The positions are none of inputs: nothing is counted, and no time goes on with them.
 """
 
+# Decision (own topics only where nothing else has it): State is ordered and at hand; a topic
+# needs another right. Its records go negated to the output's hold, past all operators: no new
+# state, no new kernel. An input of updates would have kept the whole collection.
+
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 

@@ -1,5 +1,9 @@
 """The least time between two batches."""
 
+# Decision (the source keeps the interval): Ticks of Spark's trigger would hold up the first
+# record after a pause, and each hop between operators. Without an interval few records would keep
+# a core busy.
+
 import math
 import time
 from collections.abc import Callable

@@ -7,6 +7,10 @@ read by then.  By definition no record behind these offsets counts before the fr
 has read again as far may close all times before it.
 """
 
+# Decision (a log of the first reading): Which records were late depends on the batches of then,
+# which no topic tells. Places in each key's state are not enough for partial images and state
+# machines; a first pass over the topic does not tell who was late.
+
 from collections.abc import Mapping
 
 import msgspec

@@ -7,6 +7,9 @@ reads and the ways to make times, `slices` what follows for each partition, and 
 an edit of the plan goes on.
 """
 
+# Decision (a frontier lags a batch): To look into messages before minting would read them twice,
+# or make a replay depend on what is left in the topic.
+
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

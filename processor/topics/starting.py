@@ -5,6 +5,10 @@ the plan begins at the latest time of the snapshots: what any input has had befo
 time, and outputs say nothing of the times before.
 """
 
+# Decision (checkpoints begin at a topic's beginning): Rows of other inputs may be older than a
+# snapshot, and would be late. Readers of one topic, which have no such inputs, begin at the
+# newest snapshot.
+
 from collections.abc import Mapping
 
 from ikebana.codecs.snapshot_record import SnapshotRecord, topic_of

@@ -1,5 +1,9 @@
 """The HTTP front of servers and of runs: sockets, TLS, the server behind them, and probes."""
 
+# Decision (one HTTP front): A front of the standard library for runs judged hosts, tokens, TLS
+# and refusals a second time, and differently (it forgot rates). Price: four packages, imported
+# only with `--http`.
+
 import asyncio
 import contextlib
 import socket

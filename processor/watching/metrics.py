@@ -10,6 +10,10 @@ base and once in each later file that changed it.  The number of updates that ca
 they were written is unknown.
 """
 
+# Decision (lag): Lag is the age of a look at the topics, not of the newest time: in the ingest
+# domain times are new even in a backlog of days, and in the offset domain they are no times of
+# day.
+
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 

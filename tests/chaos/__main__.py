@@ -2,7 +2,7 @@
 
 python -m chaos scenarios [--only kill,stop] [--seeds 1-3] [--report FILE]
 python -m chaos rounds [--rounds 30] [--time ingest] [--executors]
-python -m chaos table [FILE...] [--page docs/reliability.md]
+python -m chaos table [FILE...] [--page docs/reliability-table.md]
 python -m chaos list
 """
 

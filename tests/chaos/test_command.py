@@ -8,7 +8,7 @@ from chaos.lives import _ALONE, _OF_PIPELINES, LASTING, ordered
 from chaos.plans import UPSERT
 from chaos.scenario import Result, scenarios
 
-PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reliability-table.md"
 
 
 def names(file: Path, seed: int, *, goes_on: bool) -> set[str]:
@@ -42,7 +42,7 @@ def test_every_scenario_is_in_a_life() -> None:
 
 
 def test_the_page_has_the_table_of_the_reports_that_are_kept() -> None:
-    """Made by `python -m chaos table --page docs/reliability.md`."""
+    """Made by `python -m chaos table --page docs/reliability-table.md`."""
     kept = report.kept()
 
     assert kept

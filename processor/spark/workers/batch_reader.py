@@ -5,6 +5,10 @@ again to pass on what it has read.  So the driver has batches read before Spark 
 (`source.py`), and Spark passes on where the rows are (`left_rows.py`).
 """
 
+# Decision (batches are read before Spark runs them): `partitions` is called when a batch is
+# logged, so processes of the run read it side by side. What fails is left to Spark's tasks. Not
+# the owners: a batch's records displaced what a batch had left warm in their memory.
+
 import os
 import pickle
 import socket

@@ -7,6 +7,10 @@ and names it to the workers, which inherit its environment.  The host ends with 
 daemon with the executor's JVM.
 """
 
+# Decision (executors have a host, too): `spark.python.daemon.module` (Spark has it since 2.4,
+# undocumented) imports, forks the host, and becomes Spark's own daemon, whose code runs
+# unchanged. The host ends with the daemon, workers with the host.
+
 import ctypes
 import functools
 import itertools

@@ -13,6 +13,10 @@ somebody connects to its socket, and again if it dies; it ends when the host doe
 one thread, and opens only files that a fork can use.
 """
 
+# Decision (Pythons are forks of a host): Each Python imported pandas, Arrow and pyspark anew, and
+# one kind must answer within ten seconds, which no setting changes. `PYSPARK_PYTHON` is a program
+# that hands its streams to the host; without a host it is an ordinary Python.
+
 import functools
 import gc
 import importlib

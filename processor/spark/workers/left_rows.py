@@ -11,6 +11,10 @@ stay until the batch is done.  Like the files of a shuffle they need not survive
 are lost, the batch begins anew from what Spark has logged.
 """
 
+# Decision (rows go to owners by files): Through Spark a row crossed the JVM twice and the files
+# of a shuffle. Now Spark passes on path, start and length. A repeated task finds the file, a
+# repeated batch writes another. Not compressed: they live a second, in the page cache.
+
 import fcntl
 import os
 import shutil

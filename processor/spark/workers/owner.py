@@ -10,6 +10,10 @@ Spark repeats a task whose worker was killed, the request waits until the first 
 then adopts what that has committed.
 """
 
+# Decision (shards have owners): Spark gives a task to any idle worker, so a worker that kept a
+# shard's database and producer would often be the wrong one. A lock that workers hand over would
+# open and fence in half of the batches (not tried).
+
 import socket
 from collections import deque
 from collections.abc import Iterator
