@@ -42,9 +42,12 @@ def check_command(
 ) -> None:
     """Verify the diff topic TOPIC from a snapshot or its beginning up to its frontier.
 
+    \b
+    ikebana check orders.totals
+
     The progress records must leave no gap.  Each batch must have as many updates as its
     progress record counts, all at times within its interval.  After every time the
-    collection must be what the topic promises: for instance one value a key.  Updates that
+    collection must be as the topic promises: one value a key, for instance.  Updates that
     no progress record covers yet are counted but not checked.
 
     Exit status 0: the topic is correct.  1: it is not; the first error is printed.  2: it

@@ -33,8 +33,8 @@ from ikebana.processor.kafka.compacting import Compacted, Compaction
     type=click.IntRange(1, 100),
     default=2,
     show_default=True,
-    help="How many snapshots are kept.  With 2, readers that began at the snapshot before can "
-    "go on.",
+    help="How many snapshots are kept.  With 2, readers that began at the previous one can "
+    "continue.",
 )
 @BROKERS
 @CONFIG
@@ -49,12 +49,13 @@ def compact_command(
 ) -> None:
     """Compact the diff outputs of PIPELINE, a YAML file or module:name, or the topics TOPIC....
 
-    The collection of each topic, as of its last closed batch, is written to the topic
-    TOPIC.snapshot.  Readers begin there from then on, and the topic's records before it may be
-    deleted.  Run it again now and then, while the pipeline and readers run.  It can be killed at
-    any time: run it again.
+    \b
+    ikebana compact orders.yaml --delete
 
-    The collection is in memory meanwhile.
+    It writes the collection of each topic, as of its last closed batch, to the topic
+    TOPIC.snapshot.  Readers then begin there, and --delete deletes the topic's older records.
+    Run it now and then, while the pipeline and readers run.  It can be killed at any time: run
+    it again.  The collection is in memory meanwhile.
     """
     settings, formats, _ = outputs_told(what, None, bootstrap_servers, config)
     if others := sorted(topic for topic, form in formats.items() if form != "diff"):

@@ -34,9 +34,12 @@ def errors_command(
 ) -> None:
     """List the current errors of PIPELINE: error records that have not been retracted.
 
-    For each error this prints since when it stands, its count, the reason, the place of the
-    record that failed, and its key.  Some operators do not know the place; then the key
-    identifies the record.
+    \b
+    ikebana errors orders.yaml --records
+
+    For each error it prints when it began, its count, the reason, the place of the failed
+    record, and its key.  Some operators do not know the place; then the key identifies the
+    record.
 
     The exit status is 0 whether there are errors or not.
     """

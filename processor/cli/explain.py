@@ -37,9 +37,13 @@ def explain_command(
 ) -> None:
     """Show what PIPELINE, a file or module:name, reads, keeps and writes, and what a change costs.
 
-    --full prints the plan as written and as run as well, what is pushed into decoding and
-    what is not and why, and the settings.  If the file has mistakes, all of them are listed
-    with their lines.  It needs neither Kafka nor Spark.
+    \b
+    ikebana explain orders.yaml
+    ikebana explain orders.yaml --format html --output orders.html
+
+    --full also prints the plan as written and as run, what is pushed into decoding and what is
+    not, with the reason, and the settings.  All mistakes of the file are listed with their
+    lines.  It needs neither Kafka nor Spark.
     """
     # Imported here, so that `--help` does not wait for DuckDB.
     from ikebana.processor.cli import finding

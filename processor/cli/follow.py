@@ -69,6 +69,10 @@ def follow_command(
 ) -> None:
     """Watch the output topic TOPIC: its updates, its frontier and its size.
 
+    \b
+    ikebana follow orders.totals
+    ikebana follow orders.totals --from beginning --until now
+
     If standard output is not a terminal, each update is a line `time diff key value`, and
     each batch ends with a line `frontier T`: every update before T has been printed.  If
     times are milliseconds, T is followed by its date in brackets.  Ctrl-C or SIGTERM ends

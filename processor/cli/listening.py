@@ -39,7 +39,7 @@ def access_options(
         option("--token-file", tokens, metavar="FILE", type=_FILE),
         option(
             "--anyone",
-            "Answer at addresses that other machines reach without asking who reads.",
+            "Answer without tokens at addresses that other machines reach.",
             is_flag=True,
         ),
         option(
@@ -53,7 +53,7 @@ def access_options(
         ),
         option(
             "--tls-client-ca",
-            "Ask clients for a certificate that one of these authorities has signed; PEM.",
+            "Clients need a certificate that one of these authorities has signed; PEM.",
             metavar="FILE",
             type=_FILE,
         ),

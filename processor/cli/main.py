@@ -21,23 +21,23 @@ _COMMANDS = {
     "run": ("run", "Run a pipeline."),
     "preflight": ("preflight", "Check whether a pipeline could start now."),
     "explain": ("explain", "Show what a pipeline will do."),
-    "plan": ("plan", "Show what an edit of a pipeline changes of its checkpoint."),
+    "plan": ("plan", "Show what an edited pipeline file changes."),
     "schema": ("schema", "Print the JSON Schema of pipeline files, for editors."),
     "follow": ("follow", "Watch an output topic: updates, frontier, lag."),
-    "serve": ("serve", "Serve outputs for reads as of any time, over HTTP and from a folder."),
-    "deliver": ("deliver", "Keep tables of a database at what outputs are, exactly once."),
-    "top": ("top", "Watch a run or a server in the terminal, by its --http address."),
+    "serve": ("serve", "Serve outputs as of any time: over HTTP, in SQL, from Python."),
+    "deliver": ("deliver", "Keep tables of a database or a lake equal to outputs, exactly once."),
+    "top": ("top", "Watch a run or a server in the terminal."),
     "sql": ("sql", "Query outputs in SQL as of a time."),
-    "check": ("check", "Verify what an output topic promises."),
+    "check": ("check", "Verify that an output topic is complete and correct."),
     "snapshot": ("snapshot", "Print an output's collection as of a time."),
-    "compact": ("compact", "Compact output topics to snapshots, so that they need not grow."),
-    "errors": ("errors", "List a pipeline's errors that stand now."),
+    "compact": ("compact", "Write snapshots of output topics, and delete old records."),
+    "errors": ("errors", "List the current errors of a pipeline."),
     "state": ("state", "List, verify and read a checkpoint, offline."),
-    "recover": ("recover", "Make a lost checkpoint anew, from the pipeline's topics."),
+    "recover": ("recover", "Rebuild a lost checkpoint from the pipeline's topics."),
     "rescale": ("rescale", "Rewrite a checkpoint for another number of shards."),
-    "prepare": ("prepare", "Make later starts of `run` faster on this machine, once."),
-    "broker": ("broker", "Start an embedded Kafka broker."),
-    "demo": ("demo", "Run the main job on real data and check the result."),
+    "prepare": ("prepare", "Make later starts of `run` faster on this machine."),
+    "broker": ("broker", "Start a Kafka broker on this machine, to try things out."),
+    "demo": ("demo", "Run a pipeline on real data and check the result."),
 }
 EXIT_ERROR = 1
 EXIT_FENCED = 3
@@ -110,7 +110,13 @@ def _tell_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None: 
     help="Show the version, and whether its compiled code is there.",
 )
 def cli() -> None:
-    """Keyed upserts in, differential updates out, exactly once, with a frontier."""
+    """Keep collections over Kafka topics current: upserts in, exact updates out.
+
+    \b
+    ikebana new orders.yaml --topic orders    a first pipeline file
+    ikebana run orders.yaml                   run it
+    ikebana follow orders.totals              watch an output
+    """
 
 
 def _hush() -> None:

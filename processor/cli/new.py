@@ -13,9 +13,7 @@ _DEFAULT = "localhost:9092"
 
 @click.command("new")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
-@click.option(
-    "--topic", help="A topic whose messages the proposal is made from.  [default: write a sample]"
-)
+@click.option("--topic", help="The topic to read.  [default: write a sample]")
 @click.option(
     "--brokers",
     "--bootstrap-servers",
@@ -50,9 +48,12 @@ def new_command(
 ) -> None:
     """Write FILE, a first pipeline file with comments: .yaml, .sql or .py.
 
-    With --topic, the earliest and the newest messages of the topic are read, and FILE
-    proposes their format, key and columns, by the schemas that messages have, or that are in
-    the registry, else by their values; comments say what the messages did not show.
+    \b
+    ikebana new orders.yaml --topic orders --brokers localhost:9092
+
+    The command reads the earliest and the newest messages of --topic, and proposes format,
+    key and columns.  Types come from the schemas of the messages, with --registry from the
+    registry, and otherwise from the values.  Comments say what the messages did not show.
     Without --topic, FILE is a sample that runs as it is.
     """
     if file.exists() and not force:

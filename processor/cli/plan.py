@@ -35,7 +35,7 @@ _STYLES = {
 @click.option(
     "--against",
     metavar="CHECKPOINT",
-    help="The checkpoint to go on with; default: run.checkpoint of the file.",
+    help="The checkpoint to compare with; default: run.checkpoint of the file.",
 )
 @click.option(
     "--count/--no-count",
@@ -51,14 +51,17 @@ _STYLES = {
 def plan_command(
     file: Path, *, against: str | None, count: bool | None, latest_schemas: bool, as_json: bool
 ) -> None:
-    """Show what PIPELINE, a YAML file or module:name, changes of a checkpoint.
+    """Show what an edited PIPELINE, a YAML file or module:name, changes.
 
-    Which operators, inputs and outputs stay, are new, are replaced or go, what fills those that
-    begin, which topics get a difference, and what is refused, with what to do.  Neither Kafka
-    nor Spark is started, nothing is written, and the pipeline may be running.  Brokers, and the
-    schema registry, are asked with --latest-schemas alone.
+    \b
+    ikebana plan orders.yaml
 
-    Exit status 0: nothing changes.  2: something does.  1: a run would refuse it.
+    It lists the inputs, operators and outputs that stay, are new, are replaced or are dropped;
+    what fills new parts; which topics get a difference; and what is refused, with the remedy.
+    It compares PIPELINE with its checkpoint, starts neither Kafka nor Spark, and writes
+    nothing; the pipeline may be running.  Only --latest-schemas asks brokers and the registry.
+
+    Exit status 0: nothing changes.  2: something changes.  1: a run would refuse it.
     """
     # Imported here, so that `--help` does not wait for DuckDB.
     from ikebana.processor.checkpoint.checkpoint import Checkpoint

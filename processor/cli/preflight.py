@@ -28,14 +28,17 @@ def preflight_command(
 ) -> None:
     """Check whether PIPELINE could start now, without changing anything.
 
+    \b
+    ikebana preflight orders.yaml
+
     It checks the pipeline file, Java, the checkpoint, the brokers, topics and rights, the schema
     registry, and whether they belong together.  It does not disturb a running pipeline.
     It writes and removes a small file beside the checkpoint, and on brokers that check
     rights it leaves a transactional id without a transaction.
 
     Exit status 0: no check has failed.  1: a check has failed; its remedy is printed below
-    it.  "unknown" marks a check that could not be made, which is no failure by itself, and
-    "warning" what a run goes on with, such as an input topic that it waits for.
+    it.  "unknown" is a check that could not be made, and no failure by itself.  "warning" is
+    something that a run accepts, such as an input topic that it waits for.
     """
     results: list[Check] = []
     for check in checks(file, bootstrap_servers, checkpoint):

@@ -16,7 +16,7 @@ from ikebana.errors import SparkStartError
 def prepare_command(*, shared: bool) -> None:
     """Make an archive of the classes of Spark's JVM, so that `run` starts faster.
 
-    This takes half a minute of CPU time and 180 MB in the cache folder.  Another version of
+    It takes half a minute of CPU time and 180 MB in the cache folder.  Another version of
     Java, Spark or ikebana needs another archive.
     """
     from ikebana.processor.base.java import find_java

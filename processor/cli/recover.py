@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     "--timeless",
     multiple=True,
     metavar="MACHINE",
-    help="A state machine whose steps do not depend on times. May be given again.",
+    help="A state machine with steps that do not depend on times. May be repeated.",
 )
 @click.option("--bootstrap-servers", metavar="H:P", help="Brokers; wins over the file.")
 @click.option("--checkpoint", metavar="DIR", help="Path or URI; wins over the file.")
@@ -36,15 +36,19 @@ def recover_command(
     bootstrap_servers: str | None,
     checkpoint: str | None,
 ) -> None:
-    """Make the lost checkpoint of PIPELINE anew, at run.checkpoint, which has to be empty.
+    """Rebuild the lost checkpoint of PIPELINE from its topics.
 
-    It goes on with the same output topics. The next run reads all inputs again, and what the
-    outputs have had out of their own topics; they get the difference, and go on. Instances of the
-    lost checkpoint are refused from then on. What cannot be made anew exactly is refused, and
-    nothing is written.
+    \b
+    ikebana recover orders.yaml --plan    what would be done
+    ikebana recover orders.yaml
 
-    Exit status 0: recovered, or with --plan that it can be. 1: it cannot be, for the reasons that
-    are printed.
+    The new checkpoint is at run.checkpoint, which has to be empty, and has the same output
+    topics.  The next run reads all inputs again, and the outputs' old contents from their own
+    topics; the outputs get the difference.  Instances of the lost checkpoint are refused from
+    then on.  What cannot be rebuilt exactly is refused, and nothing is written.
+
+    Exit status 0: recovered, or with --plan: it can be.  1: it cannot be; the reasons are
+    printed.
     """
     from ikebana.processor.checkpoint import recovering
     from ikebana.processor.checkpoint.checkpoint import Checkpoint

@@ -20,7 +20,10 @@ from ikebana.processor.cli.checkpoints import existing
 def rescale_command(checkpoint: str, *, shards: int, to: str) -> None:
     """Rewrite CHECKPOINT for another number of shards.
 
-    Stop its pipeline before.  The old checkpoint is not changed, and can still be used
+    \b
+    ikebana rescale ./checkpoint --shards 8 --to ./checkpoint-8
+
+    Stop its pipeline first.  The old checkpoint is not changed, and can still be used
     until the new one has started.
     """
     from ikebana.processor.spark import state_rows

@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     "--refuse-changes",
     is_flag=True,
     envvar="IKEBANA_REFUSE_CHANGES",
-    help="End with status 1, before anything is started, if the plan is not the checkpoint's. "
+    help="End with status 1, before anything starts, if the plan differs from the checkpoint's. "
     "[env: IKEBANA_REFUSE_CHANGES]",
 )
 @click.option(
     "--wait/--no-wait",
     default=None,
     envvar="IKEBANA_WAIT",
-    help="Wait for input topics that are not there yet, or end with status 1. "
+    help="Wait for missing input topics, or end with status 1. "
     "[env: IKEBANA_WAIT; default: --wait, with --once --no-wait]",
 )
 @watchable
@@ -56,11 +56,16 @@ def run_command(
 ) -> None:
     """Run PIPELINE, a YAML file or module:name, with exactly-once output.
 
-    The run continues from its checkpoint.  If PIPELINE has changed since, it says in a few
-    lines what that changes, as `ikebana plan` does in full, and goes on with it.  SIGTERM or
-    Ctrl-C stops it between two micro-batches, a second one at once.  After a failure that may
-    pass, such as a lost worker, the query is restarted, up to run.restarts times an hour.
-    An input topic that is not there yet is waited for, and said.
+    \b
+    ikebana run orders.yaml                           until it is stopped
+    ikebana run orders.yaml --once                    until it has caught up
+    ikebana run orders.yaml --http 127.0.0.1:9464     with metrics and a page
+
+    The run continues from its checkpoint.  If PIPELINE has changed, it prints a summary of
+    what `ikebana plan` shows, and makes the edit.  SIGTERM or Ctrl-C stops it between two
+    micro-batches; a second signal stops it at once.  After a failure that may pass, such as a
+    lost worker, it restarts its query, up to run.restarts times an hour.  It waits for input
+    topics that are missing, and names them.
 
     Exit status 0: stopped or caught up.  1: failed; the message says why and what to do.
     3: a newer instance of the pipeline has taken over.

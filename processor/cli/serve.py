@@ -62,7 +62,7 @@ class _Retain(click.ParamType[object]):
     default="127.0.0.1:8080",
     show_default=True,
     envvar="IKEBANA_SERVE_HTTP",
-    help="Where to answer; port 0 takes any that is free. [env: IKEBANA_SERVE_HTTP]",
+    help="Where to answer; port 0 is any free one. [env: IKEBANA_SERVE_HTTP]",
 )
 @click.option(
     "--retain",
@@ -121,10 +121,13 @@ class _Retain(click.ParamType[object]):
 def serve_command(what: tuple[str, ...], **options: Any) -> None:
     """Serve the outputs of PIPELINE, a YAML file or module:name, or the output topics TOPIC....
 
-    Each topic is followed into an arrangement in the folder --data, which other processes
-    read with `ikebana.open`, and which is read over HTTP as of any time that --retain keeps.
-    A restart goes on where it stopped.  SIGTERM or Ctrl-C ends it.  Browsers find a console at
-    /console/.
+    \b
+    ikebana serve orders.yaml                  then http://127.0.0.1:8080/console/
+    ikebana serve orders.totals --retain 7d
+
+    It follows each topic into the folder --data, and answers reads over HTTP as of any time
+    that --retain keeps.  Other processes read the folder with `ikebana.open`.  Browsers find a
+    console at /console/.  A restart continues where it stopped.  SIGTERM or Ctrl-C ends it.
 
     Exit status 0: stopped.  1: a topic cannot be followed; the message says why.
     """

@@ -53,6 +53,9 @@ def snapshot_command(
 ) -> None:
     """Print the collection that the updates in TOPIC add up to, as of a time.
 
+    \b
+    ikebana snapshot orders.totals --as-of 2024-02-29 --output csv
+
     With --output json, each line is {"key": ..., "value": ..., "count": ...}, ordered by the
     bytes of key and value.  All keys are printed in one form: as JSON if every key is JSON,
     else as strings if every key is UTF-8, else as {"base64": "..."}.  The same holds for

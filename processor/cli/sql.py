@@ -92,9 +92,13 @@ def sql_command(
 ) -> None:
     """Run QUERY, one SELECT whose tables are collections, all of them as of one time.
 
+    \b
+    ikebana sql "SELECT count(*) FROM totals"
+    ikebana sql "SELECT * FROM totals WHERE product = 'tea'" --url http://127.0.0.1:8080
+
     Collections are those of an `ikebana serve` (--url or --data), or output topics TOPIC...,
-    by default those that FROM names, which are read whole first.  A key or value that is a JSON
-    object gives a column for each of its fields.
+    by default those that FROM names.  Topics are first read whole.  Each field of a key or
+    value that is a JSON object is a column.
     """
     if url is None and data is None and not topics:
         topics = _named(query)

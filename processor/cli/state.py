@@ -53,6 +53,9 @@ def state_command(
 ) -> None:
     """List the contents of CHECKPOINT, offline.
 
+    \b
+    ikebana state ./checkpoint --verify
+
     The pipeline may be running or stopped.  --verify reads every state file and compares it
     with its name and its manifest; the exit status is 1 if a file is damaged.
     """

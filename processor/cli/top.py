@@ -79,7 +79,10 @@ def top_command(
 ) -> None:
     """Watch the run or the server whose --http is HOST:PORT: frontiers, lag, rates, keys.
 
-    Ctrl-C ends it.  Where the server does not answer, the last page stays, and says so.
+    \b
+    ikebana top 127.0.0.1:9464
+
+    Ctrl-C ends it.  If the server does not answer, the last page stays, and says so.
 
     Exit status 0: ended.  1: it does not answer, or refuses.
     """

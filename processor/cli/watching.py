@@ -34,9 +34,9 @@ _OPTIONS = (
         "[env: IKEBANA_HTTP; default: off]",
     ),
     access_options(
-        "Bearer tokens in a file, as `ikebana serve` takes them; without one nobody is told "
-        "more than whether the run is live and ready. One that may see everything sees the "
-        "console and the records that it lists, any other the metrics.",
+        "Bearer tokens in a file, as `ikebana serve` takes them; without one, a run "
+        "answers only whether it is live and ready. A token that may see everything opens the "
+        "console and its records, any other the metrics.",
         "Answer /live, /ready and /metrics here, too, without TLS and tokens.",
         variables=True,
     ),
