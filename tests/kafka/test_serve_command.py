@@ -22,7 +22,8 @@ from support.written_topics import Row, Written
 pytestmark = pytest.mark.kafka
 
 COMMAND = [sys.executable, "-c", "from ikebana.processor.cli.main import main; main()"]
-SERVING = Path(__file__).resolve().parents[2] / "docs" / "serving.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGES = (DOCS / "serving.md", DOCS / "how-to" / "serve.md")
 FIRST: list[Row] = [
     (0, b'"frank"', b'"zappa"', 5, 1),
     (1, b'"david"', b'{"born":1947}', 7, 1),
@@ -168,19 +169,20 @@ def test_readers_in_other_processes_follow_the_folder(written: Written, tmp_path
             assert served.get(written.name, b'"david"', as_of=11) == {b'{"born":1947}': 1}
 
 
-def test_the_snippets_of_the_page_run(
+def test_the_snippets_of_the_pages_run(
     broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
 ) -> None:
     """As they stand, but for names of topics, of the folder, and the address."""
     where, planes = (Written(broker.bootstrap_servers, topic_name(n)) for n in ("where", "planes"))
     where.batch([(0, b'"N12345"', b'{"at":"JFK"}', 3, 1)], 10)
     planes.batch([(0, b'"N12345"', b'{"seats":4}', 3, 1)], 10)
-    snippets = re.findall(r"```python\n(.*?)```", SERVING.read_text(), re.DOTALL)
+    shown = "".join(page.read_text() for page in PAGES)
+    snippets = re.findall(r"```python\n(.*?)```", shown, re.DOTALL)
     # Run by tests/unit/test_served_access.py, tests/kafka/test_following.py and
     # tests/spark/test_topic_source.py.
     elsewhere = ("import ssl", "as_of_join(batches", "def as_of(", "def merge(", "def copy(")
     snippets = [each for each in snippets if not any(part in each for part in elsewhere)]
-    assert len(snippets) == 3
+    assert len(snippets) == 4
     with _serve(where, tmp_path / "data", planes.name) as server:
         server.wait(where.name, 9)
         server.wait(planes.name, 9)
@@ -195,7 +197,7 @@ def test_the_snippets_of_the_page_run(
                 ("wait=False", f'wait=False, bootstrap_servers="{broker.bootstrap_servers}"'),
             ):
                 snippet = snippet.replace(name, real)
-            exec(compile(snippet, str(SERVING), "exec"), {})
+            exec(compile(snippet, "a page", "exec"), {})
 
 
 def test_sql_is_answered_from_a_folder_a_server_and_topics(

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+HOW_TO = tuple(sorted((ROOT / "docs" / "how-to").glob("*.md")))
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *HOW_TO)
 EXAMPLES = tuple(sorted((ROOT / "examples").glob("*.yaml")))
 
 IN_SQL = tuple(sorted((ROOT / "examples").glob("*.sql")))
@@ -31,7 +32,8 @@ def blocks(language: str) -> list[Block]:
     for page in PAGES:
         for number, match in enumerate(_FENCED.finditer(page.read_text()), 1):
             if match[1] == language:
-                found.append(Block(f"{page.stem}-{number}", language, match[2]))
+                where = f"how-to/{page.stem}" if page in HOW_TO else page.stem
+                found.append(Block(f"{where}-{number}", language, match[2]))
     return found
 
 

@@ -38,7 +38,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_page_is_there_and_loads_nothing_from_elsewhere(site: Path) -> None:
     pages = {path.relative_to(site).with_suffix("").as_posix() for path in site.rglob("*.html")}
 
-    assert {path.stem for path in (ROOT / "docs").glob("*.md")} <= pages
+    docs = ROOT / "docs"
+    shown = [*docs.glob("*.md"), *docs.glob("how-to/*.md")]
+    assert {path.relative_to(docs).with_suffix("").as_posix() for path in shown} <= pages
     for path in site.rglob("*.html"):
         for script, sheet in _LOADED.findall(path.read_text()):
             assert "://" not in script + sheet, (path.name, script, sheet)

@@ -51,7 +51,12 @@ PIPELINES = [
     for each in blocks("yaml")
     if {"inputs", "operators", "outputs"} & yaml.safe_load(each.text).keys()
 ]
-SCRIPTS = [each for each in blocks("python") if each.name not in NEED_A_BROKER]
+# Those of docs/how-to: tests/unit/test_how_to.py.
+SCRIPTS = [
+    each
+    for each in blocks("python")
+    if each.name not in NEED_A_BROKER and not each.name.startswith("how-to/")
+]
 
 
 @pytest.fixture(autouse=True)
@@ -104,11 +109,12 @@ def test_a_documented_pipeline_is_one(block: Block, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "block",
-    # Those of docs/editing.md and of the tutorial have tests and data of their own.
+    # Those of docs/editing.md, the tutorial and docs/how-to have tests and data of their own.
     [
         each
         for each in PIPELINES
-        if each.name not in PLANNED_ONLY and not each.name.startswith(("editing-", "tutorial-"))
+        if each.name not in PLANNED_ONLY
+        and not each.name.startswith(("editing-", "tutorial-", "how-to/"))
     ],
     ids=lambda block: block.name,
 )
