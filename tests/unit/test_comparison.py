@@ -13,12 +13,18 @@ import recent_orders
 import small_orders
 from support.doc_blocks import ROOT
 
-PAGE = (ROOT / "docs" / "comparison.md").read_text()
+PAGE, _, OTHERS = (
+    (ROOT / "docs" / "comparison.md")
+    .read_text()
+    .partition("\n## Streaming databases and AUTO CDC\n")
+)
 TASKS = ("small", "priced", "recent")
 SYSTEMS = ("ikebana", "Quix Streams", "Pathway", "Flink (Python)")
+DATABASES = ("Materialize", "RisingWave", "Feldera", "Spark, AUTO CDC")
 HOUR = 3_600_000
 
 _PROGRAM = re.compile(r"^\*\*([^*]+)\*\*[^\n]*\n\n```py(?:thon)?\n(.*?)^```$", re.M | re.S)
+_OTHERS = re.compile(r"^\*\*([^*]+)\*\*\n\n```(py|postgresql)\n(.*?)^```$", re.M | re.S)
 _COUNTS = re.compile(r"^\| \[(\w+) orders\][^|]*\|(.*)\|$", re.M)
 _SKIPPED = {tokenize.NL, tokenize.COMMENT, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
 
@@ -60,6 +66,19 @@ def test_the_table_counts_the_lines() -> None:
     assert told == {
         task: [lines(programs()[task, system]) for system in SYSTEMS] for task in TASKS
     }
+
+
+def test_the_table_counts_the_lines_of_databases() -> None:
+    """Lines of SQL that are not empty, and Python's by the same rule."""
+    found = _OTHERS.findall(OTHERS)
+    assert [system for system, _, _ in found] == [*DATABASES, *DATABASES]
+    counts = [
+        lines(text) if language == "py" else len([line for line in text.split("\n") if line])
+        for _, language, text in found
+    ]
+    rows = re.findall(r"^\| orders [^|]*, lines \|(.*)\|$", OTHERS, re.M)
+
+    assert [int(n) for row in rows for n in row.split("|")] == counts
 
 
 def test_blank_lines_comments_and_docstrings_do_not_count() -> None:
