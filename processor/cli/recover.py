@@ -1,4 +1,4 @@
-"""`ikebana recover`: make a checkpoint that is lost anew, from the topics of its pipeline."""
+"""`ikebana recover`: rebuild a lost checkpoint from the topics of its pipeline."""
 
 import os
 import sys
@@ -39,16 +39,13 @@ def recover_command(
     """Rebuild the lost checkpoint of PIPELINE from its topics.
 
     \b
-    ikebana recover orders.yaml --plan    what would be done
-    ikebana recover orders.yaml
+    ikebana recover orders.yaml --plan    # what would be done
 
-    The new checkpoint is at run.checkpoint, which has to be empty, and has the same output
-    topics.  The next run reads all inputs again, and the outputs' old contents from their own
-    topics; the outputs get the difference.  Instances of the lost checkpoint are refused from
-    then on.  What cannot be rebuilt exactly is refused, and nothing is written.
+    The new checkpoint is at run.checkpoint, which has to be empty.  The next run reads all inputs
+    again; the outputs keep their topics and get the difference.  Instances of the lost checkpoint
+    are refused from then on.  What cannot be rebuilt exactly is refused; nothing is written.
 
-    Exit status 0: recovered, or with --plan: it can be.  1: it cannot be; the reasons are
-    printed.
+    Exit status 0: recovered, or with --plan: it can be.  1: it cannot be, for printed reasons.
     """
     from ikebana.processor.checkpoint import recovering
     from ikebana.processor.checkpoint.checkpoint import Checkpoint
