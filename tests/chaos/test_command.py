@@ -49,6 +49,13 @@ def test_the_page_has_the_table_of_the_reports_that_are_kept() -> None:
     assert report.of_page(PAGE) == report.table(scenarios(), report.read(kept))
 
 
+def test_the_summary_has_the_numbers_of_the_table() -> None:
+    """Faults and scenarios, on the page that leads to the table."""
+    last = report.of_page(PAGE).splitlines()[-1]
+
+    assert last.partition(", seeds")[0] in (PAGE.parent / "reliability.md").read_text()
+
+
 def test_a_report_tells_what_was_run_and_a_table_has_it(tmp_path: Path) -> None:
     """Reports of several versions may make up one table, also those that did not tell it."""
     file = tmp_path / "report.jsonl"
