@@ -50,8 +50,8 @@ def edit_while_flapping(life: Life) -> None:
 
 @scenario(
     "edit",
-    does="an edit, and the metadata of before it are put back",
-    ends="the metadata themselves put back",
+    does="an edit, and the metadata from before it come back",
+    ends="the right metadata come back",
     accepts=("ended",),
 )
 def edit_and_old_birth_record(life: Life) -> None:

@@ -50,7 +50,7 @@ def loss_of_checkpoint(life: Life) -> None:
 
 @scenario(
     "loss",
-    does="the loss of the checkpoint, and SIGKILL while the state is made anew",
+    does="the loss of the checkpoint, and SIGKILL while the state is rebuilt",
     ends="`ikebana recover`, and two starts",
 )
 def loss_of_checkpoint_and_kill(life: Life) -> None:
@@ -66,7 +66,7 @@ def loss_of_checkpoint_and_kill(life: Life) -> None:
 
 @scenario(
     "loss",
-    does="the loss of the checkpoint, and again while the state is made anew",
+    does="the loss of the checkpoint, and again while the state is rebuilt",
     ends="`ikebana recover` each time, and a start",
 )
 def loss_of_checkpoint_twice(life: Life) -> None:
@@ -94,7 +94,7 @@ def loss_with_backup(life: Life) -> None:
 
 @scenario(
     "loss",
-    does="the loss of the checkpoint, of which an older backup is put back",
+    does="the loss of the checkpoint, and an older backup in its place",
     ends="its refusal by name, `ikebana recover`, and a start",
 )
 def loss_with_old_backup(life: Life) -> None:
