@@ -54,8 +54,8 @@ _HOMES = {
     "processor.building.rows": ("Sql",),
     "processor.building.topic": ("Topic",),
     "processor.engine.evaluate": ("Evaluation", "evaluate"),
-    "processor.planning.joins.query": ("AsOfJoin", "DeltaJoin", "JoinInput"),
     "processor.linear": ("steps",),
+    "processor.planning.joins.query": ("AsOfJoin", "DeltaJoin", "JoinInput"),
     "processor.planning.plan": (
         "Concat",
         "EventTime",
