@@ -86,7 +86,7 @@ def test_what_a_file_is_for_takes_it(block: Block, tmp_path: Path) -> None:
     if "pipeline" in content:
         assert ik.load(path, environ={}).plan().outputs
     elif "deliver" in content:
-        assert sink_file.read(path, {}).told.deliver
+        assert sink_file.read(path, {}).sections.deliver
     elif "tokens" in content:
         assert access.read(path)
     elif "bootstrap.servers" in content.get("kafka", {}) or "run" in content:
