@@ -24,7 +24,7 @@ class LocalDatabases:
 
     keeps_open = False
     """Whether a released database stays open for the next batch."""
-    _made: type[LocalDatabase] = LocalDatabase
+    _kind: type[LocalDatabase] = LocalDatabase
 
     def __init__(self, root: Path, checkpoint: str) -> None:
         self._folder = root / checkpoint
@@ -40,10 +40,10 @@ class LocalDatabases:
                 path = path.with_name(f"{path.name}-{uuid.uuid4().hex[:8]}")
             else:
                 shutil.rmtree(path, ignore_errors=True)
-            return self._made(shard, path, opened(path))
+            return self._kind(shard, path, opened(path))
         for stand_in in path.parent.glob(f"{path.name}-*"):
             sweep(stand_in)
-        return self._made(shard, path, database)
+        return self._kind(shard, path, database)
 
     def empty(self, shard: int) -> LocalDatabase:
         """Open an empty database of a shard.
@@ -80,7 +80,7 @@ class OpenDatabases(LocalDatabases):
     """
 
     keeps_open = True
-    _made = OpenDatabase
+    _kind = OpenDatabase
 
     def __init__(
         self, root: Path, checkpoint: str, most: int, recent_bytes: int = RECENT_BYTES

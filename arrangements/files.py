@@ -106,7 +106,7 @@ class Folder:
         self._system = system
         self.path = path
         self._local = isinstance(system, fs.LocalFileSystem)
-        self._made = False
+        self._exists = False
 
     @classmethod
     def at(cls, location: str, *below: str) -> "Folder":
@@ -115,9 +115,9 @@ class Folder:
         return cls(system, "/".join([path.rstrip("/"), *below]))
 
     def write(self, stem: str, suffix: str, pieces: Iterable[bytes]) -> tuple[str, int]:
-        if not self._made:
+        if not self._exists:
             self._make()
-            self._made = True
+            self._exists = True
         return (self._write_local if self._local else self._write_remote)(stem, suffix, pieces)
 
     def _make(self) -> None:

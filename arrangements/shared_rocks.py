@@ -65,7 +65,7 @@ def _readers_cache() -> Cache:
 
 
 @contextlib.contextmanager
-def _told(database: "SharedDatabase | None" = None) -> Iterator[None]:
+def _as_damage(database: "SharedDatabase | None" = None) -> Iterator[None]:
     """Raise an error of RocksDB as a `LocalDamageError`, or a `SpaceError` if the disk is full.
 
     Damage is noted in the database; if the database is closed, it is a `ClosedError`.
@@ -191,25 +191,25 @@ class SharedDatabase:
 
     def view(self) -> View:
         """Fix the present state; it stays readable while later ones are written."""
-        with _told(self), self._lock:
+        with _as_damage(self), self._lock:
             view = _Fixed(self, self._database.snapshot(), self._writes)
         self._views.add(view)
         return view
 
     def scan(self, lower: bytes, upper: bytes | None) -> Entries:
         """Make a scan of the present state; it waits for no write."""
-        with _told(self):
+        with _as_damage(self):
             return _scan(self._database, lower, upper, self)
 
     def scans(self, ranges: Sequence[Range], since: int) -> Scans:
         """Make scans of the present state; `since` is the number of writes before it, or fewer."""
-        with _told(self), self._lock:
+        with _as_damage(self), self._lock:
             entries = [_scan(self._database, *each, self) for each in ranges]
             return Scans(self._writes != since, entries)
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Read the present values of several keys."""
-        with _told(self):
+        with _as_damage(self):
             values: list[bytes | None] = self._database.get(list(keys))
         return values
 
@@ -223,13 +223,13 @@ class SharedDatabase:
             else:
                 put(key, value)
         # Scans that are made together see one state.
-        with _told(self), self._lock:
+        with _as_damage(self), self._lock:
             self._database.write(batch)
             self._writes += 1
 
     def size(self) -> int:
         """Estimate the bytes of the entries on disk."""
-        with _told(self):
+        with _as_damage(self):
             return int(self._database.property_int_value("rocksdb.total-sst-files-size") or 0)
 
     def close(self) -> None:
@@ -237,7 +237,7 @@ class SharedDatabase:
         # While one of its snapshots lives, RocksDB locks the folder.
         for view in self._views:
             view.release()
-        with _told(), contextlib.suppress(DbClosedError):
+        with _as_damage(), contextlib.suppress(DbClosedError):
             self._database.close()
 
     def discard(self) -> None:
@@ -265,36 +265,36 @@ class DatabaseReader:
         options.set_max_open_files(-1)
         options.set_keep_log_file_num(1)
         # RocksDB writes its log of messages there.
-        self._own = tempfile.TemporaryDirectory(prefix="ikebana-reader-")
+        self._folder = tempfile.TemporaryDirectory(prefix="ikebana-reader-")
         try:
-            with _told():
+            with _as_damage():
                 self._database = Rdict(
                     str(path),
                     options,
                     {"default": options},
-                    access_type=AccessType.secondary(self._own.name),
+                    access_type=AccessType.secondary(self._folder.name),
                 )
         except LocalDamageError:
-            self._own.cleanup()
+            self._folder.cleanup()
             raise
 
     def catch_up(self) -> None:
         """Advance to the newest state that the writer has written."""
-        with _told():
+        with _as_damage():
             self._database.try_catch_up_with_primary()
 
     def get(self, key: bytes) -> bytes | None:
-        with _told():
+        with _as_damage():
             value: bytes | None = self._database.get(key)
         return value
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        with _told():
+        with _as_damage():
             values: list[bytes | None] = self._database.get(list(keys))
         return values
 
     def scan(self, lower: bytes, upper: bytes | None) -> Entries:
-        with _told():
+        with _as_damage():
             return _scan(self._database, lower, upper)
 
     def scans(self, *ranges: Range) -> Scans:
@@ -303,9 +303,9 @@ class DatabaseReader:
 
     def close(self) -> None:
         """Close the database; a second call does nothing."""
-        with _told(), contextlib.suppress(DbClosedError):
+        with _as_damage(), contextlib.suppress(DbClosedError):
             self._database.close()
-        self._own.cleanup()
+        self._folder.cleanup()
 
 
 class _Fixed:
@@ -364,7 +364,7 @@ def _entries(
     entry: RdictIter, lower: bytes, options: ReadOptions, noting: SharedDatabase | None
 ) -> Entries:
     """Read a scan; the options live as long, since the iterator's bound is in their memory."""
-    with _told(noting):
+    with _as_damage(noting):
         try:
             # Only now, because a scan that was made together with another one may never be read.
             entry.seek(lower)

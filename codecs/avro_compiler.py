@@ -95,7 +95,7 @@ class Compiler:
         self.types: dict[str, Any] = {}
         """The schemas of all named types, by name."""
         self._open: list[str] = []
-        self._made: dict[tuple[str, int], CompiledType] = {}
+        self._records: dict[tuple[str, int], CompiledType] = {}
         self.recursive = False
 
     def node(self, schema: Any, needs: Fields = ALL) -> CompiledType:
@@ -106,7 +106,7 @@ class Compiler:
             if schema in SIMPLE:
                 return self._of_kind(schema, {}, needs)
             self.recursive |= schema in self._open
-            node = self._made.get((schema, id(needs)))
+            node = self._records.get((schema, id(needs)))
             return (node or self.node(self.types[schema], needs))._replace(bare=schema)
         node = self._of_kind(schema["type"], schema, needs)
         node = node._replace(name=schema.get("connect.name"))
@@ -120,7 +120,7 @@ class Compiler:
         node = node._replace(convert=convert, meant=True)
         if schema["type"] == "record":
             # A later reference by name has the same meaning.
-            self._made[schema["name"], id(needs)] = node
+            self._records[schema["name"], id(needs)] = node
         return node
 
     def _of_kind(self, kind: str, schema: Mapping[str, Any], needs: Fields) -> CompiledType:
@@ -152,7 +152,7 @@ class Compiler:
         self.types[name] = schema
         # A record within itself gets this node; its conversion is known only at the end.
         late: list[Convert | None] = [None]
-        self._made[name, id(needs)] = CompiledType(name, lambda value: applied(late[0], value))
+        self._records[name, id(needs)] = CompiledType(name, lambda value: applied(late[0], value))
         self._open.append(name)
         fields, least, names, converts = [], 0, [], []
         for field in schema["fields"]:
@@ -179,7 +179,7 @@ class Compiler:
             ])  # fmt: skip
         else:
             late[0] = picked(names if len(names) < len(fields) else None, converts)
-        done = self._made[name, id(needs)] = CompiledType(bare, late[0], least)
+        done = self._records[name, id(needs)] = CompiledType(bare, late[0], least)
         return done
 
     def _form(self, schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -177,14 +177,14 @@ class DebeziumAvro:
     def _upsert(
         self, event: Row, key: bytes | None, headers: Headers, *, updates: bool
     ) -> Sequence[Change]:
-        row, absent = _taken(event, "after")
+        row, absent = _without_absent(event, "after")
         if row is None:
             raise DecodeError(VALUE, 'field "after" is null or missing')
         keyed = bool(self._key_columns)
         new_key = self._keys.of_row(row) if keyed else self._keys.needed(key, headers)
         old_key, before = new_key, None
         if updates and (keyed or self._before):
-            old, gone = _taken(event, "before")
+            old, gone = _without_absent(event, "before")
             if old is not None:
                 if keyed:
                     old_key = self._keys.of_row({**row, **old})
@@ -198,7 +198,7 @@ class DebeziumAvro:
         ]
 
     def _delete(self, event: Row, key: bytes | None, headers: Headers) -> Sequence[Change]:
-        old, gone = _taken(event, "before")
+        old, gone = _without_absent(event, "before")
         if self._key_columns and old and all(name in old for name in self._key_columns):
             old_key: bytes | None = self._keys.of_row(old)
         else:
@@ -222,7 +222,7 @@ class DebeziumAvro:
         with suppress(*FAULTS):
             for image in ("after", "before") if event and self._key_columns else ():
                 assert event is not None
-                row, _ = _taken(event, image)
+                row, _ = _without_absent(event, image)
                 if row:
                     return self._keys.of_row(row)
         with suppress(*FAULTS):
@@ -321,7 +321,7 @@ def _only(names: Sequence[str]) -> dict[str, Fields]:
     return dict.fromkeys(names, ALL)
 
 
-def _taken(event: Row, image: str) -> tuple[Row | None, tuple[str, ...]]:
+def _without_absent(event: Row, image: str) -> tuple[Row | None, tuple[str, ...]]:
     """Split an image into the row without its absent columns, and the names of these."""
     row = event.get(image)
     if row is None:

@@ -100,7 +100,7 @@ def as_start(value: object) -> object:
     try:
         return starts.written(value)
     except ValueError:
-        refuse(value, starts.WANTED, starts.WORDS)
+        refuse(value, starts.FORMS, starts.WORDS)
 
 
 def as_topics(value: object) -> object:

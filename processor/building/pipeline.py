@@ -424,7 +424,7 @@ def _input_of(topics: tuple[str, ...], row: type | None, options: TopicOptions) 
         start = starts.written(options.get("start", starts.EARLIEST))
     except ValueError:
         raise ConfigError(
-            f'input "{name}" starts at {options["start"]!r}; set it to {starts.WANTED}'
+            f'input "{name}" starts at {options["start"]!r}; set it to {starts.FORMS}'
         ) from None
     return Input(
         name,

@@ -53,7 +53,7 @@ class RecentUpdates:
         self._since = since
         self.fresh: ByKey = {}
         """The updates of this batch, by key."""
-        self._kept: dict[bytes, bytes] = dict(store.scan(_BLOCK, _packed(passed)))
+        self._stored: dict[bytes, bytes] = dict(store.scan(_BLOCK, _packed(passed)))
         self._read: ByKey | None = None
 
     def add(self, updates: Mapping[bytes, list[KeyedUpdate]]) -> None:
@@ -73,7 +73,7 @@ class RecentUpdates:
         if self._read is None:
             self._read = _by_key(
                 update
-                for place, block in self._kept.items()
+                for place, block in self._stored.items()
                 if _upper_of(place) > self._since
                 for update in _updates_of(block)
                 if update.time >= self._since
@@ -86,10 +86,10 @@ class RecentUpdates:
 
     def settle(self, changes: Changes, upper: int, since: int) -> list[KeyedUpdate]:
         """Stage the blocks that lookups from `since` on need; return the updates of old blocks."""
-        left = {place: place[_OF_BATCH] for place in self._kept if _upper_of(place) > since}
+        left = {place: place[_OF_BATCH] for place in self._stored if _upper_of(place) > since}
         old = set(sorted(set(left.values()))[:-MOST_BATCHES])
         leaving: list[KeyedUpdate] = []
-        for place, block in self._kept.items():
+        for place, block in self._stored.items():
             of = left.get(place)
             if of in old:
                 leaving += _updates_of(block)

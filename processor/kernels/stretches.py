@@ -174,7 +174,7 @@ class Tree:
 
     def __init__(self, store: Store, key: bytes, make: Make, nothing: Stretch) -> None:
         self._store, self._key, self._make = store, key, make
-        self._own = with_length(key)
+        self._suffix = with_length(key)
         self.nothing = nothing
         self._gone: set[tuple[int, bytes]] = set()
         self._touched: dict[tuple[int, bytes], StretchNode] = {}
@@ -240,7 +240,7 @@ class Tree:
     def entries(self, rows: Iterable[PartitionRow]) -> Iterator[tuple[bytes, bytes | None]]:
         """The entries to write for rows that have changed, and for stretches."""
         for row in rows:
-            place = ROW + self._own + row.place
+            place = ROW + self._suffix + row.place
             fields = RowEntry(row.size, row.count, row.arguments, row.shown)
             yield place, _encode(fields) if row.count else None
         height = self._new_height()
@@ -272,7 +272,7 @@ class Tree:
         return 0
 
     def _place(self, level: int, start: bytes) -> bytes:
-        return STRETCH + self._own + bytes([level]) + start
+        return STRETCH + self._suffix + bytes([level]) + start
 
     def _new(self, level: int, start: bytes) -> StretchNode:
         node = StretchNode(level, start)
@@ -313,7 +313,7 @@ class Tree:
         if node.rows is None:
             node.rows = [
                 self._make(place, entry_of(entry))
-                for place, entry in self._within(ROW + self._own, node)
+                for place, entry in self._within(ROW + self._suffix, node)
             ]
         return node.rows
 

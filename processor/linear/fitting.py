@@ -30,7 +30,7 @@ def within(node: Node, child: Node, scope: Scope, type_of_cast: TypeOf) -> str |
         return next((kind for each, kind in places if each is child), None)
     if any(check["when_expr"] is child for check in node.get("case_checks", ())):
         return "BOOLEAN"
-    kinds = (_known(other, scope, type_of_cast) for other in _children(node))
+    kinds = (_obvious_type(other, scope, type_of_cast) for other in _children(node))
     return next(filter(None, kinds), None)
 
 
@@ -42,7 +42,7 @@ def _children(value: Any) -> Iterator[Node]:
             yield from _children(item)
 
 
-def _known(node: Node, scope: Scope, type_of_cast: TypeOf) -> str | None:
+def _obvious_type(node: Node, scope: Scope, type_of_cast: TypeOf) -> str | None:
     """The type of an expression, if it is obvious."""
     match node.get("class"):
         case "CONSTANT":
@@ -60,7 +60,7 @@ def _known(node: Node, scope: Scope, type_of_cast: TypeOf) -> str | None:
             kind = scope.types.get(node["column_names"][0])
             return None if kind in (JSON, UNKNOWN) else kind
         case "FUNCTION" if node["function_name"] in _ARITHMETIC:
-            kinds = (_known(child, scope, type_of_cast) for child in _children(node))
+            kinds = (_obvious_type(child, scope, type_of_cast) for child in _children(node))
             return next(filter(None, kinds), None)
         case "FUNCTION":
             return _given_by(node["function_name"].lower())

@@ -62,7 +62,7 @@ class Layers:
         self._count = 0
         # The columns that the last layer computes, if it does nothing else.
         self._open: list[str] = []
-        self._known: tuple[str, dict[str, SqlType]] = ("", {})
+        self._types: tuple[str, dict[str, SqlType]] = ("", {})
 
     def add(self, select: str, rest: str = "") -> None:
         """Put a SELECT around the layers; `rest` follows its FROM."""
@@ -197,11 +197,11 @@ class Layers:
     def described(self) -> dict[str, SqlType]:
         """The columns of the last layer, with their types."""
         written = self.sql()
-        if self._known[0] != written:
+        if self._types[0] != written:
             relation = described(written, self.schema())
             types = [type_of(str(each)) for each in relation.types]
-            self._known = (written, dict(zip(relation.columns, types, strict=True)))
-        return self._known[1]
+            self._types = (written, dict(zip(relation.columns, types, strict=True)))
+        return self._types[1]
 
     def type_of(self, column: str) -> str:
         """The SQL type of a column."""

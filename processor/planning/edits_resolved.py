@@ -162,7 +162,7 @@ class _Resolving:
         self._done: dict[str, Operator] = {}
         self._open: set[str] = set()
         """Operators that are being resolved."""
-        self._taken: set[str] = set()
+        self._continued: set[str] = set()
         """Operators of the old plan that continue, by their names there."""
         self._stays: dict[str, bool] = {}
         """Whether an operator and all of its sources are unchanged, by name."""
@@ -253,7 +253,7 @@ class _Resolving:
         ]
         moved: Operator = kind.with_sources(operator, self._name_of)
         moved = over(moved, self._called)
-        candidates = [each for each in self._by_base.get(name, ()) if each.name not in self._taken]
+        candidates = [each for each in self._by_base.get(name, ()) if each.name not in self._continued]
         old = next((each for each in candidates if _is_same(moved, each)), None)
         if old is None and not any(_migrates(o, _renamed(moved, o.name)) for o in candidates):
             old = self._renamed_to(moved)
@@ -262,7 +262,7 @@ class _Resolving:
         is_same = old is not None and _is_same(moved, old)
         self._stays[name] = (is_same or _migrates(old, as_it_was)) and all(same)
         if self._stays[name]:
-            self._taken.add(as_it_was.name)
+            self._continued.add(as_it_was.name)
             return as_it_was
         if kind.is_linear and name not in self._arranged and name not in self._stateful:
             return moved
@@ -285,7 +285,7 @@ class _Resolving:
         # An operator that still waits for the current one has another definition.
         if base in self._new and self._open.isdisjoint(self._behind(base)):
             self._resolve(base)
-        return old.name in self._taken
+        return old.name in self._continued
 
     def _behind(self, name: str) -> set[str]:
         """An operator and everything that it reads, directly or indirectly."""

@@ -152,7 +152,7 @@ class Input:
             object.__setattr__(self, "start", starts.written(self.start))
         except ValueError:
             raise ConfigError(
-                f"{what} starts at {self.start!r}; set it to {starts.WANTED}"
+                f"{what} starts at {self.start!r}; set it to {starts.FORMS}"
             ) from None
         if self.mode == _DEFAULT_MODE:
             object.__setattr__(self, "mode", "diffs" if self.traits.is_updates else "upsert")

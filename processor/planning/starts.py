@@ -15,7 +15,7 @@ from ikebana.codecs.encodings import timestamp_of
 EARLIEST: Literal["earliest"] = "earliest"
 LATEST: Literal["latest"] = "latest"
 WORDS = (EARLIEST, LATEST)
-WANTED = (
+FORMS = (
     '"earliest", "latest", a time such as 2024-01-31T12:00:00Z, or an offset for each partition '
     "such as {0: 1200, 1: 900}"
 )

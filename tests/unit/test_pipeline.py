@@ -24,7 +24,7 @@ from ikebana.processor.authoring.settings import (
     redacted,
 )
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
-from ikebana.processor.planning.starts import WANTED
+from ikebana.processor.planning.starts import FORMS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -284,7 +284,7 @@ def test_options_can_stand_for_what_the_file_lacks() -> None:
             [
                 'inputs.i.format.key: must be one of json, bytes, avro; is "maxwell" (line 2)',
                 f"inputs.i.format.value: must be one of {', '.join(FORMATS)}; is a list (line 2)",
-                f'inputs.i.start: must be {WANTED}; is "newest" (line 2)',
+                f'inputs.i.start: must be {FORMS}; is "newest" (line 2)',
             ],
             id="choices of other kinds",
         ),
@@ -552,7 +552,7 @@ spark:
 """
     assert problems(file) == [
         'inputs.flights.fromat: there is no such setting here; did you mean "format"? (line 5)',
-        f'inputs.flights.start: must be {WANTED}; is "newest" (line 6)',
+        f'inputs.flights.start: must be {FORMS}; is "newest" (line 6)',
         "operators.aircraft.upsert: there is no input 'fligths'; did you mean "
         '"flights"? (line 9)',
         "outputs.diffs.topic: topic 'flights' is also read, at inputs.flights.topic (line 13)",

@@ -152,12 +152,12 @@ class _Binding:
         part, texts = ("on", join.on) if isinstance(join, AsOfJoin) else ("where", join.where)
         for at, text in enumerate(texts):
             place = part if len(texts) == 1 else f"{part}.{at}"
-            if not self._told(place, self._add_all, place, text):
+            if not self._succeeds(place, self._add_all, place, text):
                 self.is_unsure = True
         for name, text in join.select:
-            self._told(f"select.{name}", self._choose, name, text)
-        self._told("key", self._rekey, join.key)
-        self.is_unsure |= not self._told(part, self._settle)
+            self._succeeds(f"select.{name}", self._choose, name, text)
+        self._succeeds("key", self._rekey, join.key)
+        self.is_unsure |= not self._succeeds(part, self._settle)
         if self.is_unsure or self.key is None or len(self.select) < len(join.select):
             return None
         inputs = tuple(
@@ -177,7 +177,7 @@ class _Binding:
             if qualified.alias_of(column) == self._aliases[0]
         }
 
-    def _told(self, part: str, take: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> bool:
+    def _succeeds(self, part: str, take: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> bool:
         """Call `take`; note its problem if it raises one; return whether it succeeded."""
         try:
             take(*args, **kwargs)
@@ -201,7 +201,7 @@ class _Binding:
     def _add_all(self, place: str, text: str) -> None:
         """Add the conditions that AND joins in a text."""
         for written, condition in conditions(text):
-            if not self._told(place, self._add, condition, written):
+            if not self._succeeds(place, self._add, condition, written):
                 self.is_unsure = True
 
     def _add(self, condition: Node, text: str) -> None:

@@ -82,13 +82,13 @@ def planned(bound: BoundJoin, relations: Mapping[str, Relation]) -> Planned:
         paths = [_path(bound, of, reach, 0, (1,), intersects=intersects)]
     else:
         paths = [
-            _path(bound, of, reach, at, _told(join, at), intersects=intersects)
+            _path(bound, of, reach, at, _set_order(join, at), intersects=intersects)
             for at in range(len(of))
         ]
     return Planned(join, tuple(paths), bound.select, bound.key)
 
 
-def _told(join: DeltaJoin, at: int) -> tuple[int, ...] | None:
+def _set_order(join: DeltaJoin, at: int) -> tuple[int, ...] | None:
     """The order of lookups that the user has set for the path of an input."""
     aliases = [each.alias for each in join.inputs]
     for alias, order in join.orders:

@@ -28,7 +28,7 @@ from ikebana.processor.linear.scope import (
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import TOO_DEEP, Node, text_of, tree
 
-_MADE = "made"
+_RESULT = "made"
 _Names = Sequence[str]
 
 
@@ -79,7 +79,7 @@ def flat(node: Node, scopes: Mapping[str, Scope], *, condition: bool = False) ->
 
     def renamed(names: _Names) -> _Names:
         try:
-            alias, name = _found(names, scopes)
+            alias, name = _column_of(names, scopes)
             column = scopes[alias].column(name)
         except ExpressionError as error:
             problems[str(error)] = None
@@ -151,7 +151,7 @@ def local(node: Node, alias: str, scope: Scope) -> str:
     return text_of(_with_names(node, renamed))
 
 
-def _found(names: _Names, scopes: Mapping[str, Scope]) -> tuple[str, str]:
+def _column_of(names: _Names, scopes: Mapping[str, Scope]) -> tuple[str, str]:
     if names[0] not in scopes:
         listed = ", ".join(scopes)
         if len(names) == 1:
@@ -208,10 +208,10 @@ def _type_of(sql: str, types: tuple[tuple[str, str], ...], *, condition: bool) -
     """The type of an expression over columns of these types."""
     if not condition and sql in (columns := {quoted(name): kind for name, kind in types}):
         return columns[sql]
-    step = Sql(where=(sql,)) if condition else Sql(select=((_MADE, sql),))
+    step = Sql(where=(sql,)) if condition else Sql(select=((_RESULT, sql),))
     scope = FrozenScope((*types, (KEY, JSON), (VALUE, JSON)), open=False, declare="")
     try:
         query = compiled((step,), scope)
     except StepError as error:
         raise ExpressionError(error.problem) from None
-    return "BOOLEAN" if condition else query.result.types[_MADE]
+    return "BOOLEAN" if condition else query.result.types[_RESULT]
