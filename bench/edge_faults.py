@@ -453,8 +453,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edge:keys what an input declares is sure": (
         BY_KEY,
         "processor/relational/known.py",
-        "facts = Facts(keys, declared(keys, self.inputs, self.operators.get(name), table))",
-        "facts = Facts(*[declared(keys, self.inputs, self.operators.get(name), table)] * 2)",
+        "facts = KnownKeys(keys, declared(keys, self.inputs, self.operators.get(name), table))",
+        "facts = KnownKeys(*[declared(keys, self.inputs, self.operators.get(name), table)] * 2)",
     ),
     "edge:acts: a second start is refused in its own thread": (
         "tests/unit/test_attempts.py::test_spark_is_started_once",
@@ -701,8 +701,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edge:catalog an unsure condition connects nothing": (
         "tests/unit/test_join_mistakes.py",
         "processor/planning/joins/binding.py",
-        "            if not self._told(place, self._add_all, place, text):\n",
-        "            if not self._told(place, self._add_all, place, text) and place == text:\n",
+        "if not self._succeeds(place, self._add_all, place, text):\n",
+        "if not self._succeeds(place, self._add_all, place, text) and place == text:\n",
     ),
     # hosts: owners of shards on every executor, and who may ask them.
     "edge:hosts who connects to a host proves nothing": (

@@ -457,8 +457,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "a row is lost between the halves": (
         QUERY,
         "processor/linear/query.py",
-        "self._told(table.slice(half))",
-        "self._told(table.slice(half + 1))",
+        "self._with_failures(table.slice(half))",
+        "self._with_failures(table.slice(half + 1))",
     ),
     "offset time beside inputs with times of their own": (
         PLAN,

@@ -37,7 +37,7 @@ Fact: TypeAlias = tuple[bytes | None, bytes, int, int]
 END = 1 << 63
 
 
-class Updates(NamedTuple):
+class UpdateFacts(NamedTuple):
     """Some updates; no diff is 0."""
 
     updates: list[Fact]
@@ -51,7 +51,7 @@ class Progress(NamedTuple):
     counts: Mapping[int, int]
 
 
-Cdcv2Message: TypeAlias = Updates | Progress
+Cdcv2Message: TypeAlias = UpdateFacts | Progress
 
 
 def consolidate(updates: Iterable[Fact]) -> list[Fact]:
@@ -202,7 +202,7 @@ def decode(message: bytes | None) -> Cdcv2Message:
     raise DecodeError("CDCv2", 'it needs one of "updates" and "progress"')
 
 
-def checked_updates(updates: Iterable[Fact]) -> Updates:
+def checked_updates(updates: Iterable[Fact]) -> UpdateFacts:
     """Check updates that were decoded.
 
     Raises:
@@ -212,7 +212,7 @@ def checked_updates(updates: Iterable[Fact]) -> Updates:
     for fact in facts:
         if not fact[3]:
             raise DecodeError("CDCv2", "a diff is 0")
-    return Updates(facts)
+    return UpdateFacts(facts)
 
 
 def checked_progress(

@@ -16,7 +16,7 @@ from bisect import bisect_left
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from ikebana.codecs.cdcv2 import Cdcv2Message, Fact, Progress, Updates
+from ikebana.codecs.cdcv2 import Cdcv2Message, Fact, Progress, UpdateFacts
 from ikebana.errors import IkebanaError
 from ikebana.processor.base.rows import KeyedUpdate
 
@@ -77,7 +77,7 @@ class Cdcv2Reader:
             ContradictionError: they contradict other facts.
         """
         match message:
-            case Updates(updates):
+            case UpdateFacts(updates):
                 for update in updates:
                     self._hold(update)
             case Progress():

@@ -32,7 +32,7 @@ from ikebana.processor.planning.backfill import (
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.edits import edit_of as edit_between
-from ikebana.processor.planning.edits_problems import START_ANEW, Problem
+from ikebana.processor.planning.edits_problems import START_ANEW, EditProblem
 from ikebana.processor.planning.edits_problems import problems as problems_of
 from ikebana.processor.planning.edits_resolved import as_written, generations, resolved
 from ikebana.processor.planning.plan import Input, Output, Plan
@@ -97,7 +97,7 @@ def _planned(plain: bytes) -> Plan:
 class ImpossibleEditError(CheckpointError):
     """An edit cannot be made on a checkpoint, for these problems."""
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[EditProblem]) -> None:
         super().__init__(
             "the checkpoint was made by another plan: "
             + "; ".join(f"{each.path} {each.reason}" for each in problems),
@@ -183,7 +183,7 @@ def evolved(birth: Birth, plan: Plan) -> Birth:
     return _edited(birth, old, plan)
 
 
-def unlogged(birth: Birth, plan: Plan, last: SourceOffset) -> Iterator[Problem]:
+def unlogged(birth: Birth, plan: Plan, last: SourceOffset) -> Iterator[EditProblem]:
     """Yield inputs that would have to be read again, but nobody knows when their records counted.
 
     `last` is the last batch.
@@ -195,7 +195,7 @@ def unlogged(birth: Birth, plan: Plan, last: SourceOffset) -> Iterator[Problem]:
         if source.name not in names or source.event_time is None or origin is None:
             continue
         if (why := why_not_placed(last.known.get(origin.name))) is not None:
-            yield Problem(
+            yield EditProblem(
                 f"inputs.{shown(of_file.name)}",
                 f"would have to be read again: {why}",
                 "Read a copy of its topic by a new input beside it",
@@ -359,7 +359,7 @@ def _refused(problems: Iterable[str]) -> CheckpointError:
 _ELSE = f" on with the old plan, or {START_ANEW}. docs/edits.md lists what may change."
 
 
-def _remedies(problems: Sequence[Problem]) -> str:
+def _remedies(problems: Sequence[EditProblem]) -> str:
     """What to do of each problem; what all have in common comes once, in the end."""
     remedies = "".join(
         f"{f'{each.path}: ' if len(problems) > 1 else ''}{each.instead}. "

@@ -16,7 +16,7 @@ from ikebana.processor.checkpoint.evolution import (
 from ikebana.processor.checkpoint.finishing import finishing
 from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.checkpoint.state_figures import StateFigures
-from ikebana.processor.planning.edits_problems import Problem
+from ikebana.processor.planning.edits_problems import EditProblem
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics.source_offset import SourceOffset
 
@@ -72,7 +72,7 @@ def _as_before(part: PartPlan) -> PartPlan:
 
 def _after(birth: Birth, plan: Plan, last: SourceOffset) -> tuple[Birth, tuple[Refused, ...]]:
     """The metadata with the plan, and why a run would refuse it, if it would."""
-    after, problems = birth, list[Problem]()
+    after, problems = birth, list[EditProblem]()
     try:
         after = evolved(birth, plan)
         problems += unlogged(birth, plan, last) if last.batch >= 0 else ()

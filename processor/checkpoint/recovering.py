@@ -16,7 +16,7 @@ from ikebana.processor.base.rebuilding import Rebuilding
 from ikebana.processor.checkpoint.commits import Lease, Marker
 from ikebana.processor.checkpoint.starting import Shown, lasting_topics
 from ikebana.processor.planning import starts
-from ikebana.processor.planning.edits_problems import Problem
+from ikebana.processor.planning.edits_problems import EditProblem
 from ikebana.processor.planning.joins.query import AsOfJoin
 from ikebana.processor.planning.plan import Plan, StateMachine
 from ikebana.processor.topics.own_topics import Ends
@@ -123,7 +123,7 @@ def rebuilding(plan: Plan, left: Left) -> Rebuilding:
     )
 
 
-def problems(plan: Plan, timeless: Collection[str] = ()) -> Iterator[Problem]:
+def problems(plan: Plan, timeless: Collection[str] = ()) -> Iterator[EditProblem]:
     """Yield the parts of a plan that cannot be made anew exactly, whatever is left.
 
     The user says that steps of the state machines `timeless` do not depend on times.
@@ -131,14 +131,14 @@ def problems(plan: Plan, timeless: Collection[str] = ()) -> Iterator[Problem]:
     for source in plan.inputs:
         path = f"inputs.{source.name}"
         if source.is_dated:
-            yield Problem(
+            yield EditProblem(
                 path,
                 "has times of its own: which of its records were late, and by which frontier, "
                 "only the lost checkpoint had",
                 _NEW,
             )
         elif source.start == "latest":
-            yield Problem(
+            yield EditProblem(
                 path,
                 "was read from the end that its topic had at the first start, and only the lost "
                 "checkpoint had that",
@@ -146,7 +146,7 @@ def problems(plan: Plan, timeless: Collection[str] = ()) -> Iterator[Problem]:
             )
     for operator in plan.operators:
         if isinstance(operator, StateMachine) and operator.name not in timeless:
-            yield Problem(
+            yield EditProblem(
                 f"operators.{operator.name}",
                 "is a state machine: its steps may depend on the times at which events were "
                 "first read, and only the lost checkpoint had these",
@@ -154,7 +154,7 @@ def problems(plan: Plan, timeless: Collection[str] = ()) -> Iterator[Problem]:
             )
     for join in plan.joins:
         if isinstance(join, AsOfJoin):
-            yield Problem(
+            yield EditProblem(
                 f"operators.{join.name}",
                 "is a join as of a time: its results depend on which records of its inputs came "
                 "before which, and only the lost checkpoint had that",
@@ -163,24 +163,24 @@ def problems(plan: Plan, timeless: Collection[str] = ()) -> Iterator[Problem]:
             )
 
 
-def problems_left(plan: Plan, left: Left) -> Iterator[Problem]:
+def problems_left(plan: Plan, left: Left) -> Iterator[EditProblem]:
     """Yield what cannot be made anew exactly of what the brokers still have."""
     yield from _of_inputs(plan, left)
     lease = left.lease
     for output in plan.published:
         path, shown = f"outputs.{output.name}", left.outputs[output.name]
         if output.traits.codec is not None and left.has_messages(output.name):
-            yield Problem(
+            yield EditProblem(
                 path,
                 f"has the format {output.format}, whose messages cannot be taken back",
                 "Name another topic for the output: it begins there with all that there is",
             )
         elif reason := left.lost.get(output.name):
-            yield Problem(path, reason, _NEW)
+            yield EditProblem(path, reason, _NEW)
         elif shown.last is None and shown.begins:
-            yield Problem(path, f'"{output.progress_topic}" has lost its records', _NEW)
+            yield EditProblem(path, f'"{output.progress_topic}" has lost its records', _NEW)
         elif lease and shown.last is not None and shown.last.checkpoint != lease.checkpoint:
-            yield Problem(
+            yield EditProblem(
                 path,
                 f'has the topic "{output.topic}", which belongs to checkpoint '
                 f"{shown.last.checkpoint} of pipeline {shown.last.pipeline!r}",
@@ -188,7 +188,7 @@ def problems_left(plan: Plan, left: Left) -> Iterator[Problem]:
             )
         elif shown.last is not None and shown.last.batch != left.batch:
             # All outputs of a pipeline are told of each of its batches, in one transaction.
-            yield Problem(
+            yield EditProblem(
                 path,
                 f'has the topic "{output.topic}", which ends with batch {shown.last.batch}, and '
                 f"other outputs with batch {left.batch}: an edit had removed its output, and "
@@ -196,7 +196,7 @@ def problems_left(plan: Plan, left: Left) -> Iterator[Problem]:
                 "Name another topic for the output",
             )
         elif output.traits.facts is not None and left.unclosed[output.name].count:
-            yield Problem(
+            yield EditProblem(
                 path,
                 f'has the format {output.format}, and its topic "{output.topic}" has updates of a '
                 "batch that was not closed",
@@ -208,10 +208,10 @@ def problems_left(plan: Plan, left: Left) -> Iterator[Problem]:
             what = "was deleted and made anew" if topic in left.topic_ids else "was deleted"
             names = [output.name for output in plan.published if output.topic == topic]
             path = f"outputs.{names[0]}" if names else plan.name
-            yield Problem(path, f'cannot go on: its topic "{topic}" {what}', _NEW)
+            yield EditProblem(path, f'cannot go on: its topic "{topic}" {what}', _NEW)
 
 
-def _of_inputs(plan: Plan, left: Left) -> Iterator[Problem]:
+def _of_inputs(plan: Plan, left: Left) -> Iterator[EditProblem]:
     machines = {machine.input: machine.name for machine in plan.machines}
     for source in plan.inputs:
         path = f"inputs.{source.name}"
@@ -221,7 +221,7 @@ def _of_inputs(plan: Plan, left: Left) -> Iterator[Problem]:
             first = left.starts.get(topic, {}) if at_offsets else {}
             for partition, begin in sorted(left.begins[topic].items()):
                 if begin > first.get(partition, 0):
-                    yield Problem(
+                    yield EditProblem(
                         path,
                         f"would have to be read again from {starts.words(source.start)}, and "
                         f"{topic}[{partition}] begins at offset {begin}: the records before are "
@@ -231,7 +231,7 @@ def _of_inputs(plan: Plan, left: Left) -> Iterator[Problem]:
             if "compact" not in left.policies.get(topic, ""):
                 continue
             if source.name in machines or source.is_collection:
-                yield Problem(
+                yield EditProblem(
                     path,
                     f'has the topic "{topic}", which is compacted: it may lack records, of which '
                     "each one counts",

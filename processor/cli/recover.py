@@ -12,7 +12,7 @@ from ikebana.processor.base.private_files import private_files
 
 if TYPE_CHECKING:
     from ikebana.processor.checkpoint.recovering import Left
-    from ikebana.processor.planning.edits_problems import Problem
+    from ikebana.processor.planning.edits_problems import EditProblem
     from ikebana.processor.planning.plan import Plan
 
 
@@ -97,7 +97,7 @@ def _is_nothing(plan: "Plan") -> CheckpointError:
     )
 
 
-def _lines(plan: "Plan", left: "Left", problems: "list[Problem]") -> list[str]:
+def _lines(plan: "Plan", left: "Left", problems: "list[EditProblem]") -> list[str]:
     """Describe what is read again, the outputs, and the problems that prevent a recovery."""
     assert left.lease is not None
     lines = [f"pipeline {plan.name}, lost checkpoint {left.lease.checkpoint}", "", "inputs"]

@@ -25,7 +25,7 @@ Tables = Mapping[str, Mapping[str, str]]
 """The types of columns, by the tables' names."""
 
 
-class QueryError(Exception):
+class SqlQueryError(Exception):
     """A query is refused; `at` is the place of the fault in its text, in characters."""
 
     def __init__(self, problem: str, at: int | None = None) -> None:
@@ -46,25 +46,25 @@ class QueryError(Exception):
 def query_tree(text: str) -> Node:
     """The syntax tree of one query.  Raises: QueryError."""
     if "\0" in text:
-        raise QueryError("it holds a character that SQL cannot")
+        raise SqlQueryError("it holds a character that SQL cannot")
     try:
         declare(text)
         ((tree,),) = connection().execute("SELECT json_serialize_sql(?)", [text]).fetchall()
         parsed: dict[str, Any] = msgspec.json.decode(str(tree).encode())
     except RecursionError:
-        raise QueryError(TOO_DEEP) from None
+        raise SqlQueryError(TOO_DEEP) from None
     except (duckdb.Error, FunctionError) as error:
-        raise QueryError(first_line(error)) from None
+        raise SqlQueryError(first_line(error)) from None
     if parsed["error"]:
         # For a statement that changes something, DuckDB only says that it is no SELECT.
         position = str(parsed.get("position", ""))
         at = int(position) if position.isdigit() else None
         problem = first_line(parsed["error_message"])
         if "Only SELECT" in problem:
-            raise QueryError(_ONE_SELECT, at)
-        raise QueryError(problem + remedy(problem, text), at)
+            raise SqlQueryError(_ONE_SELECT, at)
+        raise SqlQueryError(problem + remedy(problem, text), at)
     if len(parsed["statements"]) != 1:
-        raise QueryError("it must be one query")
+        raise SqlQueryError("it must be one query")
     node: Node = parsed["statements"][0]["node"]
     return node
 
@@ -87,7 +87,7 @@ def bound(text: str, tables: Tables, functions: Mapping[str, str] = {}) -> list[
     except duckdb.Error as error:
         said = with_short_names(str(error))
         problem, at = _placed(str(error), text)
-        raise QueryError(_without_names(problem, said, tables), at) from None
+        raise SqlQueryError(_without_names(problem, said, tables), at) from None
     finally:
         database.execute("ROLLBACK")
         database.close()

@@ -22,7 +22,7 @@ START_ANEW = (
 )
 
 
-class Problem(NamedTuple):
+class EditProblem(NamedTuple):
     """Why an edit cannot be made: the path in the file, the reason, and an alternative."""
 
     path: str
@@ -37,7 +37,7 @@ class Problem(NamedTuple):
         return f"{self.instead}; or leave {self.path} as it was, or {START_ANEW}."
 
 
-def problems(edit: Edit, used: Mapping[str, int], user_plan: Plan) -> Iterator[Problem]:
+def problems(edit: Edit, used: Mapping[str, int], user_plan: Plan) -> Iterator[EditProblem]:
     """Yield each reason why an edit cannot be made on the checkpoint.
 
     `used` has the last generations before the edit.  `user_plan` is the new plan with the names of
@@ -57,16 +57,16 @@ def problems(edit: Edit, used: Mapping[str, int], user_plan: Plan) -> Iterator[P
         yield each._replace(path=names.get(part, "") + each.path[len(part) :])
 
 
-def _problems(edit: Edit, used: Mapping[str, int]) -> Iterator[Problem]:
+def _problems(edit: Edit, used: Mapping[str, int]) -> Iterator[EditProblem]:
     before, after = edit.before, edit.after
     for part in ("name", "time", "error_topic", "is_dated", "transaction_topics"):
         old, new = getattr(before, part), getattr(after, part)
         if old != new:
             was, now = (msgspec.json.encode(each).decode() for each in (old, new))
             path = _PATHS.get(part, part)
-            yield Problem(path, f"was {was}, is {now}, which no edit can change")
+            yield EditProblem(path, f"was {was}, is {now}, which no edit can change")
     if before.on_error == "drop" and after.on_error != "drop":
-        yield Problem(
+        yield EditProblem(
             "errors.policy",
             f"was drop, is {after.on_error}: nothing knows which errors stand that were dropped, "
             "and each one would be taken back that was never written",
@@ -85,7 +85,7 @@ def _problems(edit: Edit, used: Mapping[str, int]) -> Iterator[Problem]:
 _PATHS = {"error_topic": "errors.topic", "is_dated": "event_time"}
 
 
-def _inputs(before: Plan, after: Plan) -> Iterator[Problem]:
+def _inputs(before: Plan, after: Plan) -> Iterator[EditProblem]:
     old_inputs = {source.name: source for source in before.inputs}
     names = {source.name for source in after.inputs}
     for source in after.inputs:
@@ -94,7 +94,7 @@ def _inputs(before: Plan, after: Plan) -> Iterator[Problem]:
             read = [t for t in source.topics if t in before.topics]
             if read and (why := why_not(before, source)) is not None:
                 reader = next(s.name for s in before.inputs if read[0] in s.topics)
-                yield Problem(
+                yield EditProblem(
                     f"inputs.{source.name}",
                     f'is new, and topic "{read[0]}" has been read already: {why}',
                     f'Read the topic by the input "{reader}", as before'
@@ -102,14 +102,14 @@ def _inputs(before: Plan, after: Plan) -> Iterator[Problem]:
                     else f'Call it "{reader}", as the input was called that has read the topic',
                 )
         elif lasting(old) != lasting(source):
-            yield Problem(
+            yield EditProblem(
                 f"inputs.{source.name}",
                 f"was changed: {why_not(before, source) or _OTHER_TOPIC}",
                 "Leave it, and read another topic by a new input beside it",
             )
 
 
-def _machines(edit: Edit) -> Iterator[Problem]:
+def _machines(edit: Edit) -> Iterator[EditProblem]:
     """Yield machines that keep states of another version, and cannot read them.
 
     The batch with the first such state would fail, and so would every retry.
@@ -120,7 +120,7 @@ def _machines(edit: Edit) -> Iterator[Problem]:
             continue
         old = before.get(machine.name)
         if old is not None and old.version != machine.version and machine.migrate is None:
-            yield Problem(
+            yield EditProblem(
                 f"operators.{shown(machine.name)}",
                 f"has version {machine.version}, and its states are of version {old.version} or "
                 "before, which nothing converts",
@@ -132,7 +132,7 @@ _NOT_AGAIN = "what its topic has had is not read again"
 _OTHER_TOPIC = "it reads another topic, and nothing says what is in both"
 
 
-def _readers(edit: Edit) -> Iterator[Problem]:
+def _readers(edit: Edit) -> Iterator[EditProblem]:
     """Yield operators that need an input from its beginning, if it cannot be read again."""
     # An input that was changed itself is reported already.
     old_inputs = {
@@ -165,7 +165,7 @@ def _readers(edit: Edit) -> Iterator[Problem]:
                 instead = "Give it a greater version, and `migrate` its states if need be"
             elif keeps:
                 instead = f'Make it of "{keeps[0]}", which keeps what the input has had'
-            yield Problem(
+            yield EditProblem(
                 f"operators.{name}",
                 f'{is_what}, and reads input "{shown(source)}": '
                 f"{why_not(edit.before, edit.before.input(source)) or _NOT_AGAIN}{remedy}",
@@ -173,7 +173,7 @@ def _readers(edit: Edit) -> Iterator[Problem]:
             )
 
 
-def _rows(before: Plan, after: Plan) -> Iterator[Problem]:
+def _rows(before: Plan, after: Plan) -> Iterator[EditProblem]:
     old, new = planner.physical(before).readings, planner.physical(after).readings
     for name in sorted(inputs_kept(before, after)):
         if old[name] == new[name]:
@@ -185,7 +185,7 @@ def _rows(before: Plan, after: Plan) -> Iterator[Problem]:
             rows = f"the columns {', '.join(columns)}"
         else:
             rows = "the rows of some keys"
-        yield Problem(
+        yield EditProblem(
             f"inputs.{name}",
             f"has been read so that the state has only {rows}, and the new plan needs more of "
             "its rows (`pushdown: false` keeps whole ones from the start)",
@@ -193,20 +193,20 @@ def _rows(before: Plan, after: Plan) -> Iterator[Problem]:
         )
 
 
-def _outputs(edit: Edit, used: Mapping[str, int]) -> Iterator[Problem]:
+def _outputs(edit: Edit, used: Mapping[str, int]) -> Iterator[EditProblem]:
     before = {output.name: output for output in edit.before.outputs}
     topics = {output.topic: output.name for output in edit.before.outputs}
     for output in edit.after.outputs:
         path = f"outputs.{shown(output.name)}"
         if output.name in edit.added and output.topic in topics:
-            yield Problem(
+            yield EditProblem(
                 path,
                 f'writes to topic "{output.topic}", which has been the topic of '
                 f'"{shown(topics[output.topic])}" in another format or under that name',
                 "Give it a topic that no output has had",
             )
         elif output.name in edit.added and WRITTEN + output.topic in used:
-            yield Problem(
+            yield EditProblem(
                 path,
                 f'writes to topic "{output.topic}", which has what an output has written that is '
                 "gone: its progress has ended, and readers would miss the batches since",
@@ -221,26 +221,26 @@ def _outputs(edit: Edit, used: Mapping[str, int]) -> Iterator[Problem]:
             ]
             if watched[0] != watched[1]:
                 when = "now" if watched[1] else "until now"
-                yield Problem(
+                yield EditProblem(
                     path,
                     f"shows what may have several values of a key {when}: give it a new topic",
                     "Give it a topic that no output has had",
                 )
 
 
-def _of_change(edit: Edit, old: Output, new: Output) -> Problem:
+def _of_change(edit: Edit, old: Output, new: Output) -> EditProblem:
     """Why an output may not get the difference, and what changed its collection."""
     path = f"outputs.{shown(new.name)}"
     causes = _causes(edit, old, new)
     since = f", since {' and '.join(causes)} changed" if causes else ""
     anew = "ive it a topic that no output has had, in which it begins with all that there is"
     if new.on_change == "new-topic":
-        return Problem(
+        return EditProblem(
             path,
             f"shows other data{since}, for which its on_change wants a new topic",
             f"G{anew}",
         )
-    return Problem(
+    return EditProblem(
         path,
         f"shows other data{since}, which its on_change refuses",
         f"Set its on_change to difference, so that the topic gets that, or g{anew}",
@@ -273,7 +273,7 @@ def _as_named(operator: Operator) -> Operator:
     return msgspec.structs.replace(moved, name=shown(operator.name))
 
 
-def _sources_missing(edit: Edit) -> Iterator[Problem]:
+def _sources_missing(edit: Edit) -> Iterator[EditProblem]:
     """Yield collections that new readers need, if the state lacks some of their contents."""
     for plan in (edit.before, edit.after):
         for root, branches in planner.physical(plan).branches.items():
@@ -285,7 +285,7 @@ def _sources_missing(edit: Edit) -> Iterator[Problem]:
 _READ_BACK = tuple(name for name, its in OUTPUT_FORMATS.items() if its.codec is None)
 
 
-def _lacking(edit: Edit, plan: Plan, root: str, branch: planner.Branch) -> Iterator[Problem]:
+def _lacking(edit: Edit, plan: Plan, root: str, branch: planner.Branch) -> Iterator[EditProblem]:
     what = "nothing keeps what it has had"
     instead = "Read a copy of its topic by a new input, which is read from its beginning"
     if any(join.name == root for join in plan.joins):
@@ -307,20 +307,20 @@ def _lacking(edit: Edit, plan: Plan, root: str, branch: planner.Branch) -> Itera
             # These contents are in the topic, and stay there.
             continue
         reason = f'shows other data of "{shown(root)}", and {what}'
-        yield Problem(f"outputs.{shown(name)}", reason, instead)
+        yield EditProblem(f"outputs.{shown(name)}", reason, instead)
     if plan is edit.after:
         stages, gathered = joined(plan).stages, planner.gathered(plan).values()
         for name in (*branch.inlets, *branch.hops):
             if name in edit.fresh and name not in stages and name not in gathered:
                 reason = f'is new, and reads "{shown(root)}": {what}'
-                yield Problem(f"operators.{shown(name)}", reason, instead)
+                yield EditProblem(f"operators.{shown(name)}", reason, instead)
 
 
-def _joins(edit: Edit) -> Iterator[Problem]:
+def _joins(edit: Edit) -> Iterator[EditProblem]:
     old, new = joined(edit.before), joined(edit.after)
     for name, stage in new.stages.items():
         if name in old.stages and old.stages[name] != stage:
-            yield Problem(
+            yield EditProblem(
                 f"operators.{shown(stage.join)}",
                 "would be laid out otherwise than it is, since other joins come or go",
                 "Give it another name, so that it begins anew with what is there",
@@ -328,7 +328,7 @@ def _joins(edit: Edit) -> Iterator[Problem]:
     for join in edit.after.joins:
         if join.name in edit.fresh - new.origins.keys() - edit.filled_joins.keys():
             relation = shown(join.inputs[0].relation)
-            yield Problem(
+            yield EditProblem(
                 f"operators.{shown(join.name)}",
                 f'is new, and nothing has all that its input "{relation}" was: '
                 "it has no arrangement",
@@ -342,7 +342,7 @@ def _joins(edit: Edit) -> Iterator[Problem]:
             for name in (*branch.inlets, *branch.hops):
                 reader = new.stages.get(name)
                 if reader is not None and name in edit.fresh and root not in edit.fresh:
-                    yield Problem(
+                    yield EditProblem(
                         f"operators.{shown(reader.join)}",
                         f'is new, and changes of "{shown(root)}" that are not due yet wait '
                         "elsewhere",

@@ -128,19 +128,21 @@ class Derivation:
 NOTHING = Keys()
 
 
-class Facts(NamedTuple):
+class KnownKeys(NamedTuple):
     """Keys that are sure, and keys that also rely on unchecked declarations of inputs."""
 
     sure: Keys = NOTHING
     declared: Keys = NOTHING
 
-    def each(self, combine: Callable[..., Keys], *others: "Facts") -> "Facts":
+    def each(self, combine: Callable[..., Keys], *others: "KnownKeys") -> "KnownKeys":
         """Apply a function to the sure keys, and to the declared ones."""
         every = (self, *others)
-        return Facts(combine(*(of.sure for of in every)), combine(*(of.declared for of in every)))
+        return KnownKeys(
+            combine(*(of.sure for of in every)), combine(*(of.declared for of in every))
+        )
 
 
-NOTHING_KNOWN = Facts()
+NOTHING_KNOWN = KnownKeys()
 
 
 def joined(sides: Iterable[Keys], equalities: Iterable[tuple[str, str]]) -> Keys:

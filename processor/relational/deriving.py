@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ikebana.processor.base import log_lines
-from ikebana.processor.linear.bound_query import QueryError
+from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import Input, Operator
@@ -45,7 +45,7 @@ def from_sql(name: str, text: str, key: str | None) -> Derived:
     def make(pipeline: Known) -> tuple[Operator, ...]:
         try:
             operators = sql_operators(name, text, pipeline, key)
-        except QueryError as error:
+        except SqlQueryError as error:
             raise MakingError(error.with_place(text), "sql") from None
         for note in notes(text):
             log_lines.warning(f"operators.{name}.sql: {note}")

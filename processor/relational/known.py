@@ -7,7 +7,7 @@ from ikebana.processor.linear.json_text import BLOB
 from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, Scope
 from ikebana.processor.planning.catalog import Catalog
 from ikebana.processor.planning.plan import Input, Operator, Upsert
-from ikebana.processor.planning.unique_keys import NOTHING_KNOWN, Facts, Keys, made_of
+from ikebana.processor.planning.unique_keys import NOTHING_KNOWN, Keys, KnownKeys, made_of
 from ikebana.processor.planning.unread import ALL_READ, Unread
 
 Types = Mapping[str, str]
@@ -33,7 +33,7 @@ class Table:
     types: Types
     key: str = "JSON"
     """The type of its key."""
-    facts: Facts = NOTHING_KNOWN
+    facts: KnownKeys = NOTHING_KNOWN
     """Which sets of its columns are unique."""
 
     def type_of(self, column: str) -> str:
@@ -62,7 +62,7 @@ class Table:
             by_name[name.lower()] = (*by_name.get(name.lower(), ()), name)
         return {lower: names for lower, names in by_name.items() if len(names) > 1}
 
-    def selected(self, columns: Iterable[tuple[str, str]]) -> Facts:
+    def selected(self, columns: Iterable[tuple[str, str]]) -> KnownKeys:
         """The facts of a selection from its columns, without the key."""
         origins = {name: made_of(sql, names=self.types) for name, sql in columns}
         return self.facts.each(lambda keys: keys.selected(origins))
@@ -126,7 +126,7 @@ class Known:
                 raise UnmadeError
             table = table_of(name, self.catalog.relation(name).scope)
             keys = self.catalog.keyed(name).keys
-            facts = Facts(keys, declared(keys, self.inputs, self.operators.get(name), table))
+            facts = KnownKeys(keys, declared(keys, self.inputs, self.operators.get(name), table))
             self._relations[name] = replace(table, facts=facts)
         return self._relations[name]
 

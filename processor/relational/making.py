@@ -28,7 +28,7 @@ from ikebana.processor.planning.plan import (
     Upsert,
     WindowFunctions,
 )
-from ikebana.processor.planning.unique_keys import Facts, Keyed, Keys
+from ikebana.processor.planning.unique_keys import Keyed, Keys, KnownKeys
 from ikebana.processor.relational.known import (
     Known,
     MakingError,
@@ -55,7 +55,9 @@ class Making:
         """A collection of the pipeline, or one of an operator that was built here."""
         return self._relations.get(name) or self._pipeline.relation(name)
 
-    def linear(self, source: Table, what: str, *steps: Step, facts: Facts | None = None) -> Table:
+    def linear(
+        self, source: Table, what: str, *steps: Step, facts: KnownKeys | None = None
+    ) -> Table:
         """Steps over a collection; `facts` of the result replace those that steps imply."""
         return self._add(Linear(self._free(what), source.name, steps), facts)
 
@@ -67,7 +69,7 @@ class Making:
         """The rows of a collection for which conditions are true."""
         return self.linear(source, what, Sql(where=conditions)) if conditions else source
 
-    def vouched(self, table: Table, facts: Facts) -> Table:
+    def vouched(self, table: Table, facts: KnownKeys) -> Table:
         """The same collection with more facts; it must be of linear steps or a sum."""
         operator = self._operators[table.name]
         assert isinstance(operator, Linear | Concat), table.name
@@ -99,7 +101,7 @@ class Making:
             case _:
                 return False
 
-    def together(self, what: str, *sources: Table, facts: Facts | None = None) -> Table:
+    def together(self, what: str, *sources: Table, facts: KnownKeys | None = None) -> Table:
         """The sum of collections; `facts` are those of the result."""
         operator = Concat(self._free(what), tuple(source.name for source in sources))
         return self._add(operator, facts)
@@ -295,7 +297,7 @@ class Making:
         used = {*self._relations, *self._pipeline.operators, *self._pipeline.inputs}
         return next(name for name in _numbered(f"{self._name}.{what}") if name not in used)
 
-    def _add(self, operator: Operator, facts: Facts | None = None) -> Table:
+    def _add(self, operator: Operator, facts: KnownKeys | None = None) -> Table:
         """Add an operator and infer the types of its result.  Raises: MakingError.
 
         `facts` of the result replace those that the operator alone implies.
@@ -307,7 +309,7 @@ class Making:
         called = operator.input if isinstance(operator, Upsert) else operator.name
         table = replace(table_of(called, scope), name=operator.name)
         if facts is None:
-            facts = Facts(*(self._keys(operator, table, level) for level in (0, 1)))
+            facts = KnownKeys(*(self._keys(operator, table, level) for level in (0, 1)))
         elif isinstance(operator, Linear | Concat):
             operator = msgspec.structs.replace(operator, unique=_unique(facts))
         self._operators[operator.name] = operator
@@ -345,7 +347,7 @@ class Making:
         return declared(keys, self._pipeline.inputs, operator, table) if level else keys
 
 
-def _unique(facts: Facts) -> tuple[tuple[str, ...], ...]:
+def _unique(facts: KnownKeys) -> tuple[tuple[str, ...], ...]:
     """The sets of columns that are surely unique, in the form of `Linear.unique`."""
     keys = facts.sure
     by_key = {(KEY,)} if keys.is_unique([KEY]) else set()

@@ -19,8 +19,8 @@ from ikebana.processor.linear.syntax import Node, shown, text_of, tree
 from ikebana.processor.linear.trees import changed, column, columns, equated, renamed
 from ikebana.processor.planning.unique_keys import (
     NOTHING_KNOWN,
-    Facts,
     Keys,
+    KnownKeys,
     equalities,
     left_joined,
     made_of_tree,
@@ -293,7 +293,7 @@ def outer_join(
 
 def _facts(
     left: Side, right: Side, on: Conditions, select: Sequence[tuple[str, Node]], kind: Outer
-) -> Facts:
+) -> KnownKeys:
     """The facts of an outer join: each row of the outer side without a match is there once."""
     if kind == "full":
         return NOTHING_KNOWN

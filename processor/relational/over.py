@@ -11,7 +11,7 @@ from ikebana.processor.kernels.window_values import WindowFunction
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.planning.unique_keys import Facts, Keys
+from ikebana.processor.planning.unique_keys import Keys, KnownKeys
 from ikebana.processor.relational.known import Table
 from ikebana.processor.relational.making import Making, struct
 from ikebana.processor.relational.rows import Order, ordering
@@ -66,7 +66,7 @@ def order_of_rows(source: Table, orders: Sequence[Order]) -> tuple[str | None, b
     return order, aggregate == "top"
 
 
-def _facts(source: Table, over: Over, results: Sequence[Result]) -> Facts:
+def _facts(source: Table, over: Over, results: Sequence[Result]) -> KnownKeys:
     """The facts of the result: the rows are those of the source, with the partition as key."""
     key, by = frozenset((KEY,)), frozenset(over.partition)
     numbers = [each.name for each in results if each.function.kind == "row_number"]

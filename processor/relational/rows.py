@@ -17,7 +17,7 @@ from ikebana.codecs.sql_type import Decimal, type_of
 from ikebana.processor.linear.json_text import BLOB, INSTANTS, WHOLE, quoted
 from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.steps import Sql
-from ikebana.processor.planning.unique_keys import Facts, Keys
+from ikebana.processor.planning.unique_keys import Keys, KnownKeys
 from ikebana.processor.relational.known import MakingError, Table
 from ikebana.processor.relational.making import Making, struct
 
@@ -171,7 +171,7 @@ def first_rows(
     return making.linear(reduced, f"{what}.rows", *steps, facts=_facts(source, partition, limit))
 
 
-def _facts(source: Table, partition: Sequence[str], limit: int) -> Facts:
+def _facts(source: Table, partition: Sequence[str], limit: int) -> KnownKeys:
     """The facts of first rows: they are rows of the source, with the partition as key."""
     key, by = frozenset((KEY,)), frozenset(partition)
 

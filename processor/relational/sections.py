@@ -6,7 +6,7 @@ Each function returns a `Derived`, which becomes operators when the types of its
 from collections.abc import Callable, Sequence
 
 from ikebana.processor.base.spelling import instead
-from ikebana.processor.linear.bound_query import QueryError, query_tree
+from ikebana.processor.linear.bound_query import SqlQueryError, query_tree
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.linear.trees import conjuncts
@@ -168,7 +168,7 @@ def _order(text: str, relation: Table) -> Order:
     beginning = "SELECT 1 FROM t"
     try:
         node = query_tree(f"{beginning} ORDER BY {text}\n")
-    except QueryError as error:
+    except SqlQueryError as error:
         raise MakingError(f"{text}: {error.problem}", "order") from None
     orders = [each for modifier in node["modifiers"] for each in modifier.get("orders", [{}])]
     # The text must add one order and nothing else, such as a LIMIT.

@@ -22,7 +22,7 @@ Everything else is refused with its place in the text.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ikebana.processor.linear.bound_query import QueryError, query_tree
+from ikebana.processor.linear.bound_query import SqlQueryError, query_tree
 from ikebana.processor.linear.collations import LOOSE, loose
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.syntax import Node
@@ -91,9 +91,9 @@ def sql_operators(
             return making.finished(translated(text, {}), key)
         return making.finished(several.result(making, translated, limits), key)
     except (MakingError, ExpressionError) as error:
-        raise QueryError(str(error)) from None
+        raise SqlQueryError(str(error)) from None
     except RecursionError:
-        raise QueryError("it is nested too deeply") from None
+        raise SqlQueryError("it is nested too deeply") from None
 
 
 def _translated(
@@ -105,7 +105,7 @@ def _translated(
     query = Query(making, pipeline, node, select, windows, Recursion(tables, limits))
     query.bind(text, {NOW: "TIMESTAMP"})
     for each in loose(node):
-        raise QueryError(LOOSE, each.get("query_location"))
+        raise SqlQueryError(LOOSE, each.get("query_location"))
     return query.result()
 
 
@@ -117,7 +117,7 @@ def tables_of(text: str) -> list[str]:
             return several.tables(tables_of)
         text, windows = without_windows(text)
         node = query_tree(text)
-    except QueryError:
+    except SqlQueryError:
         return []
     named = [each["table_name"] for each in named_tables(node)]
     return [windows[name].source if name in windows else name for name in named]
@@ -137,7 +137,7 @@ def _field(node: Node) -> str:
     """The field of a reduction that joins a subquery with the query around it."""
     if node["class"] != "COLUMN_REF":
         problem = "a subquery is joined by a column that is always null; cast it to a type"
-        raise QueryError(problem, node.get("query_location"))
+        raise SqlQueryError(problem, node.get("query_location"))
     name: str = node["column_names"][1]
     return name
 
@@ -317,7 +317,7 @@ class _Select:
         if len(sets) < 2:
             return []
         if keys and not all(sets):
-            raise QueryError(
+            raise SqlQueryError(
                 "a grouping set of nothing in a query that reads one around it is not supported; "
                 "write UNION ALL with a query without GROUP BY"
             )

@@ -8,13 +8,13 @@ from ikebana.codecs.sql_type import Array, Decimal, List, SqlType, Tuple, within
 from ikebana.codecs.sql_type import type_of as sql_type
 from ikebana.processor.kernels.aggregate_kinds import KINDS
 from ikebana.processor.linear.allowed import aggregates
-from ikebana.processor.linear.bound_query import QueryError, of_no_rows, types_of
+from ikebana.processor.linear.bound_query import SqlQueryError, of_no_rows, types_of
 from ikebana.processor.linear.json_text import WHOLE, literal, quoted
 from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node, text_of, tree
 from ikebana.processor.linear.trees import bare, changed, column, nodes, own_nodes
-from ikebana.processor.planning.unique_keys import Facts, Keys
+from ikebana.processor.planning.unique_keys import Keys, KnownKeys
 from ikebana.processor.relational.known import MakingError, Table
 from ikebana.processor.relational.making import Making, struct
 from ikebana.processor.relational.matching import without
@@ -69,11 +69,11 @@ def parts_of(node: Node, type_of: Callable[[str], str]) -> Parts:
     make = _MADE.get(call.name)
     if make is None:
         listed = ", ".join(sorted(_MADE))
-        raise QueryError(
+        raise SqlQueryError(
             f"the aggregate {call.name}() is not supported; there are {listed}", call.place
         )
     if node.get("export_state"):
-        raise QueryError("EXPORT_STATE is not supported: a state is no value", call.place)
+        raise SqlQueryError("EXPORT_STATE is not supported: a state is no value", call.place)
     return make(call)
 
 
@@ -129,7 +129,7 @@ def _plain(kind: str) -> Callable[[Call], Parts]:
     def parts(call: Call) -> Parts:
         if len(call.arguments) != several:
             named = "two arguments" if traits.is_of_pairs else "one argument"
-            raise QueryError(f"{call.name}() is supported with {named}", call.place)
+            raise SqlQueryError(f"{call.name}() is supported with {named}", call.place)
         first, *others = call.arguments
         if traits.takes == "number" and call.type_of(first) == "BOOLEAN":
             first = f"CAST(({first}) AS INTEGER)"
@@ -163,7 +163,9 @@ def _most(call: Call, text: str) -> int:
     """How many values a call lists.  Raises: QueryError."""
     if not text.isdigit() or int(text) < 1:
         problem = f"{call.name}() lists so many values as a whole number says, as in"
-        raise QueryError(f"{problem} {call.name}({', '.join(call.arguments[:-1])}, 3)", call.place)
+        raise SqlQueryError(
+            f"{problem} {call.name}({', '.join(call.arguments[:-1])}, 3)", call.place
+        )
     return int(text)
 
 
@@ -266,7 +268,7 @@ def _row_in_order(call: Call, shown: str, there: str | None) -> _Row:
     try:
         parts, kinds, is_turned = in_one_direction(orders)
     except MakingError as error:
-        raise QueryError(str(error), call.place) from None
+        raise SqlQueryError(str(error), call.place) from None
     parts.append(shown)
     kinds.append(call.type_of(shown))
     row = struct((f"o{at}", sql) for at, sql in enumerate(parts))
@@ -305,7 +307,7 @@ def _quantile(name: str, *, is_typed: bool = True) -> Callable[[Call], Parts]:
                 # WITHIN GROUP (ORDER BY …)
                 shown, fraction = sql, [shown]
             if more or sql != shown:
-                raise QueryError(
+                raise SqlQueryError(
                     f"ORDER BY in {call.name}() is supported by its argument alone, as in "
                     f"{call.name}({shown}, {fraction[0]} ORDER BY {shown} DESC)",
                     call.place,
@@ -321,7 +323,7 @@ def _of_all(name: str) -> Callable[[Call], Parts]:
 
     def parts(call: Call) -> Parts:
         if len(call.arguments) != 1:
-            raise QueryError(f"{call.name}() is supported with one argument", call.place)
+            raise SqlQueryError(f"{call.name}() is supported with one argument", call.place)
         return _of_list(call, name, call.arguments[0], ())
 
     return parts
@@ -331,7 +333,7 @@ def _mode(call: Call) -> Parts:
     """The most frequent value; of several the least, or with ORDER BY … DESC the greatest."""
     shown = call.arguments[0] if call.arguments else call.orders[0][0]
     if any(sql != shown for sql, *_ in call.orders):
-        raise QueryError("ORDER BY in mode() is supported by its argument alone", call.place)
+        raise SqlQueryError("ORDER BY in mode() is supported by its argument alone", call.place)
     is_turned = any(descending for _, descending, _ in call.orders)
     return _of_list(call, "mode", shown, (), is_turned=is_turned)
 
@@ -432,7 +434,7 @@ class Grouped:
             if result is None and node["class"] == "COLUMN_REF" and len(node["column_names"]) > 1:
                 name = ".".join(node["column_names"][1:])
                 problem = f'"{name}" is neither grouped by nor in an aggregate'
-                raise QueryError(problem, node.get("query_location"))
+                raise SqlQueryError(problem, node.get("query_location"))
             return result
 
         result: Node = changed(node, change)
@@ -548,7 +550,7 @@ def _aggregates(
             continue
         inner = [each for each in nodes(call["arguments"]) if is_aggregate(each)]
         if inner:
-            raise QueryError(
+            raise SqlQueryError(
                 "an aggregate of an aggregate is not supported", inner[0].get("query_location")
             )
         unqualified = without(item.alias, call)
@@ -628,7 +630,7 @@ def _of_sets(
         own_key, of_row = frozenset(names), frozenset((KEY,))
         keys = keys.with_unique(names, [KEY, *tables[0].types])
         keys = keys.with_dependencies([(own_key, of_row), (of_row, own_key)])
-    return making.together("groups.sets", *tables, facts=Facts(keys, keys))
+    return making.together("groups.sets", *tables, facts=KnownKeys(keys, keys))
 
 
 _NUMBERS = {*WHOLE, "UBIGINT", "HUGEINT", "UHUGEINT", "FLOAT", "DOUBLE", "BOOLEAN"}
@@ -642,7 +644,7 @@ def refuse_other_types(call: Node, unqualified: Node, columns: dict[str, str]) -
         return
     (of,) = types_of([text_of(unqualified["arguments"][0]["expression"])], columns)
     if of not in _NUMBERS and not isinstance(sql_type(of), Decimal):
-        raise QueryError(
+        raise SqlQueryError(
             f"{call['function_name']}() of {of} is not supported; cast it to a number",
             call.get("query_location"),
         )

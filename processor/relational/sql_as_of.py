@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from ikebana.processor.kernels.frames import Frame, FrameBound
 from ikebana.processor.kernels.window_values import WindowFunction
-from ikebana.processor.linear.bound_query import QueryError
+from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node, shown, text_of, tree
@@ -112,7 +112,7 @@ def _order(
         else:
             others.append(condition)
     if len(orders) != 1:
-        raise QueryError(
+        raise SqlQueryError(
             "an ASOF JOIN needs one comparison by which the right is ordered, such as "
             f"t.at >= p.at; it has {len(orders)}",
             place,

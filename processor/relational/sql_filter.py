@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from ikebana.processor.linear.bound_query import QueryError
+from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.syntax import Node, text_of, tree
 from ikebana.processor.linear.trees import bare, column, conjuncts, has_subquery
 from ikebana.processor.relational import sql_lateral as lateral
@@ -126,7 +126,7 @@ class _From:
         """Translate an item of FROM that reads no other item."""
         place = node.get("query_location")
         if node.get("sample"):
-            raise QueryError("a sample depends on chance; write a condition", place)
+            raise SqlQueryError("a sample depends on chance; write a condition", place)
         match node["type"]:
             case "BASE_TABLE":
                 called = self._called(node)
@@ -144,7 +144,7 @@ class _From:
                 return taken_apart(self._query, None, series_of(node))
             case other:
                 named = other.lower().replace("_", " ")
-                raise QueryError(f"{named} in FROM is not supported", place)
+                raise SqlQueryError(f"{named} in FROM is not supported", place)
         names = node.get("column_name_alias", ())
         has_key = node["type"] == "BASE_TABLE" and node["table_name"].lower() not in self._views
         alias = self._query.free_alias(called)
@@ -170,7 +170,7 @@ class _From:
         ref, join = node["ref_type"], node["join_type"]
         kind, is_half = OUTER.get(join), join in HALF
         if before is not None and kind not in (None, "left"):
-            raise QueryError(lateral.AROUND.format(join), node.get("query_location"))
+            raise SqlQueryError(lateral.AROUND.format(join), node.get("query_location"))
         # The result of a semi-join or an anti-join has the rows of the left.
         keeps = {
             "left": is_filtered and kind in (None, "left"),
@@ -220,7 +220,7 @@ class _From:
         is_plain = node["ref_type"] in ("REGULAR", "CROSS") and not node["using_columns"]
         if not is_plain or node["join_type"] not in ("INNER", "LEFT"):
             named = node["join_type"] if node["ref_type"] == "REGULAR" else node["ref_type"]
-            raise QueryError(lateral.AROUND.format(named), node.get("query_location"))
+            raise SqlQueryError(lateral.AROUND.format(named), node.get("query_location"))
         within, _, _ = lateral.query_of(right, self._views)
         called = self._called(right)
         if kind is not None and not (is_one_row(within) and is_always(node)):
@@ -243,7 +243,7 @@ class _From:
         is_true = all(text_of(each).upper() == "TRUE" for each in conditions)
         is_plain = not node["using_columns"] and node["ref_type"] in ("REGULAR", "CROSS")
         if not is_plain or node["join_type"] not in ("INNER", "LEFT") or (is_left and not is_true):
-            raise QueryError(
+            raise SqlQueryError(
                 "a list of columns is joined by a comma, or by LEFT JOIN … ON true, which keeps "
                 "rows without elements; write conditions in WHERE",
                 place,
@@ -266,7 +266,7 @@ class _From:
         both = Names(Froms([*left.items, *right.items], [], left.merged | right.merged))
         of_subqueries = with_subqueries(node)
         if of_subqueries and (node["join_type"] in HALF or node["ref_type"] == "ASOF"):
-            raise QueryError(
+            raise SqlQueryError(
                 "a subquery in ON of a SEMI, an ANTI or an ASOF JOIN is not supported; write it "
                 "in WHERE, and [NOT] EXISTS (…) for a SEMI or an ANTI JOIN",
                 of_subqueries[0].get("query_location"),

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ikebana.processor.linear.bound_query import QueryError
+from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.syntax import Node, tree
 from ikebana.processor.linear.trees import column
 from ikebana.processor.relational.matching import (
@@ -102,13 +102,15 @@ def refuse_join(node: Node) -> None:
     """Refuse the kinds of joins that are not supported.  Raises: QueryError."""
     place, ref, join = node.get("query_location"), node["ref_type"], node["join_type"]
     if ref == "POSITIONAL":
-        raise QueryError("POSITIONAL JOIN is by an order, which collections do not have", place)
+        raise SqlQueryError("POSITIONAL JOIN is by an order, which collections do not have", place)
     if ref not in ("REGULAR", "CROSS", "NATURAL", "ASOF"):
-        raise QueryError(f"{ref} JOIN is not supported; write JOIN … ON, with the columns", place)
+        raise SqlQueryError(
+            f"{ref} JOIN is not supported; write JOIN … ON, with the columns", place
+        )
     if join not in (*OUTER, *HALF, "INNER"):
-        raise QueryError(f"{join} JOIN is not supported; write WHERE [NOT] EXISTS (…)", place)
+        raise SqlQueryError(f"{join} JOIN is not supported; write WHERE [NOT] EXISTS (…)", place)
     if ref == "ASOF" and join in ("RIGHT", "OUTER", "FULL"):
-        raise QueryError(
+        raise SqlQueryError(
             f"ASOF {join} JOIN is not supported: write ASOF LEFT JOIN, and UNION ALL the rows of "
             "the right for which there is none",
             place,
@@ -122,7 +124,7 @@ def _names(node: Node, left: Froms, right: Froms) -> list[str]:
     others = {name.lower() for name in right.names()}
     common = {name.lower(): name for name in left.names() if name.lower() in others}
     if not common:
-        raise QueryError(
+        raise SqlQueryError(
             "NATURAL JOIN needs a column of one name on both sides; write JOIN … ON",
             node.get("query_location"),
         )

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ikebana.processor.linear.bound_query import QueryError
+from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.relational.matching import Side, equal
 from ikebana.processor.relational.sql_attaching import Gathered
@@ -36,9 +36,9 @@ def query_of(node: Node, views: Views) -> tuple[Node, Views, list[Sequence[str]]
         case "BASE_TABLE":
             view = views[node["table_name"].lower()]
             if view.node["type"] == "RECURSIVE_CTE_NODE":
-                raise QueryError(_RECURSIVE, node.get("query_location"))
+                raise SqlQueryError(_RECURSIVE, node.get("query_location"))
             return view.node, view.views, [view.names, node["column_name_alias"]]
-    raise QueryError(_BESIDE, node.get("query_location"))
+    raise SqlQueryError(_BESIDE, node.get("query_location"))
 
 
 def inner(

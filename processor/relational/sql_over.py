@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ikebana.processor.kernels.frames import ALL, CURRENT, Exclude, Frame, FrameBound, Side, Unit
 from ikebana.processor.kernels.window_values import ENDS, OFFSETS, RANKS, WindowFunction
-from ikebana.processor.linear.bound_query import QueryError, types_of
+from ikebana.processor.linear.bound_query import SqlQueryError, types_of
 from ikebana.processor.linear.json_text import TIME_OF_DAY, WHOLE, quoted
 from ikebana.processor.linear.syntax import Node, text_of, tree
 from ikebana.processor.linear.trees import bare, changed, column, columns, own_nodes
@@ -206,7 +206,9 @@ class _Function:
         """An aggregate over a frame, translated as an aggregate of a group."""
         node, name = self.call.node, self.call.name
         if node["ignore_nulls"]:
-            raise QueryError("IGNORE NULLS is of lag, lead and values of frames", self.call.place)
+            raise SqlQueryError(
+                "IGNORE NULLS is of lag, lead and values of frames", self.call.place
+            )
         called = node["function_name"].lower()
         call = {
             **tree("f(x)"),
@@ -244,7 +246,7 @@ class _Function:
                 unit = "rows" if each[-1] == "ROWS" else "groups"
         exclude = _EXCLUDES[node["exclude_clause"]]
         if unit == "groups" and not node["orders"]:
-            raise QueryError("GROUPS needs an ORDER BY in its window", self.call.place)
+            raise SqlQueryError("GROUPS needs an ORDER BY in its window", self.call.place)
         first = self._bound(start, node["start_expr"], unit, is_start=True)
         last = self._bound(end, node["end_expr"], unit, is_start=False)
         return Frame(unit, first, last, exclude)
@@ -261,7 +263,7 @@ class _Function:
         if unit != "range":
             offset = whole_number(by)
             if offset is None:
-                raise QueryError(
+                raise SqlQueryError(
                     f"the frame begins or ends a whole number of {unit} away", self.call.place
                 )
             return FrameBound(side, offset)
@@ -270,7 +272,7 @@ class _Function:
     def _value_at(self, by: str, side: str, *, is_start: bool) -> str:
         """SQL of the order's value at a distance, converted as the order's values are."""
         if len(self.call.over.orders) != 1 or columns(tree(by)):
-            raise QueryError(
+            raise SqlQueryError(
                 "RANGE with a distance needs one ORDER BY, and a distance that is always the same",
                 self.call.place,
             )
@@ -285,7 +287,9 @@ class _Function:
             up = " + INTERVAL '1 day' - INTERVAL '1 microsecond'" if is_least else ""
             bound = f"CAST(({bound}{up}) AS DATE)"
         elif kind in _NO_DISTANCE:
-            raise QueryError(f"RANGE with a distance in {kind} is not supported", self.call.place)
+            raise SqlQueryError(
+                f"RANGE with a distance in {kind} is not supported", self.call.place
+            )
         sql, _ = order_of_rows(self.source, [order])
         assert sql is not None, "there is an order"
         return sql.replace(name, bound)
@@ -294,7 +298,7 @@ class _Function:
         arguments = [each["expression"] for each in self.call.node["arguments"]]
         number = _constant(arguments[at]) if at < len(arguments) else None
         if number is None or (least is not None and number < least):
-            raise QueryError(
+            raise SqlQueryError(
                 f"{form} takes a whole number that is always the same", self.call.place
             )
         return number
@@ -302,7 +306,7 @@ class _Function:
     def _refuse(self, part: object, named: str) -> None:
         if part:
             called = self.call.node["function_name"]
-            raise QueryError(f"{named} of {called}() is not supported", self.call.place)
+            raise SqlQueryError(f"{named} of {called}() is not supported", self.call.place)
 
 
 def _constant(node: Node) -> int | None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from ikebana.processor.linear.bound_query import QueryError
+from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.expressions import column_type
 from ikebana.processor.linear.scope import OURS, ExpressionError
 from ikebana.processor.linear.syntax import Node
@@ -50,7 +50,7 @@ def limits_of(text: str) -> tuple[str, Limits]:
             continue
         number, end = lexemes[at + 1 + len(_LIMIT)], lexemes[at + 2 + len(_LIMIT)]
         if not number.text.isdigit() or not int(number.text) or end.text != ")":
-            raise QueryError(
+            raise SqlQueryError(
                 "a limit is a number, as in (ERROR AT RECURSION LIMIT 100)", number.at
             )
         return _without(text, lexemes[at].at, end.end), limits._replace(rounds=int(number.text))
@@ -61,7 +61,7 @@ def recursive(query: Any, view: Any, name: str, limits: Limits) -> Table:
     """The collection of a recursive view.  Raises: QueryError."""
     making, node = query.making, view.node
     if node.get("key_targets"):
-        raise QueryError(
+        raise SqlQueryError(
             f'USING KEY of "{name}" is not supported; write WITH MUTUALLY RECURSIVE and GROUP BY',
             node["key_targets"][0].get("query_location"),
         )
@@ -70,7 +70,7 @@ def recursive(query: Any, view: Any, name: str, limits: Limits) -> Table:
         names = [*view.names, *list(base.types)[len(view.names) :]]
         columns = dict(zip(names, base.types.values(), strict=True))
         if len(columns) < len(base.types):
-            raise QueryError(f'"{name}" names a column twice')
+            raise SqlQueryError(f'"{name}" names a column twice')
         base = of_types(making, base, columns, f'"{name}"')
         variable = making.variable(columns)
         inner_view = replace(view, relation=variable)
@@ -84,7 +84,7 @@ def recursive(query: Any, view: Any, name: str, limits: Limits) -> Table:
             table = rows.distinct(making, table)
         (result,) = looped(making, [Recursive(variable, table)], limits, divided)
     except MakingError as error:
-        raise QueryError(f'WITH RECURSIVE "{name}": {error}') from None
+        raise SqlQueryError(f'WITH RECURSIVE "{name}": {error}') from None
     return result
 
 
@@ -126,12 +126,12 @@ class Mutual:
                 part = translate(each.text, variables)
                 table = of_types(making, part, each.columns, f'"{each.name}"')
             except MakingError as error:
-                raise QueryError(str(error), each.at) from None
+                raise SqlQueryError(str(error), each.at) from None
             recursions.append(Recursive(variables[each.name], table))
         try:
             results = looped(making, recursions, limits)
         except MakingError as error:
-            raise QueryError(f"WITH MUTUALLY RECURSIVE: {error}") from None
+            raise SqlQueryError(f"WITH MUTUALLY RECURSIVE: {error}") from None
         return translate(self.last, dict(zip(variables, results, strict=True)))
 
     def tables(self, named: Callable[[str], list[str]]) -> list[str]:
@@ -152,7 +152,7 @@ def mutual(text: str) -> Mutual | None:
     while True:
         name, columns, at = _head(text, lexemes, at)
         if any(name.lower() == each.name.lower() for each in queries):
-            raise QueryError(f'"{name}" is named twice', lexemes[at].at)
+            raise SqlQueryError(f'"{name}" is named twice', lexemes[at].at)
         end = _closing(text, lexemes, at)
         query = _only(text, lexemes[at].end, lexemes[end].at)
         queries.append(_Named(name, columns, query, lexemes[at].end))
@@ -161,7 +161,7 @@ def mutual(text: str) -> Mutual | None:
             break
         at += 1
     if at >= len(lexemes):
-        raise QueryError("there is no SELECT behind the queries", len(text))
+        raise SqlQueryError("there is no SELECT behind the queries", len(text))
     return Mutual(tuple(queries), _only(text, lexemes[at].at, len(text)))
 
 
@@ -170,13 +170,13 @@ def _head(text: str, lexemes: Sequence[Token], at: int) -> tuple[str, Mapping[st
     begin = at + 1
     if begin >= len(lexemes) or lexemes[begin].text != "(":
         place = lexemes[min(at, len(lexemes) - 1)].at
-        raise QueryError(f"the columns with their types are missing; {_FORM}", place)
+        raise SqlQueryError(f"the columns with their types are missing; {_FORM}", place)
     end = _closing(text, lexemes, begin)
     columns = dict(_columns(text, lexemes[begin + 1 : end]))
     after = [token.text.upper() for token in lexemes[end + 1 : end + 3]]
     if after != ["AS", "("]:
         place = lexemes[min(end + 1, len(lexemes) - 1)].at
-        raise QueryError(f"AS ( is missing; {_FORM}", place)
+        raise SqlQueryError(f"AS ( is missing; {_FORM}", place)
     return _name(lexemes[at]), columns, end + 2
 
 
@@ -190,12 +190,12 @@ def _columns(text: str, lexemes: Sequence[Token]) -> Iterator[tuple[str, str]]:
             parts[-1].append(token)
     for part in parts:
         if len(part) < 2:
-            raise QueryError(f"a column needs a name and a type; {_FORM}", lexemes[0].at)
+            raise SqlQueryError(f"a column needs a name and a type; {_FORM}", lexemes[0].at)
         kind = text[part[1].at : part[-1].end]
         try:
             yield _name(part[0]), column_type(kind)
         except ExpressionError as error:
-            raise QueryError(str(error), part[1].at) from None
+            raise SqlQueryError(str(error), part[1].at) from None
 
 
 def _name(token: Token) -> str:
@@ -210,7 +210,7 @@ def _closing(text: str, lexemes: Sequence[Token], begin: int) -> int:
         depth += (lexemes[at].text == "(") - (lexemes[at].text == ")")
         if not depth:
             return at
-    raise QueryError("a parenthesis is not closed", lexemes[begin].at)
+    raise SqlQueryError("a parenthesis is not closed", lexemes[begin].at)
 
 
 def _without(text: str, begin: int, end: int) -> str:

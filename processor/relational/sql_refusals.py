@@ -1,6 +1,6 @@
 """Refusals of SQL that is not supported, with what to write instead."""
 
-from ikebana.processor.linear.bound_query import QueryError
+from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.linear.trees import own_nodes
 
@@ -26,20 +26,20 @@ def refuse_now(value: object) -> None:
     """Refuse `ikebana_now()` and clocks in an expression.  Raises: QueryError."""
     for node in own_nodes(value):
         if is_now(node):
-            raise QueryError(_FORM, node.get("query_location"))
+            raise SqlQueryError(_FORM, node.get("query_location"))
         if node["class"] == "FUNCTION" and node["function_name"].lower() in _CLOCKS:
             called = f"{node['function_name']}()"
             problem = (
                 f"{called} depends on more than the datum; for rows that leave in time {_FORM}"
             )
-            raise QueryError(problem, node.get("query_location"))
+            raise SqlQueryError(problem, node.get("query_location"))
 
 
 def refuse_stars(value: object) -> None:
     """Refuse `*` and COLUMNS(…) in an expression.  Raises: QueryError."""
     for node in own_nodes(value):
         if node["class"] == "STAR":
-            raise QueryError(
+            raise SqlQueryError(
                 "* and COLUMNS(…) stand for columns in a select list; name the columns here",
                 node.get("query_location"),
             )
@@ -48,7 +48,7 @@ def refuse_stars(value: object) -> None:
 def refuse_select(node: Node) -> None:
     """Refuse parts of a SELECT that are not supported.  Raises: QueryError."""
     if node["sample"]:
-        raise QueryError("a sample depends on chance; write a condition")
+        raise SqlQueryError("a sample depends on chance; write a condition")
 
 
 def targets_of(node: Node) -> list[Node]:
@@ -70,17 +70,17 @@ def limit_of(modifier: Node) -> tuple[int | None, int]:
     limit, offset = modifier["limit"], modifier["offset"]
     if modifier["limit_type"] != "ROW_COUNT":
         named = modifier["limit_type"].lower().replace("_", " ")
-        raise QueryError(
+        raise SqlQueryError(
             f"LIMIT of a {named} is not supported; write a number of rows",
             _place_of_limit(modifier),
         )
     left_out = 0 if offset is None else whole_number(offset)
     if left_out is None:
-        raise QueryError("OFFSET must be a whole number", offset.get("query_location"))
+        raise SqlQueryError("OFFSET must be a whole number", offset.get("query_location"))
     count = None if limit is None else whole_number(limit)
     if limit is not None and (count is None or count < 1):
         problem = "LIMIT must be a whole number, of at least 1"
-        raise QueryError(problem, _place_of_limit(modifier))
+        raise SqlQueryError(problem, _place_of_limit(modifier))
     return count, left_out
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ikebana.codecs.sql_type import Array, List, type_of
-from ikebana.processor.linear.bound_query import QueryError, bound
+from ikebana.processor.linear.bound_query import SqlQueryError, bound
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import SHORT
 from ikebana.processor.linear.steps import Sql
@@ -31,7 +31,7 @@ def values(query: Query, node: Node) -> Table:
     """The rows of VALUES, as columns `col0`, `col1` and so on.  Raises: QueryError."""
     for each in own_nodes(node["values"]):
         if each["class"] in ("SUBQUERY", "COLUMN_REF"):
-            raise QueryError(_NOT_A_ROW, each.get("query_location"))
+            raise SqlQueryError(_NOT_A_ROW, each.get("query_location"))
     refuse_now(node["values"])
     listed = [[text_of(each) for each in row] for row in node["values"]]
     text = ", ".join(f"({', '.join(row)})" for row in listed)
@@ -67,13 +67,13 @@ def series_of(node: Node, *, keeps: bool = False) -> Series:
     name = function["function_name"].lower()
     arguments = [each["expression"] for each in function["arguments"]]
     if name not in _LISTS:
-        raise QueryError(
+        raise SqlQueryError(
             f"{name}() in FROM is not supported; there are {', '.join(_LISTS)}, and tumble, hop "
             "and session of an input or operator",
             place,
         )
     if name == "unnest" and len(arguments) != 1:
-        raise QueryError("unnest() in FROM takes one list; write list_zip(…) of several", place)
+        raise SqlQueryError("unnest() in FROM takes one list; write list_zip(…) of several", place)
     # By default the column has the name of the item.
     called = node["alias"] or name
     names = [*node["column_name_alias"]]
@@ -168,7 +168,7 @@ def selected(query: Query, froms: Froms, listed: Listed, what: str) -> Table:
         if is_unnest(node):
             if len(node["arguments"]) != 1:
                 problem = "unnest() in a select list takes one list"
-                raise QueryError(problem, node.get("query_location"))
+                raise SqlQueryError(problem, node.get("query_location"))
             name = name_of(node["arguments"][0]["expression"], "list")
             lists.setdefault(name, node)
             return column(element, name)
@@ -182,7 +182,7 @@ def selected(query: Query, froms: Froms, listed: Listed, what: str) -> Table:
     for name, node in lists.items():
         if not isinstance(type_of(kind := relation.types[name]), List | Array):
             problem = f"unnest() in a select list takes a list; this is {kind}"
-            raise QueryError(problem, node.get("query_location"))
+            raise SqlQueryError(problem, node.get("query_location"))
     most = ", ".join(f"len({quoted(name)})" for name in lists)
     of_one = struct((name, f"{quoted(name)}[i_]") for name in lists)
     # Shorter lists are padded with nulls.

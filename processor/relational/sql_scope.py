@@ -6,7 +6,7 @@ from itertools import product
 from typing import TypeVar
 
 from ikebana.processor.base.spelling import instead
-from ikebana.processor.linear.bound_query import QueryError
+from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.scope import KEY, SHORT, is_ours
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.linear.trees import bare, changed, column, columns, has_subquery
@@ -112,7 +112,7 @@ class Names:
         for names in columns(result):
             if not self._has(*names):
                 problem = f'"{".".join(names)}" is no column of what FROM names'
-                raise QueryError(problem, node.get("query_location"))
+                raise SqlQueryError(problem, node.get("query_location"))
         return result
 
     def _has(self, alias: str, field: str = "", *_: str) -> bool:
@@ -237,7 +237,7 @@ def output_names(listed: Iterable[tuple[str, Node]]) -> list[tuple[str, Node]]:
     for name, node in listed:
         if is_ours(name):
             problem = f'no column can be named "{name}"; give it another AS'
-            raise QueryError(problem, node.get("query_location"))
+            raise SqlQueryError(problem, node.get("query_location"))
         unique, number = name, 0
         while unique.lower() in columns:
             number += 1
@@ -266,6 +266,6 @@ def relation_item(
     )
 
 
-def no_table(name: str, names: Mapping[str, object], place: int | None) -> QueryError:
+def no_table(name: str, names: Mapping[str, object], place: int | None) -> SqlQueryError:
     """The error for a name in FROM that no input or operator has."""
-    return QueryError(f'there is no input or operator "{name}"{instead(name, names)}', place)
+    return SqlQueryError(f'there is no input or operator "{name}"{instead(name, names)}', place)

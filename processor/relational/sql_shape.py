@@ -10,7 +10,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ikebana.processor.linear.bound_query import QueryError, query_tree
+from ikebana.processor.linear.bound_query import SqlQueryError, query_tree
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.relational.windows import without_windows
 
@@ -45,9 +45,10 @@ def notes(text: str) -> list[str]:
     try:
         text, _ = without_windows(text)
         return [
-            QueryError(_NO_ORDER, at).with_place(text) for at in _without_effect(query_tree(text))
+            SqlQueryError(_NO_ORDER, at).with_place(text)
+            for at in _without_effect(query_tree(text))
         ]
-    except QueryError:
+    except SqlQueryError:
         return []
 
 

@@ -7,7 +7,7 @@ with LIMIT and OFFSET.  The first rows of partitions are reductions (`rows.first
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ikebana.processor.linear.bound_query import QueryError
+from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.syntax import Node, text_of
 from ikebana.processor.linear.trees import bare
@@ -137,7 +137,7 @@ class Shown:
             if columns.hidden:
                 table = making.select(table, "shown", select)
             if any(order.column not in dict(select) for order in orders):
-                raise QueryError("with DISTINCT, ORDER BY needs columns of the result")
+                raise SqlQueryError("with DISTINCT, ORDER BY needs columns of the result")
             return self._limited(rows.distinct(making, table), orders)
         if targets:
             table = first_rows(making, table, targets, orders, 1, "on")

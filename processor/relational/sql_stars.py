@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ikebana.codecs.sql_type import Struct, type_of
-from ikebana.processor.linear.bound_query import QueryError, constant
+from ikebana.processor.linear.bound_query import SqlQueryError, constant
 from ikebana.processor.linear.json_text import literal
 from ikebana.processor.linear.scope import KEY, ExpressionError
 from ikebana.processor.linear.syntax import Node, text_of, tree
@@ -41,13 +41,13 @@ def columns_of(node: Node, names: Names) -> Iterator[tuple[str, Node]]:
         yield from _named(call, [*expanded(first, names)])
         return
     if any(bare(each) != bare(first) for each in stars):
-        raise QueryError("several COLUMNS(…) in one expression must be the same", place)
+        raise SqlQueryError("several COLUMNS(…) in one expression must be the same", place)
     if not first["columns"] and node is not first:
-        raise QueryError("* in an expression is written as COLUMNS(*)", place)
+        raise SqlQueryError("* in an expression is written as COLUMNS(*)", place)
     if node["type"] == "OPERATOR_UNPACK" or "OPERATOR_UNPACK" in {
         n["type"] for n in own_nodes(node)
     }:
-        raise QueryError("*COLUMNS(…) is not supported; name the columns", place)
+        raise SqlQueryError("*COLUMNS(…) is not supported; name the columns", place)
     alias = node.get("alias") or ""
     for name, each in expanded(first, names):
         yield (
@@ -64,7 +64,7 @@ def _called(alias: str, star: Node, name: str) -> str:
         return alias or name
     pattern = (star["expr"] or {}).get("literal", {}).get("text")
     if pattern is None:
-        raise QueryError(_ALIAS, star.get("query_location"))
+        raise SqlQueryError(_ALIAS, star.get("query_location"))
     whole = f"^.*?{pattern}.*$"
     return str(constant(f"regexp_replace({', '.join(map(literal, (name, whole, alias)))})"))
 
@@ -91,7 +91,7 @@ def _require(names: list[str], columns: list[tuple[str, Node]], star: Node) -> N
     for name in names:
         if name not in there:
             problem = f'REPLACE and RENAME are of columns that * has; it has no "{name}"'
-            raise QueryError(problem, star.get("query_location"))
+            raise SqlQueryError(problem, star.get("query_location"))
 
 
 def _named(condition: Node, columns: list[tuple[str, Node]]) -> list[tuple[str, Node]]:
@@ -109,14 +109,14 @@ def _named(condition: Node, columns: list[tuple[str, Node]]) -> list[tuple[str, 
     try:
         matches = constant(sql)
     except ExpressionError:
-        raise QueryError(
+        raise SqlQueryError(
             "COLUMNS(…) takes a regular expression, a list of names, or lambda c: c LIKE 'a%'",
             condition.get("query_location"),
         ) from None
     names = {str(name).lower() for name in matches or ()}
     fitting = [(name, each) for name, each in columns if name.lower() in names]
     if not fitting:
-        raise QueryError("no column has such a name", condition.get("query_location"))
+        raise SqlQueryError("no column has such a name", condition.get("query_location"))
     return fitting
 
 
@@ -155,5 +155,5 @@ def _fields(star: Node, names: Names) -> list[tuple[str, Node]]:
     struct = type_of(kind)
     if not isinstance(struct, Struct):
         problem = f'"{star["relation_name"]}.*" is of a table or a struct; this is {kind}'
-        raise QueryError(problem, place)
+        raise SqlQueryError(problem, place)
     return [(name, column(alias, field, name)) for name, _ in struct.fields]

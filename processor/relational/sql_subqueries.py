@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from ikebana.processor.linear.bound_query import QueryError, is_null_of_nulls
+from ikebana.processor.linear.bound_query import SqlQueryError, is_null_of_nulls
 from ikebana.processor.linear.json_text import literal, quoted
 from ikebana.processor.linear.syntax import Node, text_of, tree
 from ikebana.processor.linear.trees import (
@@ -170,7 +170,7 @@ class Subqueries:
         inner = node["subquery"]["node"]
         result = dependent(self._query, self._views, inner, self._names, may_be_totals=False)
         if len(result.shown) != 1:
-            raise QueryError(
+            raise SqlQueryError(
                 f"a comparison with a subquery needs one column; it has {len(result.shown)}: of "
                 "several write EXISTS (SELECT 1 FROM … WHERE …), with an equality for each",
                 node.get("query_location"),
@@ -189,7 +189,7 @@ class Subqueries:
         inner = node["subquery"]["node"]
         result = dependent(self._query, self._views, inner, self._names)
         if len(result.shown) != 1:
-            raise QueryError(
+            raise SqlQueryError(
                 f"a subquery for one value needs one column; it has {len(result.shown)}",
                 node.get("query_location"),
             )

@@ -9,7 +9,7 @@ result is the same at every time.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ikebana.processor.linear.bound_query import QueryError, types_of
+from ikebana.processor.linear.bound_query import SqlQueryError, types_of
 from ikebana.processor.linear.json_text import INSTANTS, quoted
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node, text_of
@@ -105,7 +105,7 @@ def bounded_after(query: Query, names: Names, bounds: Sequence[Bound]) -> None:
     names.froms = Froms([item], [], names.froms.merged)
     for each in bounds:
         if _aliases(names, each) != {item.alias}:
-            raise QueryError(
+            raise SqlQueryError(
                 "a time to compare ikebana_now() with is an expression over columns of FROM",
                 each.place,
             )
@@ -126,7 +126,7 @@ def _valid(
         text = text_of(without(alias, names.resolved(each.node)))
         (kind,) = types_of([text], source.keyed())
         if kind not in INSTANTS:
-            raise QueryError(
+            raise SqlQueryError(
                 f"ikebana_now() is compared with {kind}; make a timestamp of it, as in "
                 "make_timestamp_ms(x)",
                 each.place,
@@ -134,7 +134,7 @@ def _valid(
         if each.is_after:
             if kind == "TIMESTAMP_NS":
                 problem = "cast TIMESTAMP_NS to TIMESTAMP to compare it with ikebana_now()"
-                raise QueryError(problem, each.place)
+                raise SqlQueryError(problem, each.place)
             # In whole microseconds, t <= x is t < x + 1.
             text = f"{text} + INTERVAL 1 MICROSECOND"
         (upper if each.is_upper else lower).append(text)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ikebana.codecs.sql_type import JSON, VARCHAR, SqlType, parts, type_of
-from ikebana.processor.linear.bound_query import QueryError, bound, common_type
+from ikebana.processor.linear.bound_query import SqlQueryError, bound, common_type
 from ikebana.processor.linear.json_text import field_of, quoted
 from ikebana.processor.linear.scope import KEY, SHORT
 from ikebana.processor.linear.steps import Sql
@@ -145,19 +145,19 @@ class Query:
             }
             try:
                 bound(text, tables, functions)
-            except QueryError as error:
+            except SqlQueryError as error:
                 problems.append(error)
             else:
                 return
         raise self._of_windows(problems[0])
 
-    def _of_windows(self, error: QueryError) -> QueryError:
+    def _of_windows(self, error: SqlQueryError) -> SqlQueryError:
         """Reword an error about a collection that is only read through a window function."""
         for call in self._windows.values():
             if error.problem.startswith(f'FROM names no "{call.source}"'):
                 name = f"{call.function}({call.source}, …)"
                 problem = f'{name} has no name in the query; write {name} AS "{call.source}"'
-                return QueryError(problem, error.at)
+                return SqlQueryError(problem, error.at)
         return error
 
     def _refuse_alike(self) -> None:
@@ -167,7 +167,7 @@ class Query:
                 if self._stars or lower in self._mentioned:
                     first, *_, last = names
                     field = field_of("value", last)
-                    raise QueryError(
+                    raise SqlQueryError(
                         f'"{first}" and "{last}" of "{called}" differ in case alone, which '
                         f"SQL does not see: read a linear operator with select: "
                         f"{{{first}: {shown(first)}, other: {field}}} in its place"
@@ -215,7 +215,7 @@ class Query:
         """
         if node["type"] != "SELECT_NODE":
             named = node["type"].removesuffix("_NODE").replace("_", " ").lower()
-            raise QueryError(f"a {named} is not supported")
+            raise SqlQueryError(f"a {named} is not supported")
         return self._select(self, node, views, by)
 
     def table(self, node: Node, views: Views, bounds: Bounds = NOT_BOUND) -> Table:
@@ -243,7 +243,7 @@ class Query:
         if self._one is None:
             making, source = self.making, next(self._sources(), None)
             if source is None:
-                raise QueryError(
+                raise SqlQueryError(
                     "rows of no table are there from the first time on that inputs have: the "
                     "pipeline needs an input of which the columns are declared"
                 )
@@ -334,7 +334,7 @@ class Query:
         sources = [self.query(child, views, domain=domain) for child in children(node)]
         if node["setop_type"] == "UNION_BY_NAME":
             if domain is not None:
-                raise QueryError(
+                raise SqlQueryError(
                     "UNION BY NAME in a query that reads one around it is not supported; name "
                     "the columns in one order, and write UNION"
                 )
@@ -361,7 +361,7 @@ class Query:
         for source in sources:
             for (name, actual), kind in zip(source.types.items(), kinds, strict=True):
                 if _parses(type_of(actual), type_of(kind)):
-                    raise QueryError(
+                    raise SqlQueryError(
                         f'"{name}" is {actual}, and in its place stands {kind}: its texts '
                         f"would be read as JSON; write to_json({name}) here, or cast the other "
                         f"to {actual}"
@@ -382,7 +382,7 @@ class Query:
         for each in named_tables(node):
             name, place = each["table_name"], each.get("query_location")
             if each["schema_name"] or each["catalog_name"]:
-                raise QueryError(
+                raise SqlQueryError(
                     "names in FROM are those of inputs and operators; put one with dots in quotes",
                     place,
                 )
@@ -403,7 +403,7 @@ class Query:
         try:
             return window.table(self.making, source)
         except MakingError as error:
-            raise QueryError(str(error), window.place) from None
+            raise SqlQueryError(str(error), window.place) from None
 
     def _collection(self, name: str, place: int | None) -> Table:
         pending = dict.fromkeys(self._pipeline.pending)
@@ -423,7 +423,7 @@ class Query:
                 return self._pipeline.relation(actual)
             return self.making.rows_of(actual)
         except MakingError as error:
-            raise QueryError(str(error), place) from None
+            raise SqlQueryError(str(error), place) from None
 
 
 def _parses(actual: SqlType, kind: SqlType) -> bool:

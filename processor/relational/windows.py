@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from ikebana.processor.linear.bound_query import QueryError, query_tree, types_of
+from ikebana.processor.linear.bound_query import SqlQueryError, query_tree, types_of
 from ikebana.processor.linear.database import asked
 from ikebana.processor.linear.json_text import INSTANTS, quoted
 from ikebana.processor.linear.scope import ExpressionError
@@ -230,16 +230,16 @@ def _call(node: Node, place: int) -> WindowCall:
     lengths = 2 if name == "hop" else 1
     fixed = len(arguments) == 2 + lengths
     if not fixed and (name != "session" or len(arguments) < 3):
-        raise QueryError(f"{name}() is written as {_FORMS[name]}", place)
+        raise SqlQueryError(f"{name}() is written as {_FORMS[name]}", place)
     source, over, *rest = arguments
     if source["class"] != "COLUMN_REF":
-        raise QueryError(
+        raise SqlQueryError(
             "windows are of an input or an operator: make a view of the query, and name it", place
         )
     partition = []
     for each in rest[lengths:]:
         if each["class"] != "COLUMN_REF" or len(each["column_names"]) != 1:
-            raise QueryError("sessions are by columns", each.get("query_location", place))
+            raise SqlQueryError("sessions are by columns", each.get("query_location", place))
         partition.append(each["column_names"][0])
     return WindowCall(
         name,
@@ -258,11 +258,11 @@ def _microseconds(node: Node, name: str, place: int) -> int:
     try:
         (kind,) = types_of([text], {})
     except ExpressionError as error:
-        raise QueryError(f"{problem}: {error}", place) from None
+        raise SqlQueryError(f"{problem}: {error}", place) from None
     if columns(node) or kind != "INTERVAL":
-        raise QueryError(problem, place)
+        raise SqlQueryError(problem, place)
     parts = f"datepart('month', {text}), datepart('year', {text}), epoch_us({text})"
     ((months, years, microseconds),) = asked(f"SELECT {parts}")
     if months or years:
-        raise QueryError(problem, place)
+        raise SqlQueryError(problem, place)
     return int(microseconds)

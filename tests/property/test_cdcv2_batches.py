@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
-from ikebana.codecs.cdcv2 import Cdcv2Message, Fact, Progress, Updates
+from ikebana.codecs.cdcv2 import Cdcv2Message, Fact, Progress, UpdateFacts
 from ikebana.codecs.progress import add_times, pack_times
 from ikebana.processor.base.cdcv2_reader import Cdcv2Reader, ContradictionError
 from ikebana.processor.base.placing import shard_of
@@ -158,9 +158,9 @@ def changed(draw: st.DrawFn, messages: Sequence[Cdcv2Message]) -> list[Cdcv2Mess
     """Messages and one more, which says something else than one of them does."""
     other: Cdcv2Message
     match draw(st.sampled_from(messages)):
-        case Updates([(key, value, time, diff), *_]):
+        case UpdateFacts([(key, value, time, diff), *_]):
             data = st.sampled_from([(key, value, time, diff + 3), (key, b"new", time, diff)])
-            other = Updates([draw(data)])
+            other = UpdateFacts([draw(data)])
         case Progress(lower, upper, counts) if lower < upper:
             time = draw(st.integers(lower, min(upper - 1, lower + 9)))
             others = {other: count for other, count in counts.items() if other != time}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.codecs import cdcv2, cdcv2_avro
-from ikebana.codecs.cdcv2 import END, Cdcv2Message, Fact, Progress, Updates
+from ikebana.codecs.cdcv2 import END, Cdcv2Message, Fact, Progress, UpdateFacts
 from ikebana.processor.base.cdcv2_reader import Cdcv2Reader, ContradictionError, Published
 
 LAST = 12
@@ -63,7 +63,9 @@ def in_order(facts: Iterable[Fact]) -> list[Fact]:
 
 def frontier_of(seen: Sequence[Cdcv2Message]) -> int:
     """By the definition: the first time that is not covered, or not complete."""
-    facts = {fact for message in seen if isinstance(message, Updates) for fact in message.updates}
+    facts = {
+        fact for message in seen if isinstance(message, UpdateFacts) for fact in message.updates
+    }
     stated = [message for message in seen if isinstance(message, Progress)]
     for time in range(LAST + 2):
         counts = [one.counts.get(time, 0) for one in stated if one.lower <= time < one.upper]
@@ -150,27 +152,27 @@ OTHER: Fact = (b"2", b"1", 3, 1)
     ("messages", "problem"),
     [
         pytest.param(
-            [Updates([ONE]), Updates([(b"1", b"1", 3, 2)])],
+            [UpdateFacts([ONE]), UpdateFacts([(b"1", b"1", 3, 2)])],
             "one of them comes with two diffs",
             id="two diffs",
         ),
         pytest.param(
-            [Updates([ONE, (b"1", b"1", 3, -1)])],
+            [UpdateFacts([ONE, (b"1", b"1", 3, -1)])],
             "one of them comes with two diffs",
             id="two diffs in one message",
         ),
         pytest.param(
-            [Updates([ONE]), Updates([OTHER]), Progress(0, 4, {3: 1})],
+            [UpdateFacts([ONE]), UpdateFacts([OTHER]), Progress(0, 4, {3: 1})],
             "there are 2, and progress counts 1",
             id="more than are counted",
         ),
         pytest.param(
-            [Updates([ONE]), Progress(0, 9, {5: 1})],
+            [UpdateFacts([ONE]), Progress(0, 9, {5: 1})],
             "there are 1, and progress counts 0",
             id="one where none is",
         ),
         pytest.param(
-            [Updates([(b"1", b"1", 0, 1)]), Progress(0, 9, {})],
+            [UpdateFacts([(b"1", b"1", 0, 1)]), Progress(0, 9, {})],
             "there are 1, and progress counts 0",
             id="one where none is, at the frontier",
         ),
@@ -208,7 +210,7 @@ def test_facts_that_cannot_all_be_true_are_an_error(
 def test_times_come_one_by_one_and_the_frontier_with_the_last() -> None:
     """What lies between two times with updates is closed with the first of them."""
     reader = Cdcv2Reader()
-    reader.feed(Updates([(b"2", b"1", 5, 1), (b"2", b"1", 3, -1), (b"1", b"1", 3, 1)]))
+    reader.feed(UpdateFacts([(b"2", b"1", 5, 1), (b"2", b"1", 3, -1), (b"1", b"1", 3, 1)]))
     reader.feed(Progress(0, 9, {5: 1, 3: 2}))
 
     assert reader.take() == [

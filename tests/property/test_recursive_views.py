@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ikebana import evaluate
 from ikebana.errors import ConvergenceError
 from ikebana.processor.explain.written import state_of
-from ikebana.processor.linear.bound_query import QueryError
+from ikebana.processor.linear.bound_query import SqlQueryError
 from support.sql_oracle import Change, answer, plan_of, records_of, shown_at, tables_at
 from support.strategies import few
 
@@ -306,7 +306,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("query", REFUSED)
 def test_what_is_refused_says_what_to_write(query: str) -> None:
-    with pytest.raises(QueryError) as refused:
+    with pytest.raises(SqlQueryError) as refused:
         plan_of(TABLES, {"view": query})
 
     assert REFUSED[query] in refused.value.problem
@@ -317,7 +317,7 @@ def test_a_place_in_a_mutual_query_is_that_in_the_whole_text() -> None:
         "WITH MUTUALLY RECURSIVE\n  r (a BIGINT) AS (\n    SELECT a FROM edges UNION "
         "SELECT c FROM r)\nSELECT * FROM r"
     )
-    with pytest.raises(QueryError) as refused:
+    with pytest.raises(SqlQueryError) as refused:
         plan_of(TABLES, {"view": query})
 
     assert refused.value.with_place(query).startswith('line 3, column 38: there is no column "c"')

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ikebana import evaluate
 from ikebana.processor.kernels.aggregate_kinds import KINDS
-from ikebana.processor.linear.bound_query import QueryError
+from ikebana.processor.linear.bound_query import SqlQueryError
 from support.sql_oracle import Change, answer, plan_of, records_of, shown_at, tables_at
 from support.strategies import few
 
@@ -243,7 +243,7 @@ def test_what_of_several_does_not_hang_on_the_order_of_rows(call: str, expected:
     ],
 )
 def test_an_aggregate_that_is_not_supported_is_refused(call: str, problem: str) -> None:
-    with pytest.raises(QueryError) as told:
+    with pytest.raises(SqlQueryError) as told:
         plan_of(TABLES, {"view": f"SELECT {call} AS v FROM t"})
 
     assert problem in str(told.value)

@@ -9,7 +9,7 @@ from hypothesis import given, note, reject
 from hypothesis import strategies as st
 
 from ikebana import evaluate
-from ikebana.processor.linear.bound_query import QueryError
+from ikebana.processor.linear.bound_query import SqlQueryError
 from support.random_queries import COLUMNS, TABLES, VALUES, history
 from support.random_subqueries import Nesting
 from support.sql_oracle import Change, answer, plan_of, records_of, shown_at, tables_at
@@ -50,7 +50,7 @@ def test_a_view_with_subqueries_is_what_duckdb_answers(choice: Random) -> None:
 
     try:
         assert_answered([query], changes)
-    except QueryError as error:
+    except SqlQueryError as error:
         # Nothing else is refused of what the grammar has.
         if NOT_IN_DUCKDB not in error.problem:
             raise

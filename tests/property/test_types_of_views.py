@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ikebana import Plan, evaluate
 from ikebana.codecs import canonical
 from ikebana.codecs.sql_type import type_of
-from ikebana.processor.linear.bound_query import QueryError
+from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.json_text import to_object
 from ikebana.processor.linear.scope import KEY, VALUE
 from ikebana.processor.linear.typed_json import from_json
@@ -100,10 +100,10 @@ def test_an_accepted_view_has_the_types_and_rows_of_duckdb(choice: Random) -> No
     try:
         Answer(TABLES, changes).types(query)
     except duckdb.Error:
-        with pytest.raises(QueryError):
+        with pytest.raises(SqlQueryError):
             plan_of(TABLES, {"view": query})
         return
-    with suppress(QueryError):
+    with suppress(SqlQueryError):
         plan_of(TABLES, {"view": query})
         assert_as_in_duckdb(TABLES, query, changes)
 
@@ -145,7 +145,7 @@ def test_a_null_without_a_type_has_duckdbs_type_of_null(query: str) -> None:
 )
 def test_texts_are_not_read_as_json_beside_json(query: str) -> None:
     """A query that would do so is refused, with what to write."""
-    with pytest.raises(QueryError, match=r"would be read as JSON; write to_json\(s\) here"):
+    with pytest.raises(SqlQueryError, match=r"would be read as JSON; write to_json\(s\) here"):
         plan_of(OF_TEXTS, {"view": query})
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ikebana import Output, Plan, evaluate
 from ikebana.codecs import canonical
 from ikebana.codecs.formats import OUTPUT_FORMATS, OutputFormat
-from ikebana.processor.linear.bound_query import QueryError
+from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.scope import KEY, VALUE
 from ikebana.processor.planning import promises
 from ikebana.processor.planning.catalog import catalog_of
@@ -32,7 +32,7 @@ def drawn(choice: Random, *, picks: bool = False) -> Plan:
         key = choice.choice([*columns]) if picks else None
         try:
             plan = plan_of(TABLES, {"view": query}, key)
-        except QueryError:
+        except SqlQueryError:
             # Such as a comparison of JSON without a cast.
             continue
         note(f"{query}, key: {key}")

@@ -14,7 +14,7 @@ import duckdb
 
 from ikebana import Column, Input, Output, Plan, Upsert, evaluate
 from ikebana.errors import ConfigError
-from ikebana.processor.linear.bound_query import QueryError
+from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Operator
@@ -93,8 +93,8 @@ def _judged(tables: Tables, query: Query) -> Outcome:
         return Outcome(Kind.ELSEWHERE, query, str(error))
     try:
         rows = rows_of(tables, changes, query.sql)
-    except (QueryError, MakingError, ExpressionError, UnmadeError, ConfigError) as error:
-        told = error.with_place(query.sql) if isinstance(error, QueryError) else str(error)
+    except (SqlQueryError, MakingError, ExpressionError, UnmadeError, ConfigError) as error:
+        told = error.with_place(query.sql) if isinstance(error, SqlQueryError) else str(error)
         return Outcome(Kind.REFUSED, query, told)
     except (_SlowError, TooLargeError):
         raise

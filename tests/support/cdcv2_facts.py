@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from hypothesis import strategies as st
 
-from ikebana.codecs.cdcv2 import END, Cdcv2Message, Fact, Progress, Updates
+from ikebana.codecs.cdcv2 import END, Cdcv2Message, Fact, Progress, UpdateFacts
 
 LAST = 12
 # Few data, so that they meet; None is not the key null, and long data differ at the end.
@@ -38,17 +38,17 @@ def tellings(draw: st.DrawFn, history: Sequence[Fact]) -> list[Cdcv2Message]:
         bounds.append(END)
     pieces = [*pairwise(bounds), *draw(st.lists(spans, max_size=3))]
     messages: list[Cdcv2Message] = [statement(history, lower, upper) for lower, upper in pieces]
-    messages += [Updates([fact]) for fact in history]
+    messages += [UpdateFacts([fact]) for fact in history]
     if history:
         again = st.lists(st.sampled_from(history), max_size=4)
-        messages += [Updates(some) for some in draw(st.lists(again, max_size=3))]
+        messages += [UpdateFacts(some) for some in draw(st.lists(again, max_size=3))]
     messages += draw(st.lists(st.sampled_from(messages), max_size=6))
     return draw(st.permutations(messages))
 
 
 def facts_of(messages: Iterable[Cdcv2Message]) -> Iterator[Fact]:
     """The facts of all updates, as often as they come."""
-    return (fact for one in messages if isinstance(one, Updates) for fact in one.updates)
+    return (fact for one in messages if isinstance(one, UpdateFacts) for fact in one.updates)
 
 
 def statements_of(messages: Iterable[Cdcv2Message]) -> list[Progress]:

@@ -308,7 +308,7 @@ def _offset_read(raw: bytes) -> SourceOffset:
 
 
 ERROR = ("the value is no JSON", ("orders", 0, 7), b"N1", b"{")
-CDCV2 = [cdcv2.Updates(FACTS), cdcv2.Progress(3, 9, {7: 2})]
+CDCV2 = [cdcv2.UpdateFacts(FACTS), cdcv2.Progress(3, 9, {7: 2})]
 SERVED = {
     "one": {b"v": 1},
     "several": {b"v": 2, b"w": -1},

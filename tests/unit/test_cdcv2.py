@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ikebana.codecs import cdcv2, cdcv2_avro
-from ikebana.codecs.cdcv2 import END, Fact, Progress, Updates
+from ikebana.codecs.cdcv2 import END, Fact, Progress, UpdateFacts
 from ikebana.codecs.errors import DecodeError
 
 FORMS = [pytest.param(cdcv2, id="json"), pytest.param(cdcv2_avro, id="avro")]
@@ -116,7 +116,7 @@ def test_updates_come_back_whatever_they_are_cut_into(
     read = []
     for message in form.encode_updates(updates, max_bytes):
         found = form.decode(message)
-        assert isinstance(found, Updates)
+        assert isinstance(found, UpdateFacts)
         assert len(message) <= max_bytes or len(found.updates) == 1
         read += found.updates
 
@@ -181,7 +181,7 @@ def test_json_of_others_becomes_canonical() -> None:
     """Equal data are equal bytes, however somebody has written them."""
     message = b'{"updates": [[{"value": {"b": 1.0, "a": [1e0]}, "key": "\\u0061"}, 3, -1]]}'
 
-    assert cdcv2.decode(message) == Updates([(b'"a"', b'{"a":[1],"b":1}', 3, -1)])
+    assert cdcv2.decode(message) == UpdateFacts([(b'"a"', b'{"a":[1],"b":1}', 3, -1)])
 
 
 @pytest.mark.parametrize(
@@ -404,4 +404,4 @@ def test_no_bytes_are_worse_than_an_error(form: ModuleType, data: st.DataObject)
         found = form.decode(message)
     except DecodeError:
         return
-    assert isinstance(found, Updates | Progress)
+    assert isinstance(found, UpdateFacts | Progress)

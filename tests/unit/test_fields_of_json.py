@@ -7,7 +7,7 @@ import duckdb
 import pytest
 
 from ikebana import Column, Input, Linear, Output, Plan, Upsert, evaluate
-from ikebana.processor.linear.bound_query import QueryError
+from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.steps import select
 from support.sql_oracle import plan_of, records_of
 
@@ -130,7 +130,7 @@ def test_a_linear_operator_reads_fields_as_duckdb_does(field: str, declared: boo
 def test_what_a_field_of_json_is_not_compared_with(field: str, problem: str) -> None:
     """It is refused with the remedy, which is not to declare what is declared already."""
     query = f"SELECT {field} AS x FROM o"
-    with pytest.raises(QueryError) as caught:
+    with pytest.raises(SqlQueryError) as caught:
         plan_of(TABLES, {"view": query})
 
     assert problem in str(caught.value)

@@ -7,7 +7,7 @@ import pytest
 
 from ikebana import Column, Input, Linear, Output, Plan, PlanError, Upsert, evaluate
 from ikebana.processor.linear import query as query_module
-from ikebana.processor.linear.bound_query import QueryError
+from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.database import answer
 from ikebana.processor.linear.expressions import parse
 from ikebana.processor.linear.query import Query
@@ -116,7 +116,7 @@ def test_what_some_value_fits_is_no_misfit(text: str) -> None:
 )
 def test_a_view_is_refused_too(query: str) -> None:
     """Wherever in the query it stands."""
-    with pytest.raises(QueryError, match=NO_NUMBER):
+    with pytest.raises(SqlQueryError, match=NO_NUMBER):
         plan_of({"t": {"b": "BIGINT", "s": "VARCHAR"}}, {"view": query})
 
 

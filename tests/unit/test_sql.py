@@ -8,7 +8,7 @@ import pytest
 import ikebana as ik
 from ikebana.errors import ConfigError, PlanError
 from ikebana.processor.authoring import pipeline
-from ikebana.processor.linear.bound_query import QueryError
+from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.nest import statement
 from ikebana.processor.linear.scope import KEY, VALUE, Scope
 from ikebana.processor.linear.steps import Sql
@@ -327,7 +327,7 @@ def test_a_key_may_be_named_beside_a_star(query: str) -> None:
 
 
 def test_a_key_is_of_no_query_in_from() -> None:
-    with pytest.raises(QueryError, match='"key" is no column of what FROM names'):
+    with pytest.raises(SqlQueryError, match='"key" is no column of what FROM names'):
         made("SELECT key FROM (SELECT * FROM t) x")
 
 

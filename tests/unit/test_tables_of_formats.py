@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from ikebana import ConfigError, Input
-from ikebana.codecs.cdcv2 import Updates
+from ikebana.codecs.cdcv2 import UpdateFacts
 from ikebana.codecs.change import Needs
 from ikebana.codecs.formats import (
     FACT_FORMATS,
@@ -90,7 +90,7 @@ def test_facts_are_read_as_they_are_written(name: str) -> None:
     assert facts is not None
     (message,) = facts().encode_updates([(b"1", b"2", 3, 4)], 1_000)
 
-    assert fact_codec(name).decode(message) == Updates([(b"1", b"2", 3, 4)])
+    assert fact_codec(name).decode(message) == UpdateFacts([(b"1", b"2", 3, 4)])
 
 
 CHANGES = {name for name, its in FORMATS.items() if its.kind == "changes"}
