@@ -111,6 +111,8 @@ def test_a_documented_file_fits(block: Any) -> None:
     document = read(block.text)
     if not document.keys() <= SCHEMA["properties"].keys():
         pytest.skip("no pipeline file")
+    if "bootstrapServers" in document.get("kafka", {}):
+        pytest.skip("values of the chart")
     rest = {"pipeline": "p", "inputs": {}, "outputs": {}}
 
     assert problems({**rest, **document}) == []
