@@ -15,7 +15,7 @@ another writer's, such as a compaction, is repeated over the present table.
 # would show old times.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Protocol
 from uuid import uuid4
 
@@ -155,7 +155,7 @@ class LakeSink:
                 if not batch.count(table):
                     lake.commit(None, mark)
                     return
-                with Changes(table, batch.updates(table), since, lake.scan) as changes:
+                with closing(Changes(table, batch.updates(table), since, lake.scan)) as changes:
                     lake.commit(changes, mark)
                 return
             except ConflictError:

@@ -16,8 +16,7 @@ In a history only valid rows, which have no end, are looked up and removed.
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -47,7 +46,7 @@ def identity_of(table: Table) -> tuple[str, ...]:
 
 
 class Changes:
-    """The changes of one table by one batch; a context manager, which frees memory and files.
+    """The changes of one table by one batch, in memory and files until `close`.
 
     Raises:
         SourceError: the updates give several rows for a key.
@@ -113,17 +112,6 @@ class Changes:
         """Delete everything."""
         self._database.close()
         self._folder.cleanup()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _load(self, updates: Iterable[pa.RecordBatch], since: int | None) -> None:
         self._database.register("arriving", self.table.schema.empty_table())

@@ -47,7 +47,10 @@ class Probes(Collector):
             "reason": reason,
             "sink": self._name,
             "upper": standing.upper,
+            "lag_seconds": _lag_s(standing.upper),
             "caught_up_seconds": None if age is None else round(age, 1),
+            "behind_offsets": standing.behind,
+            "updates": standing.updates,
         }
         return good, json.dumps(body, indent=2).encode() + b"\n"
 
@@ -61,13 +64,11 @@ class Probes(Collector):
     def collect(self) -> list[CounterMetricFamily | GaugeMetricFamily]:
         """Make all samples of this moment."""
         standing = self._standing()
-        upper = standing.upper
-        lag = time.time() - upper / 1000 if upper is not None and upper in EPOCH_MS else None
         values: dict[str, float | None] = {
             "updates": standing.updates,
             "batches": standing.batches,
-            "frontier": upper,
-            "lag_seconds": lag,
+            "frontier": standing.upper,
+            "lag_seconds": _lag_s(standing.upper),
             "behind_offsets": standing.behind,
             "caught_up_seconds": standing.caught_up_s,
             "waits": bool(standing.waits),
@@ -82,3 +83,10 @@ class Probes(Collector):
                 family.add_metric([self._name], value)
             families.append(family)
         return families
+
+
+def _lag_s(upper: int | None) -> float | None:
+    """The age of a frontier in seconds, if times are milliseconds."""
+    if upper is None or upper not in EPOCH_MS:
+        return None
+    return round(max(0.0, time.time() - upper / 1000), 3)

@@ -1,7 +1,7 @@
 """Check the driver in this container by its own port; a container without one passes always.
 
-It asks at the address of probes if there is one.  A run that answers over TLS is asked over TLS,
-and as it is in this container, any certificate of its will do.
+It asks at the address of probes if there is one; a sink has no other.  A run that answers over TLS
+is asked over TLS, and as it is in this container, any certificate of its will do.
 """
 
 import http.client
@@ -9,7 +9,7 @@ import os
 import ssl
 import sys
 
-probes = os.environ.get("IKEBANA_PROBES")
+probes = os.environ.get("IKEBANA_PROBES") or os.environ.get("IKEBANA_DELIVER_HTTP")
 address = probes or os.environ.get("IKEBANA_HTTP")
 if address:
     host, _, port = address.rpartition(":")

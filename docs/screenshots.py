@@ -124,7 +124,11 @@ class Shop:
         """Write the pipeline file."""
         kafka = {"bootstrap.servers": self.servers}
         run = {"checkpoint": str(self.folder / "checkpoint"), "master": "local[2]", "shards": 2}
-        found = f"{text}kafka: {json.dumps(kafka)}\nrun: {json.dumps(run)}\n"
+        columns = {"product": {"type": "VARCHAR", "whole": "key"}, "orders": "BIGINT"}
+        table = {"from": "sold", "mode": "changes", "columns": columns}
+        lake = {"parquet": {"folder": str(self.folder / "lake")}, "tables": {"sold": table}}
+        parts = {"kafka": kafka, "run": run, "deliver": {"lake": lake}}
+        found = text + "".join(f"{name}: {json.dumps(part)}\n" for name, part in parts.items())
         path = self.folder / "shop.yaml"
         path.write_text(found)
         return path

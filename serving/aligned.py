@@ -14,14 +14,14 @@ the effects of the batch, and resumes with it, applies each update exactly once.
 import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from ikebana.codecs.formats import READABLE_FORMATS
 from ikebana.codecs.progress import Times
 from ikebana.errors import ConfigError
+from ikebana.processor.base.closing import Closes
 from ikebana.processor.base.garbage import uncollected
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.spelling import instead
@@ -133,7 +133,7 @@ class _Ahead(Generic[Content]):
         self.keeper.close()
 
 
-class Aligning(Generic[Content]):
+class Aligning(Closes, Generic[Content]):
     """Yields spans at the common frontier of topics, and waits for more; a context manager.
 
     `formats` names the topics, `open_topic` opens one of them, and `keeper` makes the buffer of a
@@ -215,17 +215,6 @@ class Aligning(Generic[Content]):
 
     def caught_up(self) -> None:
         """Called whenever everything that is closed now was yielded; does nothing."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _lower(self) -> int:
         """The begin of the next batch: the frontier, or at first the latest begin of a topic."""

@@ -5,16 +5,16 @@ read.  To read several collections together, ask `newest` for a time that is clo
 them, and pass it as `as_of`.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import monotonic
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from ikebana.codecs.progress import Times
 from ikebana.errors import IkebanaError
+from ikebana.processor.base.closing import Closes
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.spelling import hint
 from ikebana.serving import common_times, page_tokens
@@ -229,19 +229,8 @@ def newest(views: Views, collection: Sequence[str]) -> CommonTimes:
     return CommonTimes(common_times.newest(every), max(view.meta.since for view in every))
 
 
-class Reads(ABC):
+class Reads(Closes):
     """Reads of served collections; `since` and `upper` of each bound the times."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @abstractmethod
     def _read(self, read: Callable[..., Result], /, **arguments: Any) -> Result:
@@ -320,10 +309,6 @@ class Reads(ABC):
         Raises:
             WaitedError: it was not, within `timeout` seconds.
         """
-
-    @abstractmethod
-    def close(self) -> None:
-        """Release all resources."""
 
 
 def rows(

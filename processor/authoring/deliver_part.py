@@ -1,10 +1,11 @@
 """The section `deliver`: sinks, and the tables that each keeps in its target."""
 
+from collections.abc import Container, Iterator, Mapping
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from ikebana.codecs.formats import OutputFormat
+from ikebana.codecs.formats import OUTPUT_FORMATS, READABLE_FORMATS, OutputFormat
 from ikebana.processor.authoring.part import Part
 from ikebana.processor.authoring.values import (
     Scalars,
@@ -14,6 +15,8 @@ from ikebana.processor.authoring.values import (
     as_names,
     choice,
 )
+from ikebana.processor.base.spelling import instead
+from ikebana.processor.planning.plan import Plan
 
 Mode = Literal["current", "changes", "history"]
 Whole = Literal["key", "value"]
@@ -78,6 +81,11 @@ class DeliverPart(Part):
     parquet: ParquetPart | None = None
     tables: dict[str, TablePart]
 
+    @property
+    def targets(self) -> list[str]:
+        """The keys that name a target; a sink without problems has one."""
+        return [name for name in TARGETS if getattr(self, name) is not None]
+
 
 TARGETS = tuple(name for name in DeliverPart.keys() if name != "tables")  # noqa: SIM118 -- no mapping
 """The keys that name a target."""
@@ -88,3 +96,47 @@ class SinkFile(Part):
 
     deliver: dict[str, DeliverPart]
     kafka: Scalars = {}
+
+
+def problems(
+    sinks: Mapping[str, DeliverPart], plan: Plan | None, unread: Container[str] = ()
+) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with sinks, by its path.
+
+    With a plan, `from` names its outputs, of which those in `unread` are not known; without one,
+    topics.
+    """
+    for name, sink in sinks.items():
+        path = f"deliver.{name}"
+        if len(sink.targets) != 1:
+            yield (
+                path,
+                f"has to have one target; it has {', '.join(sink.targets) or 'none'}. A target is "
+                f"one of {', '.join(TARGETS)}, as in: postgres: {{connection: …}}",
+            )
+        if not sink.tables:
+            yield f"{path}.tables", "is empty; name at least one table"
+        for table, table_part in sink.tables.items():
+            yield from _of_table(f"{path}.tables.{table}", table_part, plan, unread)
+
+
+def _of_table(
+    path: str, table: TablePart, plan: Plan | None, unread: Container[str]
+) -> Iterator[tuple[str, str]]:
+    form = table.format or "diff"
+    if plan is not None:
+        outputs = {output.name: output for output in plan.outputs}
+        if table.source not in outputs:
+            if "outputs" not in unread and f"outputs.{table.source}" not in unread:
+                close = instead(table.source, outputs)
+                yield f"{path}.from", f'there is no output "{table.source}"{close}'
+            return
+        if table.format is not None:
+            yield f"{path}.format", "an output of the pipeline has its own; leave this out"
+        form = outputs[table.source].format
+    if form not in READABLE_FORMATS or OUTPUT_FORMATS[form].latest:
+        yield (
+            f"{path}.from",
+            f'"{table.source}" has the format {form}, which cannot be delivered; '
+            "deliver an output in the format diff",
+        )

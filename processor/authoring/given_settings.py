@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ikebana.errors import ConfigError
+from ikebana.processor.authoring import deliver_part
 from ikebana.processor.authoring.pipeline import kafka_values, registry_missing
 from ikebana.processor.authoring.settings import Settings, SettingsError
 from ikebana.processor.authoring.settings_part import SettingsPart
@@ -34,7 +35,11 @@ def given_settings(
             for each in error.errors(include_url=False)
         ]
         raise _refused(plan, problems) from None
-    problems = [*kafka_values(part), *registry_missing(plan, part.registry)]
+    problems = [
+        *kafka_values(part),
+        *registry_missing(plan, part.registry),
+        *deliver_part.problems(part.deliver, plan),
+    ]
     try:
         settings = part.settings(bootstrap_servers=bootstrap_servers, checkpoint=checkpoint)
     except SettingsError as error:

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ikebana.errors import ConfigError, PlanError
+from ikebana.processor.authoring import deliver_part
 from ikebana.processor.authoring.document import Document
 from ikebana.processor.authoring.kafka_names import KAFKA_NAMES
 from ikebana.processor.authoring.operator_kinds import KINDS
@@ -138,6 +139,8 @@ def parse(
     judged = [*of_plan, *of_settings, *kafka_values(settings_part)]
     if plan is not None and settings is not None:
         judged += registry_missing(plan, settings.registry)
+    if plan is not None and settings_part is not None:
+        judged += deliver_part.problems(settings_part.deliver, plan, left_out)
     schema = schema_problems(errors, document.unread)
     left_out |= _not_judged(errors, schema)
     overridden = {

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ikebana.errors import ConfigError
-from ikebana.processor.authoring import pipeline
+from ikebana.processor.authoring import deliver_part, pipeline
 from ikebana.processor.authoring.deliver_part import SinkFile
 from ikebana.processor.authoring.document import Document
 from ikebana.processor.authoring.pipeline_yaml import read_yaml
@@ -47,6 +47,8 @@ def read(path: Path, environ: Mapping[str, str]) -> Sinks:
         *(each for each in document.problems if not of_pipeline or each[0].startswith("deliver")),
         *pipeline.schema_problems(errors, document.unread),
     ]
+    if not (errors or of_pipeline):
+        problems += deliver_part.problems(SinkFile.model_validate(content).deliver, None)
     if problems:
         raise ConfigError(pipeline.listed(problems, source, document, placed))
     return Sinks(SinkFile.model_validate(content), of_pipeline)

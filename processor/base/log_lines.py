@@ -13,7 +13,7 @@ from types import TracebackType
 
 import click
 
-_VARIABLE = "IKEBANA_LOG"
+VARIABLE = "IKEBANA_LOG"
 _OWN = logging.getLogger("ikebana")
 
 
@@ -36,7 +36,7 @@ class JsonLines(logging.Formatter):
 
 def choose(environ: Mapping[str, str]) -> None:
     """Switch logging to JSON if the environment asks for it."""
-    if environ.get(_VARIABLE) != "json":
+    if environ.get(VARIABLE) != "json":
         return
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
@@ -61,10 +61,10 @@ def warning(message: str, **fields: object) -> None:
     _OWN.warning(message, extra={"fields": fields})
 
 
-def note(message: str) -> None:
-    """Report what a command does, as text or as JSON."""
+def note(message: str, **fields: object) -> None:
+    """Report what a command does, as text or as JSON, which has the fields, too."""
     if wanted():
-        info(message)
+        info(message, **fields)
     else:
         click.echo(message, err=True)
 

@@ -16,8 +16,7 @@ from ikebana.processor.base.private_files import private_files
 from ikebana.processor.base.spelling import instead
 from ikebana.processor.base.stopping import on_signals
 from ikebana.processor.cli.connection import BROKERS, CONFIG, read_config
-from ikebana.processor.cli.listening import address
-from ikebana.processor.cli.values import Number
+from ikebana.processor.cli.listening import address, ready_within
 
 if TYPE_CHECKING:
     from ikebana.delivering.delivery import Delivery
@@ -37,13 +36,12 @@ if TYPE_CHECKING:
     help="Answer /live, /ready and /metrics at this address, which have no data. "
     "[env: IKEBANA_DELIVER_HTTP; default: off]",
 )
+@ready_within("if everything closed was delivered within this time")
 @click.option(
-    "--ready-within",
-    metavar="SECONDS",
-    type=Number(min=0, min_open=True),
-    default=60.0,
-    show_default=True,
-    help="/ready answers yes if everything closed was delivered within this time.",
+    "--checkpoint",
+    metavar="DIR",
+    help="Where a run with on_new_column: add keeps the columns that it has added; wins over the "
+    "file.",
 )
 @BROKERS
 @CONFIG
@@ -55,6 +53,7 @@ def deliver_command(
     once: bool,
     http: tuple[str, int] | None,
     ready_within: float,
+    checkpoint: str | None,
     bootstrap_servers: str | None,
     config: Path | None,
 ) -> None:
@@ -68,7 +67,7 @@ def deliver_command(
     Exit status 0: stopped, or delivered all with --once.  1: it cannot go on; the message says
     why.  3: a newer instance of the sink has taken over.
     """
-    settings, sinks, plan = _sinks(file, bootstrap_servers)
+    settings, sinks, plan = read(file, bootstrap_servers, checkpoint)
     settings |= {} if config is None else read_config(config)
     if bootstrap_servers:
         settings["bootstrap.servers"] = bootstrap_servers
@@ -92,20 +91,28 @@ def deliver_command(
     note(f"{chosen}: delivered {standing.updates:,} updates, frontier {standing.upper}")
 
 
-def _sinks(
-    file: Path, bootstrap_servers: str | None
+def read(
+    file: Path, bootstrap_servers: str | None, checkpoint: str | None
 ) -> tuple[dict[str, str], "dict[str, DeliverPart]", "Plan | None"]:
-    """The settings of the Kafka client, the sinks by name, and the plan of a pipeline."""
+    """Read the settings of the Kafka client, the sinks by name, and the plan of a pipeline.
+
+    Raises: ConfigError, CheckpointError.
+    """
     from ikebana.processor.authoring import sink_file
-    from ikebana.processor.cli import finding
+    from ikebana.processor.cli import finding, later
 
     sections, of_pipeline = sink_file.read(file, os.environ)
     if not of_pipeline:
         return dict(sections.kafka), sections.deliver, None
-    plan, settings = finding.read(
+    # A file may leave out the checkpoint, of which only added columns are wanted.
+    pipeline = finding.read(
         file, bootstrap_servers=bootstrap_servers, checkpoint="-", environ=os.environ
     )
-    return dict(settings.reading_kafka), sections.deliver, plan
+    if later.adding(pipeline.plan):
+        pipeline = later.read(
+            file, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint, environ=os.environ
+        )
+    return dict(pipeline.settings.reading_kafka), sections.deliver, pipeline.plan
 
 
 def _chosen(file: Path, name: str | None, sinks: "dict[str, DeliverPart]") -> str:
@@ -138,5 +145,5 @@ def _answering(
     probes = Probes(name, delivery.standing, ready_within)
     app = probes_alone(lambda _: probes)
     with beside(front, app, app):
-        note(f"serving {front.url}/metrics, /live and /ready")
+        note(f"serving {front.url}/metrics, /live and /ready", url=front.url)
         yield

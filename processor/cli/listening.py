@@ -8,6 +8,7 @@ import click
 from ikebana.errors import ConfigError
 from ikebana.processor.base.listening import Address, Listening, Tls, is_local
 from ikebana.processor.base.log_lines import note
+from ikebana.processor.cli.values import Number
 
 _FILE = click.Path(path_type=Path)
 
@@ -18,6 +19,18 @@ def address(value: str) -> tuple[str, int]:
     if not colon or not port.isdigit() or int(port) > 0xFFFF:
         raise click.BadParameter(f'"{value}" is no HOST:PORT')
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def ready_within(meaning: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make the option that says up to which delay /ready answers yes; `meaning` says of what."""
+    return click.option(
+        "--ready-within",
+        metavar="SECONDS",
+        type=Number(min=0, min_open=True),
+        default=60.0,
+        envvar="IKEBANA_READY_WITHIN",
+        help=f"/ready answers yes {meaning}. [env: IKEBANA_READY_WITHIN; default: 60]",
+    )
 
 
 def access_options(

@@ -11,15 +11,19 @@ import click
 
 from ikebana.processor.base.private_files import private_files
 from ikebana.processor.base.stopping import Stopped, on_signals
+from ikebana.processor.cli.beside import Sinks, with_sinks
 from ikebana.processor.cli.watching import Watching, watchable, watched
 from ikebana.processor.spark.alone import alone
 
 if TYPE_CHECKING:
+    from ikebana.processor.authoring.pipeline import Pipeline
     from ikebana.processor.authoring.settings import Settings
     from ikebana.processor.planning.plan import Plan
     from ikebana.processor.spark.query import Running
+    from ikebana.processor.spark.supervised import Hooks
     from ikebana.processor.watching.display import BatchDisplay
     from ikebana.processor.watching.monitor import Monitor
+    from ikebana.processor.watching.sinks import SinkBoard
     from ikebana.processor.watching.watchers import Watcher
 
 
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
     help="Wait for missing input topics, or end with status 1. "
     "[env: IKEBANA_WAIT; default: --wait, with --once --no-wait]",
 )
+@with_sinks
 @watchable
 @private_files()
 def run_command(
@@ -52,6 +57,8 @@ def run_command(
     checkpoint: str | None,
     refuse_changes: bool,
     wait: bool | None,
+    delivers: bool,
+    sink_at: tuple[tuple[str, str], ...],
     **watching: Any,
 ) -> None:
     """Run PIPELINE, a YAML file or module:name, with exactly-once output.
@@ -66,6 +73,10 @@ def run_command(
     micro-batches; a second signal stops it at once.  After a failure that may pass, such as a
     lost worker, it restarts its query, up to run.restarts times an hour.  It waits for input
     topics that are missing, and names them.
+
+    The sinks of the section `deliver` run beside it, as `ikebana deliver` does.  One that fails
+    is started again, and neither stops nor slows the pipeline.  With --once they deliver what is
+    closed when the pipeline has caught up.
 
     Exit status 0: stopped or caught up.  1: failed; the message says why and what to do.
     3: a newer instance of the pipeline has taken over.
@@ -84,25 +95,41 @@ def run_command(
     )
     goes_on = True
     while goes_on:
-        plan, settings = read()
-        if columns := later.to_add(plan, settings):
-            plan, settings = read(columns=columns)
-        if refuse_changes:
-            from ikebana.processor.cli.plan import demand_unchanged
-
-            demand_unchanged(plan, settings)
-        watch = _watch(plan, settings, options, where)
+        plan, settings = _planned(read, refuse_changes=refuse_changes)
+        sinks = Sinks(file, bootstrap_servers, checkpoint, delivers=delivers, places=dict(sink_at))
+        watch = _watch(plan, settings, options, where, sinks)
         with finding.placed_in(file):
-            goes_on = _run(plan, settings, once=once, wait=wait, watch=watch)
+            goes_on = _run(plan, settings, sinks, once=once, wait=wait, watch=watch)
+
+
+def _planned(read: "Callable[..., Pipeline]", *, refuse_changes: bool) -> "Pipeline":
+    """Read the file, with the columns that have come since it was written."""
+    from ikebana.processor.cli import later
+
+    pipeline = read()
+    if columns := later.to_add(*pipeline):
+        pipeline = read(columns=columns)
+    if refuse_changes:
+        from ikebana.processor.cli.plan import demand_unchanged
+
+        demand_unchanged(*pipeline)
+    return pipeline
+
+
+Watch = Callable[[Callable[[str], None], "SinkBoard"], "AbstractContextManager[Monitor | None]"]
 
 
 def _watch(
-    plan: "Plan", settings: "Settings", options: Watching, where: Any
-) -> "Callable[[Callable[[str], None]], AbstractContextManager[Monitor | None]]":
+    plan: "Plan", settings: "Settings", options: Watching, where: Any, sinks: Sinks
+) -> Watch:
     """Return a function that opens the HTTP front of a run, if it has an address."""
 
-    def watch(say: Callable[[str], None]) -> "AbstractContextManager[Monitor | None]":
-        return nullcontext() if where is None else watched(plan, settings, options, where, say)
+    def watch(
+        say: Callable[[str], None], board: "SinkBoard"
+    ) -> "AbstractContextManager[Monitor | None]":
+        if where is None:
+            return nullcontext()
+        return watched(plan, settings, options, where, say, (sinks.parts, board.figures))
 
     return watch
 
@@ -110,10 +137,11 @@ def _watch(
 def _run(
     plan: "Plan",
     settings: "Settings",
+    sinks: Sinks,
     *,
     once: bool,
     wait: bool | None,
-    watch: "Callable[[Callable[[str], None]], AbstractContextManager[Monitor | None]]",
+    watch: Watch,
 ) -> bool:
     """Run a plan with a display; `watch` opens its HTTP front, and reports the address.
 
@@ -126,8 +154,10 @@ def _run(
     with (
         on_signals() as stopping,
         BatchDisplay(plan, once=once) as display,
-        watch(display.say) as monitor,
+        sinks.board() as board,
+        watch(display.say, board) as monitor,
         alone(plan.name),
+        sinks.beside(board, display.say, once=once) as start_sinks,
     ):
         adding = Adding(plan, stopping.ask)
         watchers: list[Watcher] = [display, adding]
@@ -143,20 +173,26 @@ def _run(
                 once=once,
                 stopping=stopping,
                 watcher=Watchers(watchers),
-                hooks=supervised.Hooks(
-                    _started(display, monitor), None if monitor is None else monitor.trigger
-                ),
+                hooks=_hooks(display, monitor, start_sinks),
                 wait=wait,
             )
         except Stopped:
             display.stopped_early()
         else:
             display.done(stopped=stopping.asked)
+            if once:
+                sinks.deliver_once(board, display.say, stopping)
         return adding.has_columns and not stopping.by_signal
 
 
-def _started(display: "BatchDisplay", monitor: "Monitor | None") -> "Callable[[Running], None]":
+def _hooks(
+    display: "BatchDisplay", monitor: "Monitor | None", start_sinks: Callable[[], None]
+) -> "Hooks":
+    from ikebana.processor.spark.supervised import Hooks
+
     def tell(running: "Running") -> None:
+        if not running.precedes:
+            start_sinks()
         display.watch(running.standing, running.waiting, running.fast_paths)
         if monitor is not None:
             monitor.started(
@@ -169,4 +205,4 @@ def _started(display: "BatchDisplay", monitor: "Monitor | None") -> "Callable[[R
                 fast_paths=running.fast_paths,
             )
 
-    return tell
+    return Hooks(tell, None if monitor is None else monitor.trigger)

@@ -10,7 +10,7 @@ import click
 from ikebana.processor.base.log_lines import note
 from ikebana.processor.base.private_files import private_files
 from ikebana.processor.cli.connection import BROKERS, CONFIG, outputs_told
-from ikebana.processor.cli.listening import access_options, address, listening
+from ikebana.processor.cli.listening import access_options, address, listening, ready_within
 from ikebana.processor.cli.values import Number
 from ikebana.processor.kafka import reading_rights
 
@@ -101,14 +101,7 @@ class _Retain(click.ParamType[object]):
     show_default=True,
     help="The most memory that a SQL query may take; two run at once.",
 )
-@click.option(
-    "--ready-within",
-    metavar="SECONDS",
-    type=Number(min=0, min_open=True),
-    default=60.0,
-    show_default=True,
-    help="/ready answers yes if all of each topic was read within this time.",
-)
+@ready_within("if all of each topic was read within this time")
 @click.option(
     "--format",
     "form",

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.cli.listening import access_options, address, listening
+from ikebana.processor.cli.listening import access_options, address, listening, ready_within
 from ikebana.processor.cli.values import Number
 from ikebana.processor.planning.plan import LOG_CLOCKS, Plan
 
 if TYPE_CHECKING:
     from ikebana.processor.base.listening import Listening
     from ikebana.processor.watching.answering import Looking
-    from ikebana.processor.watching.monitor import Monitor
+    from ikebana.processor.watching.monitor import Monitor, SinksOfRun
 
 # A batch may take run.max_batch, and failed tasks are retried.
 _BATCHES_UNTIL_STUCK = 3
@@ -40,15 +40,7 @@ _OPTIONS = (
         "Answer /live, /ready and /metrics here, too, without TLS and tokens.",
         variables=True,
     ),
-    click.option(
-        "--ready-within",
-        metavar="SECONDS",
-        type=_SECONDS,
-        default=60.0,
-        envvar="IKEBANA_READY_WITHIN",
-        help="/ready answers yes up to this lag plus the lateness and idle of the inputs. "
-        "[env: IKEBANA_READY_WITHIN; default: 60]",
-    ),
+    ready_within("up to this lag plus the lateness and idle of the inputs"),
     click.option(
         "--stuck-after",
         metavar="SECONDS",
@@ -126,6 +118,7 @@ def watched(
     options: Watching,
     where: "Listening",
     say: Callable[[str], None],
+    sinks: "SinksOfRun",
 ) -> Iterator["Monitor"]:
     """Serve metrics and health within a `with` block, and report the address.
 
@@ -148,7 +141,7 @@ def watched(
         if options.token_file is not None:
             tokens = access.read(options.token_file)
             looking = opened.enter_context(_looking(plan, settings))
-        monitor = Monitor(plan, health, lambda: last_edit(settings.checkpoint))
+        monitor = Monitor(plan, health, lambda: last_edit(settings.checkpoint), sinks)
         any_host = options.anyone or options.tls_client_ca is not None
         front = opened.enter_context(
             serving(monitor, where, guard.Limits(tokens, any_host=any_host), looking)

@@ -1,10 +1,11 @@
 """Make graphs of a plan, with boxes and arrows: as it is written, and as it is run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal, NamedTuple
 
+from ikebana.processor.authoring.deliver_part import DeliverPart
 from ikebana.processor.base.counting import counted
 from ikebana.processor.base.printable import printable
 from ikebana.processor.engine.held import held_outputs
@@ -37,6 +38,7 @@ Kind = Literal[
     "hold",
     "exchange",
     "output",
+    "sink",
 ]
 
 _PROMISES = {
@@ -127,6 +129,18 @@ def as_run(plan: Plan, physical: Physical) -> Graph:
     drawing.outputs()
     unique = tuple(dict.fromkeys(drawing.arrows))
     return Graph("as run", _in_order(drawing.boxes, list(unique)), unique)
+
+
+def with_sinks(graph: Graph, sinks: Mapping[str, DeliverPart]) -> Graph:
+    """Add sinks behind the outputs that they read."""
+    boxes, arrows = list(graph.boxes), list(graph.arrows)
+    for name, sink in sinks.items():
+        own = f"sink {name}"
+        lines = [f"table {key} from {table.source}" for key, table in sink.tables.items()]
+        boxes.append(Box(own, "sink", name, (f"into {' '.join(sink.targets)}", *lines)))
+        outputs = dict.fromkeys(table.source for table in sink.tables.values())
+        arrows += [Arrow(f"output {output}", own) for output in outputs]
+    return Graph(graph.title, tuple(boxes), tuple(arrows))
 
 
 class _Drawing:

@@ -40,6 +40,7 @@ _LIGHT = {
     "hold": "#fbe6e3 #b0523f",
     "exchange": "#f0eee6 #7d7440",
     "output": "#dff2f3 #2f8086",
+    "sink": "#f7e6ee #a04a74",
 }
 _DARK = {
     "ground": "#0d1117",
@@ -58,6 +59,7 @@ _DARK = {
     "hold": "#301a15 #dd8570",
     "exchange": "#232015 #c2b56b",
     "output": "#10282a #55b4ba",
+    "sink": "#2e1622 #d987b0",
 }
 
 

@@ -14,7 +14,7 @@ signal, a handler is not inherited by the child.
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -41,9 +41,14 @@ os._exit(status if status >= 0 else 128 - status)
 
 
 def leashed(
-    command: Sequence[str], folder: Path, log: IO[bytes]
+    command: Sequence[str],
+    folder: Path,
+    log: IO[bytes],
+    environ: Mapping[str, str] | None = None,
 ) -> tuple["subprocess.Popen[bytes]", int | None]:
     """Start a command in a folder; return the guard process and the command's process id.
+
+    Its environment is ours unless there is `environ`, and what it writes goes to `log`.
 
     The guard ends when the command does, with the same status.  `t` on its standard input asks
     the command to terminate; any other byte, or end of file, kills it.  The process id is None
@@ -52,6 +57,7 @@ def leashed(
     between = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _LEASH, *command],
         cwd=folder,
+        env=environ,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=log,

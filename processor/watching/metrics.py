@@ -24,6 +24,7 @@ from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics.reach import Standing
 from ikebana.processor.watching.health import Health, Progress
+from ikebana.processor.watching.sinks import SinkFigures
 
 if TYPE_CHECKING:
     from ikebana.processor.watching.batch_report import BatchReport
@@ -175,6 +176,21 @@ OUTPUT_LAG = _metric(
     "Age of the output's frontier, where times are milliseconds",
     "output",
 )
+SINK_READY = _metric(
+    "sink_ready", "gauge", "Whether a sink has applied what was closed lately: 1 or 0", "sink"
+)
+SINK_RESTARTS = _metric(
+    "sink_restarts", "gauge", "How often this run has started a sink's process again", "sink"
+)
+SINK_FRONTIER = _metric(
+    "sink_frontier", "gauge", "A sink has applied all updates before this", "sink"
+)
+SINK_LAG = _metric(
+    "sink_lag_seconds", "gauge", "Age of a sink's frontier, where times are milliseconds", "sink"
+)
+SINK_BEHIND = _metric(
+    "sink_behind_offsets", "gauge", "Offsets of its topics that a sink has not read yet", "sink"
+)
 STATE_BYTES = _metric("state_bytes", "gauge", "Size of the files of a shard's state", "shard")
 STATE_ENTRIES = _metric(
     "state_entries", "gauge", "Entries in the files of a shard: keys, and changes since", "shard"
@@ -292,6 +308,17 @@ def of_inputs(plan: Plan, standing: Standing) -> Iterator[Sample]:
         if source.is_dated:
             yield Sample(INPUT_SILENT, (source.name,), source.name in standing.silent)
             yield Sample(INPUT_HOLDS, (source.name,), source.name in standing.held_by)
+
+
+def of_sinks(sinks: Mapping[str, SinkFigures]) -> Iterator[Sample]:
+    """Make the samples of the sinks, as they have told of themselves."""
+    for name, each in sinks.items():
+        yield Sample(SINK_READY, (name,), each.ready)
+        yield Sample(SINK_RESTARTS, (name,), each.restarts)
+        yield Sample(SINK_BEHIND, (name,), each.behind)
+        for metric, value in ((SINK_FRONTIER, each.frontier), (SINK_LAG, each.lag_s)):
+            if value is not None:
+                yield Sample(metric, (name,), value)
 
 
 def of_moment(

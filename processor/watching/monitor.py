@@ -28,6 +28,7 @@ from prometheus_client import (
 from prometheus_client.exposition import choose_encoder
 
 from ikebana import __version__
+from ikebana.processor.authoring.deliver_part import DeliverPart
 from ikebana.processor.base.fast_paths import FastPath, missed_owners
 from ikebana.processor.base.noted import Place
 from ikebana.processor.base.notice import Notice
@@ -48,6 +49,7 @@ from ikebana.processor.watching.run_figures import (
     run_figures,
     samples,
 )
+from ikebana.processor.watching.sinks import Sinks, no_sinks
 from ikebana.processor.watching.standing import held_words, nowhere
 
 if TYPE_CHECKING:
@@ -58,6 +60,10 @@ if TYPE_CHECKING:
 _BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 _SPARK_PATH = "/metrics/executors/prometheus/"
 _SPARK_WITHIN_S = 5.0
+
+
+SinksOfRun = tuple[Mapping[str, DeliverPart], Sinks]
+"""The sinks of a run by name, and how they stand now."""
 
 
 def no_edit() -> None:
@@ -80,11 +86,13 @@ class Monitor:
         plan: Plan,
         health: Health,
         last_edit: "Callable[[], EditPlan | None]" = no_edit,
+        sinks: SinksOfRun = ({}, no_sinks),
     ) -> None:
         """Watch a run; `last_edit` reads the last edit of its checkpoint."""
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._plan = plan
         self._health = health
+        self._sinks, self._sinks_stand = sinks
         self._registry = CollectorRegistry()
         self._made = {metric: _made(metric, self._registry) for metric in metrics.METRICS}
         ProcessCollector(registry=self._registry)
@@ -196,6 +204,9 @@ class Monitor:
         if self._fast_paths:
             answer["fast_paths"] = {name: why_not or "yes" for name, why_not in self._fast_paths}
         answer["notices"] = msgspec.to_builtins(self._notices.figures())
+        if self._sinks:
+            # A sink does not hold the pipeline up, which is ready without it.
+            answer["sinks"] = msgspec.to_builtins(self._sinks_stand())
         if self._plan.is_dated:
             answer["waiting_records"] = self._waiting
             if not verdict.good and (words := held_words(standing, self._waiting)):
@@ -226,7 +237,7 @@ class Monitor:
     @functools.cached_property
     def drawn(self) -> msgspec.Raw:
         """The drawing of the plan, as JSON."""
-        return msgspec.Raw(msgspec.json.encode(plan_view.of_run(self._plan)))
+        return msgspec.Raw(msgspec.json.encode(plan_view.of_run(self._plan, self._sinks)))
 
     def edited(self) -> EditFigures:
         """Return the last edit, or the one to come, and how far it is."""
@@ -260,7 +271,8 @@ class Monitor:
             for family in metric.collect()
             for sample in family.samples
         )
-        return run_figures(self._plan.name, self.ready(), self._notices.figures(), series)
+        notices, sinks = self._notices.figures(), dict(self._sinks_stand())
+        return run_figures(self._plan.name, self.ready(), notices, sinks, series)
 
     def spark(self) -> tuple[int, bytes]:
         """Fetch the executors' metrics from Spark's UI; return the status and the text."""
@@ -278,6 +290,7 @@ class Monitor:
         self._take(
             metrics.of_moment(self._plan, self._health, self._operators, self._outputs, _now_ms())
         )
+        self._take(metrics.of_sinks(self._sinks_stand()))
         if (standing := self._standing()) is not None:
             self._take(metrics.of_inputs(self._plan, standing))
 

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from ikebana.errors import IkebanaError
+from ikebana.processor.authoring.deliver_part import DeliverPart
 from ikebana.processor.explain.explanation import explained
-from ikebana.processor.explain.graph import Graph
+from ikebana.processor.explain.graph import Graph, with_sinks
 from ikebana.processor.explain.svg import drawing
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import Plan
@@ -59,14 +60,19 @@ class Figured(msgspec.Struct, frozen=True):
     figures: tuple[str, ...]
 
 
-def plan_view(plan: Plan, figured: Mapping[str, Figured]) -> PlanView:
-    """Draw a plan with room for figures in some boxes, by their ids.
+_NO_SINKS: Mapping[str, DeliverPart] = {}
+
+
+def plan_view(
+    plan: Plan, figured: Mapping[str, Figured], sinks: Mapping[str, DeliverPart] = _NO_SINKS
+) -> PlanView:
+    """Draw a plan and its sinks, with room for figures in some boxes, by their ids.
 
     Raises:
         PlanError: the parts of the plan do not fit.
     """
     explanation = explained(plan)
-    run = _with_room(explanation.run, figured)
+    run = _with_room(with_sinks(explanation.run, sinks), figured)
     return PlanView(
         name=explanation.name,
         fingerprint=explanation.fingerprint,
@@ -85,8 +91,8 @@ def of_served(plan: Plan) -> PlanView:
     return msgspec.structs.replace(view, errors=plan.error_topic)
 
 
-def of_run(plan: Plan) -> PlanView:
-    """Draw a plan that is run; the figures of a box are of the input, operator or output."""
+def of_run(plan: Plan, sinks: Mapping[str, DeliverPart] = _NO_SINKS) -> PlanView:
+    """Draw a plan that is run; the figures of a box are of the input, operator, output or sink."""
     dated = [source for source in plan.inputs if source.is_dated]
     stateful = [each.name for each in plan.operators if not kind_of(each).is_linear]
     figured = {f"decoding {each.name}": Figured(each.name, ("frontier", "held")) for each in dated}
@@ -97,7 +103,9 @@ def of_run(plan: Plan) -> PlanView:
         f"output {each.name}": Figured(each.name, ("frontier", "lag", "rate"))
         for each in plan.published
     }
-    return plan_view(plan, figured)
+    of_sink = ("state", "frontier", "lag")
+    figured |= {f"sink {name}": Figured(name, of_sink) for name in sinks}
+    return plan_view(plan, figured, sinks)
 
 
 def _with_room(graph: Graph, figured: Mapping[str, Figured]) -> Graph:

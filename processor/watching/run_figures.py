@@ -11,6 +11,7 @@ from ikebana.processor.watching.batch_report import Filling
 from ikebana.processor.watching.history import Sample
 from ikebana.processor.watching.metrics import Metric
 from ikebana.processor.watching.notes import NoticeFigures
+from ikebana.processor.watching.sinks import SinkFigures
 
 
 class Series(NamedTuple):
@@ -69,6 +70,7 @@ class RunFigures(msgspec.Struct):
     inputs: dict[str, InputFigures]
     operators: dict[str, OperatorFigures]
     outputs: dict[str, OutputFigures]
+    sinks: dict[str, SinkFigures]
     counted: dict[str, int]
     state: State
 
@@ -77,6 +79,7 @@ def run_figures(
     pipeline: str,
     verdict: tuple[bool, str],
     notices: list[NoticeFigures],
+    sinks: dict[str, SinkFigures],
     series: Iterable[Series],
 ) -> RunFigures:
     """Take the figures of a pipeline from the series of its metrics."""
@@ -116,6 +119,7 @@ def run_figures(
             name: OutputFigures(_whole(closed.get(name)), behind.get(name), int(value))
             for name, value in by_name(metrics.UPDATES).items()
         },
+        sinks=sinks,
         counted={name: int(value) for name, value in by_name(metrics.COUNTED_KINDS).items()},
         state=State(
             len(sizes), int(sum(sizes.values())), int(sum(by_name(metrics.STATE_ENTRIES).values()))

@@ -17,6 +17,7 @@ SMALL = CHART / "ci" / "small-values.yaml"
 FULL = CHART / "ci" / "full-values.yaml"
 OPERATOR = CHART / "ci" / "operator-values.yaml"
 SERVE = CHART / "ci" / "serve-values.yaml"
+DELIVER = CHART / "ci" / "deliver-values.yaml"
 
 Object = dict[str, Any]
 

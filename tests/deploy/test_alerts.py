@@ -113,6 +113,14 @@ SCENARIOS = [
         "Pipeline p has not been ready for 30 minutes",
     ),
     Scenario(
+        "IkebanaSinkNotReady",
+        31,
+        {f'ikebana_sink_ready{{{ONE},sink="lake"}}': "0x40"},
+        {f'ikebana_sink_ready{{{ONE},sink="lake"}}': "0x20 1 0x20"},
+        "Sink lake of pipeline p has not been ready for 30 minutes",
+        {**LABELS, "sink": "lake"},
+    ),
+    Scenario(
         "IkebanaBacklogGrows",
         65,
         {f"ikebana_behind_offsets{{{ONE}}}": "0+10x70"},

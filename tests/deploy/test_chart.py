@@ -7,6 +7,7 @@ import yaml
 
 from deploy.charts import (
     CHART,
+    DELIVER,
     FULL,
     OPERATOR,
     ROOT,
@@ -26,7 +27,9 @@ from deploy.charts import (
 )
 
 
-@pytest.mark.parametrize("values", [SMALL, FULL, OPERATOR, SERVE], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "values", [SMALL, FULL, OPERATOR, SERVE, DELIVER], ids=lambda path: path.stem
+)
 def test_lint(values: object) -> None:
     """Helm finds no fault with the chart, whatever is on."""
     done = run_helm("lint", "--strict", CHART, "-f", str(values))

@@ -9,6 +9,7 @@ import yaml
 
 from deploy import tools
 from deploy.charts import (
+    DELIVER,
     FULL,
     OPERATOR,
     SERVE,
@@ -99,7 +100,9 @@ def problems(value: Any, schema: Object, path: str = "") -> list[str]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("values", [SMALL, FULL, OPERATOR, SERVE], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "values", [SMALL, FULL, OPERATOR, SERVE, DELIVER], ids=lambda path: path.stem
+)
 def test_kubernetes_own(values: Path, version: str, tmp_path: Path) -> None:
     """Objects of Kubernetes, among them the pod that Spark makes executors of, are as defined."""
     found = rendered(values)

@@ -206,6 +206,7 @@ def test_health_is_what_live_says(status: int, code: int) -> None:
 def test_health_asks_where_probes_are_answered(tmp_path: Path) -> None:
     """Which need no certificate; otherwise over TLS, if the run answers so."""
     with answering(200) as port:
+        assert health({"IKEBANA_DELIVER_HTTP": f"0.0.0.0:{port}"}) == 0
         told = {"IKEBANA_HTTP": "127.0.0.1:1", "IKEBANA_TLS_CERT": "c.pem"}
         assert health({**told, "IKEBANA_PROBES": f"0.0.0.0:{port}"}) == 0
         # It speaks no TLS.

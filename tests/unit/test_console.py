@@ -218,7 +218,7 @@ def test_figures_of_a_run_are_taken_from_its_metrics() -> None:
         Series(metrics.STATE_BYTES.name, ("1",), 60.0),
         Series(metrics.STATE_ENTRIES.name, ("0",), 10.0),
     ]
-    found = run_figures("shop", (False, "starting"), [], series)
+    found = run_figures("shop", (False, "starting"), [], {}, series)
 
     assert (found.ready, found.reason, found.lag_s, found.batch) == (False, "starting", None, None)
     assert found.records == 7

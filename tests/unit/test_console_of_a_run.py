@@ -16,6 +16,7 @@ from playwright.sync_api import Browser, expect
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.run import Run
 from ikebana.errors import AwayError
+from ikebana.processor.authoring.deliver_part import DeliverPart
 from ikebana.processor.authoring.proposing.columns_seen import ColumnsSeen, UndeclaredColumn
 from ikebana.processor.base.noted import Noted, NotedRecord, Place, errors_noted
 from ikebana.processor.base.notice import Notice
@@ -31,6 +32,7 @@ from ikebana.processor.watching.batch_report import BatchReport, Filling
 from ikebana.processor.watching.health import Health, Limits, Progress
 from ikebana.processor.watching.metrics import WHOLE, Trigger
 from ikebana.processor.watching.monitor import Monitor
+from ikebana.processor.watching.sinks import SinkFigures
 from support.browsers import chromium, looking, picture
 from support.watched_runs import monitored
 
@@ -125,6 +127,37 @@ def test_a_run_shows_its_outputs_and_what_it_counted(browser: Browser) -> None:
         state = page.locator("[data-box='state current']").first
         expect(state.locator("[data-figure=lag]")).to_contain_text("lag ")
         assert page.get_by_role("link", name="SQL").count() == 0
+
+
+def test_sinks_stand_on_the_first_page_and_in_the_plan(browser: Browser) -> None:
+    """Their boxes lead to the first page, which says in full why one does not deliver."""
+    tables = {"t": {"from": "people"}}
+    sinks = {
+        name: DeliverPart.model_validate({"parquet": {"folder": "f"}, "tables": tables})
+        for name in ("lake", "shop")
+    }
+    why = 'sink "shop" waits: the database does not answer at 10.0.0.7; trying again in 8 s'
+    figures = {
+        "lake": SinkFigures(ready=True, state="delivering", frontier=1_790_000_000_000, lag_s=0.5),
+        "shop": SinkFigures(ready=False, state=why, behind=1_234, restarts=3),
+    }
+    health = Health(Limits(60, 900, 3600), time.monotonic)
+    monitor = Monitor(PLAN, health, sinks=(sinks, lambda: figures))
+    _batch(monitor, 7, 12)
+    with monitored(monitor) as url, looking(browser) as page:
+        page.goto(f"{url}/console/#/plan")
+        lake, shop = (page.locator(f"[data-box='sink {name}']").first for name in sinks)
+        expect(lake.locator("[data-figure=state]")).to_have_text("delivering")
+        expect(lake.locator("[data-figure=frontier]")).to_contain_text("2026-09-21")
+        expect(lake.locator("[data-figure=lag]")).to_have_text("lag 500 ms")
+        expect(shop.locator("[data-figure=state]")).to_have_text(f"{why[:31]}…")
+        shop.focus()
+        shop.press("Enter")
+        row = page.locator("tr", has=page.locator("td[data-label=Sink]", has_text="shop"))
+        expect(row.locator("[data-label=State]")).to_have_text(why)
+        expect(row.locator("[data-label='Offsets behind']")).to_have_text("1,234")
+        expect(row).to_have_class("wrong")
+        picture(page, "console-sinks")
 
 
 NOTED = (

@@ -15,7 +15,12 @@ from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
-LISTS = ("requirements.txt", "sbom-requirements.txt")
+LISTS = ("requirements.txt", "requirements-lake.txt", "sbom-requirements.txt")
+# The extras that a list of the image has beside the dependencies.
+EXTRAS = {
+    "requirements.txt": ("registry", "postgres"),
+    "requirements-lake.txt": ("registry", "postgres", "iceberg", "delta"),
+}
 
 
 def entries(name: str) -> dict[str, tuple[Version, int]]:
@@ -44,16 +49,28 @@ def test_every_package_has_one_version_and_its_hashes(name: str) -> None:
     assert [package for package, (_, hashes) in found.items() if not hashes] == []
 
 
-def test_what_is_locked_is_what_is_wanted() -> None:
+@pytest.mark.parametrize("name", EXTRAS)
+def test_what_is_locked_is_what_is_wanted(name: str) -> None:
     """Every dependency of pyproject.toml that the image has, in its range."""
     extras = project()["optional-dependencies"]
-    locked = entries("requirements.txt")
-    wanted = [*project()["dependencies"], *extras["registry"]]
+    locked = entries(name)
+    wanted = [
+        *project()["dependencies"],
+        *(each for extra in EXTRAS[name] for each in extras[extra]),
+    ]
     assert len(wanted) > 15
     for text in wanted:
         requirement = Requirement(text)
         version, _ = locked[canonicalize_name(requirement.name)]
         assert requirement.specifier.contains(version), text
+
+
+def test_an_image_for_lakes_has_more_and_nothing_else() -> None:
+    """What both lists have, they have in one version."""
+    usual, lake = entries("requirements.txt"), entries("requirements-lake.txt")
+    assert usual.items() <= lake.items()
+    assert {"pyiceberg", "deltalake"} <= lake.keys() - usual.keys()
+    assert "psycopg-binary" in usual
 
 
 def test_what_makes_the_list_of_parts_is_locked_as_it_is_tested() -> None:

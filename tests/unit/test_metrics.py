@@ -19,6 +19,7 @@ from ikebana import DeltaJoin, EventTime, JoinInput
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.run import Run
 from ikebana.errors import ConfigError
+from ikebana.processor.authoring.deliver_part import DeliverPart
 from ikebana.processor.base.fast_paths import FastPath
 from ikebana.processor.base.notice import Notice
 from ikebana.processor.base.rows import Seen
@@ -33,7 +34,8 @@ from ikebana.processor.watching.batch_report import BatchReport, Filling
 from ikebana.processor.watching.batch_report import report as batch_report
 from ikebana.processor.watching.health import Health, Limits, Progress, Verdict
 from ikebana.processor.watching.metrics import METRICS, Sample, Trigger
-from ikebana.processor.watching.monitor import Monitor
+from ikebana.processor.watching.monitor import Monitor, SinksOfRun
+from ikebana.processor.watching.sinks import SinkFigures
 from support import chart_metrics
 from support.watched_runs import monitored
 
@@ -262,7 +264,10 @@ def waits(monitor: Monitor, standing: Standing, greatest: int, waiting: int) -> 
 
 def scraped_of_both(health: Health) -> str:
     """All metrics, of a pipeline whose times are the clock's and of one whose are its inputs'."""
-    clocked, dated = Monitor(plan_of(), health), Monitor(EVENTS, health)
+    stands = SinkFigures(ready=True, state="delivering", frontier=2000, lag_s=0.5)
+    sink = DeliverPart.model_validate({"parquet": {"folder": "f"}, "tables": {}})
+    sinks: SinksOfRun = ({"lake": sink}, lambda: {"lake": stands})
+    clocked, dated = Monitor(plan_of(), health, sinks=sinks), Monitor(EVENTS, health)
     told(clocked)
     waits(dated, HELD, 90, 22)
     own = [line for line in scrape(dated).splitlines() if "_input_" in line or "_waiting_" in line]

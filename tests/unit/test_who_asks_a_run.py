@@ -28,6 +28,7 @@ from ikebana.processor.watching.access import Access, Grant
 from ikebana.processor.watching.answering import serving
 from ikebana.processor.watching.guard import METRICS, PROBES, Guard, Limits, Rules
 from ikebana.processor.watching.monitor import Monitor
+from ikebana.processor.watching.sinks import no_sinks
 from support.browsers import chromium, looking
 from support.certificates import Authority
 from support.pipeline_processes import Pipeline
@@ -305,7 +306,7 @@ def told(
     assert "warning" not in capfd.readouterr().err
     said: list[str] = []
     settings = Settings(checkpoint="./c", kafka={"bootstrap.servers": "localhost:1"})
-    with watched(PLAN, settings, given, where, said.append):
+    with watched(PLAN, settings, given, where, said.append, ({}, no_sinks)):
         yield said
 
 

@@ -72,7 +72,53 @@ annotations:
 
 {{- /* What `ikebana run` is given: the mounted file, or a name in Python. */}}
 {{- define "ikebana.pipelineArgument" -}}
-{{ .Values.pipeline.module | default (printf "/etc/ikebana/pipeline/%s" .Values.pipeline.key) }}
+{{ .Values.pipeline.module | default (printf "/etc/ikebana/pipeline/%s" (include "ikebana.pipelineKey" .)) }}
+{{- end }}
+
+{{- /* Whether the pipeline file is in SQL: it begins with CREATE, behind comments. */}}
+{{- define "ikebana.pipelineIsSql" -}}
+{{- if regexMatch `(?is)\A(\s+|--[^\n]*\n|/\*.*?\*/)*CREATE\s` .Values.pipeline.file }}true{{ end }}
+{{- end }}
+
+{{- /* The name of the pipeline file: by its ending, ikebana tells SQL from YAML. */}}
+{{- define "ikebana.pipelineKey" -}}
+{{ .Values.pipeline.key | default (ternary "pipeline.sql" "pipeline.yaml" (eq "true" (include "ikebana.pipelineIsSql" .))) }}
+{{- end }}
+
+{{- /* What templates know of the pipeline file, for fromYaml: all of it in YAML, of SQL its name. */}}
+{{- define "ikebana.pipelineYaml" -}}
+{{- if include "ikebana.pipelineIsSql" . }}
+{{- $named := regexFind `(?i)\bCREATE\s+PIPELINE\s+("[^"]+"|[\w.-]+)` .Values.pipeline.file }}
+{{- dict "pipeline" (regexReplaceAll `(?is)^CREATE\s+PIPELINE\s+` $named "" | trimAll "\"") | toYaml }}
+{{- else }}
+{{- .Values.pipeline.file }}
+{{- end }}
+{{- end }}
+
+{{- /* The sinks that have pods, for fromYaml: what each has of its own, by name. */}}
+{{- define "ikebana.sinks" -}}
+{{- $sinks := dict }}
+{{- if .Values.deliver.enabled }}
+{{- $file := include "ikebana.pipelineYaml" . | fromYaml }}
+{{- $given := .Values.deliver.sinks }}
+{{- range list $file.deliver .Values.settings.deliver $given }}
+{{- if kindIs "map" . }}
+{{- range $name, $_ := . }}
+{{- $_ := set $sinks $name (get $given $name | default dict) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- toYaml $sinks }}
+{{- end }}
+
+{{- /* The name of a sink's resources, and of its label: dict "root" $ "sink" NAME. */}}
+{{- define "ikebana.sinkLabel" -}}
+{{ regexReplaceAll "[^a-z0-9]+" (lower .sink) "-" | trimAll "-" | trunc 40 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "ikebana.sinkName" -}}
+{{ printf "%s-sink-%s" (include "ikebana.fullname" .root) (include "ikebana.sinkLabel" .) | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
 {{- define "ikebana.pipelineConfigMap" -}}

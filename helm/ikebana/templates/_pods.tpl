@@ -174,6 +174,15 @@
 {{- end }}
 {{- end }}
 {{- end }}
+# Sinks have pods of their own, which the console and the metrics ask.
+- {name: IKEBANA_DELIVER, value: "false"}
+{{- with include "ikebana.sinks" . | fromYaml }}
+{{- $places := list }}
+{{- range $sink, $_ := . }}
+{{- $places = append $places (printf "%s=http://%s:%v" $sink (include "ikebana.sinkName" (dict "root" $ "sink" $sink)) $.Values.deliver.port) }}
+{{- end }}
+- {name: IKEBANA_SINK_AT, value: {{ join " " $places | quote }}}
+{{- end }}
 - {name: SPARK_LOCAL_DIRS, value: /var/lib/ikebana/scratch/spark}
 {{- with .Values.extraEnv }}
 {{ toYaml . }}

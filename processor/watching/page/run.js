@@ -5,6 +5,9 @@ import { lagAndRates } from "./overview.js";
 
 const NUMBERS = { class: "number" };
 const OUTPUTS = ["Output", "Frontier", { text: "Lag", ...NUMBERS }, { text: "Updates", ...NUMBERS }, { text: "Updates/s", ...NUMBERS }];
+const SINKS = ["Sink", "State", "Frontier", { text: "Lag", ...NUMBERS }, { text: "Updates", ...NUMBERS }, { text: "Offsets behind", ...NUMBERS }, { text: "Restarts", ...NUMBERS }];
+// As many characters of a sink's state have room in its box.
+const STATE = 32;
 export const WHOLE = "records read";
 
 /** The figures of each output for the poller, and those of the whole. */
@@ -17,6 +20,7 @@ export function run(place, { poller }) {
   const facts = h("dl", { class: "tiles" });
   const notices = h("div", { role: "status" });
   const outputs = h("div");
+  const sinks = h("div");
   const counted = h("div");
   const charts = lagAndRates(poller, { [WHOLE]: "pipeline" });
   show(
@@ -26,6 +30,7 @@ export function run(place, { poller }) {
     notices,
     h("h3", {}, "Outputs"),
     outputs,
+    sinks,
     charts.element,
     h("h3", {}, "Counted: errors, late records, drift"),
     counted,
@@ -44,6 +49,7 @@ export function run(place, { poller }) {
       rate(poller.rate(name)),
     ]);
     show(outputs, table(OUTPUTS, rows, { class: "cards" }));
+    show(sinks, Object.keys(answer.sinks).length ? delivered(answer.sinks) : null);
     const kinds = Object.entries(answer.counted).map(([kind, count]) => [kind, number(count)]);
     const focused = counted.contains(document.activeElement);
     const link = h("a", { href: "#/errors" }, "The last of their records");
@@ -65,6 +71,15 @@ function tiles({ ready, reason, lag_s, batch, records, restarts, state }) {
   ];
 }
 
+/** The sinks, which run in processes of their own. */
+function delivered(sinks) {
+  const rows = Object.entries(sinks).map(([name, each]) => ({
+    class: each.ready ? "" : "wrong",
+    cells: [name, each.state, time(each.frontier), seconds(each.lag_s), number(each.updates), number(each.behind), number(each.restarts)],
+  }));
+  return [h("h3", {}, "Sinks"), table(SINKS, rows, { class: "cards" })];
+}
+
 /** What is probably not meant, though it goes on. */
 function noticed(notices) {
   const items = notices.map(({ words, since_ms }) => h("li", {}, words, " ", h("span", { class: "faint" }, `since ${time(since_ms)}`)));
@@ -72,8 +87,9 @@ function noticed(notices) {
 }
 
 /** The figures of a box of the plan. */
-export function figuresOf({ inputs, operators, outputs }, poller, id, name) {
+export function figuresOf({ inputs, operators, outputs, sinks }, poller, id, name) {
   const kind = id.split(" ")[0];
+  if (kind === "sink") return ofSink(sinks[name]);
   const found = { output: outputs, decoding: inputs }[kind]?.[name] ?? operators[name];
   if (found === undefined) return {};
   return {
@@ -83,3 +99,11 @@ export function figuresOf({ inputs, operators, outputs }, poller, id, name) {
     rate: `${rate(poller.rate(name))} updates/s`,
   };
 }
+
+/** Those of a sink; its box leads to the first page, which has more of it. */
+const ofSink = ({ state, frontier, lag_s }) => ({
+  state: state.length > STATE ? `${state.slice(0, STATE - 1)}…` : state,
+  frontier: `frontier ${time(frontier)}`,
+  lag: `lag ${seconds(lag_s)}`,
+  href: "#/",
+});

@@ -1,0 +1,193 @@
+"""The sinks of a pipeline in processes of their own, beside its run, which they cannot stop.
+
+A process that ends is started again, with pauses that double up to a minute, since what ended it
+may be mended in the target meanwhile.  One that a newer instance has taken over from is not: the
+two would take turns.  The processes end with the run, and also if the run is killed: they lose
+nothing by that, because a target has either a batch with its token, or neither.
+"""
+
+import json
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ikebana.errors import FencedError, IkebanaError
+from ikebana.processor.base import log_lines
+from ikebana.processor.base.restarts import Failed, Restarts, persistently
+from ikebana.processor.base.stopping import Stopping
+from ikebana.processor.kafka.leash import leashed
+from ikebana.processor.watching.sinks import SinkBoard
+
+EXIT_FENCED = 3
+# However often a sink ends, it is started again.
+_RESTARTS = 10**9
+# Within so long a sink has to finish the batch that it is applying.
+_GRACE_S = 30.0
+
+Commands = Mapping[str, Sequence[str]]
+"""The command of each sink, by its name."""
+Say = Callable[[str], None]
+
+
+class SinkError(IkebanaError):
+    """The process of a sink has ended by itself."""
+
+
+class SinkProcess:
+    """Keeps the process of one sink, in a thread.
+
+    It gets its place to answer at from a line of the process's log, which is JSON, and passes all
+    others on.  With `once` the process is to end by itself, and is not started again.
+    """
+
+    def __init__(
+        self, name: str, command: Sequence[str], board: SinkBoard, say: Say, *, once: bool = False
+    ) -> None:
+        self.error: IkebanaError | None = None
+        self._name, self._command, self._board, self._once = name, command, board, once
+        self._say = say
+        self._restarts = 0
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._thread = threading.Thread(target=self._keep, name=f"sink-{name}", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask it to end behind the batch that it is applying."""
+        self._stopping.set()
+        self._tell_guard(b"t")
+
+    def join(self, within_s: float | None = None) -> None:
+        """Wait until it has ended; kill it if that takes longer than `within_s`."""
+        self._thread.join(within_s)
+        if self._thread.is_alive():
+            self._tell_guard(b"k")
+            self._thread.join()
+
+    def monotonic(self) -> float:
+        """The clock of pauses."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float, /) -> None:
+        """Pause, unless it is stopped."""
+        self._stopping.wait(seconds)
+
+    def _tell_guard(self, what: bytes) -> None:
+        with self._lock:
+            if self._guard is not None and self._guard.stdin is not None:
+                with suppress(BrokenPipeError):
+                    self._guard.stdin.write(what)
+
+    def _keep(self) -> None:
+        try:
+            persistently(self._attempt, Restarts(0 if self._once else _RESTARTS), self, self._tell)
+            self._board.without(self._name, "ended", restarts=self._restarts)
+        except IkebanaError as error:
+            self.error = error
+            self._board.without(self._name, error.message, restarts=self._restarts)
+
+    def _attempt(self) -> None:
+        if self._stopping.is_set():
+            return
+        try:
+            status, cause = self._ran()
+        except OSError as error:
+            raise Failed from SinkError(f"cannot start a process for the sink: {error}")
+        if self._stopping.is_set() or (self._once and status == 0):
+            return
+        if not cause:
+            cause = f"its process ended with status {status}"
+            self._say(f"sink {self._name}: {cause}")
+        if status == EXIT_FENCED:
+            raise FencedError(cause)
+        raise Failed from SinkError(cause)
+
+    def _ran(self) -> tuple[int, str]:
+        """Run the process to its end; return its status, and its last error."""
+        reading, writing = os.pipe()
+        environ = {**os.environ, log_lines.VARIABLE: "json"}
+        with open(reading, encoding="utf-8", errors="replace") as lines:
+            with open(writing, "wb") as log:
+                guard, _ = leashed(self._command, Path.cwd(), log, environ)
+            with self._lock:
+                self._guard = guard
+            if self._stopping.is_set():
+                self._tell_guard(b"t")
+            cause = ""
+            for line in lines:
+                cause = self._heard(line.strip()) or cause
+        status = guard.wait()
+        with self._lock:
+            self._guard = None
+        assert guard.stdin is not None, "a guard without standard input"
+        guard.stdin.close()
+        return status, cause
+
+    def _heard(self, line: str) -> str:
+        """Pass on a line of the log; return its first line if it is an error."""
+        try:
+            entry = json.loads(line)
+            message, level, url = str(entry["message"]), entry["level"], entry.get("url")
+        except (ValueError, LookupError, TypeError, AttributeError):
+            message, level, url = line, "", None
+        if url is not None:
+            self._board.at(self._name, url)
+            return ""
+        self._say(f"sink {self._name}: {message}")
+        return message.partition("\n")[0] if level == "ERROR" else ""
+
+    def _tell(self, cause: Exception, pause_s: float) -> None:
+        self._restarts += 1
+        again = f"starting again in {pause_s:g} s"
+        self._board.without(self._name, f"{cause}; {again}", restarts=self._restarts)
+        self._say(f"sink {self._name}: {again}")
+
+
+@contextmanager
+def beside(commands: Commands, board: SinkBoard, say: Say) -> Iterator[Callable[[], None]]:
+    """Run the commands of sinks within a `with` block, which gets what starts them.
+
+    It may be called again, and does nothing then.  An error that leaves the block waits for none.
+    """
+    grace_s = 0.0
+    kept: list[SinkProcess] = []
+
+    def start() -> None:
+        if not kept:
+            kept.extend(SinkProcess(name, cmd, board, say) for name, cmd in commands.items())
+
+    try:
+        yield start
+        grace_s = _GRACE_S
+    finally:
+        for each in kept:
+            each.stop()
+        end_s = time.monotonic() + grace_s
+        for each in kept:
+            each.join(max(0.0, end_s - time.monotonic()))
+
+
+def delivered(commands: Commands, board: SinkBoard, say: Say, stopping: Stopping) -> None:
+    """Run the commands of sinks to their ends, or until it is asked to stop.
+
+    Raises: SinkError, FencedError, if one has failed.
+    """
+    stopping.finish_first()
+    kept = [SinkProcess(name, cmd, board, say, once=True) for name, cmd in commands.items()]
+
+    def stop() -> None:
+        for each in kept:
+            each.stop()
+
+    # In a thread, since a handler may interrupt what holds a lock.
+    stopping.when_asked(threading.Thread(target=stop, daemon=True).start)
+    for each in kept:
+        each.join()
+    for each in kept:
+        if each.error is not None:
+            raise each.error

@@ -1,0 +1,356 @@
+"""Sinks beside a run: processes that are kept, how they stand, and what is refused before."""
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from click.testing import CliRunner
+
+from ikebana.delivering.beside import SinkError, beside, delivered
+from ikebana.errors import ConfigError, FencedError
+from ikebana.processor.authoring.deliver_part import DeliverPart
+from ikebana.processor.base.stopping import on_signals
+from ikebana.processor.checkpoint.checkpoint import Checkpoint, newborn
+from ikebana.processor.cli import deliver, later
+from ikebana.processor.cli.beside import Sinks
+from ikebana.processor.cli.main import cli
+from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
+from ikebana.processor.topics.source_offset import SourceOffset
+from ikebana.processor.watching.health import Health, Limits
+from ikebana.processor.watching.monitor import Monitor
+from ikebana.processor.watching.sinks import SinkBoard, SinkFigures
+from support.waiting import wait_until
+
+# A sink that notes its process id, answers /ready, and says where.
+ANSWERS = """
+import http.server, json, os, sys
+open(sys.argv[1], "a").write(f"{os.getpid()}\\n")
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(503)
+        self.end_headers()
+        told = {"ready": True, "reason": "delivering", "upper": 7, "lag_seconds": None}
+        self.wfile.write(json.dumps({**told, "updates": 3, "behind_offsets": 1}).encode())
+    def log_message(self, *_): pass
+server = http.server.HTTPServer(("127.0.0.1", 0), Answer)
+url = f"http://127.0.0.1:{server.server_port}"
+print(json.dumps({"level": "INFO", "message": "serving", "url": url}), flush=True)
+server.serve_forever()
+"""
+FAILS = """
+import json, sys
+print("a line of a library", flush=True)
+print(json.dumps({"level": "ERROR", "message": "the table is gone\\nHint: Make it."}), flush=True)
+sys.exit(int(sys.argv[1]))
+"""
+FILE = """\
+pipeline: shop
+inputs: {orders: {topic: orders}}
+operators: {order: {upsert: orders}}
+outputs:
+  whole: {from: order, topic: shop.whole}
+  newest: {from: order, topic: shop.newest, format: upsert}
+kafka: {bootstrap.servers: "localhost:1"}
+run: {checkpoint: c}
+deliver:
+  lake:
+    parquet: {folder: lake}
+    tables: {orders: {from: whole, mode: changes, columns: {v: {type: BLOB, whole: value}}}}
+"""
+PLAN = Plan(
+    "shop",
+    inputs=(Input("orders", ("orders",)),),
+    operators=(Upsert("order", "orders"),),
+    outputs=(Output("whole", "order", "shop.whole"),),
+)
+
+
+def python(script: str, *arguments: object) -> list[str]:
+    return [sys.executable, "-S", "-c", script, *map(str, arguments)]
+
+
+@contextmanager
+def board(*names: str) -> Iterator[SinkBoard]:
+    with SinkBoard(names, every_s=0.05) as made:
+        yield made
+
+
+def started(file: Path) -> list[int]:
+    return [int(line) for line in file.read_text().split()] if file.exists() else []
+
+
+def test_a_sink_is_asked_where_it_answers_and_started_again_when_it_is_killed(
+    tmp_path: Path,
+) -> None:
+    """It ends with the block, and what it said stands until then."""
+    pids = tmp_path / "pids"
+    said: list[str] = []
+
+    with board("lake") as of, beside({"lake": python(ANSWERS, pids)}, of, said.append) as start:
+        assert of.figures()["lake"].state == "starting"
+        assert not pids.exists()
+        start()
+        start()
+        wait_until(lambda: of.figures()["lake"].ready, 20, "the sink's answer")
+        assert of.figures()["lake"] == SinkFigures(
+            ready=True, state="delivering", frontier=7, updates=3, behind=1
+        )
+
+        [first] = started(pids)
+        os.kill(first, signal.SIGKILL)
+        wait_until(lambda: of.figures()["lake"].restarts == 1, 20, "its end")
+        assert of.figures()["lake"].frontier == 7
+        wait_until(lambda: of.figures()["lake"].ready, 20, "its answer after that")
+        [_, second] = started(pids)
+
+    assert not psutil.pid_exists(second)
+    assert said == [
+        "sink lake: its process ended with status 137",
+        "sink lake: starting again in 1 s",
+    ]
+
+
+def test_an_error_of_a_sink_is_told_and_not_the_end(tmp_path: Path) -> None:
+    """Its words stand on the board while it waits to be started again."""
+    said: list[str] = []
+
+    with board("lake") as of, beside({"lake": python(FAILS, 1)}, of, said.append) as start:
+        start()
+        wait_until(lambda: "again" in of.figures()["lake"].state, 20, "the failure")
+        told = of.figures()["lake"]
+
+    assert (told.ready, told.state) == (False, "the table is gone; starting again in 1 s")
+    assert said[:2] == [
+        "sink lake: a line of a library",
+        "sink lake: the table is gone\nHint: Make it.",
+    ]
+
+
+def test_a_sink_that_was_taken_over_is_left_alone() -> None:
+    """Status 3; otherwise two instances would take turns."""
+    said: list[str] = []
+
+    with board("lake") as of, beside({"lake": python(FAILS, 3)}, of, said.append) as start:
+        start()
+        wait_until(lambda: of.figures()["lake"].state == "the table is gone", 20, "its end")
+        assert of.figures()["lake"].restarts == 0
+
+    assert "sink lake: starting again in 1 s" not in said
+
+
+@pytest.mark.parametrize(
+    ("status", "raised"), [(0, None), (1, SinkError), (3, FencedError)], ids=str
+)
+def test_once_is_until_all_have_ended(status: int, raised: type[Exception] | None) -> None:
+    """None is started again, and a failure is raised when the others are done."""
+    commands = {"lake": python(FAILS, status), "shop": python("print('done')")}
+    said: list[str] = []
+
+    def run() -> None:
+        with board(*commands) as of, on_signals() as stopping:
+            delivered(commands, of, said.append, stopping)
+
+    if raised is None:
+        run()
+    else:
+        with pytest.raises(raised, match="the table is gone"):
+            run()
+    assert "sink shop: done" in said
+
+
+def in_file(folder: Path, text: str = FILE) -> Path:
+    path = folder / "shop.yaml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("options", "own", "told"),
+    [
+        pytest.param({"delivers": True, "places": {}}, ["lake"], ["lake"], id="by default"),
+        pytest.param({"delivers": False, "places": {}}, [], [], id="left to others"),
+        pytest.param(
+            {"delivers": True, "places": {"lake": "http://l:1"}}, [], ["lake"], id="elsewhere"
+        ),
+    ],
+)
+def test_who_runs_a_sink(
+    tmp_path: Path, options: dict[str, object], own: Sequence[str], told: Sequence[str]
+) -> None:
+    """This run, unless it leaves them to others or is told where they are."""
+    sinks = Sinks(in_file(tmp_path), "b:1", "c", **options)  # type: ignore[arg-type]
+
+    assert list(sinks.commands()) == own
+    assert list(sinks.parts) == told
+    for command in sinks.commands("--once").values():
+        file = str(tmp_path / "shop.yaml")
+        assert command[1:] == [
+            *("-m", "ikebana", "deliver", file, "lake"),
+            *("--bootstrap-servers", "b:1", "--checkpoint", "c", "--once"),
+        ]
+
+
+def test_a_place_of_no_sink_is_refused(tmp_path: Path) -> None:
+    """By its name."""
+    with pytest.raises(ConfigError, match=r'has no sink "lak"; did you mean "lake"'):
+        Sinks(in_file(tmp_path), None, None, delivers=True, places={"lak": "http://l:1"})
+
+
+@pytest.mark.parametrize(
+    ("there", "instead", "told"),
+    [
+        pytest.param(
+            "from: whole,",
+            "from: whol,",
+            'deliver.lake.tables.orders.from: there is no output "whol"; did you mean "whole"? '
+            "(line 12)",
+            id="no output",
+        ),
+        pytest.param(
+            "from: whole,",
+            "from: newest,",
+            'deliver.lake.tables.orders.from: "newest" has the format upsert, which cannot be '
+            "delivered; deliver an output in the format diff (line 12)",
+            id="a format without the old values",
+        ),
+        pytest.param(
+            "from: whole,",
+            "from: whole, format: diff,",
+            "deliver.lake.tables.orders.format: an output of the pipeline has its own",
+            id="a format beside the output's",
+        ),
+        pytest.param(
+            "    parquet: {folder: lake}\n",
+            "",
+            "deliver.lake: has to have one target; it has none. A target is one of postgres",
+            id="no target",
+        ),
+        pytest.param(
+            "{orders: {from: whole, mode: changes, columns: {v: {type: BLOB, whole: value}}}}",
+            "{}",
+            "deliver.lake.tables: is empty; name at least one table (line 12)",
+            id="no table",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "plan", "deliver"])
+def test_mistakes_of_sinks_are_refused_before_a_start(
+    tmp_path: Path, command: str, there: str, instead: str, told: str
+) -> None:
+    """By each command that reads the file; nothing is asked of brokers."""
+    assert FILE.count(there) == 1
+    file = in_file(tmp_path, FILE.replace(there, instead))
+
+    done = CliRunner().invoke(cli, [command, str(file)])
+
+    assert isinstance(done.exception, ConfigError)
+    assert told in str(done.exception)
+
+
+def test_an_output_that_cannot_be_read_is_no_missing_one(tmp_path: Path) -> None:
+    """A mistake in an output is told once, and not as one of the sink that reads it."""
+    file = in_file(tmp_path, FILE.replace("topic: shop.whole}", "topc: shop.whole}"))
+
+    done = CliRunner().invoke(cli, ["plan", str(file)])
+
+    assert isinstance(done.exception, ConfigError)
+    assert "outputs.whole.topc: there is no such setting" in str(done.exception)
+    assert "deliver" not in str(done.exception)
+
+
+def test_columns_that_a_run_has_added_are_delivered(tmp_path: Path) -> None:
+    """Those of the checkpoint, which a sink that takes all columns has no list of."""
+    text = FILE.replace("topic: orders}", "topic: orders, columns: {n: BIGINT}}")
+    adding = text.replace("{n: BIGINT}}", "{n: BIGINT}, on_new_column: add}")
+    file, place = in_file(tmp_path, adding), str(tmp_path / "checkpoint")
+    plan, settings = later.read(
+        file, checkpoint=place, environ={}, columns={"orders": {"gift": "BOOLEAN"}}
+    )
+    offset = SourceOffset(-1, 0, 0, {}, plan.fingerprint())
+    Checkpoint(place).write(newborn(place, plan, settings.shards, offset))
+
+    def columns(checkpoint: str | None) -> list[str]:
+        _, _, found = deliver.read(file, None, checkpoint)
+        assert found is not None
+        return [column.name for column in found.inputs[0].columns]
+
+    assert columns(place) == ["n", "gift"]
+    in_file(tmp_path, text)
+    assert columns(place) == ["n"]
+    # Who adds none needs no checkpoint.
+    in_file(tmp_path, text.replace("run: {checkpoint: c}\n", ""))
+    assert columns(None) == ["n"]
+
+
+LAKE = DeliverPart.model_validate({"parquet": {"folder": "f"}, "tables": {"t": {"from": "whole"}}})
+
+
+def watched(figures: SinkFigures) -> Monitor:
+    health = Health(Limits(60, 900, 3600), time.monotonic)
+    health.idle()
+    return Monitor(PLAN, health, sinks=({"lake": LAKE}, lambda: {"lake": figures}))
+
+
+def test_a_sink_that_fails_is_seen_and_the_pipeline_is_ready() -> None:
+    """In the body of /ready, in the metrics, and among the figures of the console."""
+    failed = SinkFigures(
+        ready=False,
+        state="the target is away",
+        frontier=7,
+        lag_s=12.5,
+        updates=3,
+        behind=4,
+        restarts=2,
+    )
+    monitor = watched(failed)
+
+    good, body = monitor.readiness()
+    _, text = monitor.scrape("")
+
+    assert good
+    assert json.loads(body)["sinks"]["lake"] == {
+        "ready": False,
+        "state": "the target is away",
+        "frontier": 7,
+        "lag_s": 12.5,
+        "updates": 3,
+        "behind": 4,
+        "restarts": 2,
+    }
+    assert monitor.figures().sinks == {"lake": failed}
+    for name, value in [
+        ("ready", 0.0),
+        ("restarts", 2.0),
+        ("frontier", 7.0),
+        ("lag_seconds", 12.5),
+        ("behind_offsets", 4.0),
+    ]:
+        line = f'ikebana_sink_{name}{{pipeline="shop",sink="lake"}} {value}'
+        assert line in text.decode()
+
+
+def test_a_sink_stands_behind_its_outputs_in_the_plan() -> None:
+    """With room for what changes of it."""
+    drawn = json.loads(bytes(watched(SinkFigures(ready=True, state="delivering")).drawn))
+
+    [run, written] = drawn["drawings"]
+    assert drawn["boxes"]["sink lake"] == "lake"
+    assert 'data-box="sink lake"' in run["svg"]
+    assert "into parquet" in run["svg"]
+    assert "table t from whole" in run["svg"]
+    assert 'data-box="sink lake"' not in written["svg"]
+
+
+def test_a_sink_that_does_not_answer_is_not_ready() -> None:
+    """It says so, and keeps what was told before."""
+    with board("lake") as of:
+        of.at("lake", "http://127.0.0.1:1")
+        wait_until(lambda: "does not answer" in of.figures()["lake"].state, 20, "no answer")
+        assert not of.figures()["lake"].ready
