@@ -159,7 +159,9 @@ class Query:
                 of_one = wholes.get(KEY)
                 raise of_row(error, None if of_one is None else of_one[0]) from None
         table = _table_of_texts(self._checked.schema, count, columns)
-        return one_by_one(self._with_failures, table, wholes.get(KEY), f"operator {whose}: {self._written}")
+        return one_by_one(
+            self._with_failures, table, wholes.get(KEY), f"operator {whose}: {self._written}"
+        )
 
     def _together(
         self, count: int, columns: Mapping[str, Column]
@@ -195,7 +197,9 @@ class Query:
             (row,) = table.column(ROW).to_pylist()
             return results, [FailedDatum(row, 0, why, 1, None, None, None)]
         half = table.num_rows // 2
-        return joined(self._with_failures(table.slice(0, half)), self._with_failures(table.slice(half)))
+        return joined(
+            self._with_failures(table.slice(0, half)), self._with_failures(table.slice(half))
+        )
 
     def _with_reason(self, failure: FailedDatum, table: pa.Table) -> FailedDatum:
         """Add DuckDB's message to a failure; it must not depend on other rows."""

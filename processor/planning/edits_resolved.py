@@ -253,7 +253,9 @@ class _Resolving:
         ]
         moved: Operator = kind.with_sources(operator, self._name_of)
         moved = over(moved, self._called)
-        candidates = [each for each in self._by_base.get(name, ()) if each.name not in self._continued]
+        candidates = [
+            each for each in self._by_base.get(name, ()) if each.name not in self._continued
+        ]
         old = next((each for each in candidates if _is_same(moved, each)), None)
         if old is None and not any(_migrates(o, _renamed(moved, o.name)) for o in candidates):
             old = self._renamed_to(moved)

@@ -177,7 +177,9 @@ class _Binding:
             if qualified.alias_of(column) == self._aliases[0]
         }
 
-    def _succeeds(self, part: str, take: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> bool:
+    def _succeeds(
+        self, part: str, take: Callable[P, None], *args: P.args, **kwargs: P.kwargs
+    ) -> bool:
         """Call `take`; note its problem if it raises one; return whether it succeeded."""
         try:
             take(*args, **kwargs)
