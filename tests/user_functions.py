@@ -99,3 +99,8 @@ def raises_the_value(data: Data) -> Data:
 
 
 NOT_CALLABLE = 7
+
+
+def count_char(text: str, char: str) -> int:
+    """How often a character is in a text."""
+    return text.count(char)

@@ -17,7 +17,8 @@ _OF_INPUTS = ("event_time",)
 class FunctionPart(Part):
     """`functions.<name>`."""
 
-    python: Text
+    python: Text = ""
+    aggregate: Text = ""
     parameters: dict[str, Text] = {}
     returns: Text
     on_null: Annotated[OnNull, choice(OnNull)] = "null"
@@ -68,7 +69,14 @@ def with_functions(document: Mapping[str, object]) -> Mapping[str, object]:
 def sql_function(name: str, part: FunctionPart) -> SqlFunction:
     """The function that a section describes."""
     kinds = tuple(map(_in_full, part.parameters.values()))
-    return SqlFunction(name, part.python, kinds, _in_full(part.returns), part.on_null == "call")
+    return SqlFunction(
+        name,
+        part.python or part.aggregate,
+        kinds,
+        _in_full(part.returns),
+        part.on_null == "call",
+        bool(part.aggregate),
+    )
 
 
 def _in_full(kind: str) -> str:
@@ -89,5 +97,11 @@ def function_problems(functions: Mapping[str, FunctionPart]) -> Iterator[tuple[s
                 yield f"{path}.parameters.{parameter}", problem
         if problem := sql_functions.problem_of_type(part.returns):
             yield f"{path}.returns", problem
-        if problem := sql_functions.problem_of_function(part.python):
+        if bool(part.python) == bool(part.aggregate):
+            yield path, "has either python, a function, or aggregate, a class"
+        elif part.python and (problem := sql_functions.problem_of_function(part.python)):
             yield f"{path}.python", problem
+        elif part.aggregate:
+            of = sql_function(name, part)
+            if problem := sql_functions.problem_of_aggregate(of):
+                yield f"{path}.aggregate", problem

@@ -21,6 +21,7 @@ from ikebana.processor.relational import sections
 from ikebana.processor.relational.deriving import Derived, from_sql
 from ikebana.processor.relational.matching import Outer
 from ikebana.processor.relational.rows import SetOperation
+from ikebana.processor.relational.written import Windowed, iterated, windowed
 
 # By kind of join: the key of the other kind's conditions, and the right one.
 _CONDITIONS = {"delta_join": ("on", "where"), "as_of_join": ("where", "on")}
@@ -193,6 +194,17 @@ def _as_first(part: OperatorPart, name: str, source: str) -> tuple[Derived, ...]
     return (sections.first(name, source, part.partition, part.order, part.count),)
 
 
+def _as_window(part: OperatorPart, name: str, source: str) -> tuple[Derived, ...]:
+    """What `window` becomes."""
+    of = Windowed(part.functions, part.partition, part.order, part.frame, part.having)
+    return (windowed(name, source, of),)
+
+
+def _as_iterate(part: OperatorPart, name: str, query: str) -> tuple[Derived, ...]:
+    """What `iterate` becomes."""
+    return (iterated(name, query, part.columns, part.rounds),)
+
+
 def _as_windows(part: OperatorPart, name: str, source: str) -> tuple[Derived, ...]:
     """What `tumble`, `hop` and `session` become.  Raises: PlanError."""
     kind = "tumble" if part.tumble else "hop" if part.hop else "session"
@@ -240,6 +252,8 @@ _SECTIONS: Mapping[str, _Section] = {
         _Section(("on", "select"), _as_outer),
     ),
     "first": _Section(("count", "partition", "order"), _as_first),
+    "window": _Section(("functions", "partition", "order", "frame", "having"), _as_window),
+    "iterate": _Section(("columns", "rounds"), _as_iterate),
     "tumble": _Section(("over", "size"), _as_windows),
     "hop": _Section(("over", "every", "size"), _as_windows),
     "session": _Section(("over", "gap", "partition"), _as_windows),

@@ -18,11 +18,13 @@ from ikebana.processor.authoring.values import (
     as_finite_seconds,
     as_flag,
     as_flat_mapped,
+    as_functions,
     as_joined,
     as_names,
     as_orders,
     as_selected,
     as_texts,
+    as_typed,
     choice,
     refuse,
 )
@@ -113,6 +115,12 @@ class OperatorPart(StepPart):
     partition: Annotated[tuple[str, ...], BeforeValidator(as_names)] = ()
     order: Annotated[tuple[str, ...], BeforeValidator(as_texts)] = ()
     on: Annotated[tuple[str, ...], BeforeValidator(as_texts)] = ()
+    window: Text | None = None
+    functions: Annotated[tuple[tuple[str, str], ...], BeforeValidator(as_functions)] = ()
+    frame: Text = ""
+    iterate: Expression | None = None
+    columns: Annotated[tuple[tuple[str, str], ...], BeforeValidator(as_typed)] = ()
+    rounds: Whole = 0
     tumble: Text | None = None
     hop: Text | None = None
     session: Text | None = None

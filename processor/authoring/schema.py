@@ -52,6 +52,8 @@ _SECONDS = _any(_FINITE, _DURATION, _VARIABLE)
 # The values that each validator accepts.
 _TAKEN: Mapping[Callable[[Any], object], Schema] = {
     values.as_aggregates: _mapping(_SCALAR),
+    values.as_functions: _mapping(_SCALAR),
+    values.as_typed: _mapping(_SCALAR),
     values.as_by: _any(_SCALAR, _list({"type": "string", "pattern": r"^\w+$"}, 1)),
     values.as_finite_seconds: _SECONDS,
     values.as_flag: _any({"enum": [True, False, "true", "false"]}, _VARIABLE),

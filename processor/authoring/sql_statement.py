@@ -6,6 +6,7 @@
     CREATE OPERATOR name WITH (options)
     CREATE FUNCTION name(parameter TYPE, …) RETURNS TYPE LANGUAGE PYTHON
         [CALLED ON NULL INPUT] AS 'module:function'
+    CREATE AGGREGATE name(parameter TYPE, …) RETURNS TYPE LANGUAGE PYTHON AS 'module:Class'
     CREATE SINK name FROM view INTO KAFKA (options)
     CREATE SINK name FROM sink INTO POSTGRES (options)
 
@@ -29,6 +30,7 @@ SECTIONS = {
     "VIEW": "operators",
     "OPERATOR": "operators",
     "FUNCTION": "functions",
+    "AGGREGATE": "functions",
     "SINK": "outputs",
 }
 _FORMS = {
@@ -38,6 +40,8 @@ _FORMS = {
     "OPERATOR": "CREATE OPERATOR name WITH (…)",
     "FUNCTION": "CREATE FUNCTION name(parameter TYPE, …) RETURNS TYPE LANGUAGE PYTHON "
     "AS 'module:function'",
+    "AGGREGATE": "CREATE AGGREGATE name(parameter TYPE, …) RETURNS TYPE LANGUAGE PYTHON "
+    "AS 'module:Class'",
     "SINK": "CREATE SINK name FROM view INTO KAFKA (topic = '…', …), or FROM sink INTO POSTGRES "
     "(connection = '…', table = '…', …)",
 }
@@ -98,7 +102,7 @@ class _Reader:
         if not self._cursor.takes("CREATE"):
             self._refuse_begin(first)
         self._cursor.takes("MATERIALIZED")
-        kind = self._cursor.token("PIPELINE, SOURCE, VIEW, OPERATOR, FUNCTION or SINK")
+        kind = self._cursor.token("PIPELINE, SOURCE, VIEW, OPERATOR, FUNCTION, AGGREGATE or SINK")
         word = kind.text.upper()
         if word not in SECTIONS:
             self._refuse_begin(kind)
@@ -116,7 +120,9 @@ class _Reader:
                 self._cursor.expect("WITH")
                 into.section = self._options(())
             case "FUNCTION":
-                self._function()
+                self._function("python")
+            case "AGGREGATE":
+                self._function("aggregate")
             case _:
                 self._sink()
         if self._cursor.at < len(self._cursor.tokens):
@@ -176,20 +182,21 @@ class _Reader:
         into.texts = {moved(place) for place in into.texts}
         into.repeated = [(moved(place), at) for place, at in into.repeated]
 
-    def _function(self) -> None:
+    def _function(self, kind: str) -> None:
+        """A function, or a class that is an aggregate."""
         section: dict[str, object] = {"parameters": self._columns("parameters")}
         self._cursor.expect("RETURNS")
         self._note(("returns",), self._cursor.place(), is_new=True)
         section["returns"] = self._cursor.type_text("LANGUAGE")
         self._cursor.expect("LANGUAGE")
         self._cursor.expect("PYTHON")
-        if self._cursor.takes("CALLED"):
+        if kind == "python" and self._cursor.takes("CALLED"):
             for word in ("ON", "NULL", "INPUT"):
                 self._cursor.expect(word)
             section["on_null"] = "call"
         self._cursor.expect("AS")
-        self._note(("python",), self._cursor.place(), is_new=True)
-        section["python"] = _text(self._cursor.token("a text such as 'module:function'"))
+        self._note((kind,), self._cursor.place(), is_new=True)
+        section[kind] = _text(self._cursor.token("a text such as 'module:function'"))
         self._into.section = section
 
     def _columns(self, part: str) -> dict[str, object]:

@@ -186,6 +186,20 @@ def as_aggregates(value: object) -> object:
     refuse(value, "a mapping of names to aggregates, such as {orders: count(*)}")
 
 
+def as_functions(value: object) -> object:
+    """A mapping of names to window functions."""
+    if isinstance(value, dict):
+        return tuple((name, as_expression(text)) for name, text in value.items())
+    refuse(value, "a mapping of names to window functions, such as {place: rank()}")
+
+
+def as_typed(value: object) -> object:
+    """A mapping of columns to their types, as pairs."""
+    if isinstance(value, dict):
+        return tuple((name, as_expression(text)) for name, text in value.items())
+    refuse(value, "a mapping of columns to SQL types, such as {a: BIGINT}")
+
+
 def as_flat_mapped(value: object) -> object:
     """One column and its list in SQL, or a Python function."""
     if isinstance(value, str):

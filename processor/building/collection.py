@@ -412,6 +412,40 @@ class Collection(Generic[Key, Value]):
             lambda s: s.first(operator, source, by, texts(order, "order"), count)
         )
 
+    def window(
+        self,
+        *,
+        order: Texts = (),
+        partition: Texts = (),
+        frame: str = "",
+        having: Texts = (),
+        name: str | None = None,
+        functions: Mapping[str, str] | None = None,
+        **named: str,
+    ) -> "Collection[Any, Any]":
+        """Add window functions as columns, all over one window: `place="rank()"`.
+
+        Rows are in an order, such as `amount DESC`, in each partition.  `having` are conditions
+        that may read the functions, such as `place <= 3`.  Functions whose names are not Python
+        identifiers, or are parameters of this method, go into `functions`.
+
+        >>> import ikebana as ik
+        >>> shop = ik.Pipeline("shop")
+        >>> orders = shop.topic("orders", columns=[ik.Column("n", "BIGINT")]).upsert()
+        >>> _ = orders.window(order="n", so_far="sum(n)", name="sums").to("sums")
+        >>> for update in shop.evaluate(orders=[(1, {"n": 2}, 0), (2, {"n": 5}, 0)])["sums"]:
+        ...     print(*update)
+        (0, {'n': 2, 'so_far': 2}) 0 1
+        (0, {'n': 5, 'so_far': 7}) 0 1
+        """
+        from ikebana.processor.building.views import windowed
+
+        source, by = self.built(), texts(partition, "partition")
+        own = name or f"{source}_window"
+        listed = pairs({**(functions or {}), **named}, "functions")
+        parts = listed, by, texts(order, "order"), frame, texts(having, "having")
+        return Collection(self.parts, windowed(self.parts, own, source, parts))
+
     def to(
         self,
         topic: str,

@@ -13,6 +13,7 @@ from ikebana.errors import ConfigError, PlanError
 from ikebana.processor.base.spelling import instead
 from ikebana.processor.building.collection import Collection, add_join, concat
 from ikebana.processor.building.explained import Explained
+from ikebana.processor.building.functions import aggregate as made_aggregate
 from ikebana.processor.building.functions import declared
 from ikebana.processor.building.parts import Parts
 from ikebana.processor.building.places import here, placed
@@ -235,6 +236,33 @@ class Pipeline:
 
         return Collection(self._parts, view(self._parts, name, query, key))
 
+    def iterate(
+        self, name: str, query: str, *, columns: Mapping[str, str], rounds: int = 0
+    ) -> Collection[Any, Any]:
+        """A query that reads itself by its `name`, in columns of these types.
+
+        It begins empty and is computed again from what it was, until nothing changes; after so
+        many `rounds`, by default 1,000, the run ends with an error.  See docs/relations.md.
+
+        >>> import ikebana as ik
+        >>> roads = ik.Pipeline("roads")
+        >>> ends = [ik.Column("a", "BIGINT"), ik.Column("b", "BIGINT")]
+        >>> _ = roads.topic("edges", columns=ends).upsert()
+        >>> reach = roads.iterate(
+        ...     "reach",
+        ...     "SELECT a, b FROM edges "
+        ...     "UNION SELECT r.a, e.b FROM reach r JOIN edges e ON r.b = e.a",
+        ...     columns={"a": "BIGINT", "b": "BIGINT"},
+        ... )
+
+        Raises:
+            ConfigError: the query is refused.
+        """
+        from ikebana.processor.building.views import iterated
+
+        listed = pairs(columns, "columns")
+        return Collection(self._parts, iterated(self._parts, name, query, listed, rounds))
+
     def function(
         self,
         name: str,
@@ -266,6 +294,34 @@ class Pipeline:
                 function.
         """
         return declared(self._parts, name, function, parameters, returns, on_null)
+
+    def aggregate(
+        self,
+        name: str,
+        aggregate: type | str,
+        *,
+        parameters: Mapping[str, str],
+        returns: str,
+    ) -> str:
+        """Declare a class of Python that reductions and views of this pipeline may call.
+
+        An instance takes rows by `accumulate`, gives them back by `retract`, and has the value of
+        a group as its `result`.  Returns the name that stands for it, as `function` does.  See
+        docs/linear.md.
+
+        >>> import ikebana as ik
+        >>> class Spread:
+        ...     def __init__(self): self.least = self.most = None
+        ...     def accumulate(self, x):
+        ...         self.least = x if self.least is None else min(self.least, x)
+        ...         self.most = x if self.most is None else max(self.most, x)
+        ...     def result(self): return self.most - self.least
+
+        Raises:
+            ConfigError: the name or a type is none, or the class is no aggregate, or another
+                process could not import it.
+        """
+        return made_aggregate(self._parts, name, aggregate, parameters, returns)
 
     def concat(
         self, *collections: Collection[Any, Any], name: str | None = None

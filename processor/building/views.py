@@ -9,12 +9,25 @@ from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.relational import sections
 from ikebana.processor.relational.deriving import Derived, from_sql
 from ikebana.processor.relational.known import Known, MakingError, UnmadeError
+from ikebana.processor.relational.written import Windowed
+from ikebana.processor.relational.written import iterated as iterated_query
+from ikebana.processor.relational.written import windowed as with_window
 
 
 def view(parts: Parts, name: str, query: str, key: str | None) -> str:
     """Add a query over the collections so far; return its name.  Raises: ConfigError."""
     query, key = parts.with_functions(query), parts.with_functions(key)
     return _added(parts, from_sql(name, query, key))
+
+
+def windowed(parts: Parts, name: str, source: str, of: Any) -> str:
+    """Add window functions over a collection; return its name.  Raises: ConfigError."""
+    return _added(parts, with_window(name, source, Windowed(*parts.with_functions(of))))
+
+
+def iterated(parts: Parts, name: str, query: str, columns: Any, rounds: int) -> str:
+    """Add a query that reads itself; return its name.  Raises: ConfigError."""
+    return _added(parts, iterated_query(name, parts.with_functions(query), columns, rounds))
 
 
 def derived(parts: Parts, section: Callable[[Any], Derived]) -> str:

@@ -1,7 +1,8 @@
 """The kinds of aggregates, one row each; no other module tests for a kind by its name.
 
-For each key, the store keeps a count, totals and perhaps the ordered values of an aggregate.  A
-kind says which of these it needs, and how its result follows from them.
+A class of a user is a kind under the long name that SQL has for it.  For each key, the store keeps
+a count, totals and perhaps the ordered values of an aggregate.  A kind says which of these it
+needs, and how its result follows from them.
 """
 
 # Decision (a kind of aggregate is a row): Formats and operators are rows, too. Docs name each in
@@ -11,10 +12,14 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
+from functools import lru_cache
+from math import isfinite
 from typing import Any, Literal
 
 from ikebana.codecs.canonical import INFINITY, NAN
 from ikebana.processor.kernels.order import canonical_of, decimal_of
+from ikebana.processor.kernels.user_aggregates import UserAggregate
+from ikebana.processor.linear.sql_functions import function_of
 
 First = Callable[[int], list[Any]]
 """Returns the first n stored values, each repeated as often as it occurs."""
@@ -48,6 +53,8 @@ class AggregateKind:
     """Whether it may count rows instead of arguments, as in `count(*)`."""
     is_of_pairs: bool = False
     """Whether it has two arguments, y and x, and counts rows where neither is null."""
+    user_class: UserAggregate | None = None
+    """The class of a user-defined aggregate."""
 
     @property
     def may_be_beyond(self) -> bool:
@@ -200,6 +207,15 @@ def _sum(count: int, totals: Totals, _: First, __: int) -> Any:
 
 def _average(count: int, totals: Totals, _: First, __: int) -> Any:
     return canonical_of(_AVERAGE.divide(totals[0], Decimal(count))) if count else None
+
+
+def _nearest(count: int, totals: Totals, _: First, __: int) -> Any:
+    """The average as the double that is nearest to it."""
+    if not count:
+        return None
+    quotient = _FINE.divide(totals[0], Decimal(count))
+    double = float(quotient)
+    return canonical_of(Decimal(repr(double)) if isfinite(double) else quotient)
 
 
 def _sum_beyond(_: int, nans: int, ups: int, downs: int) -> str:
@@ -405,6 +421,9 @@ KINDS: Mapping[str, AggregateKind] = {
     "avg": AggregateKind(
         result=_average, beyond=_sum_beyond, type="DOUBLE", terms=_powers(1), takes="number"
     ),
+    "favg": AggregateKind(
+        result=_nearest, beyond=_sum_beyond, type="DOUBLE", terms=_powers(1), takes="number"
+    ),
     "min": AggregateKind(result=_extreme, keeps="ascending"),
     "max": AggregateKind(result=_extreme, keeps="descending"),
     "top": AggregateKind(result=_top, type="JSON", keeps="descending", is_limited=True),
@@ -444,3 +463,17 @@ KINDS: Mapping[str, AggregateKind] = {
     "regr_intercept": _of_pairs(_intercept),
     "regr_r2": _of_pairs(_related(_fit)),
 }
+
+
+@lru_cache(maxsize=256)
+def user_kind(name: str) -> AggregateKind | None:
+    """The kind of a user-defined aggregate, by its long name; None if it is none.
+
+    Raises: FunctionError, if there is no such class.
+    """
+    function = function_of(name)
+    if function is None or not function.is_aggregate:
+        return None
+    user_class = UserAggregate(function)
+    keeps: Keeps | None = None if user_class.retracts else "ascending"
+    return AggregateKind(result=_list, type=function.returns, keeps=keeps, user_class=user_class)

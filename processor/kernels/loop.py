@@ -315,7 +315,8 @@ def _endless(operator: str, rounds: int) -> ConvergenceError:
     return ConvergenceError(
         f'operator "{shown(operator)}" still changes after {rounds:,} rounds of its recursion',
         hint="End the recursion by a condition, such as WHERE n < 100, or let UNION drop rows "
-        "that are there; or allow more rounds: WITH RECURSIVE (ERROR AT RECURSION LIMIT n) …",
+        "that are there; a LIMIT around it does not end it. Or allow more rounds: "
+        "WITH RECURSIVE (ERROR AT RECURSION LIMIT n) …",
     )
 
 

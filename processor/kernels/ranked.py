@@ -1,7 +1,8 @@
 """The rows of one partition by position; any range can be counted and added up."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 
 from ikebana.arrangements.store import Store
 from ikebana.processor.kernels.stretches import (
@@ -29,6 +30,15 @@ class Ranked:
         # The rows of the last stretch read, with the position of each.
         self._near: list[tuple[int, PartitionRow]] = []
         self._near_end = 0
+
+    @property
+    def is_new(self) -> bool:
+        """Whether there has never been a row."""
+        return self._tree.is_new
+
+    def fill(self, rows: Iterable[PartitionRow]) -> None:
+        """Insert all rows of a new partition."""
+        self._tree.fill(sorted(rows, key=by_place))
 
     def put(self, row: PartitionRow) -> None:
         """Insert a row at a free place."""
@@ -63,6 +73,9 @@ class Ranked:
         before, node = 0, self._tree.root
         while node.level > 1:
             nodes = self._tree.nodes_of(node)
+            if len(nodes) == 1:
+                node = nodes[0]
+                continue
             at = max(behind(nodes, place) - 1, 0)
             before += sum(self._tree.sum(each).rows for each in nodes[:at])
             node = nodes[at]
@@ -70,6 +83,34 @@ class Ranked:
         return before + sum(
             [row.count for row in rows[: bisect_left(rows, place, key=by_place)] if row.count > 0]
         )
+
+    def ranks(self, places: Sequence[bytes]) -> list[int]:
+        """How many rows stand before each of some places, which are in order."""
+        ranks: list[int] = []
+
+        def count(node: StretchNode, begin: int, end: int, before: int) -> None:
+            if node.level == 1:
+                rows, at = self._tree.rows_of(node), 0
+                for place in places[begin:end]:
+                    while at < len(rows) and rows[at].place < place:
+                        before += rows[at].copies
+                        at += 1
+                    ranks.append(before)
+                return
+            nodes = self._tree.nodes_of(node)
+            for each, behind_it in zip_longest(nodes, nodes[1:]):
+                upto = end
+                if behind_it is not None:
+                    upto = bisect_left(places, behind_it.start, begin, end)
+                if begin < upto:
+                    count(each, begin, upto, before)
+                    begin = upto
+                if begin == end:
+                    return
+                before += self._tree.sum(each).rows
+
+        count(self._tree.root, 0, len(places), 0)
+        return ranks
 
     def peers(self, order: bytes) -> tuple[int, int]:
         """The positions of the rows of an order: the first one, and the one behind the last."""
@@ -147,6 +188,8 @@ class Ranked:
         whole = self._tree.sum(node)
         if begin <= 0 and end >= whole.rows:
             return whole
+        while node.level > 1 and len(nodes := self._tree.nodes_of(node)) == 1:
+            (node,) = nodes
         total, at = self._tree.nothing, 0
         if node.level > 1:
             for each in self._tree.nodes_of(node):
@@ -156,10 +199,12 @@ class Ranked:
                 at += rows
             return total
         for row in self._tree.rows_of(node):
-            some = min(end, at + row.copies) - max(begin, at)
-            if some > 0:
-                total += row.alone.times(some)
-            at += row.copies
+            if at >= end:
+                break
+            upto = at + row.count if row.count > 0 else at
+            if begin < upto:
+                total += row.alone.times(min(end, upto) - max(begin, at))
+            at = upto
         return total
 
 

@@ -37,12 +37,15 @@ from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.skew import hash_of
 from ikebana.processor.base.typed_order import Order
+from ikebana.processor.kernels import by_key
 from ikebana.processor.kernels.aggregate_kinds import (
     KINDS,
     NOT_FINITE,
     AggregateKind,
+    First,
     as_double,
     not_finite,
+    user_kind,
 )
 from ikebana.processor.kernels.layout import (
     KEY_IS_REST,
@@ -54,6 +57,7 @@ from ikebana.processor.kernels.layout import (
 )
 from ikebana.processor.kernels.order import ordered
 from ikebana.processor.kernels.reduce_values import KeyValues, TooLongError
+from ikebana.processor.kernels.user_aggregates import NO_RESULT, UserState
 
 
 class Aggregate(msgspec.Struct, frozen=True, array_like=True):
@@ -80,7 +84,9 @@ class Aggregate(msgspec.Struct, frozen=True, array_like=True):
     @property
     def traits(self) -> AggregateKind:
         """The properties of its kind."""
-        return KINDS[self.kind]
+        kind = KINDS.get(self.kind) or user_kind(self.kind)
+        assert kind is not None, f"{self.kind} is a kind"
+        return kind
 
 
 class Reduced(NamedTuple):
@@ -104,38 +110,36 @@ def step(
 
     Raises: TooMuchError, if a list of values is too long for memory.
     """
-    orders = _orders(aggregates)
-    changes, errors = _changes(updates, interval, aggregates, orders, operator)
+    shape = _Shape(aggregates)
+    changes, errors = _changes(updates, interval, shape, operator)
     if always is not None and interval.lower < interval.upper:
-        _begin(store, always, changes, interval, aggregates)
+        _begin(store, always, changes, interval, shape)
     places = [_STATE + key for key in changes]
-    if orders:
+    if shape.orders:
         for times in changes.values():
             places += {place for change in times.values() for place in change.places()}
     before = dict(zip(places, store.get_many(places), strict=True))
     emitted: list[KeyedUpdate] = []
     after: dict[bytes, bytes | None] = {}
     for key, times in changes.items():
-        group = _Group(store, key, aggregates, orders, is_always=key == always)
+        group = _Group(store, key, shape, is_always=key == always)
         group.load(before, times.values())
         for time in sorted(times):
-            old, new = group.result, _changed(group, key, times[time], operator)
+            old, failed = group.result, group.failures
+            new = _changed(group, key, times[time], operator)
+            if shape.users:
+                errors += _differences(failed, group.failures, time)
             if new != old:
                 if old is not None:
                     emitted.append(KeyedUpdate(key, old, time, -1))
                 if new is not None:
                     emitted.append(KeyedUpdate(key, new, time, 1))
         after |= group.entries()
-    # All at the end, so that no scan reads a store that changed during the batch.
-    for place, entry in after.items():
-        if entry == before[place]:
-            continue
-        if entry is None:
-            store.delete(place)
-        else:
-            store.put(place, entry)
+    by_key.write(store, {at: entry for at, entry in after.items() if entry != before[at]})
     # Stable: of one time and key the retraction stays first.
     emitted.sort(key=lambda update: update.time)
+    if shape.users:
+        errors.sort(key=lambda update: (update.time, update.value))
     return Reduced(emitted, errors)
 
 
@@ -146,10 +150,13 @@ def read(store: Store, keys: Sequence[bytes]) -> list[bytes | None]:
 
 
 def contents(store: Store, start: bytes = b"") -> Iterator[Contents]:
-    """The keys in order, from `start` on, each with its results; errors are of single rows."""
+    """The keys in order, from `start` on, each with its results and what users' classes failed at.
+
+    All other errors are of single rows.
+    """
     for place, entry in store.scan(_STATE, start):
-        _, result = _split(entry)
-        yield place[1:], () if result is None else (result,), ()
+        state, result = _split(entry)
+        yield place[1:], () if result is None else (result,), tuple(sorted(_failures(state)))
 
 
 def errors_of(
@@ -158,7 +165,7 @@ def errors_of(
     """The updates of error records of rows, whatever their times are."""
     times = [update.time for update in updates]
     interval = Interval(min(times, default=0), max(times, default=0) + 1)
-    return _changes(updates, interval, aggregates, _orders(aggregates), operator)[1]
+    return _changes(updates, interval, _Shape(aggregates), operator)[1]
 
 
 # A place is b"k" + key for a state, and b"v" + length of the key + key + number of the
@@ -167,6 +174,9 @@ _STATE = b"k"
 _VALUE = b"v"
 PART = PartKind("reduce ", Layout({_STATE: KEY_IS_REST, _VALUE: KEY_WITH_LENGTH}), contents)
 _NUMBER = struct.Struct(">H")
+_NO_FAILURES: frozenset[bytes] = frozenset()
+# More than any key has.
+_EVERY = 1 << 62
 
 
 class _Order(NamedTuple):
@@ -210,16 +220,49 @@ def _start(key: bytes, number: bytes) -> bytes:
     return _VALUE + with_length(key) + number
 
 
+class _Member(NamedTuple):
+    """An aggregate, with what is asked of it for each row."""
+
+    at: int
+    aggregate: Aggregate
+    field: str
+    traits: AggregateKind
+    is_of_set: bool
+    may_be_beyond: bool
+
+
+class _Shape:
+    """What follows from the aggregates of a reduction."""
+
+    def __init__(self, aggregates: Sequence[Aggregate]) -> None:
+        self.aggregates = tuple(aggregates)
+        self.orders = _orders(aggregates)
+        self.order_of = tuple(map(_order_of, aggregates))
+        self.places = _places(aggregates)
+        # As many totals there are where all numbers are finite.
+        self.finite = sum(map(len, self.places))
+        every = [
+            _Member(at, of, of.field, of.traits, of.is_of_set, of.traits.may_be_beyond)
+            for at, of in enumerate(aggregates)
+        ]
+        self.every = every
+        self.summed = [each for each in every if not each.traits.keeps]
+        self.sets = [each for each in every if each.is_of_set]
+        self.users = [each for each in every if each.traits.user_class is not None]
+        self.of_nothing = _of_nothing(aggregates)
+
+
 class _Change:
     """The changes that updates of one key and time make to its sums and counts of values."""
 
-    __slots__ = ("beyond", "counts", "rows", "totals", "values")
+    __slots__ = ("beyond", "counts", "rows", "totals", "users", "values")
 
-    def __init__(self, aggregates: Sequence[Aggregate]) -> None:
+    def __init__(self, shape: _Shape) -> None:
         self.rows = 0
-        self.counts = [0] * len(aggregates)
-        self.totals = [[_ZERO] * each.traits.totals for each in aggregates]
+        self.counts = [0] * len(shape.aggregates)
+        self.totals = [[_ZERO] * len(places) for places in shape.places]
         self.beyond: dict[int, list[int]] = {}
+        self.users: dict[int, dict[bytes, int]] = {}
         self.values: dict[_Order, dict[bytes, int]] = {}
 
     def places(self) -> Iterator[bytes]:
@@ -227,30 +270,28 @@ class _Change:
         for diffs in self.values.values():
             yield from diffs
 
-    def add(
-        self, arguments: dict[str, Any], diff: int, aggregates: Sequence[Aggregate]
-    ) -> list[Aggregate]:
+    def add(self, arguments: dict[str, Any], diff: int, shape: _Shape) -> list[Aggregate]:
         """Add a row `diff` times to counts and sums; return the aggregates that cannot add it."""
         self.rows += diff
         wrong = []
-        for at, aggregate in enumerate(aggregates):
-            traits, argument = aggregate.traits, arguments.get(aggregate.field)
-            if traits.keeps or (argument is None and aggregate.field):
+        for of in shape.summed:
+            argument = arguments.get(of.field)
+            if argument is None and of.field:
                 continue
-            if aggregate.is_of_set:
-                if _cannot_add(aggregate, argument):
-                    wrong.append(aggregate)
-            elif not self.count(at, aggregate, argument, diff):
-                wrong.append(aggregate)
+            if of.is_of_set:
+                if _cannot_add(of, argument):
+                    wrong.append(of.aggregate)
+            elif not self.count(of, argument, diff):
+                wrong.append(of.aggregate)
         return wrong
 
-    def count(self, at: int, aggregate: Aggregate, argument: Any, diff: int) -> bool:
+    def count(self, of: _Member, argument: Any, diff: int) -> bool:
         """Add an argument `diff` times to an aggregate; return whether it can be added."""
-        traits = aggregate.traits
+        at, traits = of.at, of.traits
         if traits.terms is not None:
-            if aggregate.is_single:
+            if of.aggregate.is_single:
                 argument = as_double(argument)
-            if traits.may_be_beyond and (which := not_finite(argument)) is not None:
+            if of.may_be_beyond and (which := not_finite(argument)) is not None:
                 self.beyond.setdefault(at, [0] * len(NOT_FINITE))[which] += diff
             elif (terms := traits.terms(argument)) is None:
                 return False
@@ -258,13 +299,16 @@ class _Change:
                 totals, times = self.totals[at], Decimal(diff)
                 for place, term in enumerate(terms):
                     totals[place] = _EXACT.fma(term, times, totals[place])
+        elif traits.user_class is not None:
+            diffs, written = self.users.setdefault(at, {}), canonical.write(argument)
+            diffs[written] = diffs.get(written, 0) + diff
         self.counts[at] += diff
         return True
 
 
-def _cannot_add(aggregate: Aggregate, argument: Any) -> bool:
-    traits = aggregate.traits
-    if traits.terms is None or (traits.may_be_beyond and not_finite(argument) is not None):
+def _cannot_add(of: _Member, argument: Any) -> bool:
+    traits = of.traits
+    if traits.terms is None or (of.may_be_beyond and not_finite(argument) is not None):
         return False
     return traits.terms(argument) is None
 
@@ -275,8 +319,7 @@ _Changes = dict[bytes, dict[int, _Change]]
 def _changes(
     updates: Collection[KeyedUpdate],
     interval: Interval,
-    aggregates: Sequence[Aggregate],
-    orders: _Orders,
+    shape: _Shape,
     operator: str,
 ) -> tuple[_Changes, list[KeyedUpdate]]:
     """The changes by key and time, and the updates of the error records."""
@@ -292,14 +335,14 @@ def _changes(
             continue
         times = changes.setdefault(key, {})
         if time not in times:
-            times[time] = _Change(aggregates)
+            times[time] = _Change(shape)
         change, arguments = times[time], _decode_row(row)
-        for aggregate in change.add(arguments, diff, aggregates):
+        for aggregate in change.add(arguments, diff, shape):
             of = f'{aggregate.kind} "{aggregate.name}"'
             takes = aggregate.traits.takes
             reason = f"operator {shown(operator)}: an argument of {of} is no {takes}"
             errors[time, error_record(reason, None, key, None)] += diff
-        for order, number in orders.items():
+        for order, number in shape.orders.items():
             if (argument := arguments.get(order.field)) is not None:
                 diffs = change.values.setdefault(order, {})
                 place = _start(key, number) + ordered(
@@ -318,11 +361,11 @@ def _begin(
     always: bytes,
     changes: _Changes,
     interval: Interval,
-    aggregates: Sequence[Aggregate],
+    shape: _Shape,
 ) -> None:
     """Give a key that always has a result its initial result, although it has no rows."""
     if store.get_many([_STATE + always]) == [None]:
-        changes.setdefault(always, {}).setdefault(interval.lower, _Change(aggregates))
+        changes.setdefault(always, {}).setdefault(interval.lower, _Change(shape))
 
 
 _decode_row = canonical.decoder(dict[str, Any])
@@ -337,11 +380,13 @@ class _State(msgspec.Struct, array_like=True):
     A count is of rows, of values that are not null, or of distinct values.  The first totals of
     all aggregates come first, then the further totals of those that have several.  If any number
     is not finite, three more counts of each aggregate follow, in the order of `NOT_FINITE`.
+    `users` are the states of user-defined aggregates.
     """
 
     rows: int
     counts: list[int]
     totals: list[Decimal]
+    users: list[UserState] = []
 
 
 _decode_state = msgspec.json.Decoder(_State).decode
@@ -354,10 +399,28 @@ def _split(entry: bytes) -> tuple[_State, bytes | None]:
     return _decode_state(state), result or None
 
 
+def _encoded(state: _State) -> bytes:
+    """The state, without what it has nothing of."""
+    return msgspec.json.encode(state if state.users else (state.rows, state.counts, state.totals))
+
+
+def _failures(state: _State) -> frozenset[bytes]:
+    """The error records of a key."""
+    if not state.users:
+        return _NO_FAILURES
+    return frozenset(each.record.encode() for each in state.users if each.record is not None)
+
+
+def _differences(old: frozenset[bytes], new: frozenset[bytes], time: int) -> list[KeyedUpdate]:
+    """The updates of error records that make some of them others."""
+    gone = [KeyedUpdate(None, each, time, -1) for each in old - new]
+    return gone + [KeyedUpdate(None, each, time, 1) for each in new - old]
+
+
 def _changed(group: "_Group", key: bytes, change: _Change, operator: str) -> bytes | None:
     """The result of a key after a change.  Raises: TooMuchError."""
     try:
-        return group.changed(change)
+        return group.changed(change, operator)
     except TooLongError as error:
         raise TooMuchError(
             f'operator "{shown(operator)}" lists {error.count:,} values of the key with the hash '
@@ -374,19 +437,16 @@ class _Group:
         self,
         store: Store,
         key: bytes,
-        aggregates: Sequence[Aggregate],
-        orders: _Orders,
+        shape: _Shape,
         *,
         is_always: bool = False,
     ) -> None:
+        self._key = key
         self._place = _STATE + key
         self._is_always = is_always
-        self._aggregates = aggregates
-        self._places = _places(aggregates)
-        # The number of totals if all numbers are finite.
-        self._finite = sum(map(len, self._places))
+        self._shape = shape
         self._values = {
-            order: KeyValues(store, _start(key, number)) for order, number in orders.items()
+            order: KeyValues(store, _start(key, number)) for order, number in shape.orders.items()
         }
         self._state: _State
         self.result: bytes | None = None
@@ -396,71 +456,106 @@ class _Group:
         if (entry := entries[self._place]) is not None:
             self._state, self.result = _split(entry)
         else:
-            self._state = _State(0, [0] * len(self._aggregates), [_ZERO] * self._finite)
+            shape = self._shape
+            counts, totals = [0] * len(shape.aggregates), [_ZERO] * shape.finite
+            self._state = _State(0, counts, totals, [UserState() for _ in shape.users])
         for change in changes:
             for order, diffs in change.values.items():
                 self._values[order].load({place: entries[place] for place in diffs})
 
-    def changed(self, change: _Change) -> bytes | None:
+    @property
+    def failures(self) -> frozenset[bytes]:
+        """The error records of the key."""
+        return _failures(self._state)
+
+    def changed(self, change: _Change, operator: str) -> bytes | None:
         """Apply a change; return the result after it."""
-        state = self._state
+        state, shape = self._state, self._shape
         for order, diffs in change.values.items():
             turned = self._values[order].add(diffs)
-            for at, aggregate in enumerate(self._aggregates):
-                if not aggregate.is_of_set or _order_of(aggregate) != order:
+            for of in shape.sets:
+                if shape.order_of[of.at] != order:
                     continue
                 for of_value, sign in turned:
-                    value = self._values[order].value(of_value) if aggregate.traits.terms else None
-                    change.count(at, aggregate, value, sign)
+                    is_added = of.traits.terms or of.traits.user_class
+                    value = self._values[order].value(of_value) if is_added else None
+                    change.count(of, value, sign)
         state.rows += change.rows
-        for at, places in enumerate(self._places):
+        for at, places in enumerate(shape.places):
             state.counts[at] += change.counts[at]
             for place, total in zip(places, change.totals[at], strict=True):
                 if total:
                     # Normalized: a total that comes back to a number comes back to its bytes.
                     state.totals[place] = _EXACT.normalize(_EXACT.add(state.totals[place], total))
-        if change.beyond or len(state.totals) > self._finite:
+        if change.beyond or len(state.totals) > shape.finite:
             self._count_beyond(change.beyond)
-        named = {one.name: self._result(at) for at, one in enumerate(self._aggregates)}
-        is_there = state.rows or self._is_always or named != _of_nothing(self._aggregates)
+        if shape.users:
+            self._change_users(change, operator)
+        named = {of.aggregate.name: self._result(of) for of in shape.every}
+        is_there = state.rows or self._is_always or named != shape.of_nothing
         self.result = canonical.write(named) if is_there else None
         return self.result
 
+    def _change_users(self, change: _Change, operator: str) -> None:
+        """Apply a change to user-defined aggregates."""
+        for of, user_state in zip(self._shape.users, self._state.users, strict=True):
+            user_class = of.traits.user_class
+            assert user_class is not None, "it is a user's"
+            if not user_class.retracts:
+                failure = user_class.recompute(user_state, self._first(of)(_EVERY), operator)
+            else:
+                is_empty = not self._state.counts[of.at]
+                diffs = change.users.get(of.at, {})
+                failure = user_class.change(user_state, diffs, operator, is_empty=is_empty)
+            user_state.record = None
+            if failure:
+                reason = f"operator {shown(operator)}: {failure}"
+                user_state.record = error_record(reason, None, self._key, None).decode()
+
     def _count_beyond(self, beyond: Mapping[int, Sequence[int]]) -> None:
-        totals, width = self._state.totals, len(NOT_FINITE)
-        if len(totals) == self._finite:
-            totals += [_ZERO] * (width * len(self._aggregates))
+        totals, width, finite = self._state.totals, len(NOT_FINITE), self._shape.finite
+        if len(totals) == finite:
+            totals += [_ZERO] * (width * len(self._shape.aggregates))
         for at, counts in beyond.items():
-            for place, count in enumerate(counts, self._finite + width * at):
+            for place, count in enumerate(counts, finite + width * at):
                 totals[place] += count
-        if not any(totals[self._finite :]):
-            del totals[self._finite :]
+        if not any(totals[finite:]):
+            del totals[finite:]
 
     def entries(self) -> dict[bytes, bytes | None]:
         """The state and all counts that have been loaded, as entries; None where zero."""
         state = self._state
         is_stored = self.result is not None or any(state.counts) or any(state.totals)
-        entry = msgspec.json.encode(state) + _END + (self.result or b"") if is_stored else None
+        is_stored = is_stored or any(each != UserState() for each in state.users)
+        entry = _encoded(state) + _END + (self.result or b"") if is_stored else None
         entries = {self._place: entry}
         for values in self._values.values():
             entries |= values.entries()
         return entries
 
-    def _result(self, at: int) -> Any:
-        aggregate, state = self._aggregates[at], self._state
-        begin = self._finite + len(NOT_FINITE) * at
-        if any(beyond := state.totals[begin : begin + len(NOT_FINITE)]):
-            return aggregate.traits.beyond(state.counts[at], *map(int, beyond))
-        first = _none
-        if (order := _order_of(aggregate)) is not None:
-            first = partial(self._values[order].first, once=aggregate.is_of_set)
-        totals = [state.totals[place] for place in self._places[at]]
-        return aggregate.traits.result(state.counts[at], totals, first, aggregate.limit)
+    def _result(self, of: _Member) -> Any:
+        at, traits, state = of.at, of.traits, self._state
+        if len(state.totals) > self._shape.finite:
+            begin = self._shape.finite + len(NOT_FINITE) * at
+            if any(beyond := state.totals[begin : begin + len(NOT_FINITE)]):
+                return traits.beyond(state.counts[at], *map(int, beyond))
+        if traits.user_class is not None:
+            return state.users[self._shape.users.index(of)].result
+        totals = [state.totals[place] for place in self._shape.places[at]]
+        return traits.result(state.counts[at], totals, self._first(of), of.aggregate.limit)
+
+    def _first(self, of: _Member) -> First:
+        """What reads the first values of an aggregate."""
+        if (order := self._shape.order_of[of.at]) is None:
+            return _none
+        return partial(self._values[order].first, once=of.is_of_set)
 
 
 def _of_nothing(aggregates: Iterable[Aggregate]) -> dict[str, Any]:
     return {
-        of.name: of.traits.result(0, [_ZERO] * of.traits.totals, _none, of.limit)
+        of.name: NO_RESULT
+        if of.traits.user_class is not None
+        else of.traits.result(0, [_ZERO] * of.traits.totals, _none, of.limit)
         for of in aggregates
     }
 

@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from hashlib import blake2b
+from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -190,6 +191,36 @@ class Tree:
             node = above
         self.root = node
 
+    @property
+    def is_new(self) -> bool:
+        """Whether there has never been a row, neither in the store nor in this batch."""
+        return self._is_new and not self._touched
+
+    def fill(self, rows: Iterable[PartitionRow]) -> None:
+        """Insert all rows of a new partition, in the order of their places."""
+        assert self.is_new, "it is filled once"
+        # Of each level the last stretch, to which what follows belongs.
+        last = [self._new(level, b"") for level in range(1, TOP)]
+        last[0].rows = []
+        for lower, upper in pairwise(last):
+            upper.nodes = [lower]
+        self.root.nodes = [last[-1]]
+        for row in rows:
+            height = _level_of(row.place)
+            for level in range(1, height + 1):
+                node = self._new(level, row.place)
+                if level == 1:
+                    node.rows = []
+                else:
+                    node.nodes = [last[level - 2]]
+                last[level - 1] = node
+            if height:
+                above = self.root if height + 1 == TOP else last[height]
+                assert above.nodes is not None, "it has been filled"
+                above.nodes.append(last[height - 1])
+            assert last[0].rows is not None, "it has been filled"
+            last[0].rows.append(row)
+
     def put(self, row: PartitionRow) -> None:
         """Insert a row at a free place."""
         path, level = self.path(row.place), _level_of(row.place)
@@ -293,8 +324,11 @@ class Tree:
         node, path = self.root, [self.root]
         while node.level > 1:
             nodes = self.nodes_of(node)
-            at = bisect_left(nodes, place, key=_by_start) if strictly else behind(nodes, place)
-            node = nodes[max(at - 1, 0)]
+            if len(nodes) == 1:
+                node = nodes[0]
+            else:
+                at = bisect_left(nodes, place, key=_by_start) if strictly else behind(nodes, place)
+                node = nodes[max(at - 1, 0)]
             path.append(node)
         return path
 

@@ -188,17 +188,20 @@ class _Partition:
         """Apply the changes of one time; return the retractions, then the insertions."""
         window, rows = self._window, self._rows
         self._showed = {}
-        more = dict(self._counted(diffs))
+        is_new = rows.is_new
+        more = dict(self._filled(diffs) if is_new else self._counted(diffs))
         self._fresh = set(more)
+        places = sorted(more)
         changes = [
-            RowChange(self._touched[place], rows.rank(place), more[place])
-            for place in sorted(more)
+            RowChange(self._touched[place], rank, more[place])
+            for place, rank in zip(places, rows.ranks(places), strict=True)
         ]
         if changes:
             self._values = WindowValues(rows, window.place_of, window.fields, window.summed)
             end = self._shown_up_to()
             reach = Renewal(self._values, changes, end)
-            for at, function in enumerate(window.functions):
+            # A new partition has no values that could change.
+            for at, function in enumerate(() if is_new else window.functions):
                 reach.renew(function, lambda position, at=at: self._renew(at, position))  # type: ignore[misc]
             for change in changes:
                 self._show(change.row, change.at, 0, min(change.behind, end))
@@ -210,6 +213,21 @@ class _Partition:
     def entries(self) -> dict[bytes, bytes | None]:
         """All changes as entries; None deletes."""
         return dict(self._rows.entries(self._touched.values()))
+
+    def _filled(self, diffs: Mapping[bytes, int]) -> Iterator[tuple[bytes, int]]:
+        """Insert the rows of a new partition; yield the places with copies, and their number."""
+        rows: dict[bytes, PartitionRow] = {}
+        for written, diff in diffs.items():
+            place, entry = self._window.read(written)
+            if place not in rows:
+                rows[place] = self._window.row_of(place, entry)
+            rows[place].count += diff
+        counted = [row for row in rows.values() if row.count]
+        self._rows.fill(counted)
+        for row in counted:
+            self._touch(row)
+            if row.copies:
+                yield row.place, row.copies
 
     def _counted(self, diffs: Mapping[bytes, int]) -> Iterator[tuple[bytes, int]]:
         """Count rows; yield the places with more or fewer copies, and the difference."""

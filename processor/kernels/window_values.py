@@ -144,6 +144,7 @@ class WindowValues:
         self.frames = Frames(rows, place)
         self._fields = fields
         self._summed = {each: at for at, each in enumerate(summed)}
+        self._needs: dict[WindowFunction, SummedArgument | None] = {}
         # By frame, the range that was asked for last, and its sums.
         self._folds: dict[Frame, tuple[int, int, Stretch]] = {}
 
@@ -236,7 +237,9 @@ class WindowValues:
         if function.lists_values:
             return self._of_values(function, kind, segments)
         stretch = self._folded(function.frame, segments)
-        needs = summed_of(function)
+        if function not in self._needs:
+            self._needs[function] = summed_of(function)
+        needs = self._needs[function]
         if needs is None:
             return kind.result(stretch.rows, (_ZERO,) * kind.totals, _no_values, 0)
         sums = stretch.sums[self._summed[needs]]

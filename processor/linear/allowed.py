@@ -12,7 +12,7 @@ from typing import Any
 from ikebana.processor.base.spelling import hint
 from ikebana.processor.linear.database import asked
 from ikebana.processor.linear.scope import ExpressionError
-from ikebana.processor.linear.sql_functions import is_long_name, short_name
+from ikebana.processor.linear.sql_functions import is_long_name, short_name, user_aggregate
 from ikebana.processor.linear.syntax import Node, modified, tree_of
 
 # Names that SQL takes for functions if no column has the name.
@@ -50,6 +50,8 @@ def refuse_call(call: Node) -> None:
     """Refuse a call that is not allowed.  Raises: ExpressionError."""
     name = call["function_name"].lower()
     arguments = [argument["expression"] for argument in call["arguments"]]
+    if user_aggregate(name) is not None:
+        raise ExpressionError(f"{short_name(name)}() {_AGGREGATE}{_remedy(name, _AGGREGATE)}")
     if is_long_name(name):
         if more := modified(call):
             raise ExpressionError(f"{short_name(name)}() is no aggregate: {more} has no meaning")

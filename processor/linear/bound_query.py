@@ -16,10 +16,13 @@ from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.sql_functions import (
     as_written,
     declare,
+    has_user_aggregate,
     place_as_written,
+    user_aggregate,
     with_short_names,
 )
 from ikebana.processor.linear.syntax import TOO_DEEP, Node, remedy
+from ikebana.processor.linear.tokens import tokens
 
 Tables = Mapping[str, Mapping[str, str]]
 """The types of columns, by the tables' names."""
@@ -44,7 +47,7 @@ class SqlQueryError(Exception):
 
 
 def query_tree(text: str) -> Node:
-    """The syntax tree of one query.  Raises: QueryError."""
+    """The syntax tree of one query.  Raises: SqlQueryError."""
     if "\0" in text:
         raise SqlQueryError("it holds a character that SQL cannot")
     try:
@@ -73,7 +76,7 @@ def bound(text: str, tables: Tables, functions: Mapping[str, str] = {}) -> list[
     """The columns of a query over tables, with their types.
 
     `functions` has further functions without arguments, with the types of their results.
-    Raises: QueryError.
+    Raises: SqlQueryError.
     """
     database = connection().cursor()
     try:
@@ -83,7 +86,7 @@ def bound(text: str, tables: Tables, functions: Mapping[str, str] = {}) -> list[
             database.execute(f"CREATE TEMP TABLE {quoted(name)} ({listed or '__none INTEGER'})")
         for name, kind in functions.items():
             database.execute(f"CREATE TEMP MACRO {quoted(name)}() AS NULL::{kind}")
-        rows = database.execute(f"DESCRIBE\n{text}\n").fetchall()
+        rows = database.execute(f"DESCRIBE\n{bindable(text)}\n").fetchall()
     except duckdb.Error as error:
         said = with_short_names(str(error))
         problem, at = _placed(str(error), text)
@@ -94,6 +97,35 @@ def bound(text: str, tables: Tables, functions: Mapping[str, str] = {}) -> list[
     return [(str(name), str(kind)) for name, kind, *_ in rows]
 
 
+def bindable(text: str) -> str:
+    """SQL with an aggregate of DuckDB of the same type in place of each that is a user's class.
+
+    DuckDB has no aggregates in Python.
+    """
+    if not has_user_aggregate(text):
+        return text
+    words = tokens(text)
+    parts, end = [], 0
+    # What ends each parenthesis that is open.
+    ends: list[str] = []
+    for at, token in enumerate(words):
+        if token.text == ")" and ends:
+            parts += [text[end : token.at], ends.pop()]
+            end = token.end
+        elif token.text == "(":
+            of = user_aggregate(words[at - 1].text[1:-1].replace('""', '"')) if at else None
+            if of is None:
+                ends.append(")")
+                continue
+            is_distinct = words[at + 1].text.upper() == "DISTINCT"
+            distinct, many = "DISTINCT " * is_distinct, len(of.parameters) > 1
+            begin = f"arg_max({distinct}NULL::{of.returns}, {'row(' * many}"
+            parts += [text[end : words[at - 1].at], begin]
+            end = words[at + is_distinct].end
+            ends.append(")" * (1 + many))
+    return "".join([*parts, text[end:]])
+
+
 def types_of(expressions: Iterable[str], columns: Mapping[str, str]) -> list[str]:
     """The types of expressions, which may have aggregates.  Raises: ExpressionError."""
     listed = ", ".join(f"({each})" for each in expressions)
@@ -102,7 +134,7 @@ def types_of(expressions: Iterable[str], columns: Mapping[str, str]) -> list[str
     table = ", ".join(f"NULL::{kind} AS {quoted(name)}" for name, kind in columns.items())
     try:
         rows = connection().execute(
-            f"DESCRIBE SELECT {listed} FROM (SELECT {table or 'NULL AS __none'})"
+            f"DESCRIBE SELECT {bindable(listed)} FROM (SELECT {table or 'NULL AS __none'})"
         )
         return [str(row[1]) for row in rows.fetchall()]
     except duckdb.Error as error:
@@ -121,7 +153,7 @@ def constant(expression: str) -> Any:
 def of_no_rows(aggregate: str, columns: Mapping[str, str]) -> str | None:
     """The result of an aggregate over no rows, as text; None if it is null."""
     table = ", ".join(f"NULL::{kind} AS {quoted(name)}" for name, kind in columns.items())
-    sql = f"SELECT CAST({aggregate} AS VARCHAR) FROM (SELECT {table}) WHERE false"
+    sql = f"SELECT CAST({bindable(aggregate)} AS VARCHAR) FROM (SELECT {table}) WHERE false"
     ((value,),) = connection().execute(sql).fetchall()
     return None if value is None else str(value)
 

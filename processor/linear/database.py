@@ -73,6 +73,9 @@ class _Database:
         """Register the Python functions that expressions have named since the last call."""
         for name, function in list(sql_functions.DECLARED.items())[self.functions :]:
             self.functions += 1
+            if function.of.is_aggregate:
+                # Reductions call it; see `bound_query.bindable`.
+                continue
             self.connection.create_function(
                 name,
                 function.call,

@@ -37,6 +37,8 @@ class SqlFunction(NamedTuple):
     returns: str
     takes_null: bool = False
     """Whether it is called with null; else its result is null if an argument is."""
+    is_aggregate: bool = False
+    """Whether it is a class, of which an instance aggregates many rows."""
 
     @property
     def long_name(self) -> str:
@@ -47,13 +49,16 @@ class SqlFunction(NamedTuple):
         """
         listed = ", ".join(map(_lower, self.parameters))
         whole = f"{self.name.lower()} {_MARK}{self.function}({listed})->{_lower(self.returns)}"
-        whole += _NULL * self.takes_null
+        whole += _NULL * self.takes_null + _AGGREGATE * self.is_aggregate
         return re.sub(r"[A-Z^]", lambda capital: f"^{capital[0].lower()}", whole)
 
 
 _MARK = "python:"
 _NULL = " on null"
-_LONG = re.compile(r"(\w+) python:([\w.]+:[\w.]+)\((.*)\)->(.*?)( on null)?", re.DOTALL)
+_AGGREGATE = " aggregate"
+_LONG = re.compile(
+    r"(\w+) python:([\w.]+:[\w.]+)\((.*)\)->(.*?)( on null)?( aggregate)?", re.DOTALL
+)
 _QUOTED = re.compile(r'"(\w+) python:(?:[^"]|"")*"')
 
 
@@ -76,13 +81,14 @@ def function_of(long_name: str) -> SqlFunction | None:
     parts = _LONG.fullmatch(whole)
     if parts is None:
         return None
-    name, function, listed, returns, null = parts.groups()
+    name, function, listed, returns, null, aggregate = parts.groups()
     try:
         kinds = sql_type.parts(parsed(f"TUPLE({listed})")) if listed else ()
         result = str(parsed(returns))
     except TypeTextError:
         return None
-    return SqlFunction(name, function, tuple(map(str, kinds)), result, null is not None)
+    of = tuple(map(str, kinds))
+    return SqlFunction(name, function, of, result, null is not None, aggregate is not None)
 
 
 def with_long_names(text: str, functions: Mapping[str, SqlFunction]) -> str:
@@ -148,6 +154,17 @@ def is_long_name(name: str) -> bool:
     return name in DECLARED
 
 
+def user_aggregate(name: str) -> SqlFunction | None:
+    """The aggregate that has a long name; None if it is none."""
+    declared = DECLARED.get(name)
+    return declared.of if declared is not None and declared.of.is_aggregate else None
+
+
+def has_user_aggregate(text: str) -> bool:
+    """Whether SQL may have a user-defined aggregate."""
+    return _MARK in text and _AGGREGATE in text
+
+
 def with_short_names(problem: str) -> str:
     """A message of DuckDB, with the short names of functions."""
     if _MARK in problem:
@@ -201,7 +218,7 @@ def ended() -> BaseException | None:
 
 def _guarded(of: SqlFunction, function: Callable[..., Any]) -> Callable[..., Any]:
     """The function as DuckDB calls it."""
-    name, fits = name_of(of.function), _FITS.get(_kind(of.returns))
+    name = name_of(of.function)
 
     def call(*arguments: Any) -> Any:
         try:
@@ -211,7 +228,7 @@ def _guarded(of: SqlFunction, function: Callable[..., Any]) -> Callable[..., Any
                 _ended.by = error
                 raise
             raise CallError(f"{name} {raised(error)}") from None
-        if result is not None and fits is not None and not fits(result):
+        if result is not None and not fits(result, of.returns):
             raise CallError(f"{name} gave a {type(result).__name__} in place of {of.returns}")
         return result
 
@@ -222,6 +239,12 @@ def _guarded(of: SqlFunction, function: Callable[..., Any]) -> Callable[..., Any
         [inspect.Parameter(each, kind) for each in names]
     )
     return call
+
+
+def fits(value: Any, kind: str) -> bool:
+    """Whether a value of Python is of a SQL type, as far as that is told before DuckDB."""
+    test = _FITS.get(_kind(kind))
+    return test is None or test(value)
 
 
 def _kind(name: str) -> str:
@@ -283,6 +306,29 @@ def problem_of_type(kind: str) -> str:
     except TypeTextError as error:
         return str(error)
     return ""
+
+
+def problem_of_aggregate(of: SqlFunction) -> str:
+    """Why a class is no aggregate, or has types that an aggregate cannot; nothing if it can."""
+    try:
+        class_ = function_named(of.function)
+    except FunctionError as error:
+        return str(error)
+    if not isinstance(class_, type) or not getattr(class_, "__dictoffset__", 0):
+        return f"{of.function} is no class whose instances have attributes"
+    lacking = [name for name in ("accumulate", "result") if not hasattr(class_, name)]
+    if lacking:
+        return f"{of.function} has no method {lacking[0]}()"
+    if not of.parameters or of.takes_null:
+        return "an aggregate has parameters, and takes rows in which none of them is null"
+    if _kind(of.returns) not in _OF_JSON:
+        return f"an aggregate gives JSON data, not {of.returns}: give a VARCHAR, and cast it"
+    return ""
+
+
+# Types whose values have one form in Python and in JSON.
+_OF_JSON = {*(name for name, _ in _ranges()), "BOOLEAN", "DOUBLE", "FLOAT", "DECIMAL"}
+_OF_JSON |= {"VARCHAR", "JSON", "List", "Struct"}
 
 
 def problem_of_function(function: str) -> str:

@@ -16,16 +16,20 @@ import msgspec
 
 from ikebana.codecs.sql_type import Decimal, type_of
 from ikebana.processor.base.spelling import hint
-from ikebana.processor.kernels.aggregate_kinds import KINDS
+from ikebana.processor.kernels.aggregate_kinds import KINDS, user_kind
 from ikebana.processor.kernels.reduce import Aggregate
+from ikebana.processor.kernels.user_aggregates import field_of
+from ikebana.processor.linear.functions import FunctionError
 from ikebana.processor.linear.json_text import JSON, WHOLE, compares_as_data
 from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, Scope
+from ikebana.processor.linear.sql_functions import function_of, short_name
 from ikebana.processor.linear.sql_order import NoOrderError, order_of
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import text_of, tree
 from ikebana.processor.planning.plan import Reduce
 
 _CALL = re.compile(r"\s*([a-z_]+)\s*\((.*)\)\s*", re.DOTALL | re.IGNORECASE)
+_USER_CALL = re.compile(r'\s*"((?:[^"]|"")+)"\s*\((.*)\)\s*', re.DOTALL)
 # The columns of a loop's input and result rows: the number of a collection, and its row.
 OF, ROW = "of", "row"
 _TOP = re.compile(r"\s*([0-9]+)\s*,(.*)", re.DOTALL)
@@ -173,6 +177,8 @@ class Parsed(NamedTuple):
 
 def parsed_aggregate(name: str, text: str) -> Parsed:
     """Parse the text of an aggregate.  Raises: AggregateError."""
+    if (user_call := _USER_CALL.fullmatch(text)) is not None:
+        return _user_defined(name, user_call[1].replace('""', '"'), user_call[2].strip())
     call = _CALL.fullmatch(text)
     kind = call[1].lower() if call else ""
     if call is None or kind not in KINDS:
@@ -184,25 +190,58 @@ def parsed_aggregate(name: str, text: str) -> Parsed:
         if top is None or int(top[1]) < 1:
             raise AggregateError((name, f'"{text}" must say how many, as in {kind}(3, amount)'))
         limit, argument = int(top[1]), top[2].strip()
-    distinct = _DISTINCT.fullmatch(argument)
-    if distinct is not None:
-        argument = distinct[1].strip()
-    if traits.is_of_rows and argument == "*" and distinct is None:
+    argument, is_distinct = _once(argument)
+    if traits.is_of_rows and argument == "*" and not is_distinct:
         return Parsed(kind, None)
     if not argument:
         raise AggregateError((name, f'"{text}" has no argument'))
     if traits.is_of_pairs:
         argument = _pair(name, kind, argument)
-    return Parsed(kind, argument, limit, distinct is not None)
+    return Parsed(kind, argument, limit, is_distinct)
+
+
+def _once(argument: str) -> tuple[str, bool]:
+    """An argument without DISTINCT, and whether it had it."""
+    distinct = _DISTINCT.fullmatch(argument)
+    return (argument, False) if distinct is None else (distinct[1].strip(), True)
+
+
+def _user_defined(name: str, long_name: str, arguments: str) -> Parsed:
+    """A call of a user-defined aggregate; its one field is null where an argument is."""
+    try:
+        kind, of = user_kind(long_name), function_of(long_name)
+    except FunctionError as error:
+        raise AggregateError((name, str(error))) from None
+    if kind is None or of is None:
+        called = short_name(long_name)
+        raise AggregateError((name, f"{called}() is no aggregate, as a class of Python may be"))
+    arguments, is_distinct = _once(arguments)
+    texts = _texts(name, "f", arguments)
+    if len(texts) != len(of.parameters):
+        many = len(of.parameters)
+        problem = f"{of.name}() has {many} argument{'s' * (many > 1)}, not {len(texts)}"
+        raise AggregateError((name, problem))
+    values = [f"({text})::{kind}" for text, kind in zip(texts, of.parameters, strict=True)]
+    argument = values[0]
+    if len(values) > 1:
+        whole = ", ".join(f"{field_of(at)} := {value}" for at, value in enumerate(values))
+        there = " AND ".join(f"({text}) IS NOT NULL" for text in texts)
+        argument = f"CASE WHEN {there} THEN struct_pack({whole}) END"
+    return Parsed(long_name, argument, is_distinct=is_distinct)
+
+
+def _texts(name: str, kind: str, arguments: str) -> list[str]:
+    """The arguments of a call."""
+    try:
+        call = tree(f"{kind}({arguments})")
+        return [text_of(each["expression"]) for each in call["arguments"]]
+    except ExpressionError as error:
+        raise AggregateError((name, str(error))) from None
 
 
 def _pair(name: str, kind: str, arguments: str) -> str:
     """SQL of a pair of doubles; null where either argument is null."""
-    try:
-        call = tree(f"{kind}({arguments})")
-        texts = [text_of(each["expression"]) for each in call["arguments"]]
-    except ExpressionError as error:
-        raise AggregateError((name, str(error))) from None
+    texts = _texts(name, kind, arguments)
     if len(texts) != 2:
         raise AggregateError((name, f"{kind}() has two arguments, as in {kind}(y, x)"))
     y, x = texts

@@ -39,12 +39,13 @@ def _derived(
 ) -> Derived:
     def make(pipeline: Known) -> tuple[Operator, ...]:
         making = Making(pipeline, name)
-        return making.finished(last(making, [_source(pipeline, making, each) for each in reads]))
+        return making.finished(last(making, [source_of(pipeline, making, each) for each in reads]))
 
     return Derived(name, kind, make, lambda: reads)
 
 
-def _source(pipeline: Known, making: Making, name: str) -> Table:
+def source_of(pipeline: Known, making: Making, name: str) -> Table:
+    """The collection of a name, which may be an input.  Raises: MakingError, UnmadeError."""
     every = {**pipeline.inputs, **pipeline.operators, **dict.fromkeys(pipeline.pending)}
     if pipeline.hides(name):
         raise UnmadeError
@@ -136,7 +137,7 @@ def first(
             raise MakingError("is missing, such as amount DESC", "order")
         by = [_order(text, relation) for text in orders]
         for column in partition:
-            _column(column, relation, "partition")
+            column_of(column, relation, "partition")
         return first_rows(making, relation, partition, by, count)
 
     return _derived(name, "first", (source,), last)
@@ -179,11 +180,12 @@ def _order(text: str, relation: Table) -> Order:
             f'"{text}" must be a column, with DESC or NULLS FIRST behind it', "order"
         )
     (column,) = each["column_names"]
-    _column(column, relation, "order")
+    column_of(column, relation, "order")
     return Order(column, *direction(orders[0]))
 
 
-def _column(name: str, relation: Table, part: str) -> None:
+def column_of(name: str, relation: Table, part: str) -> None:
+    """Refuse a name that is no column.  Raises: MakingError."""
     if name not in relation.types:
         raise MakingError(f'there is no column "{name}"{instead(name, relation.types)}', part)
 

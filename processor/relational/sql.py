@@ -25,6 +25,7 @@ from dataclasses import replace
 from ikebana.processor.linear.bound_query import SqlQueryError, query_tree
 from ikebana.processor.linear.collations import LOOSE, loose
 from ikebana.processor.linear.scope import ExpressionError
+from ikebana.processor.linear.sql_functions import short_name
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.linear.trees import (
     bare,
@@ -76,7 +77,7 @@ def sql_operators(
     `key` is SQL over the columns of the result: its key.
 
     Raises:
-        QueryError: the query is refused.
+        SqlQueryError: the query is refused.
         UnmadeError: a collection that it reads has a problem of its own.
     """
     making = Making(pipeline, name)
@@ -99,7 +100,7 @@ def sql_operators(
 def _translated(
     making: Making, pipeline: Known, text: str, tables: Mapping[str, Table], limits: Limits
 ) -> Table:
-    """Translate a query over the pipeline and over further `tables`.  Raises: QueryError."""
+    """Translate a query over the pipeline and over further `tables`.  Raises: SqlQueryError."""
     text, windows = without_windows(text)
     node = shaped(query_tree(text))
     query = Query(making, pipeline, node, select, windows, Recursion(tables, limits))
@@ -126,7 +127,7 @@ def tables_of(text: str) -> list[str]:
 def select(query: Query, node: Node, views: Views, by: By) -> Table | Totals:
     """Translate a SELECT; the columns of `by` are the last ones of its result.
 
-    Raises: QueryError.
+    Raises: SqlQueryError.
     """
     refuse_select(node)
     names = filtered(query, node, views, by.domain)
@@ -290,14 +291,15 @@ class _Select:
 
     def _listed(self) -> Iterable[tuple[str, Node]]:
         for at, each in enumerate(self._node["select_list"]):
-            if stars_of(each):
-                yield from columns_of(each, self._names)
-                continue
             name = each.get("alias") or ""
             if not name and each["class"] == "COLUMN_REF":
                 name = self._names.called(each)
             elif not name and each["class"] == "FUNCTION" and calls(each)[:1] == [each]:
-                name = each["function_name"].lower()
+                name = short_name(each["function_name"].lower())
+            if stars_of(each):
+                for called, made in columns_of(each, self._names):
+                    yield called or name or f"column{at}", made
+                continue
             yield name or f"column{at}", self._names.resolved({**each, "alias": ""})
 
     def _groups(self, listed: Listed) -> Listed:

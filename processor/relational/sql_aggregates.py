@@ -11,6 +11,7 @@ from ikebana.processor.linear.allowed import aggregates
 from ikebana.processor.linear.bound_query import SqlQueryError, of_no_rows, types_of
 from ikebana.processor.linear.json_text import WHOLE, literal, quoted
 from ikebana.processor.linear.scope import KEY
+from ikebana.processor.linear.sql_functions import short_name, user_aggregate
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node, text_of, tree
 from ikebana.processor.linear.trees import bare, changed, column, nodes, own_nodes
@@ -53,9 +54,10 @@ class Parts:
 
 def is_aggregate(node: Node) -> bool:
     """Whether a node is a call of an aggregate."""
-    return node["class"] == "FUNCTION" and (
-        node["function_name"] == "count_star" or node["function_name"].lower() in aggregates()
-    )
+    if node["class"] != "FUNCTION":
+        return False
+    name = node["function_name"].lower()
+    return name == "count_star" or name in aggregates() or user_aggregate(name) is not None
 
 
 def calls(value: object) -> list[Node]:
@@ -64,9 +66,9 @@ def calls(value: object) -> list[Node]:
 
 
 def parts_of(node: Node, type_of: Callable[[str], str]) -> Parts:
-    """Translate a call over unqualified columns.  Raises: QueryError."""
+    """Translate a call over unqualified columns.  Raises: SqlQueryError."""
     call = _call(node, type_of)
-    make = _MADE.get(call.name)
+    make = _MADE.get(call.name) if user_aggregate(call.name) is None else _user_defined
     if make is None:
         listed = ", ".join(sorted(_MADE))
         raise SqlQueryError(
@@ -140,6 +142,16 @@ def _plain(kind: str) -> Callable[[Call], Parts]:
     return parts
 
 
+def _user_defined(call: Call) -> Parts:
+    """A user-defined aggregate."""
+    if call.orders:
+        problem = f"{short_name(call.name)}() has no ORDER BY: its result depends on no order"
+        raise SqlQueryError(problem, call.place)
+    first, *others = call.arguments
+    listed = ", ".join((call.only(first), *others))
+    return Parts((f"{quoted(call.name)}({'DISTINCT ' * call.is_distinct}{listed})",))
+
+
 def _extreme(kind: str) -> Callable[[Call], Parts]:
     """min(x) and max(x), or the list of n values of min(x, n) and max(x, n)."""
 
@@ -160,7 +172,7 @@ _TOP = {"min": "bottom", "max": "top"}
 
 
 def _most(call: Call, text: str) -> int:
-    """How many values a call lists.  Raises: QueryError."""
+    """How many values a call lists.  Raises: SqlQueryError."""
     if not text.isdigit() or int(text) < 1:
         problem = f"{call.name}() lists so many values as a whole number says, as in"
         raise SqlQueryError(
@@ -376,7 +388,7 @@ def _negated(fraction: str, call: Call) -> str:
 _ONCE = {"bool_or", "bool_and", "bit_or", "bit_and", "min", "max"}
 _ALIASES = {
     **dict.fromkeys(("fsum", "kahan_sum", "sumkahan"), "sum"),
-    **dict.fromkeys(("mean", "favg"), "avg"),
+    "mean": "avg",
     "variance": "var_samp",
     "stddev": "stddev_samp",
 }
@@ -423,7 +435,7 @@ class Grouped:
     """Pairs of an expression of GROUP BY or a call of an aggregate, and its replacement."""
 
     def over(self, node: Node) -> Node:
-        """Rewrite an expression of the query as one over the reduction.  Raises: QueryError."""
+        """Rewrite an expression of the query as one over the reduction.  Raises: SqlQueryError."""
 
         def change(node: Node) -> Node | None:
             plain = bare(node)
@@ -557,7 +569,7 @@ def _aggregates(
         parts = parts_of(unqualified, lambda sql: types_of([sql], columns)[0])
         for text in parts.aggregates:
             if text not in named:
-                named[text] = free(call["function_name"].lower(), used)
+                named[text] = free(short_name(call["function_name"].lower()), used)
         (kind,) = types_of([text_of(unqualified)], columns)
         refuse_other_types(call, unqualified, columns)
         names = [named[text] for text in parts.aggregates]

@@ -72,7 +72,7 @@ def dependent(
     """Translate a subquery for each row of the outer query, whose names are `names`.
 
     The collections of `names` may become one; expressions resolved before are no longer valid.
-    Raises: QueryError.
+    Raises: SqlQueryError.
     """
     read = reads(query, views, node, names)
     if not read:

@@ -199,7 +199,8 @@ class _From:
             def on(one: Froms) -> list[Node]:
                 return conditions if one.items == left.items else self._on(node, one, right)
 
-            return half(self._query, join, left, right.items[0], on)
+            test = matched(self._query, self._views, node)
+            return half(self._query, join, left, right.items[0], on, test)
         return self._joined(node, left, right, conditions)
 
     def _joined(self, node: Node, left: Froms, right: Froms, conditions: Sequence[Node]) -> Froms:
@@ -265,10 +266,9 @@ class _From:
         """The conditions of a join without subqueries."""
         both = Names(Froms([*left.items, *right.items], [], left.merged | right.merged))
         of_subqueries = with_subqueries(node)
-        if of_subqueries and (node["join_type"] in HALF or node["ref_type"] == "ASOF"):
+        if of_subqueries and node["ref_type"] == "ASOF":
             raise SqlQueryError(
-                "a subquery in ON of a SEMI, an ANTI or an ASOF JOIN is not supported; write it "
-                "in WHERE, and [NOT] EXISTS (…) for a SEMI or an ANTI JOIN",
+                "a subquery in ON of an ASOF JOIN is not supported; write it in WHERE",
                 of_subqueries[0].get("query_location"),
             )
         every = conjuncts(node["condition"])

@@ -7,11 +7,13 @@ from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.syntax import Node, tree
 from ikebana.processor.linear.trees import column
 from ikebana.processor.relational.matching import (
+    Conditions,
     Outer,
     Side,
     equal,
     keys_of,
     met,
+    null_safe,
     outer_join,
     outer_of,
     told_apart,
@@ -25,7 +27,7 @@ HALF = ("SEMI", "ANTI")
 
 
 def using(node: Node, left: Froms, right: Froms) -> list[Node]:
-    """The equalities of USING and NATURAL.  Raises: QueryError."""
+    """The equalities of USING and NATURAL.  Raises: SqlQueryError."""
     first, second = Names(left), Names(right)
     return [
         equal(first.resolved(column(name)), second.resolved(column(name)))
@@ -78,13 +80,23 @@ def outer(
 
 
 def half(
-    query: Query, join: str, left: Froms, right: Item, on: Callable[[Froms], Sequence[Node]]
+    query: Query,
+    join: str,
+    left: Froms,
+    right: Item,
+    on: Callable[[Froms], Sequence[Node]],
+    tested: Callable[[Item], Side] | None = None,
 ) -> Froms:
     """The rows of the left with a match in the right (SEMI), or without one (ANTI).
 
-    `on` returns the conditions over a left, since the left may have to become one collection.
+    `on` returns the conditions over a left, since the left may have to become one collection;
+    `tested` is as in an outer join.
     """
     side = Side(right.alias, right.relation)
+    if tested is not None:
+        one = Froms([query.item(left, "joined")], [], left.merged)
+        side, conditions = _tested_pairs(query, one.items[0], right, on(one), tested)
+        return _matching(query, join, one, side, conditions)
     conditions = told_apart(on(left), {each.alias for each in left.items}, {right.alias})
     if join == "SEMI" and not conditions.others and not conditions.left:
         equalities, keys = keys_of(query.making, side, conditions, "semi")
@@ -92,14 +104,38 @@ def half(
         return Froms(items, [*left.conditions, *equalities], left.merged)
     one = Froms([query.item(left, "joined")], [], left.merged)
     (first,) = one.items
-    conditions = told_apart(on(one), {first.alias}, {right.alias})
+    return _matching(query, join, one, side, told_apart(on(one), {first.alias}, {right.alias}))
+
+
+def _matching(query: Query, join: str, left: Froms, right: Side, on: Conditions) -> Froms:
+    """The rows of one collection that meet a row of the right, or those that meet none."""
+    (first,) = left.items
     take = met if join == "SEMI" else unmet
-    relation = take(query.making, Side(first.alias, first.relation), side, conditions, "half")
+    relation = take(query.making, Side(first.alias, first.relation), right, on, "half")
     return Froms([replace(first, relation=relation)], [], left.merged)
 
 
+def _tested_pairs(
+    query: Query,
+    left: Item,
+    right: Item,
+    conditions: Sequence[Node],
+    tested: Callable[[Item], Side],
+) -> tuple[Side, Conditions]:
+    """Pairs that match by all conditions, and by what rows of the left meet theirs."""
+    selection = query.selection([left, right])
+    used = {name.lower() for name, _ in selection.listed}
+    left_columns = [(free(name, used), column(left.alias, name)) for name in left.relation.types]
+    listed = [*selection.listed, *left_columns]
+    pairs = query.selected(Froms([left, right], [*conditions]), listed, "both")
+    alias = query.free_alias("both")
+    matched = tested(Item(alias, pairs, tuple(selection.columns), selection.hidden))
+    by = null_safe([(of, column(matched.alias, name)) for name, of in left_columns])
+    return matched, Conditions((), (), by, ())
+
+
 def refuse_join(node: Node) -> None:
-    """Refuse the kinds of joins that are not supported.  Raises: QueryError."""
+    """Refuse the kinds of joins that are not supported.  Raises: SqlQueryError."""
     place, ref, join = node.get("query_location"), node["ref_type"], node["join_type"]
     if ref == "POSITIONAL":
         raise SqlQueryError("POSITIONAL JOIN is by an order, which collections do not have", place)

@@ -14,6 +14,7 @@ from ikebana.processor.kernels.frames import ALL, CURRENT, Exclude, Frame, Frame
 from ikebana.processor.kernels.window_values import ENDS, OFFSETS, RANKS, WindowFunction
 from ikebana.processor.linear.bound_query import SqlQueryError, types_of
 from ikebana.processor.linear.json_text import TIME_OF_DAY, WHOLE, quoted
+from ikebana.processor.linear.sql_functions import short_name, user_aggregate
 from ikebana.processor.linear.syntax import Node, text_of, tree
 from ikebana.processor.linear.trees import bare, changed, column, columns, own_nodes
 from ikebana.processor.planning.aggregates import parsed_aggregate
@@ -79,7 +80,7 @@ class OverColumns:
         return self.columns[-1][0]
 
     def over(self, node: Node) -> Node:
-        """Rewrite an expression over FROM and window functions.  Raises: QueryError."""
+        """Rewrite an expression over FROM and window functions.  Raises: SqlQueryError."""
 
         def change(node: Node) -> Node | None:
             if is_window(node):
@@ -124,11 +125,15 @@ class OverColumns:
         for other, name in self._columns_of:
             if other == plain:
                 return name
+        called = node["function_name"].lower()
+        if user_aggregate(called) is not None:
+            problem = f"{short_name(called)}() is of groups; write it in a query with GROUP BY"
+            raise SqlQueryError(problem, node.get("query_location"))
         partition = tuple(dict.fromkeys(map(self.column, node["partitions"])))
         orders = tuple(
             Order(self.column(each["expression"]), *direction(each)) for each in node["orders"]
         )
-        name = free(node["function_name"].lower(), self._used)
+        name = free(called, self._used)
         call_node = {**node, **{key: self.over_parts(node[key]) for key in _OWN}}
         call_node["partitions"] = [column(each) for each in partition]
         call_node["orders"] = [

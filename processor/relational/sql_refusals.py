@@ -1,7 +1,11 @@
 """Refusals of SQL that is not supported, with what to write instead."""
 
-from ikebana.processor.linear.bound_query import SqlQueryError
-from ikebana.processor.linear.syntax import Node
+from decimal import Decimal, InvalidOperation
+from typing import NamedTuple
+
+from ikebana.processor.linear.bound_query import SqlQueryError, constant
+from ikebana.processor.linear.scope import ExpressionError
+from ikebana.processor.linear.syntax import Node, text_of
 from ikebana.processor.linear.trees import own_nodes
 
 NOW = "ikebana_now"
@@ -23,7 +27,7 @@ def reads_now(value: object) -> bool:
 
 
 def refuse_now(value: object) -> None:
-    """Refuse `ikebana_now()` and clocks in an expression.  Raises: QueryError."""
+    """Refuse `ikebana_now()` and clocks in an expression.  Raises: SqlQueryError."""
     for node in own_nodes(value):
         if is_now(node):
             raise SqlQueryError(_FORM, node.get("query_location"))
@@ -36,7 +40,7 @@ def refuse_now(value: object) -> None:
 
 
 def refuse_stars(value: object) -> None:
-    """Refuse `*` and COLUMNS(…) in an expression.  Raises: QueryError."""
+    """Refuse `*` and COLUMNS(…) in an expression.  Raises: SqlQueryError."""
     for node in own_nodes(value):
         if node["class"] == "STAR":
             raise SqlQueryError(
@@ -46,7 +50,7 @@ def refuse_stars(value: object) -> None:
 
 
 def refuse_select(node: Node) -> None:
-    """Refuse parts of a SELECT that are not supported.  Raises: QueryError."""
+    """Refuse parts of a SELECT that are not supported.  Raises: SqlQueryError."""
     if node["sample"]:
         raise SqlQueryError("a sample depends on chance; write a condition")
 
@@ -62,26 +66,42 @@ def has_groups(node: Node) -> bool:
     return bool(node["group_expressions"] or node["group_sets"] or is_of_all)
 
 
-def limit_of(modifier: Node) -> tuple[int | None, int]:
-    """The number of LIMIT, None without one; and the number of OFFSET.
+class Limit(NamedTuple):
+    """How many rows a LIMIT keeps, None for all, and how many OFFSET leaves out before them.
 
-    Raises: QueryError.
+    With `percent`, it keeps such a part of all rows.
     """
+
+    rows: int | None = None
+    left_out: int = 0
+    percent: Decimal | None = None
+
+
+def limit_of(modifier: Node) -> Limit:
+    """What a LIMIT and an OFFSET keep.  Raises: SqlQueryError."""
     limit, offset = modifier["limit"], modifier["offset"]
-    if modifier["limit_type"] != "ROW_COUNT":
-        named = modifier["limit_type"].lower().replace("_", " ")
-        raise SqlQueryError(
-            f"LIMIT of a {named} is not supported; write a number of rows",
-            _place_of_limit(modifier),
-        )
-    left_out = 0 if offset is None else whole_number(offset)
-    if left_out is None:
-        raise SqlQueryError("OFFSET must be a whole number", offset.get("query_location"))
-    count = None if limit is None else whole_number(limit)
-    if limit is not None and (count is None or count < 1):
-        problem = "LIMIT must be a whole number, of at least 1"
+    left_out = 0 if offset is None else _number(offset, "OFFSET must be a whole number")
+    left_out = int(_whole(left_out, "OFFSET must be a whole number", modifier))
+    if limit is None:
+        return Limit(None, left_out)
+    if modifier["limit_type"] == "PERCENTAGE":
+        return Limit(None, left_out, _number(limit, "LIMIT of a percentage must be a number"))
+    problem = "LIMIT must be a whole number"
+    return Limit(int(_whole(_number(limit, problem), problem, modifier)), left_out)
+
+
+def _number(node: Node, problem: str) -> Decimal:
+    """The number that an expression over no columns comes to.  Raises: SqlQueryError."""
+    try:
+        return Decimal(str(constant(text_of(node))))
+    except (ExpressionError, InvalidOperation):
+        raise SqlQueryError(problem, node.get("query_location")) from None
+
+
+def _whole(number: Decimal | int, problem: str, modifier: Node) -> Decimal | int:
+    if number % 1:
         raise SqlQueryError(problem, _place_of_limit(modifier))
-    return count, left_out
+    return number
 
 
 def whole_number(node: Node) -> int | None:

@@ -6,13 +6,17 @@ with LIMIT and OFFSET.  The first rows of partitions are reductions (`rows.first
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 
+from ikebana.processor.kernels.frames import ALL, Frame
+from ikebana.processor.kernels.window_values import WindowFunction
 from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.syntax import Node, text_of
 from ikebana.processor.linear.trees import bare
 from ikebana.processor.relational import rows
 from ikebana.processor.relational.known import Table
+from ikebana.processor.relational.over import Over, Result, with_functions
 from ikebana.processor.relational.rows import Order, first_rows
 from ikebana.processor.relational.sql_aggregates import direction
 from ikebana.processor.relational.sql_bounds import bounded_by
@@ -101,7 +105,7 @@ class Shown:
         self._modifiers = {each["type"]: each for each in node["modifiers"]}
 
     def of(self, froms: Froms) -> Table:
-        """Translate the clauses over the items of FROM.  Raises: QueryError."""
+        """Translate the clauses over the items of FROM.  Raises: SqlQueryError."""
         making, behind = self._query.making, self._behind
         asked = [*(node for _, node in self._listed), *behind.nodes()[len(behind.qualify) :]]
         firsts = [first for each in behind.qualify if (first := _first_of(each)) is not None]
@@ -148,7 +152,11 @@ class Shown:
         """The rows within LIMIT and OFFSET; without ORDER BY, they are ordered by all columns."""
         if (modifier := self._modifiers.get("LIMIT_MODIFIER")) is None:
             return table
-        making, (limit, left_out) = self._query.making, limit_of(modifier)
+        making, (limit, left_out, percent) = self._query.making, limit_of(modifier)
+        if percent is not None:
+            return self._part(table, orders, left_out, percent)
+        if limit == 0:
+            return making.where(table, "limit", "false")
         if not left_out:
             return table if limit is None else first_rows(making, table, self._by, orders, limit)
         if limit is None:
@@ -158,6 +166,22 @@ class Shown:
         ranked = first_rows(making, table, self._by, orders, limit + left_out, number=number)
         ranked = making.where(ranked, "offset", f"{quoted(number)} > {left_out}")
         return making.select(ranked, "shown", [(name, quoted(name)) for name in table.types])
+
+    def _part(
+        self, table: Table, orders: Sequence[Order], left_out: int, percent: Decimal
+    ) -> Table:
+        """A part of all rows, behind those that are left out."""
+        number, count = table.free_column("number"), table.free_column("count")
+        functions = [
+            Result(number, WindowFunction(number, "row_number")),
+            Result(count, WindowFunction(count, "count", frame=Frame("rows", ALL, ALL))),
+        ]
+        making, over = self._query.making, Over(tuple(self._by), tuple(orders))
+        made = with_functions(making, table, over, functions, what="part")
+        most = f"{left_out} + floor({quoted(count)} * {percent} / 100)"
+        kept = f"{quoted(number)} > {left_out} AND {quoted(number)} <= {most}"
+        made = making.where(made, "limit", kept)
+        return making.select(made, "shown", [(name, quoted(name)) for name in table.types])
 
     def _most(self) -> tuple[Node, int] | None:
         """A rank that QUALIFY or the WHERE of the query around bounds, and its bound."""

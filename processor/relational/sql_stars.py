@@ -1,6 +1,7 @@
 """Expansion of `*`, `t.*` and COLUMNS(…), alone and within expressions, to columns."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from ikebana.codecs.sql_type import Struct, type_of
 from ikebana.processor.linear.bound_query import SqlQueryError, constant
@@ -12,6 +13,7 @@ from ikebana.processor.relational.sql_scope import Names
 
 # `* LIKE 'a%'` stands for the columns with such names.
 _FILTERS = ("~~", "!~~", "~~*", "!~~*", "~~~", "regexp_full_match")
+_ALONE = "*COLUMNS(…) stands among the arguments of a function; alone it is written as COLUMNS(…)"
 _ALIAS = "a name of COLUMNS(…) with parts is of a regular expression, as in COLUMNS('(.*)_id')"
 
 
@@ -30,8 +32,15 @@ def stars_of(node: object) -> list[Node]:
 
 
 def columns_of(node: Node, names: Names) -> Iterator[tuple[str, Node]]:
-    """Expand an expression of a select list that has stars.  Raises: QueryError."""
+    """Expand an expression of a select list that has stars; its name is empty if it has none.
+
+    Raises: SqlQueryError.
+    """
+    node, resolved = _unpacked(node, names)
     stars = stars_of(node)
+    if not stars:
+        yield node.get("alias") or "", names.resolved({**node, "alias": ""}, resolved)
+        return
     first, place = stars[0], stars[0].get("query_location")
     if node["class"] == "FUNCTION" and node["function_name"] in _FILTERS and not first["columns"]:
         call = {
@@ -44,18 +53,43 @@ def columns_of(node: Node, names: Names) -> Iterator[tuple[str, Node]]:
         raise SqlQueryError("several COLUMNS(…) in one expression must be the same", place)
     if not first["columns"] and node is not first:
         raise SqlQueryError("* in an expression is written as COLUMNS(*)", place)
-    if node["type"] == "OPERATOR_UNPACK" or "OPERATOR_UNPACK" in {
-        n["type"] for n in own_nodes(node)
-    }:
-        raise SqlQueryError("*COLUMNS(…) is not supported; name the columns", place)
     alias = node.get("alias") or ""
     for name, each in expanded(first, names):
         yield (
             _called(alias, first, name),
-            names.resolved({**node, "alias": ""}, {id(star): each for star in stars})
+            names.resolved({**node, "alias": ""}, resolved | {id(star): each for star in stars})
             if node is not first
             else each,
         )
+
+
+def _unpacked(node: Node, names: Names) -> tuple[Node, dict[int, Node]]:
+    """Expand each `*COLUMNS(…)` in lists of arguments; also the resolved columns, by id of node.
+
+    Raises: SqlQueryError.
+    """
+    replacements: dict[int, Node] = {}
+
+    def one_by_one(part: Any) -> list[Any]:
+        node = part.get("expression", part) if isinstance(part, dict) else {}
+        if node.get("type") != "OPERATOR_UNPACK":
+            return [within(part)]
+        (star,) = node["children"]
+        columns = [dict(each) for _, each in expanded(star, names)]
+        replacements.update((id(each), each) for each in columns)
+        return columns if node is part else [{**part, "expression": each} for each in columns]
+
+    def within(value: Any) -> Any:
+        if isinstance(value, list):
+            return [item for each in value for item in one_by_one(each)]
+        if not isinstance(value, dict):
+            return value
+        if value.get("type") == "OPERATOR_UNPACK":
+            raise SqlQueryError(_ALONE, value.get("query_location"))
+        return {k: item if k == "subquery" else within(item) for k, item in value.items()}
+
+    has_any = any(each["type"] == "OPERATOR_UNPACK" for each in own_nodes(node))
+    return (within(node), replacements) if has_any else (node, replacements)
 
 
 def _called(alias: str, star: Node, name: str) -> str:
@@ -70,7 +104,7 @@ def _called(alias: str, star: Node, name: str) -> str:
 
 
 def expanded(star: Node, names: Names) -> list[tuple[str, Node]]:
-    """The columns of a star, by name, with REPLACE and RENAME applied.  Raises: QueryError."""
+    """The columns of a star, by name, with REPLACE and RENAME applied.  Raises: SqlQueryError."""
     columns = list(_columns(star, names))
     if star["expr"] is not None:
         columns = _named(star["expr"], columns)
@@ -147,7 +181,7 @@ def _columns(star: Node, names: Names) -> Iterator[tuple[str, Node]]:
 
 
 def _fields(star: Node, names: Names) -> list[tuple[str, Node]]:
-    """The fields of the struct in `s.*`.  Raises: QueryError."""
+    """The fields of the struct in `s.*`.  Raises: SqlQueryError."""
     place = star.get("query_location")
     whole = names.resolved({**column(star["relation_name"]), "query_location": place})
     alias, field = whole["column_names"]

@@ -8,10 +8,13 @@ removes the rows with a match, and a comparison with a missing value is not true
 
 `x <op> ANY (…)` is true if `x <op> y` is true for a row y, else null if it is null for one, else
 false.  So it takes three questions: is there a row for which it is true, a row that is null, or,
-if x is null, any row?  `ALL` is the negation of ANY with the negated operator.
+if x is null, any row?  `ALL` is the negation of ANY with the negated operator.  `(a, b) = ANY (…)`
+is true if both values are equal to those of a row, and null if each is equal or null, and one is
+null; `<>` is null in the same cases.  By `<` and others, rows are compared value by value, and
+null is greater than all others.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -50,6 +53,7 @@ _COMPARISONS = {
     *("COMPARE_EQUAL", "COMPARE_NOTEQUAL", "COMPARE_LESSTHAN", "COMPARE_GREATERTHAN"),
     *("COMPARE_LESSTHANOREQUALTO", "COMPARE_GREATERTHANOREQUALTO", "COMPARE_BETWEEN"),
 }
+_EQUALITIES = ("COMPARE_EQUAL", "COMPARE_NOTEQUAL")
 _SEVERAL = "a subquery for one value has several rows: "
 
 
@@ -77,7 +81,7 @@ class Subqueries:
         self._are_resolved = are_resolved
 
     def add(self, condition: Node) -> None:
-        """Add a condition that is joined to others by AND.  Raises: QueryError."""
+        """Add a condition that is joined to others by AND.  Raises: SqlQueryError."""
         inner, is_negative = condition, False
         while inner["type"] == "OPERATOR_NOT" and len(inner["children"]) == 1:
             inner, is_negative = inner["children"][0], not is_negative
@@ -93,7 +97,7 @@ class Subqueries:
     def place(self, parts: Any, *, is_strict: bool = False) -> None:
         """Join the subqueries in expressions; `resolved` then replaces them by columns.
 
-        With `is_strict`, rows may be dropped if a subquery has no value.  Raises: QueryError.
+        With `is_strict`, rows may be dropped if a subquery has no value.  Raises: SqlQueryError.
         """
         for each in own_nodes(parts):
             if each["class"] == "SUBQUERY" and self._names.value(each) is None:
@@ -146,16 +150,16 @@ class Subqueries:
         if is_negative or node["comparison_type"] != "COMPARE_EQUAL":
             self._gathered.left()
         result, (is_true, *are_null) = self._compared(node)
-        self._gathered.keep(result, [is_true], is_negative=is_negative)
+        self._gathered.keep(result, is_true, is_negative=is_negative)
         for each in are_null if is_negative else ():
-            self._gathered.keep(result, [each], is_negative=True)
+            self._gathered.keep(result, each, is_negative=True)
 
     def _any_of(self, node: Node) -> Node:
         """The value of ANY: true, null or false."""
         self._gathered.left()
         result, (is_true, *are_null) = self._compared(node)
-        is_met = self._gathered.mark(result, [is_true])
-        unknown = [self._gathered.mark(result, [each]) for each in are_null]
+        is_met = self._gathered.mark(result, is_true)
+        unknown = [self._gathered.mark(result, each) for each in are_null]
         if not unknown:
             return is_met
         case = tree("CASE WHEN true THEN true WHEN true OR true THEN NULL::BOOLEAN ELSE false END")
@@ -164,25 +168,43 @@ class Subqueries:
         checks = [{**first, "when_expr": is_met}, {**second, "when_expr": either}]
         return {**case, "case_checks": checks}
 
-    def _compared(self, node: Node) -> tuple[SubqueryResult, list[Node]]:
-        """The subquery of ANY, and conditions: one true if the comparison is, others if null."""
+    def _compared(self, node: Node) -> tuple[SubqueryResult, list[list[Node]]]:
+        """The subquery of ANY; when the comparison with a row is true, and when it is null.
+
+        Each of these is a list of conditions that are joined by AND.
+        """
         self.place([node["child"]])
-        inner = node["subquery"]["node"]
+        inner, operator = node["subquery"]["node"], node["comparison_type"]
         result = dependent(self._query, self._views, inner, self._names, may_be_totals=False)
-        if len(result.shown) != 1:
+        shown, parts = [each for _, each in result.shown], [node["child"]]
+        if len(shown) > 1:
+            parts = _parts_of(node["child"])
+        if len(shown) != len(parts):
             raise SqlQueryError(
-                f"a comparison with a subquery needs one column; it has {len(result.shown)}: of "
-                "several write EXISTS (SELECT 1 FROM … WHERE …), with an equality for each",
+                f"a comparison with a subquery of {len(shown)} columns needs as many values: "
+                "write (a, b) IN (SELECT c, d …)",
                 node.get("query_location"),
             )
-        ((_, shown),) = result.shown
-        child = self.resolved(node["child"])
-        conditions = [{**equal(child, shown), "type": node["comparison_type"]}]
-        if not _shows_no_nulls(inner):
-            conditions.append(_is_null(shown))
-        if bare(node["child"]) not in self._nonnull:
-            conditions.append(_is_null(child))
-        return result, conditions
+        values = [self.resolved(part) for part in parts]
+        if len(parts) > 1 and operator not in _EQUALITIES:
+            return result, [[{**equal(_row(values), _row(shown)), "type": operator}]]
+        pairs = list(zip(values, shown, strict=True))
+        is_true = [{**equal(*pair), "type": operator} for pair in pairs]
+        nulls: list[list[Node]] = [[] for _ in parts]
+        for part, (value, column_), null in zip(parts, pairs, nulls, strict=True):
+            null += [] if _shows_no_nulls(inner) else [_is_null(column_)]
+            null += [] if bare(part) in self._nonnull else [_is_null(value)]
+        if len(parts) == 1:
+            return result, [is_true, *([each] for each in nulls[0])]
+        if operator == "COMPARE_NOTEQUAL":
+            is_true = [_any_true(is_true)]
+        every_null = [each for null in nulls for each in null]
+        if not every_null:
+            return result, [is_true]
+        may_be_equal = [
+            _any_true([equal(*pair), *null]) for pair, null in zip(pairs, nulls, strict=True)
+        ]
+        return result, [is_true, [*may_be_equal, _any_true(every_null)]]
 
     def _value(self, node: Node, *, is_strict: bool) -> Node:
         """A column with the value of a scalar subquery, which is null if it has no row."""
@@ -253,6 +275,25 @@ def _nonnull(conditions: Iterable[Node]) -> list[Node]:
     return [
         bare(each["children"][0]) for each in conditions if each["type"] == "OPERATOR_IS_NOT_NULL"
     ]
+
+
+def _parts_of(node: Node) -> list[Node]:
+    """The values of a row, as of (a, b); of anything else it alone."""
+    is_row = node["class"] == "FUNCTION" and node["function_name"].lower() == "row"
+    return [each["expression"] for each in node["arguments"]] if is_row else [node]
+
+
+def _row(values: Iterable[Node]) -> Node:
+    made = tree("row(true)")
+    (argument,) = made["arguments"]
+    return {**made, "arguments": [{**argument, "expression": each} for each in values]}
+
+
+def _any_true(conditions: Sequence[Node]) -> Node:
+    """The conditions joined by OR."""
+    if len(conditions) == 1:
+        return conditions[0]
+    return {**tree("true OR true"), "children": [*conditions]}
 
 
 def _is_null(node: Node) -> Node:

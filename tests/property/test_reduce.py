@@ -29,6 +29,8 @@ AGGREGATES = (
     Aggregate("b sum", "sum", "b"),
     Aggregate("a sum", "sum", "a"),
     Aggregate("a avg", "avg", "a"),
+    Aggregate("a favg", "favg", "a"),
+    Aggregate("b favg", "favg", "b"),
     Aggregate("a min", "min", "a"),
     Aggregate("a max", "max", "a"),
     Aggregate("b max", "max", "b"),
@@ -175,6 +177,14 @@ TAKEN: dict[str, Callable[[Any], bool]] = {
 """What an argument has to be for the kinds that do not take all."""
 
 
+def nearest(number: Fraction) -> Any:
+    """The double next to a number; the number to 60 digits, if it is beyond all doubles."""
+    try:
+        return canonical.exact(Decimal(repr(float(number))))
+    except OverflowError:
+        return quotient(number, 1, 60)
+
+
 def expected_of(aggregate: Aggregate, counted: Sequence[tuple[dict[str, Any], int]]) -> Any:
     """One result, from the definition, of rows with their counts."""
     values = [(value, n) for row, n in counted if (value := row.get(aggregate.field)) is not None]
@@ -200,6 +210,8 @@ def expected_of(aggregate: Aggregate, counted: Sequence[tuple[dict[str, Any], in
             return quotient(total, 1, 2_000) if added or total else None
         case "avg":
             return quotient(total, added, 15) if added else None
+        case "favg":
+            return nearest(total / added) if added else None
         case "bit_and" | "bit_or" | "bit_xor" as kind:
             taken = TAKEN["whole number"]
             return bits(kind, [(value, n) for value, n in values if taken(value)])

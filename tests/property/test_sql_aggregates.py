@@ -77,7 +77,7 @@ def calls(draw: st.DrawFn) -> str:
                 "count(*)",
                 f"count({distinct}{one(ANY)})",
                 f"count_if({one(('e', 'a > 0', 'c IS NULL'))}{by})",
-                f"{one(('sum', 'avg', 'mean', 'fsum'))}({distinct}{one(NUMBERS)})",
+                f"{one(('sum', 'avg', 'mean', 'fsum', 'favg'))}({distinct}{one(NUMBERS)})",
                 f"sum({one(('e', 'w', 'n'))})",
                 f"{one(('var_samp', 'var_pop', 'stddev', 'stddev_pop', 'sem'))}"
                 f"({distinct}{one(EXACT)})",

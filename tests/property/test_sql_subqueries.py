@@ -93,6 +93,20 @@ SHAPES = {
         "SELECT t.a FROM t WHERE t.a >= ANY (SELECT u.d FROM u WHERE u.a = t.a)",
         "SELECT t.a FROM t WHERE NOT (t.a = ANY (SELECT max(u.d) FROM u WHERE u.a = t.a))",
     ),
+    "rows of several values compared with all rows": (
+        *(
+            f"SELECT t.a, (t.a, t.c) {op} (SELECT u.d, u.e::VARCHAR FROM u{where}) AS x FROM t"
+            for op in ("IN", "NOT IN", "= ANY", "<> ALL")
+            for where in ("", " WHERE u.e IS NOT NULL", " WHERE u.d IS NOT NULL AND u.a = 1")
+        ),
+        "SELECT t.a FROM t WHERE (t.a, t.a) IN (SELECT u.a, u.d FROM u)",
+        "SELECT t.a FROM t WHERE (t.a, t.a) NOT IN (SELECT u.a, u.d FROM u WHERE u.a > 0)",
+        "SELECT t.a, t.b FROM t WHERE (t.a, 1) NOT IN (SELECT u.a, u.d FROM u WHERE u.d = 1)",
+        "SELECT t.a, (t.a, t.b) > ANY (SELECT u.d, u.a FROM u) AS x FROM t",
+        "SELECT t.a, (t.a, t.b) <= ALL (SELECT u.d, u.a FROM u) AS x FROM t",
+        "SELECT t.a, count(*) AS n FROM t GROUP BY t.a HAVING (t.a, count(*)) IN "
+        "(SELECT u.a, u.d FROM u)",
+    ),
     "in ON": (
         "SELECT t.a, u.d FROM t JOIN u ON t.a = u.a AND u.d = (SELECT max(d) FROM u z "
         "WHERE z.a = t.a)",
@@ -100,6 +114,10 @@ SHAPES = {
         "WHERE z.d > u.d AND z.a <= t.a)",
         "SELECT t.a, u.d FROM t FULL JOIN u ON t.a = u.a AND t.a NOT IN (SELECT d FROM u z)",
         "SELECT a, c, d FROM t RIGHT JOIN u USING (a) WHERE a IN (SELECT z.a FROM t z)",
+        "SELECT t.a, t.c FROM t SEMI JOIN u ON t.a = u.a AND u.d > (SELECT min(d) FROM u z)",
+        "SELECT t.* FROM t SEMI JOIN u ON t.a < u.d AND EXISTS (SELECT 1 FROM t z "
+        "WHERE z.a = u.a AND z.b > t.b)",
+        "SELECT t.a, t.c FROM t ANTI JOIN u ON t.a = u.a AND u.d IN (SELECT z.a FROM t z)",
     ),
     "of groups": (
         "SELECT t.a, count(*) AS n, (SELECT max(d) FROM u WHERE u.a = t.a) AS m FROM t "

@@ -14,6 +14,7 @@ from ikebana import evaluate
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring import pipeline
 from support.sql_oracle import Change, answer, plan_of, records_of, shown_at, tables_at
+from support.time_windows import hopping, sessions
 
 TABLES = {"t": {"a": "BIGINT", "ts": "TIMESTAMP", "n": "BIGINT"}}
 TIMES = 4
@@ -23,47 +24,22 @@ MOMENTS = (
 )
 
 
-def hopping(size: int, every: int) -> str:
-    """All windows of some hours, joined with the rows that are in them."""
-    series = "SELECT TIMESTAMP '{}' + INTERVAL (i * {}) MINUTE AS s FROM range(40) r(i)"
-    starts = f"{series.format('2023-12-31 23:00:00', every)} UNION ALL "
-    starts += series.format("1969-12-31 23:00:00", every)
-    return (
-        f"(SELECT t.*, s AS window_start, s + INTERVAL {size} MINUTE AS window_end "
-        f"FROM t, ({starts}) WHERE s <= ts AND ts < s + INTERVAL {size} MINUTE)"
-    )
-
-
-def sessions(*by: str) -> str:
-    """Rows numbered by how many pauses of five minutes precede them in their partition."""
-    partition = ", ".join(by) or "1"
-    pause = (
-        f"CASE WHEN ts - lag(ts) OVER (PARTITION BY {partition} ORDER BY ts) < INTERVAL 5 MINUTE "
-        "THEN 0 ELSE 1 END"
-    )
-    within = f"OVER (PARTITION BY {partition}, g)"
-    return (
-        f"(SELECT * EXCLUDE (g, b), min(ts) {within} AS window_start, "
-        f"max(ts) {within} + INTERVAL 5 MINUTE AS window_end FROM "
-        f"(SELECT *, sum(b) OVER (PARTITION BY {partition} ORDER BY ts) AS g FROM "
-        f"(SELECT *, {pause} AS b FROM t WHERE ts IS NOT NULL)))"
-    )
-
-
 TUMBLE = "tumble(t, ts, INTERVAL '10 minutes')"
 HOP = "hop(t, ts, INTERVAL 5 MINUTE, INTERVAL 15 MINUTE)"
 CASES = {
-    TUMBLE: hopping(10, 10),
-    HOP: hopping(15, 5),
-    "hop(t, ts, INTERVAL 5 MINUTE, INTERVAL 12 MINUTE)": hopping(12, 5),
-    "session(t, ts, INTERVAL '5 minutes')": sessions(),
-    "session(t, ts, INTERVAL '5 minutes', a)": sessions("a"),
-    "session(t, ts, INTERVAL '5 minutes', a, n)": sessions("a", "n"),
+    TUMBLE: hopping("t", "ts", "10 minutes", "10 minutes"),
+    HOP: hopping("t", "ts", "15 minutes", "5 minutes"),
+    "hop(t, ts, INTERVAL 5 MINUTE, INTERVAL 12 MINUTE)": hopping(
+        "t", "ts", "12 minutes", "5 minutes"
+    ),
+    "session(t, ts, INTERVAL '5 minutes')": sessions("t", "ts", "5 minutes"),
+    "session(t, ts, INTERVAL '5 minutes', a)": sessions("t", "ts", "5 minutes", "a"),
+    "session(t, ts, INTERVAL '5 minutes', a, n)": sessions("t", "ts", "5 minutes", "a", "n"),
 }
 IN_YAML = {
-    "{tumble: t, over: ts, size: 10m}": hopping(10, 10),
-    "{hop: t, over: ts, size: 12m, every: 5m}": hopping(12, 5),
-    "{session: t, over: ts, gap: 5m, partition: a}": sessions("a"),
+    "{tumble: t, over: ts, size: 10m}": hopping("t", "ts", "10 minutes", "10 minutes"),
+    "{hop: t, over: ts, size: 12m, every: 5m}": hopping("t", "ts", "12 minutes", "5 minutes"),
+    "{session: t, over: ts, gap: 5m, partition: a}": sessions("t", "ts", "5 minutes", "a"),
 }
 
 

@@ -137,6 +137,7 @@ class Nesting:
             lambda: self._exists(scope, depth),
             lambda: self._in(scope, depth),
             lambda: self._quantified(scope, depth),
+            lambda: self._rows_in(scope),
             lambda: self._compared(scope, depth),
             lambda: f"({self.boolean(scope, depth - 1)} OR {self.boolean(scope, depth - 1)})",
             lambda: f"({self.boolean(scope, depth - 1)} AND {self._exists(scope, depth)})",
@@ -152,6 +153,15 @@ class Nesting:
     def _in(self, scope: Scope, depth: int) -> str:
         left = self.column(scope) if self._is(0.8) else self.number(scope, 0)
         return f"{left} {self.choice.choice(['', 'NOT '])}IN ({self._rows(scope, depth - 1)})"
+
+    def _rows_in(self, scope: Scope) -> str:
+        """Two values in a subquery that reads nothing around it: DuckDB has no others."""
+        table, alias = self.choice.choice("tu"), self._alias()
+        own = {alias: table}
+        how = self.choice.choice(["IN", "NOT IN", "= ANY", f"{self._op()} ALL"])
+        rows = f"SELECT {self.column(own)}, {self.column(own)} FROM {table} {alias}"
+        left = f"({self.column(scope)}, {self.column(scope)})"
+        return f"{left} {how} ({rows}{self._where(own, 0)})"
 
     def _quantified(self, scope: Scope, depth: int) -> str:
         how = f"{self._op()} {self.choice.choice(['ANY', 'ALL'])}"

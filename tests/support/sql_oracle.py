@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
-from decimal import Decimal
+from decimal import Context, Decimal
 from math import isfinite
 from typing import Any
 
@@ -28,6 +28,10 @@ _INFINITE = {
     **dict.fromkeys(["9999-12-31", "9999-12-31 23:59:59.999999"], "infinity"),
     **dict.fromkeys(["0001-01-01", "0001-01-01 00:00:00"], "-infinity"),
 }
+
+
+# Averages have fifteen; the last one of a double is rounded otherwise.
+_DIGITS = Context(prec=14)
 
 
 def plan_of(tables: Tables, queries: Mapping[str, str], key: str | None = None) -> Plan:
@@ -98,13 +102,15 @@ def shown_at(updates: Iterable[Update[Any]], names: Sequence[str], time: int) ->
 
 
 def plain(value: Any) -> Any:
-    """A value as it is compared: numbers as 12 digits tell them, times as their text."""
+    """A value as it is compared: numbers as 14 digits tell them, times as their text."""
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, float) and not isfinite(value):
         return spelling(value)
     if isinstance(value, int | float | Decimal):
         number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+        if number % 1:
+            number = _DIGITS.plus(number)
         rounded = +number.quantize(Decimal("1e-9")) if abs(number) < 10**15 else number
         return rounded.normalize() if rounded else Decimal(0)
     if isinstance(value, list | tuple):

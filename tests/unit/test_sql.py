@@ -181,10 +181,12 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
             "line 1, column 8: the aggregate reservoir_quantile() is not supported",
         ),
         ("SELECT avg(DATE '2024-01-01') AS m FROM t", "avg() of DATE is not supported"),
-        ("SELECT a FROM t ORDER BY a LIMIT 34%", "line 1, column 34: LIMIT of a percentage is"),
-        ("SELECT a FROM t ORDER BY a LIMIT 3 PERCENT", "LIMIT of a percentage is not supported"),
-        ("SELECT a FROM t ORDER BY a LIMIT 1 + 1", "LIMIT must be a whole number, of at least 1"),
-        ("SELECT a FROM t ORDER BY a LIMIT (SELECT 1)", "LIMIT must be a whole number"),
+        (
+            "SELECT a FROM t ORDER BY a LIMIT 134%",
+            "Limit percent out of range, should be between 0% and 100%",
+        ),
+        ("SELECT a FROM t ORDER BY a LIMIT 1.5", "LIMIT must be a whole number"),
+        ("SELECT a FROM t ORDER BY a LIMIT (SELECT max(a) FROM u)", "LIMIT must be a whole num"),
         ("SELECT a FROM t ORDER BY a LIMIT ?", "Values were not provided"),
         (
             "SELECT a FROM t QUALIFY row_number(ORDER BY b) OVER (PARTITION BY c ORDER BY a) = 1",
@@ -219,8 +221,8 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
             "tables in parentheses that read what stands to their left are not supported",
         ),
         (
-            "SELECT t.a FROM t SEMI JOIN u ON t.a = u.a AND u.d > (SELECT min(d) FROM u z)",
-            "a subquery in ON of a SEMI, an ANTI or an ASOF JOIN is not supported; write it",
+            "SELECT t.a FROM t ASOF JOIN u ON t.a >= u.a AND u.d > (SELECT min(d) FROM u z)",
+            "a subquery in ON of an ASOF JOIN is not supported; write it",
         ),
         (
             "SELECT t.a FROM t WHERE t.a IN (SELECT a FROM u WHERE u.d > t.a UNION BY NAME "
@@ -243,8 +245,8 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
             "a sample depends on chance",
         ),
         (
-            "WITH v AS (SELECT a FROM t ORDER BY a LIMIT 5%) SELECT a FROM v",
-            "LIMIT of a percentage is not supported",
+            "WITH v AS (SELECT a FROM t ORDER BY a LIMIT 500%) SELECT a FROM v",
+            "Limit percent out of range",
         ),
         ("SELECT a FROM t UNION SELECT a, d FROM u", "Binder Error"),
         ("DELETE FROM t", "it must be one query that begins with SELECT or WITH"),
@@ -262,10 +264,6 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
         (
             "SELECT t.a FROM t LEFT JOIN range(t.a) r(n) ON n > 1",
             "line 1, column 19: a list of columns is joined by a comma, or by LEFT JOIN … ON true",
-        ),
-        (
-            "SELECT coalesce(*COLUMNS('a')) FROM t",
-            "*COLUMNS(…) is not supported; name the columns",
         ),
         (
             "SELECT a FROM t WHERE COLUMNS('a') > 1",

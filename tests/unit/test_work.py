@@ -20,10 +20,12 @@ from ikebana.arrangements.store import MemoryStore
 from ikebana.processor.base.compiled_parts import absent
 from ikebana.processor.base.placing import Place
 from ikebana.processor.base.rows import KeyedUpdate, Upserts
-from ikebana.processor.kernels import reduce, upsert
+from ikebana.processor.kernels import reduce, upsert, window_functions
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import LookupRow, half_join
 from ikebana.processor.kernels.reduce import Aggregate
+from ikebana.processor.kernels.window_functions import Window
+from ikebana.processor.kernels.window_values import WindowFunction
 from ikebana.processor.planning import planner
 from ikebana.processor.topics.codec_of import codec_of
 from ikebana.processor.topics.decoding import Decoding
@@ -89,6 +91,19 @@ def reducing() -> None:
     assert reduce.step(MemoryStore(), updates, Interval(0, RECORDS), aggregates)
 
 
+def windowing() -> None:
+    """A number and a running sum of each row of a partition that is new."""
+    functions = WindowFunction("n", "row_number"), WindowFunction("s", "sum", "x")
+    updates = [
+        KeyedUpdate(
+            b"1", b'{"o":{"o0":%d},"r":{"at":%d},"x":%d}' % (at * 7 % RECORDS, at, at), 0, 1
+        )
+        for at in range(RECORDS)
+    ]
+    window = Window(functions, ("row", (("o0", ""),)), "")
+    assert window_functions.step(MemoryStore(), updates, Interval(0, 1), window)
+
+
 WORK: dict[str, Callable[[], object]] = {
     "decoding json": decoding(
         Input("in", ("t",)), lambda at: b'{"id": %d}' % at, lambda at: in_json(row(at))
@@ -107,6 +122,7 @@ WORK: dict[str, Callable[[], object]] = {
     "upsert, a time for each": upserting(list(range(RECORDS)), RECORDS),
     "join": joining,
     "reduce": reducing,
+    "window functions": windowing,
 }
 
 

@@ -1,0 +1,142 @@
+"""Aggregates of one's own: declared in a file or in Python, called in reductions and views."""
+
+from typing import Any
+
+import pytest
+
+import ikebana as ik
+import user_aggregates
+from ikebana.errors import ConfigError
+from ikebana.processor.authoring import pipeline
+
+YAML = """
+pipeline: sums
+functions:
+  total: {aggregate: "user_aggregates:Total", parameters: {n: BIGINT}, returns: VARCHAR}
+  weighed:
+    aggregate: "user_aggregates:Weighed"
+    parameters: {x: BIGINT, weight: BIGINT}
+    returns: DOUBLE
+inputs:
+  orders: {topic: orders, columns: {g: VARCHAR, n: BIGINT}}
+operators:
+  rows: {upsert: orders}
+  reduced: {reduce: rows, by: g, aggregates: {t: Total(n + 1), w: "weighed(n, 2)"}}
+  view:
+    sql: |
+      SELECT g, total(DISTINCT n) AS once, weighed(n, n) FILTER (WHERE n > 1) AS w, total(n)
+      FROM orders GROUP BY g HAVING total(n) <> '3 of 1'
+outputs:
+  reduced: {from: reduced, topic: reduced}
+  view: {from: view, topic: view}
+kafka: {bootstrap.servers: localhost:9092}
+run: {checkpoint: ./checkpoint}
+"""
+SQL = """
+CREATE PIPELINE sums WITH (
+    kafka = (bootstrap.servers = 'localhost:9092'), run = (checkpoint = './checkpoint'));
+CREATE AGGREGATE total(n BIGINT) RETURNS VARCHAR LANGUAGE PYTHON AS 'user_aggregates:Total';
+CREATE AGGREGATE weighed(x BIGINT, weight BIGINT) RETURNS DOUBLE LANGUAGE PYTHON
+    AS 'user_aggregates:Weighed';
+CREATE SOURCE orders (g VARCHAR, n BIGINT) FROM KAFKA (topic = 'orders');
+CREATE OPERATOR rows WITH (upsert = orders);
+CREATE OPERATOR reduced WITH (
+    reduce = rows, by = g, aggregates = (t = 'Total(n + 1)', w = 'weighed(n, 2)'));
+CREATE VIEW view AS
+      SELECT g, total(DISTINCT n) AS once, weighed(n, n) FILTER (WHERE n > 1) AS w, total(n)
+      FROM orders GROUP BY g HAVING total(n) <> '3 of 1';
+CREATE SINK reduced FROM reduced INTO KAFKA (topic = 'reduced');
+CREATE SINK view FROM view INTO KAFKA (topic = 'view');
+"""
+ORDERS = [
+    *((key, {"g": "a", "n": number}, 0) for key, number in enumerate((1, 3, 3))),
+    (7, {"g": "b", "n": None}, 0),
+    (8, {"g": "c", "n": 3}, 0),
+    (0, None, 1),
+]
+
+
+def plan_of(text: str, name: str = "sums.yaml") -> ik.Plan:
+    return pipeline.parse(text, name, environ={}).plan
+
+
+def rows_at(updates: Any, time: int) -> list[Any]:
+    """The values that are there at a time, in the order of their texts."""
+    found: dict[str, Any] = {}
+    for (_, value), at, diff in updates:
+        if at <= time:
+            count, _ = found.get(repr(value), (0, value))
+            found[repr(value)] = (count + diff, value)
+    return [value for _, (count, value) in sorted(found.items()) for _ in range(count)]
+
+
+def test_an_aggregate_is_of_the_rows_of_a_group_and_gives_back_those_that_go() -> None:
+    found = ik.evaluate(plan_of(YAML), {"orders": ORDERS})
+
+    assert found["errors"] == []
+    assert rows_at(found["reduced"], 1) == [
+        {"t": "4 of 1", "w": 3.0},
+        {"t": "8 of 2", "w": 3.0},
+        {"t": None, "w": None},
+    ]
+    assert rows_at(found["view"], 0) == [{"g": "a", "once": "4 of 2", "w": 3.0, "total": "7 of 3"}]
+    assert rows_at(found["view"], 1) == [{"g": "a", "once": "3 of 1", "w": 3.0, "total": "6 of 2"}]
+
+
+def test_both_forms_of_a_file_are_one_plan_and_that_of_python() -> None:
+    shop = ik.Pipeline("sums")
+    kinds = {"x": "BIGINT", "weight": "BIGINT"}
+    shop.aggregate("total", user_aggregates.Total, parameters={"n": "BIGINT"}, returns="VARCHAR")
+    shop.aggregate("weighed", "user_aggregates:Weighed", parameters=kinds, returns="DOUBLE")
+    columns = [ik.Column("g", "VARCHAR"), ik.Column("n", "BIGINT")]
+    rows = shop.topic("orders", columns=columns).upsert("rows")
+    rows.reduce(name="reduced", by="g", t="Total(n + 1)", w="weighed(n, 2)").to("reduced")
+
+    assert plan_of(YAML) == plan_of(SQL, "sums.sql")
+    assert shop.plan().operators[1] == plan_of(YAML).operators[1]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (":Total", ":Away", 'functions.total.aggregate: module "user_aggregates" has no "Away"'),
+        (":Total", ":NoResult", "user_aggregates:NoResult has no method result()"),
+        (":Total", ":Decimal.from_float", "is no class whose instances have attributes"),
+        ("returns: VARCHAR", "returns: DATE", "gives JSON data, not DATE: give a VARCHAR, and"),
+        ("{n: BIGINT}, ret", "{}, ret", "an aggregate has parameters"),
+        (
+            'aggregate: "user_aggregates:Total"',
+            'python: "m:f", aggregate: "m:C"',
+            "functions.total: has either python, a function, or aggregate, a class",
+        ),
+        ("weighed(n, 2)", "weighed(n)", "weighed() has 2 arguments, not 1"),
+        ("by: g", "by: total(n)", "total() is an aggregate, which has no meaning over one datum"),
+        ("total(n)\n", "total(n ORDER BY n)\n", "total() has no ORDER BY: its result depends on"),
+    ],
+)
+def test_what_is_no_aggregate_is_refused(old: str, new: str, problem: str) -> None:
+    assert old in YAML
+    with pytest.raises(ConfigError) as refused:
+        plan_of(YAML.replace(old, new, 1))
+
+    assert problem in str(refused.value)
+
+
+def test_an_aggregate_of_ones_own_is_no_window_function() -> None:
+    shop = ik.Pipeline("sums")
+    shop.aggregate("total", user_aggregates.Total, parameters={"n": "BIGINT"}, returns="VARCHAR")
+    shop.topic("orders", columns=[ik.Column("n", "BIGINT")]).upsert("rows")
+
+    with pytest.raises(
+        ConfigError, match=r"total\(\) is of groups; write it in a query with GROUP"
+    ):
+        shop.sql("SELECT total(n) OVER () AS t FROM rows", name="view")
+
+
+def test_python_says_of_a_class_what_it_lacks() -> None:
+    shop = ik.Pipeline("sums")
+
+    with pytest.raises(
+        ConfigError, match=r'declare the aggregate "none": .* no method result\(\)'
+    ):
+        shop.aggregate("none", user_aggregates.NoResult, parameters={"x": "INT"}, returns="INT")
