@@ -74,9 +74,7 @@ def run_command(
     lost worker, it restarts its query, up to run.restarts times an hour.  It waits for input
     topics that are missing, and names them.
 
-    The sinks of the section `deliver` run beside it, as `ikebana deliver` does.  One that fails
-    is started again, and neither stops nor slows the pipeline.  With --once they deliver what is
-    closed when the pipeline has caught up.
+    The sinks of the section `deliver` run beside it.  One that fails is started again.
 
     Exit status 0: stopped or caught up.  1: failed; the message says why and what to do.
     3: a newer instance of the pipeline has taken over.
@@ -86,13 +84,7 @@ def run_command(
     # Imported here, so that `--help` does not wait for DuckDB.
     from ikebana.processor.cli import finding, later
 
-    read = partial(
-        later.read,
-        file,
-        bootstrap_servers=bootstrap_servers,
-        checkpoint=checkpoint,
-        environ=os.environ,
-    )
+    read = partial(later.read, file, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint)
     goes_on = True
     while goes_on:
         plan, settings = _planned(read, refuse_changes=refuse_changes)
@@ -106,9 +98,9 @@ def _planned(read: "Callable[..., Pipeline]", *, refuse_changes: bool) -> "Pipel
     """Read the file, with the columns that have come since it was written."""
     from ikebana.processor.cli import later
 
-    pipeline = read()
+    pipeline = read(environ=os.environ)
     if columns := later.to_add(*pipeline):
-        pipeline = read(columns=columns)
+        pipeline = read(environ=os.environ, columns=columns)
     if refuse_changes:
         from ikebana.processor.cli.plan import demand_unchanged
 
