@@ -5,7 +5,7 @@ import { lagAndRates } from "./overview.js";
 
 const NUMBERS = { class: "number" };
 const OUTPUTS = ["Output", "Frontier", { text: "Lag", ...NUMBERS }, { text: "Updates", ...NUMBERS }, { text: "Updates/s", ...NUMBERS }];
-const SINKS = ["Sink", "State", "Frontier", { text: "Lag", ...NUMBERS }, { text: "Updates", ...NUMBERS }, { text: "Offsets behind", ...NUMBERS }, { text: "Restarts", ...NUMBERS }];
+const SINKS = ["Sink", "Frontier", { text: "Lag", ...NUMBERS }, { text: "Updates", ...NUMBERS }, { text: "Offsets behind", ...NUMBERS }, { text: "Restarts", ...NUMBERS }, "State"];
 // As many characters of a sink's state have room in its box.
 const STATE = 32;
 export const WHOLE = "records read";
@@ -75,7 +75,7 @@ function tiles({ ready, reason, lag_s, batch, records, restarts, state }) {
 function delivered(sinks) {
   const rows = Object.entries(sinks).map(([name, each]) => ({
     class: each.ready ? "" : "wrong",
-    cells: [name, each.state, time(each.frontier), seconds(each.lag_s), number(each.updates), number(each.behind), number(each.restarts)],
+    cells: [name, time(each.frontier), seconds(each.lag_s), number(each.updates), number(each.behind), number(each.restarts), each.state],
   }));
   return [h("h3", {}, "Sinks"), table(SINKS, rows, { class: "cards" })];
 }
