@@ -172,9 +172,7 @@ class Shards(Run):
         for piece in slices(self._running, batch.before, batch.after):
             with self._costs.of("read"):
                 place = piece.place
-                reading = reading_of(
-                    self._running, piece, lambda source: self._intakes[source.name], len(rows)
-                )
+                reading = reading_of(self._running, piece, self._intake, len(rows))
                 held = self.topics.messages[place.topic][place.partition]
                 given = iter(held[place.start : piece.end])
                 while some := [each for each in islice(given, _POLLED) if each is not None]:

@@ -1,71 +1,69 @@
 """Write messages of outputs in Avro: upserts, and Debezium's envelopes.
 
 `upsert_out` or `debezium_out` makes the messages in JSON, which are then encoded by the schemas of
-a `AvroShape`; these follow from the types of the output's columns.  A body has no prefix: `framed`
-adds the ids that a registry gives to the schemas.
+an `OutputShape`; these follow from the types of the output's columns.
 
 Each field of a row may be null and has null as its default.  So when a column is added, readers
 with the older or the newer schema read messages of both.  The fields of a key are never null,
 because the key columns of tables are not.
-
-A message that does not fit its schema is a violation: it is left out, and its reason names the
-column.
 """
 
 import functools
 import io
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import fastavro
 import msgspec
 
 from ikebana.codecs import canonical
+from ikebana.codecs.avro_back import InJson
 from ikebana.codecs.avro_types import (
-    NAME,
     Datum,
-    MisfitError,
     datum_of,
     field,
     nullable,
     record,
     schema_of,
 )
+from ikebana.codecs.shape import MisfitError, OutputShape, Writers, has_names
 from ikebana.codecs.sql_type import JSON, SqlType, Struct
-from ikebana.codecs.upsert_out import OutputMessage, Violation
+
+KIND = "AVRO"
+"""What registries call it."""
+carries = has_names
+back = InJson
+name_problem = "has a name that Avro has not (letters, digits and _)"
 
 
-class AvroShape(NamedTuple):
-    """The types of an output's messages: its key, and the columns of its rows.
+def schemas(shape: OutputShape) -> tuple[str, str]:
+    """The schemas of keys and of values, as a registry gets them."""
+    return _as_text(key_schema(shape)), _as_text(value_schema(shape))
 
-    `space` is the namespace of the records.  A key of unknown type is JSON, and is
-    written as a text.  With `envelope`, values are Debezium's.
 
-    >>> from ikebana.codecs.sql_type import parsed
-    >>> Shape("shop.orders", parsed("BIGINT"), (("n", parsed("INTEGER")),)).value["name"]
-    'shop.orders.Value'
+def names(shape: OutputShape) -> tuple[str, str]:
+    """The full names of the records of keys and of values; the key has to be one."""
+    return key_schema(shape)["name"], value_schema(shape)["name"]
+
+
+def key_schema(shape: OutputShape) -> Any:
+    """The schema of keys.  A key of which the type is not known is a text with the JSON.
+
+    >>> key_schema(OutputShape("shop.orders", parsed("BIGINT"), ()))
+    'long'
     """
+    if not isinstance(shape.key_type, Struct):
+        return schema_of(shape.key_type, f"{shape.space}.Key")
+    parts = shape.key_type.fields
+    fields = [{"name": name, "type": schema_of(of, f"Key_{name}")} for name, of in parts]
+    return record(f"{shape.space}.Key", fields)
 
-    space: str
-    key_type: SqlType
-    columns: tuple[tuple[str, SqlType], ...]
-    envelope: bool = False
 
-    @property
-    def key(self) -> Any:
-        """The schema of keys."""
-        if not isinstance(self.key_type, Struct):
-            return schema_of(self.key_type, f"{self.space}.Key")
-        parts = self.key_type.fields
-        fields = [{"name": name, "type": schema_of(of, f"Key_{name}")} for name, of in parts]
-        return record(f"{self.space}.Key", fields)
-
-    @property
-    def value(self) -> Any:
-        """The schema of values."""
-        fields = [field(name, of, f"Value_{name}") for name, of in self.columns]
-        row = record(f"{self.space}.Value", fields)
-        return _envelope(self.space, row) if self.envelope else row
+def value_schema(shape: OutputShape) -> Any:
+    """The schema of values."""
+    fields = [field(name, of, f"Value_{name}") for name, of in shape.columns]
+    row = record(f"{shape.space}.Value", fields)
+    return _envelope(shape.space, row) if shape.envelope else row
 
 
 def _envelope(space: str, row: dict[str, Any]) -> dict[str, Any]:
@@ -88,41 +86,10 @@ _SOURCE = (
 )
 
 
-def namespace_of(topic: str) -> str:
-    """A namespace of Avro for the messages of a topic.
-
-    >>> namespace_of("shop.orders-by-day.2024")
-    'shop.orders_by_day._2024'
-    """
-    return ".".join(map(_as_name, topic.split(".")))
-
-
-def _as_name(part: str) -> str:
-    text = "".join(c if NAME.fullmatch(c) or c.isdigit() else "_" for c in part)
-    return text if NAME.fullmatch(text) else f"_{text}"
-
-
-def encoded(
-    shape: AvroShape, messages: Iterable[OutputMessage]
-) -> tuple[list[OutputMessage], list[Violation]]:
-    """Encode messages in JSON by the schemas of a shape; a message without a key keeps none."""
-    key_of, value_of = _writers(shape)
-    done: list[OutputMessage] = []
-    violations: list[Violation] = []
-    for key, value, headers in messages:
-        try:
-            body = None if value is None else value_of(value)
-            done.append(OutputMessage(None if key is None else key_of(key), body, headers))
-        except MisfitError as error:
-            time = int(next(of for name, of in headers if name == "time") or 0)
-            violations.append(Violation(key, time, str(error)))
-    return done, violations
-
-
 @functools.lru_cache(maxsize=64)
-def _writers(shape: AvroShape) -> tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]:
-    """The writers of keys and values of a shape."""
-    write_key, write_value = _writer(shape.key), _writer(shape.value)
+def writers(shape: OutputShape) -> Writers:
+    """What writes the keys and the values of a shape."""
+    write_key, write_value = _writer(key_schema(shape)), _writer(value_schema(shape))
     key_datum, row = _key_datum(shape.key_type), _row_datum(shape.columns)
 
     def key_of(message: bytes) -> bytes:
@@ -138,7 +105,7 @@ def _writers(shape: AvroShape) -> tuple[Callable[[bytes], bytes], Callable[[byte
             raise MisfitError("value", "STRUCT")
         return write_value(datum)
 
-    return key_of, envelope_of if shape.envelope else value_of
+    return Writers(key_of, envelope_of if shape.envelope else value_of)
 
 
 def _key_datum(kind: SqlType) -> Datum:
@@ -191,30 +158,5 @@ def _writer(schema: Any) -> Callable[[Any], bytes]:
     return write
 
 
-class Ids(NamedTuple):
-    """The ids that a registry has given to the schemas of an output's keys and values."""
-
-    key: int
-    value: int
-
-
-def framed(messages: Sequence[OutputMessage], ids: Ids) -> list[OutputMessage]:
-    """Add Confluent's prefix: a byte of 0, and the id of the schema in four bytes.
-
-    >>> framed([OutputMessage(b"k", None, [])], Ids(1, 2))
-    [OutputMessage(key=b'\\x00\\x00\\x00\\x00\\x01k', value=None, headers=[])]
-    """
-    of_key, of_value = (b"\0" + number.to_bytes(4, "big") for number in ids)
-    return [
-        OutputMessage(
-            None if key is None else of_key + key,
-            None if value is None else of_value + value,
-            headers,
-        )
-        for key, value, headers in messages
-    ]
-
-
-def as_text(schema: Any) -> str:
-    """A schema as a registry gets it."""
+def _as_text(schema: Any) -> str:
     return msgspec.json.encode(schema).decode()

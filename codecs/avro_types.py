@@ -27,7 +27,6 @@ lists, maps and structs may be null.
 Avro's types: https://avro.apache.org/docs/1.12.0/specification/
 """
 
-import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -36,12 +35,12 @@ from ikebana.codecs import canonical
 from ikebana.codecs.counts_of_time import days_of, instant_of, time_of_day
 from ikebana.codecs.encodings import from_base64
 from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.shape import MisfitError
 from ikebana.codecs.sql_type import (
     Array,
     Enum,
     List,
     Map,
-    Scalar,
     SqlType,
     Struct,
 )
@@ -49,16 +48,7 @@ from ikebana.codecs.sql_type import Decimal as DecimalType
 
 Datum = Callable[[Any], Any]
 
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-"""Matches names of records and fields."""
 _NO_FIT = (ArithmeticError, DecodeError, TypeError, ValueError)
-
-
-class MisfitError(Exception):
-    """A value is not of the type of its column; `path` names the field."""
-
-    def __init__(self, path: str, kind: SqlType | str) -> None:
-        super().__init__(f'column "{path}" is not of type {kind}')
 
 
 def schema_of(kind: SqlType, name: str) -> Any:
@@ -273,16 +263,3 @@ _SCALARS: dict[str, tuple[Any, Datum | None]] = {
         _json,
     ),
 }
-
-
-def carries(kind: SqlType) -> bool:
-    """Whether names within a type are valid in Avro, so that it can have a schema."""
-    match kind:
-        case Struct(fields):
-            return all(NAME.fullmatch(name) and carries(of) for name, of in fields)
-        case List(of) | Array(of) | Map(Scalar("VARCHAR"), of):
-            return carries(of)
-        case Map(_, of):
-            # Keys of JSON objects are texts.
-            return carries(of)
-    return True

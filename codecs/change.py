@@ -7,6 +7,7 @@ the codec converts no others.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
@@ -120,6 +121,8 @@ class Change(NamedTuple):
     * `absent`: all columns that the message leaves unchanged, read or not; `after` lacks them.
     * `replaces`: whether, by the message, a row of this key existed before.  It is true of
       updates and deletes.  Inserts, snapshots and tombstones do not say.
+    * `sequence`: where its source has the change in its order: numbers or texts, which are
+      compared one after the other; empty if the message does not say.
     """
 
     kind: Literal["upsert", "delete", "truncate"]
@@ -128,6 +131,7 @@ class Change(NamedTuple):
     before: bytes | None = None
     absent: tuple[str, ...] = ()
     replaces: bool = False
+    sequence: tuple[int | float | Decimal | str, ...] = ()
 
 
 class Ignored(NamedTuple):

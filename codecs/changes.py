@@ -15,6 +15,8 @@ whatever its key is.
 * `deleted`: a field that is true for a deleted row; then, without an option `op`, messages need no
   operation, and every other message upserts its row.
 * `table`: the field with the full name of the table.
+* `sequence`: the fields with the place of a change in the order of its source: see `sequences`.
+  A null value, which has none, is ignored then, and a truncate refused.
 * `row_image`: `full`, or `minimal` if updates lack columns that have not changed.  Then columns
   must be declared, and rows have only these.
 
@@ -37,6 +39,7 @@ from ikebana.codecs.change import Change, Headers, Ignored, Needs
 from ikebana.codecs.debezium_rows import FAULTS, KeyDecoder, keys_in_json
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.row_images import Image, RowImages, Tables, deleted, moved, option
+from ikebana.codecs.sequences import SourceSequence, at, path_of
 from ikebana.codecs.unread import require_readable
 from ikebana.errors import ConfigError
 
@@ -63,11 +66,11 @@ class ChangesCodec:
     def __init__(self, needs: Needs, decode: Decode, keys: KeyDecoder) -> None:
         options = needs.options
         self._decode, self._keys, self._needs = decode, keys, needs
-        self._op = _path(options.get("op", "op"))
+        self._op = path_of(options.get("op", "op"))
         self._words = _words(options)
-        self._old, self._new = (_path(options.get(name, name)) for name in ("before", "after"))
+        self._old, self._new = (path_of(options.get(name, name)) for name in ("before", "after"))
         flag, table = options.get("deleted"), options.get("table")
-        self._flag = None if flag is None else _path(flag)
+        self._flag = None if flag is None else path_of(flag)
         self._needs_op = flag is None or "op" in options
         self._minimal = option(needs, "row_image", "full", "minimal") == "minimal"
         if self._minimal and not needs.declared:
@@ -75,7 +78,7 @@ class ChangesCodec:
                 'option "row_image" is "minimal", and no column is declared',
                 hint="Declare the columns of the rows.",
             )
-        self._table = None if table is None else _path(table)
+        self._table = None if table is None else path_of(table)
         if needs.tables is not None and table is None:
             raise ConfigError(
                 "tables are chosen, and no field has their name",
@@ -83,8 +86,14 @@ class ChangesCodec:
             )
         self._tables = Tables(_NAME, needs, table or "")
         self._images = RowImages(_NAME, needs, minimal=self._minimal, exact=False)
+        self._sequence = None
+        if (fields := options.get("sequence")) is not None:
+            self._sequence = SourceSequence(_NAME, fields)
+            _require_whole(needs, minimal=self._minimal)
         # In a message that is the row itself, the fields that are no columns.
-        said = {path[0] for path in (self._op, self._flag, self._table) if path}
+        places = self._sequence.paths if self._sequence else ()
+        paths = (self._op, self._flag, self._table, *places)
+        said = {path[0] for path in paths if path}
         self._said = {name for name in said if needs.declared.type_of(name) is None}
 
     def key(self, key: bytes | None) -> bytes | None:
@@ -107,18 +116,37 @@ class ChangesCodec:
         raise DecodeError(fault.codec, fault.reason, key=self._readable(message, key, headers))
 
     def _gone(self, key: bytes | None, headers: Headers) -> Sequence[Change] | Ignored:
-        # The table is unknown.
-        return self._keys.tombstone(key, headers) if self._tables.all else Ignored("tombstone")
+        # Nobody knows of which table it is, or where it belongs.
+        if self._sequence is not None or not self._tables.all:
+            return Ignored("tombstone")
+        return self._keys.tombstone(key, headers)
 
     def _changes(
         self, message: Image, key: bytes | None, headers: Headers
     ) -> Sequence[Change] | Ignored:
-        if self._table is not None and not self._tables.has(_at(message, self._table)):
+        if self._table is not None and not self._tables.has(at(message, self._table)):
             return Ignored("table")
         operation = self._operation(message)
         if operation == "truncate":
+            if self._sequence is not None:
+                raise DecodeError(_NAME, "a truncate has no place in a sequence")
             return [Change("truncate")]
         before, after = self._rows(message, is_gone=operation == "delete")
+        changes = self._of_rows(operation, before, after, key, headers)
+        if self._sequence is None:
+            return changes
+        sequence = self._sequence.of(message, after, before)
+        return [change._replace(sequence=sequence) for change in changes]
+
+    def _of_rows(
+        self,
+        operation: str,
+        before: Image | None,
+        after: Image | None,
+        key: bytes | None,
+        headers: Headers,
+    ) -> list[Change]:
+        """The changes of an operation that is none of all rows."""
         if operation == "delete":
             row = before or {}
             return [deleted(self._key(row, key, headers), self._whole(before, {}))]
@@ -138,9 +166,9 @@ class ChangesCodec:
 
     def _operation(self, message: Image) -> str:
         """The operation of a message: a key of `WORDS`."""
-        if self._flag is not None and _is_deleted(_at(message, self._flag)):
+        if self._flag is not None and _is_deleted(at(message, self._flag)):
             return "delete"
-        word = _at(message, self._op)
+        word = at(message, self._op)
         if word is None and not self._needs_op:
             return "insert"
         text = str(word) if word.__class__ is int else word
@@ -152,7 +180,7 @@ class ChangesCodec:
 
     def _rows(self, message: Image, *, is_gone: bool) -> tuple[Image | None, Image | None]:
         """The rows before and after, converted; of a deleted row, the columns that are there."""
-        old, new = (_at(message, path, _NOWHERE) for path in (self._old, self._new))
+        old, new = (at(message, path, _NOWHERE) for path in (self._old, self._new))
         if old is _NOWHERE and new is _NOWHERE:
             row = {name: value for name, value in message.items() if name not in self._said}
             images: tuple[Any, Any] = (row, None) if is_gone else (None, row)
@@ -216,20 +244,21 @@ def in_avro(schemas: Schemas, needs: Needs) -> ChangesCodec:
     return ChangesCodec(needs, values.decode, KeyDecoder(needs, keys.parts, keys.decode))
 
 
+def _require_whole(needs: Needs, *, minimal: bool) -> None:
+    """Refuse a sequence where leaving a message out would lose more than what it replaces."""
+    if minimal:
+        raise ConfigError(
+            'option "sequence" needs whole rows, and option "row_image" is "minimal"',
+            hint="A message that is outdated may have a column that no other has.",
+        )
+    if needs.diffs:
+        raise ConfigError(
+            'option "sequence" needs a state, and the mode is "diffs"',
+            hint='Read the input in mode "upsert".',
+        )
+
+
 _NOWHERE = object()
-
-
-def _path(name: str) -> tuple[str, ...]:
-    return tuple(name.split("."))
-
-
-def _at(message: Any, path: Sequence[str], otherwise: Any = None) -> Any:
-    """The value of a message at a path."""
-    for name in path:
-        if not isinstance(message, dict) or name not in message:
-            return otherwise
-        message = message[name]
-    return message
 
 
 def _words(options: Mapping[str, str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ beside this one, its name in `Format` or `OutputFormat`, and a row in the table.
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 from ikebana.codecs.change import Codec, Needs
 from ikebana.codecs.column_encodings import Usual
@@ -19,15 +19,22 @@ if TYPE_CHECKING:
     from ikebana.codecs import cdcv2
     from ikebana.codecs.avro_schema import Schemas
     from ikebana.codecs.debezium_out import EnvelopeOrigin
+    from ikebana.codecs.framing import Part
+    from ikebana.codecs.protobuf_files import Descriptions
+    from ikebana.codecs.shape import OutputShape, Writers
+    from ikebana.codecs.sql_type import SqlType
     from ikebana.codecs.upsert_out import OutputMessage, Violation
 
 ADDED_PREFIX = "__"
 """The prefix of the names of fields that Debezium adds to a row."""
-KeyFormat = Literal["json", "bytes", "avro"]
+KeyFormat = Literal["json", "bytes", "avro", "protobuf"]
+IN_REGISTRY: tuple[KeyFormat, ...] = ("avro", "protobuf")
+"""Encodings by schemas of a registry."""
 Format = Literal[
     "json",
     "bytes",
     "avro",
+    "protobuf",
     "debezium-json",
     "debezium-avro",
     "debezium-flat-json",
@@ -49,6 +56,8 @@ OutputFormat = Literal[
     "debezium-avro",
     "upsert",
     "avro",
+    "json-schema",
+    "protobuf",
 ]
 # rows: a message is a row.  changes: a message describes changes of rows.  updates: a message is
 # one update with a time and a diff, written once; a progress topic says which times are closed.
@@ -79,6 +88,43 @@ class FactCodec(Protocol):
         self, lower: int, upper: int, counts: Mapping[int, int], max_bytes: int, /
     ) -> Iterator[bytes]:
         """Encode the progress over [lower, upper) as messages of at most `max_bytes` each."""
+        ...
+
+
+class WrittenCodec(Protocol):
+    """An encoding by schemas that a registry has; such as the module `avro_out`."""
+
+    KIND: str
+    """What registries call it."""
+    name_problem: str
+    """Of a name that it does not carry."""
+
+    def carries(self, kind: "SqlType", /) -> bool:
+        """Whether it has a schema of values of a type."""
+        ...
+
+    def schemas(self, shape: "OutputShape", /) -> tuple[str, str]:
+        """The schemas of keys and of values, as a registry gets them."""
+        ...
+
+    def names(self, shape: "OutputShape", /) -> tuple[str, str]:
+        """The full names of the records of keys and of values."""
+        ...
+
+    def writers(self, shape: "OutputShape", /) -> "Writers":
+        """What makes messages of the JSON of keys and of values."""
+        ...
+
+    def back(self, schemas: "Schemas", part: "Part", /) -> "Back":
+        """What makes their JSON of messages."""
+        ...
+
+
+class Back(Protocol):
+    """Makes the JSON of keys, or of values, of messages."""
+
+    def of(self, message: bytes | None, /) -> bytes | None:
+        """The JSON of a message; None of none.  Raises: DecodeError."""
         ...
 
 
@@ -160,8 +206,8 @@ class InputTraits:
 
     @property
     def in_registry(self) -> bool:
-        """Whether messages need the Avro schemas of a registry."""
-        return self.encoding == "avro" and not self.is_updates
+        """Whether messages need the schemas of a registry."""
+        return self.encoding in IN_REGISTRY and not self.is_updates
 
     @property
     def usual_key(self) -> KeyFormat:
@@ -181,8 +227,13 @@ class OutputTraits:
     a reader then needs the earlier messages to know the old value."""
     tombstones: bool = False
     """Whether deletes are followed by tombstones, which the pipeline file may switch off."""
-    in_registry: bool = False
-    """Whether keys and values are in Avro, by schemas that a registry gets at the start."""
+    schemas: Callable[[], WrittenCodec] | None = None
+    """The encoding of keys and values by schemas that a registry gets at the start."""
+
+    @property
+    def in_registry(self) -> bool:
+        """Whether its readers need a registry."""
+        return self.schemas is not None
 
     @property
     def as_updates(self) -> bool:
@@ -195,6 +246,14 @@ class OutputTraits:
         return self.codec is not None
 
     @property
+    def needs_earlier(self) -> bool:
+        """Whether a reader needs all earlier messages, for the rows that a message takes away.
+
+        An envelope in Avro may have other columns than the row of before.
+        """
+        return self.latest or self.in_registry
+
+    @property
     def envelope(self) -> bool:
         """Whether a message has a row before and after a change."""
         return self.codec is not None and not self.latest
@@ -204,7 +263,7 @@ def _plain(value_format: Literal["json", "bytes"]) -> MakeCodec:
     def make(needs: Needs, key_format: KeyFormat, _: "Schemas | None") -> Codec:
         from ikebana.codecs.plain import Plain
 
-        assert key_format != "avro"
+        assert key_format == "json" or key_format == "bytes"
         return Plain(key_format, value_format, needs)
 
     return make
@@ -228,7 +287,15 @@ def _avro(needs: Needs, key_format: KeyFormat, schemas: "Schemas | None") -> Cod
     from ikebana.codecs.avro_upserts import AvroUpserts
 
     assert schemas is not None
+    assert key_format != "protobuf"
     return AvroUpserts(schemas, needs, key_format=key_format)
+
+
+def _protobuf(needs: Needs, key_format: KeyFormat, schemas: "Schemas | None") -> Codec:
+    from ikebana.codecs.protobuf import ProtobufUpserts
+
+    # A registry has schemas of all kinds.
+    return ProtobufUpserts(cast("Descriptions", schemas), needs, key_format)
 
 
 def _in_json(module: str, name: str) -> MakeCodec:
@@ -285,6 +352,11 @@ def _envelopes() -> OutputCodec:
     return debezium_out
 
 
+def _written(module: str) -> Callable[[], WrittenCodec]:
+    """The encoding that a module beside this one is."""
+    return lambda: cast(WrittenCodec, import_module(f"ikebana.codecs.{module}"))
+
+
 EMPTY_VALUES = ("tombstone", "error")
 """The meanings of a value without bytes; the first is the default."""
 _TEXT = InputOption()
@@ -298,7 +370,7 @@ _OF_ANY_CHANGES = {
     **_OF_CHANGES,
     **_ROW_IMAGE,
     **_OPERATIONS,
-    **dict.fromkeys(("op", "before", "after", "deleted", "table"), _TEXT),
+    **dict.fromkeys(("op", "before", "after", "deleted", "table", "sequence"), _TEXT),
 }
 
 FORMATS: Mapping[str, InputTraits] = {
@@ -315,6 +387,7 @@ FORMATS: Mapping[str, InputTraits] = {
         usual_encodings="named",
         options=_FRAMING,
     ),
+    "protobuf": InputTraits(kind="rows", codec=_protobuf, encoding="protobuf", key_from="either"),
     "debezium-json": InputTraits(
         kind="changes",
         codec=_framed(_in_json("debezium", "Debezium")),
@@ -402,13 +475,13 @@ OUTPUT_FORMATS: Mapping[str, OutputTraits] = {
     "cdcv2-json": OutputTraits(facts=_facts_in_json),
     "cdcv2-avro": OutputTraits(facts=_facts_in_avro),
     "upsert": OutputTraits(codec=_upserts, latest=True),
-    "avro": OutputTraits(codec=_upserts, latest=True, in_registry=True),
+    "avro": OutputTraits(codec=_upserts, latest=True, schemas=_written("avro_out")),
+    "json-schema": OutputTraits(codec=_upserts, latest=True, schemas=_written("json_schema_out")),
+    "protobuf": OutputTraits(codec=_upserts, latest=True, schemas=_written("protobuf_out")),
     "debezium-json": OutputTraits(codec=_envelopes, tombstones=True),
-    "debezium-avro": OutputTraits(codec=_envelopes, tombstones=True, in_registry=True),
+    "debezium-avro": OutputTraits(codec=_envelopes, tombstones=True, schemas=_written("avro_out")),
 }
-READABLE_FORMATS = tuple(name for name, its in OUTPUT_FORMATS.items() if not its.in_registry)
-"""The formats that the readers of outputs read; others need a registry."""
-SINGLE_VALUE_FORMATS = tuple(n for n in READABLE_FORMATS if OUTPUT_FORMATS[n].single_value)
+SINGLE_VALUE_FORMATS = tuple(name for name, its in OUTPUT_FORMATS.items() if its.single_value)
 FACT_FORMATS = tuple(name for name, its in OUTPUT_FORMATS.items() if its.facts is not None)
 
 

@@ -18,7 +18,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from ikebana.codecs.formats import READABLE_FORMATS
+from ikebana.codecs.formats import OUTPUT_FORMATS
 from ikebana.codecs.progress import Times
 from ikebana.errors import ConfigError
 from ikebana.processor.base.closing import Closes
@@ -307,7 +307,8 @@ def follow(
     A topic that was compacted begins at its newest snapshot, or at the newest one that is not
     after `since`; topics without any begin at their beginning.  `since=0` reads all from there.
 
-    `format` is that of all topics, or by topic; `config` has settings of the Kafka client.  The
+    `format` is that of all topics, or by topic.  `config` has settings of the Kafka client, and
+    those of a schema registry, which outputs in Avro need, as `schema.registry.url`.  The
     iteration ends when the common frontier is at or beyond `until`, or, unless `wait`, when all
     that is closed now was given out; otherwise it waits for more.  Neither Spark nor Java is used.
 
@@ -339,10 +340,10 @@ def _formats(
         raise ConfigError("cannot follow topics: name at least one, and each once")
     formats = {name: asked if isinstance(asked, str) else asked[name] for name in names}
     for name, form in formats.items():
-        if form not in READABLE_FORMATS:
+        if form not in OUTPUT_FORMATS:
             raise ConfigError(
                 f'cannot follow "{name}": a reader knows no format "{form}"'
-                f"{instead(form, READABLE_FORMATS)}"
+                f"{instead(form, OUTPUT_FORMATS)}"
             )
         if resumes and not following.goes_on(form):
             raise ConfigError(

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from ikebana.codecs.formats import OUTPUT_FORMATS, READABLE_FORMATS, OutputFormat
+from ikebana.codecs.formats import OUTPUT_FORMATS, OutputFormat
 from ikebana.processor.authoring.part import Part
 from ikebana.processor.authoring.values import (
     Scalars,
@@ -134,7 +134,7 @@ def _of_table(
         if table.format is not None:
             yield f"{path}.format", "an output of the pipeline has its own; leave this out"
         form = outputs[table.source].format
-    if form not in READABLE_FORMATS or OUTPUT_FORMATS[form].latest:
+    if OUTPUT_FORMATS[form].needs_earlier:
         yield (
             f"{path}.from",
             f'"{table.source}" has the format {form}, which cannot be delivered; '

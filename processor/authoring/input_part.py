@@ -28,6 +28,7 @@ from ikebana.processor.authoring.values import (
 from ikebana.processor.planning.plan import (
     Clock,
     EventTime,
+    History,
     Input,
     Metadata,
     Mode,
@@ -71,6 +72,18 @@ class EventTimePart(Part):
         return EventTime(self.of, self.clock, lateness, idle, ahead, self.transactions)
 
 
+class HistoryPart(Part):
+    """`inputs.<name>.history`."""
+
+    files: Annotated[tuple[str, ...], BeforeValidator(as_names)]
+    key: Annotated[tuple[str, ...], BeforeValidator(as_names)] = ()
+    bare_key: Annotated[bool, BeforeValidator(as_flag)] = False
+
+    def history(self) -> History:
+        """What this section describes."""
+        return History(self.files, self.key, self.bare_key)
+
+
 class InputPart(Part):
     """`inputs.<name>`."""
 
@@ -89,6 +102,7 @@ class InputPart(Part):
     size: Whole | None = None
     metadata: dict[str, Annotated[Metadata, choice(Metadata)]] = {}
     on_new_column: Annotated[OnNewColumn, choice(OnNewColumn)] = "tell"
+    history: HistoryPart | None = None
 
     def input(self, name: str) -> Input:
         """The input that this section describes."""
@@ -110,4 +124,5 @@ class InputPart(Part):
             self.size,
             tuple(self.metadata.items()),
             self.on_new_column,
+            None if self.history is None else self.history.history(),
         )

@@ -95,6 +95,7 @@ PLACES = {
     "FormatsPart": "inputs.<name>.format.",
     "ColumnPart": "inputs.<name>.columns.<name>.",
     "EventTimePart": "inputs.<name>.event_time.",
+    "HistoryPart": "inputs.<name>.history.",
     "StepPart": "operators.<name>.",
     "OperatorPart": "operators.<name>.",
     "OutputPart": "outputs.<name>.",

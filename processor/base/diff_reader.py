@@ -88,7 +88,7 @@ def decode(
         if "time" in names and "diff" not in names:
             raise NoDiffError(
                 f"cannot read {topic}[{at[0]}]@{at[1]} as an update: it has a time and no diff, "
-                f"as messages of outputs in {' and '.join(SINGLE_VALUE_FORMATS)} have",
+                f"as messages of outputs in {', '.join(SINGLE_VALUE_FORMATS)} have",
                 hint="`ikebana follow` and `ikebana snapshot` read them with "
                 f"{' or '.join(f'--format {form}' for form in SINGLE_VALUE_FORMATS)}, or with "
                 "--pipeline FILE, which tells the format.",

@@ -1,7 +1,8 @@
 """A few of the records that a batch has counted, by their places, so that people can look at them.
 
-Records of three kinds are noted: `late` ones, those that brought `drift` (an old image that was
-not what the state had), and those that made an `error`.  A note has places in Kafka, and nothing
+Records of four kinds are noted: `late` ones, those that brought `drift` (an old image that was
+not what the state had), those that were `outdated` by their sequence, and those that made an
+`error`.  A note has places in Kafka, and nothing
 of what the records say.
 """
 
@@ -14,7 +15,7 @@ MOST = 5
 """The number of records of a kind and input that a batch notes."""
 _REASON = 200
 
-Kind = Literal["late", "drift", "error"]
+Kind = Literal["late", "drift", "outdated", "error"]
 # A topic, a partition and an offset.
 Place = tuple[str, int, int]
 

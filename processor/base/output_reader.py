@@ -1,8 +1,13 @@
-"""Read messages of outputs with one value for each key back as updates."""
+"""Read messages of outputs with one value for each key back as updates.
+
+Those by schemas of a registry first become what they were made of, keys and values in JSON.
+"""
 
 from collections.abc import Iterable
 
 from ikebana.codecs import diff
+from ikebana.codecs.avro_back import Rows
+from ikebana.codecs.avro_schema import Schemas
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.formats import OUTPUT_FORMATS
 from ikebana.errors import SourceError
@@ -14,12 +19,17 @@ Headers = Iterable[tuple[str, bytes | str | None]] | None
 class OutputReader:
     """Reads the messages of one topic, those of each partition in order."""
 
-    def __init__(self, topic: str, form: str) -> None:
+    def __init__(self, topic: str, form: str, schemas: Schemas | None = None) -> None:
         self._topic = topic
         self._form = form
-        codec = OUTPUT_FORMATS[form].codec
-        assert codec is not None, f"{form} is not read back"
-        self._changes = codec().reader()
+        traits = OUTPUT_FORMATS[form]
+        assert traits.codec is not None, f"{form} is not read back"
+        self._changes = traits.codec().reader()
+        self._written = None
+        if traits.schemas is not None:
+            assert schemas is not None, f"{form} is read without a registry"
+            back = traits.schemas().back
+            self._written = back(schemas, "key"), back(schemas, "value"), Rows()
 
     def read(
         self, at: tuple[int, int], key: bytes | None, value: bytes | None, headers: Headers
@@ -31,7 +41,13 @@ class OutputReader:
         """
         try:
             time = diff.read_time(headers)
-            changes = self._changes(key, value)
+            if self._written is None:
+                changes = self._changes(key, value)
+            else:
+                keys, values, rows = self._written
+                key = keys.of(key)
+                found = self._changes(key, values.of(value))
+                changes = [rows.change(key, *change) for change in found]
         except DecodeError as error:
             raise SourceError(
                 f"cannot read {self._topic}[{at[0]}]@{at[1]} as {self._form}: {error.reason}",

@@ -42,13 +42,14 @@ class Upserts(msgspec.Struct, array_like=True, tag="upserts"):
     `keys`, `values` and `offsets` have the same length.  `times` is one time for all upserts,
     or a list with a time for each.  A value is None for a tombstone.
 
-    Four dicts describe some of the upserts, by index.  With an entry in one of the first three,
+    Five dicts describe some of the upserts, by index.  With an entry in one of the first three,
     the upsert's value is None.
 
     * `bad`: the error record of a value that could not be decoded.
     * `failed`: the error record of a value that was decoded, but on which a pushed step failed.
     * `partial`: a value that lacks columns.
     * `before`: the checksum of the old image, if the message has one.
+    * `sequences`: where the source has the change in its order, as bytes that sort so.
     """
 
     input: str
@@ -63,6 +64,7 @@ class Upserts(msgspec.Struct, array_like=True, tag="upserts"):
     partial: dict[int, Partial] = {}
     before: dict[int, int] = {}
     counted: bool = False
+    sequences: dict[int, bytes] = {}
 
 
 class Truncate(msgspec.Struct, array_like=True, tag="truncate"):

@@ -26,6 +26,7 @@ from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.joins.query import DeltaJoin, JoinInput, Strategy
 from ikebana.processor.planning.plan import (
     EventTime,
+    History,
     Input,
     Metadata,
     OnError,
@@ -59,6 +60,7 @@ class TopicOptions(TypedDict, total=False):
     unique: Texts | Sequence[Texts]
     size: int
     metadata: Mapping[str, Metadata]
+    history: History
 
 
 class Pipeline:
@@ -498,4 +500,5 @@ def _input_of(topics: tuple[str, ...], row: type | None, options: TopicOptions) 
         unique=keys(options.get("unique", ()), "unique"),
         size=options.get("size"),
         metadata=tuple(options.get("metadata", {}).items()),
+        history=options.get("history"),
     )

@@ -13,12 +13,14 @@ from typing import NamedTuple
 
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.check import Check, checked
+from ikebana.processor.base.counting import counted
 from ikebana.processor.base.java import java_of
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
 from ikebana.processor.checkpoint.evolution import begun, evolved, hints_kept
 from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.planning.plan import Plan
+from ikebana.processor.topics.history import files_of
 
 
 class Kept(NamedTuple):
@@ -49,6 +51,22 @@ def of_java(environ: Mapping[str, str]) -> Check:
         return f"version {version}, {java}"
 
     return checked("Java", look)
+
+
+def of_histories(plan: Plan, settings: Settings) -> Iterator[Check]:
+    """Check that the files of histories can be read, where a start would read them."""
+    for source in plan.inputs:
+        if source.history is None:
+            continue
+
+        def look(name: str = source.name) -> str:
+            if kept(Checkpoint(settings.checkpoint)).birth is not None:
+                return "the checkpoint has begun, and reads no more files"
+            found = files_of(plan)[name]
+            rows = sum(each.rows for each in found)
+            return f"{counted(rows, 'row')} in {counted(len(found), 'file')}"
+
+        yield checked(f'history of input "{source.name}"', look)
 
 
 def of_checkpoint(plan: Plan, settings: Settings) -> Iterator[Check]:

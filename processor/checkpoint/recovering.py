@@ -137,6 +137,12 @@ def problems(plan: Plan, timeless: Collection[str] = ()) -> Iterator[EditProblem
                 "only the lost checkpoint had",
                 _NEW,
             )
+        elif source.history is not None:
+            yield Problem(
+                f"{path}.history",
+                "was read before the topic, and only the lost checkpoint knew the files",
+                _NEW,
+            )
         elif source.start == "latest":
             yield EditProblem(
                 path,

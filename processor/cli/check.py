@@ -77,7 +77,7 @@ def check_command(
     except NoDiffError:
         click.echo(
             f'not verifiable: messages of "{topic}" have no diffs; outputs in the formats '
-            f"{' and '.join(SINGLE_VALUE_FORMATS)} have none. `ikebana snapshot` reads them "
+            f"{', '.join(SINGLE_VALUE_FORMATS)} have none. `ikebana snapshot` reads them "
             "with --format or --pipeline. To verify this collection, add a diff output of the "
             "same operator"
         )

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ikebana.codecs.formats import READABLE_FORMATS
 from ikebana.errors import ConfigError
 from ikebana.processor.base.spelling import instead
 from ikebana.processor.kafka import reading_rights
+from ikebana.processor.kafka.client import with_registry
 
 if TYPE_CHECKING:
     from ikebana.processor.planning.plan import Plan
@@ -32,7 +32,7 @@ CONFIG = click.option(
     metavar="FILE",
     type=click.Path(path_type=Path),
     help="Settings of the Kafka client, a line `key=value` each, such as "
-    "security.protocol=SASL_SSL.",
+    "security.protocol=SASL_SSL; of a schema registry, too: schema.registry.url=URL.",
 )
 
 
@@ -70,10 +70,7 @@ def connected(*formats: str) -> Callable[[Command], Command]:
                 if form not in formats:
                     raise ConfigError(
                         f'this command cannot read "{topic}": its format is {form}',
-                        hint="`ikebana snapshot` reads it."
-                        if form in READABLE_FORMATS
-                        else "Read it with a client of the schema registry, as an input in "
-                        "this format, or add a diff output of the same collection.",
+                        hint="`ikebana snapshot` reads it.",
                     )
             reading_rights.reach(settings, {topic: str(options.get("form", "diff"))})
             command(*arguments, topic=topic, settings=settings, **options)
@@ -111,7 +108,7 @@ def told_by(
         result = finding.read(
             pipeline, bootstrap_servers=bootstrap_servers, checkpoint="-", environ=os.environ
         )
-        settings = {**result.settings.kafka, **settings}
+        settings = {**with_registry(result.settings.kafka, result.settings.registry), **settings}
         form = _format_of(topic, result.plan, pipeline)
     if bootstrap_servers:
         settings["bootstrap.servers"] = bootstrap_servers
@@ -152,11 +149,9 @@ def outputs_told(
             checkpoint="-",
             environ=os.environ,
         )
-        settings = {**result.settings.kafka, **settings}
+        settings = {**with_registry(result.settings.kafka, result.settings.registry), **settings}
         plan = result.plan
-        formats: dict[str, str] = {
-            each.topic: each.format for each in plan.published if each.format in READABLE_FORMATS
-        }
+        formats: dict[str, str] = {each.topic: each.format for each in plan.published}
     else:
         formats = dict.fromkeys(what, form or "diff")
     for topic in formats:

@@ -78,11 +78,11 @@ def follow_command(
     times are milliseconds, T is followed by its date in brackets.  Ctrl-C or SIGTERM ends
     the command.
     """
-    if OUTPUT_FORMATS[form].latest and start == "now":
+    if OUTPUT_FORMATS[form].needs_earlier and start == "now":
         raise SourceError(
             f'cannot follow "{topic}" from now on: the old values of its keys are in earlier '
             "messages",
-            hint="Leave --from out: upserts are read from the beginning.",
+            hint=f"Leave --from out: {form} is read from the beginning.",
         )
     reading = DiffTopic(settings, topic, form)
     try:

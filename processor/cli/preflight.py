@@ -71,6 +71,7 @@ def checks(file: Path, bootstrap_servers: str | None, checkpoint: str | None) ->
     yield Check(what, "ok", f"pipeline {plan.name}, {settings.shards} shards")
     yield preflight.of_java(os.environ)
     yield from preflight.of_checkpoint(plan, settings)
+    yield from preflight.of_histories(plan, settings)
     # A mistake in the file is reported before Kafka's client is loaded.
     from ikebana.processor.kafka import preflight as kafka
     from ikebana.processor.kafka import preflight_transactions

@@ -53,7 +53,8 @@ class Emitted:
     `seen` is what was learned of inputs' times, `facts` how many new facts by time the
     inputs in CDCv2 have given.  `counted` has, by kind: messages that said nothing of a
     relation ("heartbeat", ...), old images that were not what the state had ("drift"),
-    records behind the frontier ("late"), facts that were known ("repeated"), and errors
+    records behind the frontier ("late"), records that are
+    older than their row ("outdated"), facts that were known ("repeated"), and errors
     that the plan drops ("error dropped").  `hydrated` are the new joins that have got all
     that was there before them.  `waiting` is how many records, and updates of them, wait
     until their times are closed.  `noted` are the last records that were late, have drifted or

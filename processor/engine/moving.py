@@ -1,10 +1,10 @@
 """The operators of a plan, moved through a micro-batch on one shard, each by its kind."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part
-from ikebana.processor.base.noted import Noted, NotedRecord
+from ikebana.processor.base.noted import Kind, Noted, NotedRecord
 from ikebana.processor.base.rows import Facts, KeyedUpdate, Truncate, Upserts, updates_of
 from ikebana.processor.checkpoint.parts import HYDRATE
 from ikebana.processor.engine.beside import Beside
@@ -189,13 +189,14 @@ class _OfOperator:
         self._batch.looked_up(self._name, updates)
         self._flow.flow(self._name, updates)
 
-    def count_drift(self, count: int, places: Sequence[tuple[int, int, int]]) -> None:
+    def count(self, kind: Kind, count: int, places: Iterable[tuple[int, int, int]]) -> None:
         if not count or self._name in reads_again(self._plan):
             return
         (source,) = kind_of(self._operator).sources(self._operator)
-        topics = self._plan.input(source).topics
+        read = self._plan.input(source)
+        topics = (*read.topics, read.history_topic)
         records = tuple(
             NotedRecord(topics[rank], partition, offset) for rank, partition, offset in places
         )
-        self._flow.counted["drift"] += count
-        self._flow.noted.append(Noted("drift", source, count, records))
+        self._flow.counted[kind] += count
+        self._flow.noted.append(Noted(kind, source, count, records))

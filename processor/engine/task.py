@@ -30,8 +30,8 @@ from ikebana.arrangements.databases import LocalDatabases
 from ikebana.arrangements.files import Folder
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.shard import opened
-from ikebana.codecs.avro_out import Ids, framed
 from ikebana.codecs.progress import pack_times
+from ikebana.codecs.shape import Ids, framed
 from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.processor.base import faults
 from ikebana.processor.base.envelope import Records, Tick, pack, unpack

@@ -44,8 +44,8 @@ MEANINGS = {
 # The share of rows for which a condition holds.
 _HOLDS = 0.5
 # CPU microseconds of all processes per message from Kafka, and per column of it.
-_MESSAGE_US = {"bytes": 2.0, "json": 2.5, "avro": 2.5}
-_COLUMN_US = {"bytes": 0.0, "json": 0.1, "avro": 0.2}
+_MESSAGE_US = {"bytes": 2.0, "json": 2.5, "avro": 2.5, "protobuf": 10.0}
+_COLUMN_US = {"bytes": 0.0, "json": 0.1, "avro": 0.2, "protobuf": 1.0}
 # CPU microseconds of a message that describes a change, beside those of its row.
 _CHANGE_US = 2.0
 # The assumed number of columns of an input without declared columns.

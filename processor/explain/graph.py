@@ -271,6 +271,8 @@ def input_lines(source: Input) -> Iterator[str]:
         yield "schema: given"
     if source.event_time is not None:
         yield f"event time: {reading.event_time_line(source.event_time)}"
+    if source.history is not None:
+        yield printable(f"history: {', '.join(source.history.files)}")
     for name, value in source.options:
         yield printable(f"options.{name}: {value}")
 

@@ -99,7 +99,31 @@ def away_in(text: str) -> str | None:
 
 def admin(settings: Mapping[str, Any]) -> AdminClient:
     """Make a client for questions about topics."""
-    return AdminClient({**_QUIET, **_RECONNECT, **settings})
+    return AdminClient({**_QUIET, **_RECONNECT, **of_brokers(settings)})
+
+
+# As clients of Confluent have the settings of a schema registry among those of Kafka.
+_OF_REGISTRY = "schema.registry."
+
+
+def of_brokers(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings without those of a schema registry, which a reader of topics may have."""
+    return {name: v for name, v in settings.items() if not name.startswith(_OF_REGISTRY)}
+
+
+def of_registry(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a schema registry among those of a reader of topics.
+
+    >>> of_registry(with_registry({"client.id": "a"}, {"url": "http://localhost:8081"}))
+    {'url': 'http://localhost:8081'}
+    """
+    length = len(_OF_REGISTRY)
+    return {name[length:]: v for name, v in settings.items() if name.startswith(_OF_REGISTRY)}
+
+
+def with_registry(settings: Mapping[str, str], registry: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a reader of topics, with those of a schema registry."""
+    return {**settings, **{_OF_REGISTRY + name: value for name, value in registry.items()}}
 
 
 def reach(settings: Mapping[str, str]) -> None:
@@ -190,7 +214,7 @@ def consumer_settings(settings: Mapping[str, str]) -> dict[str, str]:
         # By default a partition whose queue was full is not fetched from for a second.
         "fetch.queue.backoff.ms": "5",
         "message.max.bytes": "104857600",
-        **settings,
+        **of_brokers(settings),
         "group.id": GROUP,
         "enable.auto.commit": "false",
         "enable.auto.offset.store": "false",

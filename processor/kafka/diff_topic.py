@@ -12,7 +12,6 @@ from confluent_kafka import Message
 
 from ikebana.codecs import diff
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.formats import SINGLE_VALUE_FORMATS
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.codecs.snapshot_record import SnapshotRecord
 from ikebana.errors import SourceError
@@ -25,10 +24,10 @@ from ikebana.processor.base.diff_reader import (
     Portion,
 )
 from ikebana.processor.base.named_tuples import maker
-from ikebana.processor.base.output_reader import OutputReader
 from ikebana.processor.checkpoint.refusal import Refusal
 from ikebana.processor.checkpoint.snapshots import passed
 from ikebana.processor.kafka import client, topics
+from ikebana.processor.kafka.output_messages import output_reader
 from ikebana.processor.kafka.progress_record import progress_record
 from ikebana.processor.kafka.read_topics import ReadTopics
 from ikebana.processor.kafka.reader import DeletedError, Range, Reader
@@ -59,7 +58,7 @@ class DiffTopic:
 
     def __init__(self, settings: Mapping[str, str], topic: str, form: str = "diff") -> None:
         self.topic = topic
-        self._messages = OutputReader(topic, form) if form in SINGLE_VALUE_FORMATS else None
+        self._messages = output_reader(settings, topic, form)
         self.progress_topic = topic + ".progress"
         self._admin = client.admin(settings)
         # Progress and the updates that it names are read at the same time.

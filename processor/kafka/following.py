@@ -136,9 +136,9 @@ def follow(
 def goes_on(form: str) -> bool:
     """Return whether a reader of this format can go on where another one has stopped.
 
-    In the others the old value of a key is in an earlier message, which may be compacted away.
+    In the others the old value of a key is in an earlier message.
     """
-    return not OUTPUT_FORMATS[form].latest
+    return not OUTPUT_FORMATS[form].needs_earlier
 
 
 class _BatchPlace(msgspec.Struct, frozen=True):

@@ -32,6 +32,7 @@ from ikebana.processor.kafka.snapshots import Snapshots
 from ikebana.processor.kafka.topics import Positions
 from ikebana.processor.planning import starts
 from ikebana.processor.planning.plan import Input, Plan
+from ikebana.processor.topics.history import files_of
 from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.processor.topics.starting import started
 
@@ -114,7 +115,9 @@ class Inputs:
                     else begins[topic]
                 )
         ids = {name: topic.id for name, topic in self._known.items()}
-        return started(self._plan, positions, ids, snapshots)
+        # An input that is added to a checkpoint has none.
+        histories = files_of(self._plan) if read is None else {}
+        return started(self._plan, positions, ids, snapshots, histories)
 
     def _first(
         self, source: Input, topic: str, begins: Mapping[int, int], ends: Mapping[int, int]

@@ -9,13 +9,16 @@ counts only after the server has proved to be a registry, because a wrong path a
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from base64 import b64decode
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import starmap
 from typing import Any, TypeVar
 
 import msgspec
 
 from ikebana.codecs.avro_schema import SchemaUnknown, self_contained
+from ikebana.codecs.protobuf_files import File
 from ikebana.errors import AwayError, ConfigError, SourceError
 from ikebana.processor.kafka.client import PATIENCE_S
 
@@ -84,6 +87,7 @@ class Registry:
                 hint="Check the settings of the schema registry.",
             ) from error
         self._schemas: dict[int | str, object] = {}
+        self._files: dict[int | str, Sequence[File]] = {}
         self._unknown: dict[int | str, tuple[float, str]] = {}
         self._seen = False
 
@@ -98,50 +102,71 @@ class Registry:
     def parsed(self, id: int | str) -> object:  # noqa: A002 -- as in `Schemas`
         if (found := self._schemas.get(id)) is not None:
             return found
+        found = self._schemas[id] = self._known(id, self._fetched)
+        return found
+
+    def described(self, id: int | str) -> Sequence[File]:  # noqa: A002 -- as in `Descriptions`
+        if (found := self._files.get(id)) is not None:
+            return found
+        found = self._files[id] = self._known(id, self._fetched_files)
+        return found
+
+    def _known(self, id: int | str, fetch: Callable[[int | str], Result]) -> Result:  # noqa: A002
+        """What a schema is, unless it was unknown a moment ago."""
         until, reason = self._unknown.get(id, (0.0, ""))
         if time.monotonic() < until:
             raise SchemaUnknown(reason)
         try:
-            found = self._schemas[id] = self._fetched(id)
+            return fetch(id)
         except SchemaUnknown as unknown:
             if len(self._unknown) >= _MOST_UNKNOWN:
                 self._unknown.clear()
             self._unknown[id] = (time.monotonic() + _UNKNOWN_S, unknown.reason)
             raise
-        return found
 
-    def register(self, subject: str, schema: str) -> int:
-        """Register an Avro schema under a subject, unless it is there; return its id.
+    def register(self, subject: str, schema: str, kind: str) -> int:
+        """Register a schema of a kind under a subject, unless it is there; return its id.
 
         Raises:
             ConfigError: the registry does not take it, such as for its compatibility.
         """
         found = self._patiently(
-            lambda: self._client.register_schema(subject, self._schema(schema, "AVRO"))
+            lambda: self._client.register_schema(subject, self._schema(schema, kind))
         )
         if found is None:
             raise self._no_registry("it registers no schemas")
         return int(found)
 
-    def takes(self, subject: str, schema: str) -> bool:
+    def takes(self, subject: str, schema: str, kind: str) -> bool:
         """Whether the newest schema of a subject is compatible; one that is new always is."""
         found = self._patiently(
-            lambda: self._client.test_compatibility(subject, self._schema(schema, "AVRO"))
+            lambda: self._client.test_compatibility(subject, self._schema(schema, kind))
         )
         return found is not False
 
     def _fetched(self, schema_id: int | str) -> object:
-        if isinstance(schema_id, str):
-            schema = self._patiently(lambda: self._client.get_schema_by_guid(schema_id))
-        else:
-            schema = self._patiently(lambda: self._client.get_schema(schema_id))
+        schema, references = self._with_references(schema_id)
+        return self_contained(_avro(schema), [_avro(each) for _, each in references])
+
+    def _fetched_files(self, schema_id: int | str) -> Sequence[File]:
+        schema, references = self._with_references(schema_id, "serialized")
+        return [*starmap(_file, references), _file(f"schema {schema_id}", schema)]
+
+    def _with_references(
+        self, schema_id: int | str, form: str | None = None
+    ) -> tuple[Any, list[tuple[str, Any]]]:
+        """A schema, and those that it refers to, by the names by which it does."""
+        get = self._client.get_schema_by_guid if isinstance(schema_id, str) else None
+        schema = self._patiently(partial(get or self._client.get_schema, schema_id, fmt=form))
         if schema is None:
             raise SchemaUnknown
-        references: dict[tuple[str, int], Any] = {}
-        self._refer(schema, references)
-        return self_contained(_avro(schema), list(references.values()))
+        references: dict[tuple[str, int], tuple[str, Any]] = {}
+        self._refer(schema, references, form)
+        return schema, list(references.values())
 
-    def _refer(self, schema: Any, found: dict[tuple[str, int], Any]) -> None:
+    def _refer(
+        self, schema: Any, found: dict[tuple[str, int], tuple[str, Any]], form: str | None
+    ) -> None:
         """Add the references of a schema, each after its own references."""
         for reference in schema.references or ():
             subject, version = reference.subject, reference.version
@@ -149,12 +174,12 @@ class Registry:
                 continue
             # A deleted schema still describes the bytes that were written with it.
             registered = self._patiently(
-                partial(self._client.get_version, subject, version, deleted=True)
+                partial(self._client.get_version, subject, version, deleted=True, fmt=form)
             )
             if registered is None:
                 raise SchemaUnknown("its schema refers to one that is unknown")
-            self._refer(registered.schema, found)
-            found[subject, version] = _avro(registered.schema)
+            self._refer(registered.schema, found, form)
+            found[subject, version] = reference.name, registered.schema
 
     def _patiently(self, ask: Callable[[], Result]) -> Result | None:
         """Ask until there is an answer; return None if the answer is "not found"."""
@@ -212,6 +237,16 @@ class Registry:
             f"cannot read from {self._what}: {fact}",
             hint="Check the registry's url; Apicurio's ends with /apis/ccompat/v7.",
         )
+
+
+def _file(path: str, schema: Any) -> File:
+    """A file of Protobuf, which the registry has been asked to give in its own form."""
+    if schema.schema_type != "PROTOBUF":
+        raise SchemaUnknown("its schema is no Protobuf schema")
+    try:
+        return path, b64decode(schema.schema_str, validate=True)
+    except ValueError:
+        raise SchemaUnknown("the registry gives its schema as a text only") from None
 
 
 def _avro(schema: Any) -> Any:

@@ -1,10 +1,10 @@
-"""The schemas of outputs in Avro, in the registry: registered at a start, and tried before one."""
+"""The schemas of outputs in the registry: registered at a start, and tried before one."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from ikebana.codecs.avro_out import Ids, as_text
+from ikebana.codecs.shape import Ids
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.check import Check, checked
@@ -23,25 +23,25 @@ _REMEDY = (
 
 
 class Subject(NamedTuple):
-    """A subject, and the schema that an output has for it."""
+    """A subject, and the schema that an output has for it, of the kind of its format."""
 
     name: str
     schema: str
+    kind: str
 
 
 def subjects_of(plan: Plan, output: Output) -> tuple[Subject, Subject]:
     """The subjects of an output's keys and of its values."""
-    shape = shape_of(plan, output)
-    found = []
-    for part, schema in (("key", shape.key), ("value", shape.value)):
-        name = f"{output.topic}-{part}"
-        if output.subjects != "topic":
-            # A key without a record is refused with the plan.
-            name = schema["name"]
-            if output.subjects == "topic-record":
-                name = f"{output.topic}-{name}"
-        found.append(Subject(name, as_text(schema)))
-    return found[0], found[1]
+    assert output.traits.schemas is not None, f"{output.format} has no schemas"
+    shape, codec = shape_of(plan, output), output.traits.schemas()
+    names = f"{output.topic}-key", f"{output.topic}-value"
+    if output.subjects != "topic":
+        # A key without a record is refused with the plan.
+        names = codec.names(shape)
+        if output.subjects == "topic-record":
+            names = f"{output.topic}-{names[0]}", f"{output.topic}-{names[1]}"
+    of_key, of_value = codec.schemas(shape)
+    return Subject(names[0], of_key, codec.KIND), Subject(names[1], of_value, codec.KIND)
 
 
 def registered(plan: Plan, settings: Mapping[str, str]) -> dict[str, Ids]:
@@ -59,7 +59,7 @@ def registered(plan: Plan, settings: Mapping[str, str]) -> dict[str, Ids]:
         ids = []
         for subject in subjects_of(plan, output):
             try:
-                ids.append(registry.register(subject.name, subject.schema))
+                ids.append(registry.register(*subject))
             except ConfigError as error:
                 raise ConfigError(
                     f'cannot write output "{output.name}" under the subject '

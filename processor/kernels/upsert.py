@@ -13,6 +13,9 @@ good upsert or tombstone retracts the record.
 A partial value is completed from the current value at its place in the order; without one it is
 an error, and the key has no value.  A truncate removes every key at its place in the order.
 
+Where upserts have sequences, the one with a key's greatest sequence counts in place of the last
+one, and those that are outdated are counted: see `upsert_sequences`.
+
 The state is itself the arrangement of the output by key.  The old value that a message claims
 is only compared with the state: if they differ, this is counted as `drift`.
 """
@@ -31,10 +34,12 @@ from ikebana.processor.base.noted import MOST
 from ikebana.processor.base.rows import KeyedUpdate, Partial, Truncate, Upserts
 from ikebana.processor.kernels import history, upsert_waiting
 from ikebana.processor.kernels.layout import KEY_IS_REST, Contents, Layout, PartKind
-from ikebana.processor.kernels.upsert_moments import Moment, Source, by_time, in_sequence
+from ikebana.processor.kernels.upsert_moments import Moment, by_time, in_sequence
+from ikebana.processor.kernels.upsert_sequences import Sequences
 from ikebana.processor.kernels.upsert_values import (
     SPECIAL,
     Bad,
+    Source,
     UpsertValue,
     value_after,
     values_of,
@@ -57,33 +62,36 @@ class UpsertChanges(NamedTuple):
     """The updates of the collection and those of the error records.
 
     `drift` is how many old images differed from the state; `drifted` has the places of the last of
-    them.
+    them.  So it is with `outdated` upserts and `outdated_at`.
     """
 
     updates: Columns
     errors: list[KeyedUpdate]
     drift: int = 0
     drifted: Sequence[Source] = ()
+    outdated: int = 0
+    outdated_at: Sequence[Source] = ()
 
 
 def step(store: Store, chunks: Sequence[Upserts | Truncate], interval: Interval) -> UpsertChanges:
     """Apply the upserts with times before `interval.upper`; keep the others."""
     states, waiting = Part(store, b"k"), Part(store, b"w")
-    run = _Run(states)
+    run, sequences = _Run(states), Sequences(Part(store, b"n"))
     sequence = in_sequence(waiting, chunks, interval)
     if sequence is not None:
         run.load(set().union(*(chunk.keys for chunk in sequence)))
         for chunk in sequence:
             run.apply_each(chunk)
     else:
-        for each in by_time(waiting, chunks, interval):
+        for each in by_time(waiting, chunks, interval, sequences):
             if isinstance(each, Upserts):
                 run.load(set(each.keys))
                 run.apply_each(each)
             else:
                 run.apply(each)
     run.store()
-    return UpsertChanges(run.updates, run.errors, run.drift, tuple(run.drifted))
+    outdated = sequences.outdated, tuple(sequences.places)
+    return UpsertChanges(run.updates, run.errors, run.drift, tuple(run.drifted), *outdated)
 
 
 def read(store: Store, keys: Sequence[bytes]) -> list[bytes | None]:
@@ -124,6 +132,7 @@ PART = PartKind(
     Layout(
         {
             b"k": KEY_IS_REST,
+            b"n": KEY_IS_REST,
             b"w": upsert_waiting.ENTRIES,
             **history.layout({BEFORE: KEY_IS_REST}),
         }

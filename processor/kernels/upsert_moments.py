@@ -13,9 +13,11 @@ from typing import NamedTuple
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part
 from ikebana.processor.base.rows import Truncate, Upserts
+from ikebana.processor.kernels.upsert_sequences import Sequences
 from ikebana.processor.kernels.upsert_values import (
     NOTHING_SAID,
     SPECIAL,
+    Source,
     UpsertRow,
     UpsertValue,
     combined,
@@ -32,9 +34,6 @@ from ikebana.processor.kernels.upsert_waiting import (
     plain_rank,
     take_due,
 )
-
-# Where an upsert comes from: the rank of its topic among all, its partition and its offset.
-Source = tuple[int, int, int]
 
 
 class Moment(NamedTuple):
@@ -61,6 +60,8 @@ def in_sequence(
     truncated = any(isinstance(chunk, Truncate) for chunk in chunks)
     if not full or truncated or any(isinstance(chunk.times, int) for chunk in full):
         return None
+    if any(chunk.sequences for chunk in full):
+        return None
     if next(iter(waiting.scan(b"", packed(interval.lower))), None) is not None:
         return None
     ordered = sorted(full, key=_first_time)
@@ -79,16 +80,20 @@ def _first_time(chunk: Upserts) -> int:
 
 
 def by_time(
-    waiting: Part, chunks: Sequence[Upserts | Truncate], interval: Interval
+    waiting: Part,
+    chunks: Sequence[Upserts | Truncate],
+    interval: Interval,
+    sequences: Sequences,
 ) -> Iterable[Moment | Upserts]:
     """The moments in order of time; upserts that are not due yet go to `waiting`.
 
-    Plain upserts come as one chunk, with one upsert of each key at each time.
+    Upserts that are outdated by `sequences` are left out.  Plain upserts come as one chunk, with
+    one upsert of each key at each time.
     """
     waited = Waited()
     rows, plain = take_due(waiting, interval, waited)
-    nothing_waited = not rows and not plain
-    same_time = nothing_waited and len({_time_of(chunk) for chunk in chunks}) == 1
+    simple = not rows and not plain and not any(map(_has_sequences, chunks))
+    same_time = simple and len({_time_of(chunk) for chunk in chunks}) == 1
     if same_time and (time := _time_of(chunks[0])) is not None and time < interval.upper:
         # Nearly every batch in the ingest domain: rows need no tuples.
         assert time >= interval.lower, f"time {time} is not beyond the lower {interval.lower}"
@@ -109,6 +114,9 @@ def by_time(
                 rows.append(row)
             else:
                 keep(waiting, row, waited)
+    if any(row.sequence for row in rows):
+        rows += [UpsertRow(*each) for each in plain]
+        rows, plain = sequences.counting(sorted(rows, key=rank_of)), []
     if all(map(_is_plain, rows)):
         plain += [row[:6] for row in rows]  # type: ignore[misc]
         return [_last_of_each(sorted(plain, key=plain_rank))] if plain else ()
@@ -124,7 +132,7 @@ def _plain_rows(chunk: Upserts | Truncate) -> list[Plain] | None:
     """
     if isinstance(chunk, Truncate) or not chunk.keys or isinstance(chunk.times, int):
         return None
-    if chunk.bad or chunk.failed or chunk.partial or chunk.before:
+    if chunk.bad or chunk.failed or chunk.partial or chunk.before or chunk.sequences:
         return None
     if len(set(chunk.offsets)) < len(chunk.offsets):
         return None
@@ -204,6 +212,10 @@ class _Gathering:
     def moment(self) -> Moment:
         """The moment of all upserts added so far."""
         return Moment(self.time, self.last, self._truncated, self._olds)
+
+
+def _has_sequences(chunk: Upserts | Truncate) -> bool:
+    return isinstance(chunk, Upserts) and bool(chunk.sequences)
 
 
 def _order(chunk: Upserts | Truncate) -> tuple[int, int, int]:

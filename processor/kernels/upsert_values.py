@@ -32,6 +32,10 @@ SPECIAL = (Bad, Partial)
 NOTHING_SAID = Bad(b"")
 
 
+# Where an upsert comes from: the rank of its topic among all, its partition and its offset.
+Source = tuple[int, int, int]
+
+
 class UpsertRow(NamedTuple):
     """An upsert of a key with its time and its rank; a key of None is a truncate."""
 
@@ -42,6 +46,7 @@ class UpsertRow(NamedTuple):
     key: bytes | None
     upsert: UpsertValue
     before: int | None = None
+    sequence: bytes | None = None
 
 
 def rows_of(chunk: Upserts | Truncate) -> Iterable[UpsertRow]:
@@ -59,7 +64,8 @@ def rows_of(chunk: Upserts | Truncate) -> Iterable[UpsertRow]:
             strict=True,
         )
     ):
-        yield UpsertRow(time, order, partition, offset, key, upsert, chunk.before.get(index))
+        said = chunk.before.get(index), chunk.sequences.get(index)
+        yield UpsertRow(time, order, partition, offset, key, upsert, *said)
 
 
 def rank_of(row: UpsertRow) -> tuple[int, int, int, int]:

@@ -33,6 +33,7 @@ class Waiting(msgspec.Struct, array_like=True):
     failed: bool = False
     partial: Partial | None = None
     before: int | None = None
+    sequence: bytes | None = None
 
 
 Plain = tuple[int, int, int, int, bytes, bytes | None]
@@ -59,7 +60,7 @@ Waited = Counter[tuple[int, ...]]
 def keep(waiting: Part, row: UpsertRow, waited: Waited) -> None:
     """Store a row; the rows of a message have one rank, and are counted."""
     upsert = row.upsert
-    entry = Waiting(row.key, None, None, before=row.before)
+    entry = Waiting(row.key, None, None, before=row.before, sequence=row.sequence)
     if isinstance(upsert, Bad):
         entry.bad, entry.failed = upsert.record, bool(upsert.good)
     elif isinstance(upsert, Partial):
@@ -122,7 +123,8 @@ def take_due(
             else:
                 upsert = _decode(each)
                 rank = time, order, partition, offset
-                rows.append(UpsertRow(*rank, upsert.key, _upsert_of(upsert), upsert.before))
+                said = upsert.before, upsert.sequence
+                rows.append(UpsertRow(*rank, upsert.key, _upsert_of(upsert), *said))
     for place, size in sizes.items():
         waiting.delete(place, size)
     for block in left:

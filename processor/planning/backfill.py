@@ -53,6 +53,8 @@ def why_not(before: Plan, source: Input) -> str | None:
     """Why an input cannot be read again beside the present plan; None if it can."""
     if source.traits.is_updates or source.mode != "upsert":
         return "nothing keeps what it has had"
+    if source.history is not None:
+        return "its history is read once, by a new checkpoint"
     if source.transaction_topic is not None:
         return (
             "the times of its rows come from a topic of transactions, of which only what is open "

@@ -90,6 +90,12 @@ def _inputs(before: Plan, after: Plan) -> Iterator[EditProblem]:
     names = {source.name for source in after.inputs}
     for source in after.inputs:
         old = old_inputs.get(source.name)
+        if old is None and source.history is not None:
+            yield Problem(
+                f"inputs.{source.name}.history",
+                "is read by a new checkpoint alone, and the input is added to one",
+                "Write the rows to a topic, and read that by the input as well",
+            )
         if old is None:
             read = [t for t in source.topics if t in before.topics]
             if read and (why := why_not(before, source)) is not None:

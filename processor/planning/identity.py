@@ -85,7 +85,12 @@ def hints_kept(old: Plan, new: Plan) -> list[str]:
 
 
 def _input_as_it_was(was: Input | None, now: Input, decoded: Decoded, new: Plan) -> Input:
-    """The old input, with those settings of the new one that may change."""
+    """The old input, with those settings of the new one that may change.
+
+    A history that was read may be left out.
+    """
+    if was is not None and now.history is None:
+        now = replace(now, history=was.history)
     if was is None or was == now:
         return now
     event_time = was.event_time
@@ -113,7 +118,12 @@ def lasting(source: Input) -> Input:
             event, lateness_ms=usual.lateness_ms, idle_ms=usual.idle_ms
         )
     return replace(
-        source, start="earliest", event_time=event, unique=(), size=None, on_new_column="tell"
+        source,
+        start="earliest",
+        event_time=event,
+        unique=(),
+        size=None,
+        on_new_column="tell",
     )
 
 

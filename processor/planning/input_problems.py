@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ikebana.codecs.change import DeclaredColumns, Needs
 from ikebana.codecs.column_encodings import encoding
-from ikebana.codecs.formats import FORMATS
+from ikebana.codecs.formats import FORMATS, IN_REGISTRY
 from ikebana.codecs.sql_type import TypeTextError
 from ikebana.errors import ConfigError
 from ikebana.processor.base.spelling import instead
@@ -16,6 +16,7 @@ from ikebana.processor.linear.results import result_of
 from ikebana.processor.linear.scope import SHORT, VALUE, ExpressionError, is_ours
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.planning import starts
+from ikebana.processor.planning.histories import history_problems
 from ikebana.processor.planning.input_rows import encoding_of, rows_of
 from ikebana.processor.planning.operators.kind import Problem
 from ikebana.processor.planning.plan import METADATA_TYPES, SOURCE_CLOCKS, Input
@@ -33,6 +34,7 @@ def input_problems(source: Input, unread: Unread) -> Iterator[Problem]:
     yield from _option_problems(source)
     yield from _column_problems(source)
     yield from _metadata_problems(source)
+    yield from history_problems(source)
     if source.on_new_column == "add" and not (source.columns and source.traits.codec):
         yield f"{path}.on_new_column", "adds to declared columns: without any, all are read"
     if source.size is not None and source.size < 1:
@@ -73,10 +75,10 @@ def _key_problems(source: Input) -> Iterator[Problem]:
     path, traits = f"inputs.{source.name}", source.traits
     if source.key and traits.key_from == "kafka":
         yield f"{path}.key", f"the key of {source.value_format} messages is the Kafka key"
-    if source.schema is not None and not traits.in_registry:
+    if source.schema is not None and not (traits.in_registry and traits.encoding == "avro"):
         yield f"{path}.schema", f"{source.value_format} values are not read by an Avro schema"
-    if source.key_format == "avro" and not traits.in_registry:
-        problem = f"a key in Avro goes with values in Avro, not {source.value_format}"
+    if source.key_format in IN_REGISTRY and source.key_format != traits.encoding:
+        problem = f"a key in {source.key_format} goes with values in it, not {source.value_format}"
         yield f"{path}.format.key", problem
     if not source.key and traits.key_from == "columns" and source.mode == "upsert":
         yield (
@@ -107,7 +109,12 @@ def _option_problems(source: Input) -> Iterator[Problem]:
 def _problems_together(source: Input) -> Iterator[Problem]:
     """Options that exclude each other; the codec reports them."""
     declared = DeclaredColumns({column.name: column.type for column in source.columns})
-    needs = Needs(key=source.key, options=dict(source.options), declared=declared)
+    needs = Needs(
+        key=source.key,
+        options=dict(source.options),
+        declared=declared,
+        diffs=source.mode == "diffs",
+    )
     assert source.traits.codec is not None, f"{source.value_format} has options without a codec"
     try:
         source.traits.codec(needs, source.key_format, None)

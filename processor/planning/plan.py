@@ -101,6 +101,22 @@ class EventTime(msgspec.Struct, frozen=True):
         return now_ms + self.ahead_ms
 
 
+class History(msgspec.Struct, frozen=True):
+    """Files of rows that an input reads before its topics, once: a new checkpoint does.
+
+    `files` are paths, URIs or patterns of Parquet files and of lines of JSON.  `key` has the
+    columns of the key, where the input has none of its own; if it is `bare`, the key is the value
+    of the only one, and else an object of them.
+    """
+
+    files: tuple[str, ...]
+    key: tuple[str, ...] = ()
+    bare: bool = False
+
+    def __post_init__(self) -> None:
+        settle(self)
+
+
 @dataclass(frozen=True, slots=True)
 class Input:
     """Kafka topics that a plan reads; several topics are read as one input.
@@ -111,7 +127,8 @@ class Input:
     with the state, and differences are counted.  `schema` is the reader schema of Avro
     values.  `event_time` is None if records have no times of their own.  `unique` (columns in
     which no two rows agree) and `size` (about how many rows there are) are hints for joins.
-    `metadata` names columns that have what Kafka says of a message.
+    `metadata` names columns that have what Kafka says of a message.  `history` are files that are
+    read before the topics.
 
     >>> Input("orders", ("orders",)).mode, Input("names", ("names",), "diff").mode
     ('upsert', 'diffs')
@@ -140,6 +157,7 @@ class Input:
     metadata: tuple[tuple[str, Metadata], ...] = ()
     on_new_column: OnNewColumn = "tell"
     """What happens with columns that appear later: a notice says so, or a run declares them."""
+    history: History | None = None
 
     def __post_init__(self) -> None:
         what = f'input "{self.name}"'
@@ -161,6 +179,11 @@ class Input:
     def traits(self) -> InputTraits:
         """The properties of its format."""
         return FORMATS[self.value_format]
+
+    @property
+    def history_topic(self) -> str:
+        """What stands for its history among topics: no topic has a blank in its name."""
+        return f"history {self.name}"
 
     @property
     def is_collection(self) -> bool:

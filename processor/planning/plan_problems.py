@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ikebana.codecs.avro_out import namespace_of
+from ikebana.codecs.shape import namespace_of
 from ikebana.processor.linear.chain import ChainError, chain
 from ikebana.processor.linear.json_text import BLOB
 from ikebana.processor.linear.scope import KEY, VALUE, Scope, frozen

@@ -8,8 +8,7 @@ collection.
 import functools
 from collections.abc import Iterator
 
-from ikebana.codecs.avro_out import AvroShape, namespace_of
-from ikebana.codecs.avro_types import NAME, carries
+from ikebana.codecs.shape import OutputShape, namespace_of
 from ikebana.codecs.sql_type import JSON, SqlType, Struct, type_of
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.results import result_of
@@ -25,12 +24,12 @@ _NOTHING_KNOWN = JSON
 
 
 @functools.lru_cache(maxsize=64)
-def shape_of(plan: Plan, output: Output) -> AvroShape:
+def shape_of(plan: Plan, output: Output) -> OutputShape:
     """The types of an output's messages; its format has schemas in a registry."""
     catalog = catalog_of(plan)
     space = output.record or namespace_of(output.topic)
     columns = tuple(_columns(catalog.relation(output.source).scope))
-    return AvroShape(space, key_type(catalog, output.source), columns, output.traits.envelope)
+    return OutputShape(space, key_type(catalog, output.source), columns, output.traits.envelope)
 
 
 def _columns(scope: Scope) -> Iterator[tuple[str, SqlType]]:
@@ -42,6 +41,8 @@ def _columns(scope: Scope) -> Iterator[tuple[str, SqlType]]:
 def problems_of_types(plan: Plan, output: Output, catalog: Catalog) -> Iterator[Problem]:
     """Why the messages of an output cannot have schemas."""
     path = f"outputs.{output.name}.format"
+    assert output.traits.schemas is not None, f"{output.format} has no schemas"
+    codec = output.traits.schemas()
     for scope in catalog.relation(output.source).scopes:
         columns = dict(_columns(scope))
         if UNKNOWN in scope.types.values():
@@ -53,16 +54,14 @@ def problems_of_types(plan: Plan, output: Output, catalog: Catalog) -> Iterator[
                 "known: declare the columns of its input, or select some",
             )
             continue
-        for name, kind in columns.items():
-            if not NAME.fullmatch(name) or not carries(kind):
-                yield (
-                    path,
-                    f"column {name!r} has a name that Avro has not (letters, digits and _): "
-                    "select it under another one",
-                )
+        if codec.carries(Struct(tuple(columns.items()))):
+            continue
+        wrong = [name for name, of in columns.items() if not codec.carries(Struct(((name, of),)))]
+        for name in wrong or columns:
+            yield path, f"column {name!r} {codec.name_problem}: select it under another one"
     kind = key_type(catalog, output.source)
-    if not carries(kind):
-        yield path, f"the key is {kind}, with a name that Avro has not (letters, digits and _)"
+    if not codec.carries(kind):
+        yield path, f"the key is {kind}, and {codec.name_problem}"
     elif output.subjects != "topic" and not isinstance(kind, Struct):
         yield (
             f"outputs.{output.name}.subjects",

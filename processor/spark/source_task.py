@@ -17,7 +17,7 @@ from ikebana.processor.spark.source_rows import messages, rows_taken_back
 from ikebana.processor.topics.codec_of import needs_headers, needs_timestamps
 from ikebana.processor.topics.decoding import Decoding
 from ikebana.processor.topics.intake import Intake
-from ikebana.processor.topics.slice_reading import reading_of
+from ikebana.processor.topics.slice_reading import reading_of, rows_in
 from ikebana.processor.topics.source_dating import BoundaryReading
 from ikebana.processor.topics.update_intake import UpdateIntake, intake_of
 
@@ -38,12 +38,19 @@ def packed_rows(
     registry = tuple(sorted(config.registry.items()))
 
     def intake(of: Input) -> Intake | UpdateIntake:
-        return _intake(config.plan, of.name, registry)
+        return _intake(config.plan, of, registry)
 
     # Offsets are read once, and decoded for each input that reads them.
     by_range: dict[Range, list[Decoding | BoundaryReading]] = {}
     for each in share.slices:
         reading = reading_of(config.plan, each, intake, shards)
+        if each.file is not None:
+            source = config.plan.input(each.input)
+            for rows in rows_in(source, each):
+                if made := [*reading.add(rows)]:
+                    yield made
+            yield [*reading.finish()]
+            continue
         by_range.setdefault(range_of(each), []).append(reading)
     with closing(reader.read(share.hops)) as reading_hops:
         for at, hopped in reading_hops:
@@ -73,10 +80,11 @@ def connected(settings: Mapping[str, str]) -> Reader:
 
 
 @functools.lru_cache(maxsize=32)
-def _intake(plan: Plan, name: str, registry: tuple[tuple[str, str], ...]) -> Intake | UpdateIntake:
+def _intake(
+    plan: Plan, source: Input, registry: tuple[tuple[str, str], ...]
+) -> Intake | UpdateIntake:
     # Cached for the worker, because each task gets a new reader and compiling is expensive.
-    source = plan.input(name)
-    named = plan.shares_topics(source)
+    named = plan.shares_topics(plan.input(source.name))
     return intake_of(source, planner.physical(plan), _registry(registry), named=named)
 
 

@@ -43,11 +43,11 @@ from pyspark.sql.types import StructType
 from ikebana.codecs.formats import SINGLE_VALUE_FORMATS
 from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.base import diff_reader, moments
-from ikebana.processor.base.output_reader import OutputReader
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.spelling import instead
 from ikebana.processor.kafka import client, sampling
 from ikebana.processor.kafka.diff_topic import DiffTopic
+from ikebana.processor.kafka.output_messages import output_reader
 from ikebana.processor.kafka.partitioner import partition_of
 from ikebana.processor.kafka.reader import Reader
 from ikebana.processor.kafka.topic_ranges import Piece, Place, TopicRanges
@@ -427,8 +427,8 @@ def _updates(options: TopicOptions, piece: Piece) -> Iterator[KeyedUpdate]:
 
 
 def _decoding(options: TopicOptions) -> Callable[[str, Any], list[KeyedUpdate]]:
-    if options.form in SINGLE_VALUE_FORMATS:
-        messages = OutputReader(options.topic, options.form)
+    messages = output_reader(options.kafka, options.topic, options.form)
+    if messages is not None:
 
         def read(_: str, message: Any) -> list[KeyedUpdate]:
             at = message.partition(), message.offset()

@@ -11,8 +11,7 @@ fit into the driver's memory.  A frame with the columns `key` and `value` alone,
 has the messages themselves; a value that is null deletes.
 """
 
-import datetime
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -21,9 +20,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, BooleanType, StringType, StructType
 
-from ikebana.codecs import canonical
 from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.errors import ConfigError, SourceError
+from ikebana.processor.base.arrow_json import objects
 from ikebana.processor.base.spelling import instead
 from ikebana.processor.kafka.numbered_batches import write_batch
 
@@ -117,8 +116,8 @@ class TopicWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     def _json_upserts(self, batch: pa.RecordBatch) -> Iterator[Upsert]:
         options = self._options
         special = {*options.key, options.deleted, options.order}
-        of_key = _objects(batch, options.key)
-        of_value = _objects(batch, [name for name in batch.schema.names if name not in special])
+        of_key = objects(batch, options.key)
+        of_value = objects(batch, [name for name in batch.schema.names if name not in special])
         gone = batch.column(options.deleted).to_pylist() if options.deleted else None
         order = batch.column(options.order).to_pylist() if options.order else None
         for at, (key, value) in enumerate(zip(of_key, of_value, strict=True)):
@@ -161,48 +160,6 @@ def _raw_upserts(batch: pa.RecordBatch) -> Iterator[Upsert]:
         if key is None:
             raise SourceError("cannot write a row: its key is null")
         yield Upsert(key, value, None)
-
-
-def _objects(batch: pa.RecordBatch, names: Sequence[str]) -> list[bytes]:
-    """Encode some columns of each row as one JSON object."""
-    chosen = batch.select(list(names))
-    plain = {field.name: _plain(field.type) for field in chosen.schema}
-    encoded = []
-    for row in chosen.to_pylist():
-        for name, convert in plain.items():
-            if convert is not None and row[name] is not None:
-                row[name] = convert(row[name])
-        try:
-            encoded.append(canonical.encode(row))
-        except (TypeError, ValueError) as error:
-            raise SourceError(f"cannot write a row as JSON: {error}") from error
-    return encoded
-
-
-def _plain(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """Return what makes values of a type plain JSON; None for those that are."""
-    if pa.types.is_timestamp(kind) and kind.tz is not None:
-        return lambda value: value.astimezone(datetime.UTC)
-    if pa.types.is_map(kind):
-        inner = _plain(kind.item_type)
-        return lambda pairs: {
-            key: item if inner is None or item is None else inner(item) for key, item in pairs
-        }
-    if pa.types.is_list(kind) and (of_item := _plain(kind.value_type)) is not None:
-        return lambda items: [None if item is None else of_item(item) for item in items]
-    if pa.types.is_struct(kind):
-        fields = {field.name: _plain(field.type) for field in kind}
-        known = {name: convert for name, convert in fields.items() if convert is not None}
-        if known:
-            return lambda struct: (
-                struct
-                | {
-                    name: convert(struct[name])
-                    for name, convert in known.items()
-                    if struct[name] is not None
-                }
-            )
-    return None
 
 
 def _require_columns(options: WriteOptions, schema: StructType) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ikebana.codecs.change import Codec, DeclaredColumns, Needs
-from ikebana.codecs.formats import EMPTY_VALUES
+from ikebana.codecs.formats import EMPTY_VALUES, IN_REGISTRY
 from ikebana.codecs.sql_type import parsed
 from ikebana.processor.planning.input_rows import encodings_of
 from ikebana.processor.planning.plan import Input
@@ -83,7 +83,7 @@ def takes_empty_for_null(source: Input) -> bool:
 
 def needs_registry(source: Input) -> bool:
     """Whether an input's messages can be read only with a schema registry."""
-    return source.traits.in_registry or source.key_format == "avro"
+    return source.traits.in_registry or source.key_format in IN_REGISTRY
 
 
 def needs_headers(source: Input) -> bool:

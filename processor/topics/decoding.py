@@ -204,7 +204,7 @@ class Decoding:
         keys, values, offsets = decoded.keys, decoded.values, decoded.offsets
         if until - begin < len(keys):
             keys, values, offsets = keys[begin:until], values[begin:until], offsets[begin:until]
-        if decoded.bad or decoded.failed or decoded.partial or decoded.before:
+        if decoded.has_special:
             places = [len(shard.keys) for shard in shards]
             for index, key in enumerate(keys, begin):
                 number = crc32(key) % count
@@ -301,4 +301,7 @@ def _copy_special(decoded: DecodedUpserts, index: int, shard: Upserts, at: int) 
         size += len(partial.value) + len(partial.record)
     if (before := decoded.before.get(index)) is not None:
         shard.before[at] = before
+    if (sequence := decoded.sequences.get(index)) is not None:
+        shard.sequences[at] = sequence
+        size += len(sequence)
     return size

@@ -76,6 +76,7 @@ def without_former_parts(plan: Plan, last: SourceOffset, edits: int) -> SourceOf
         return last
     topics = {*plan.topics, *plan.transaction_topics}
     topics |= {plan.position_key(source, t) for source in plan.inputs for t in source.topics}
+    topics |= {source.history_topic for source in plan.inputs}
     # A new join is recognized by its missing frontier, and is hydrated after all others.
     new = {join.name for join in plan.joins} - last.frontiers.keys()
     begin = {name: last.upper for name in progress.edges(plan) if name not in new}

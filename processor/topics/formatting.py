@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import LARGEST, TOO_LARGE
-from ikebana.codecs import avro_out, cdcv2
+from ikebana.codecs import cdcv2
 from ikebana.codecs.debezium_out import EnvelopeOrigin
 from ikebana.codecs.formats import FactCodec
+from ikebana.codecs.shape import encoded
 from ikebana.codecs.upsert_out import (
     OutputMessage,
     Violation,
@@ -51,9 +52,10 @@ def formatted(
     if output.traits.facts is not None:
         return _facts(output, output.traits.facts(), updates)
     found = _by_key(plan, output, updates, store)
-    if not output.traits.in_registry:
+    if output.traits.schemas is None:
         return found
-    messages, violations = avro_out.encoded(shape_of(plan, output), found.messages)
+    writers = output.traits.schemas().writers(shape_of(plan, output))
+    messages, violations = encoded(writers, found.messages)
     return Formatted(messages, [*found.errors, *_errors(output, violations)], {})
 
 

@@ -24,12 +24,26 @@ Positions = dict[str, dict[int, int]]
 Ends = Mapping[str, Mapping[int, int]]
 
 
-class Base(msgspec.Struct, frozen=True):
-    """The snapshot that a new checkpoint reads of a diff topic: offsets of the snapshot topic."""
+class RowFile(msgspec.Struct, frozen=True, array_like=True):
+    """A file of a history: the number of its rows, its size, and when it was written last."""
+
+    path: str
+    rows: int
+    size: int
+    mtime_ns: int
+
+
+class Base(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a new checkpoint reads before the topic of an input.
+
+    Of a diff topic it is a snapshot, with offsets of the snapshot topic.  Of other inputs it is a
+    history: each of the `files` is a partition, and its rows are the offsets.
+    """
 
     topic: str
     starts: dict[int, int]
     ends: dict[int, int]
+    files: list[RowFile] = []
 
 
 class InputTimes(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -42,7 +56,8 @@ class InputTimes(msgspec.Struct, frozen=True, omit_defaults=True):
     * `transactions`: the state of a source's transactions.
     * `reads`, `progress_at`, `checkpoint`, of a diff topic: the offsets up to which the batch
       reads, the offset at which progress is read next, and the checkpoint that writes the topic.
-    * `base`, of a diff topic: the snapshot that the first batch that reads the topic reads, too.
+    * `base`, of a diff topic: the snapshot that the first batch that reads the topic reads, too;
+      of other inputs: the history that is read before the topics, until it has been read.
     * `log`, of an input with event times: how its records were judged.
     * `again`, of such an input that is read again: times before it are complete.
     * `furthest`, of a transaction topic: by topic and partition of its changes the place of the

@@ -17,6 +17,7 @@ from ikebana.codecs.error_record import error_record
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.fields import projection
 from ikebana.processor.base.rows import KeyedUpdate, Partial, keyed
+from ikebana.processor.kernels.order import ordered
 from ikebana.processor.linear.chain import Chain, chain
 from ikebana.processor.linear.scope import frozen
 from ikebana.processor.planning import planner
@@ -163,7 +164,7 @@ class Intake:
                     offsets.append(message.offset)
                 continue
             for change in found:
-                kind, key, after, before, absent, _ = change
+                kind, key, after, before, absent, _, sequence = change
                 if isinstance(change, Wide):
                     # The old image is compared with the state, which has only read columns.
                     before = None if before is None else self._narrowed(before)
@@ -176,6 +177,9 @@ class Intake:
                 # Postgres fills unknown columns of a deleted row, so its image proves nothing.
                 if before is not None and kind == "upsert":
                     decoded.before[index] = crc32(before)
+                if sequence:
+                    parts = (ordered(part, descending=False) for part in sequence)
+                    decoded.sequences[index] = b"".join(parts)
                 if absent:
                     assert after is not None, "a partial image is one"
                     record = record_of(_NOTHING_TO_LEAVE, message, origin)

@@ -31,6 +31,7 @@ from ikebana.processor.topics.edit_steps import (
     without_former_parts,
     writing,
 )
+from ikebana.processor.topics.history import before_topics, without_read
 from ikebana.processor.topics.input_times import InputTimes, topic_key
 from ikebana.processor.topics.own_topics import advanced, left
 from ikebana.processor.topics.source_offset import Own, Positions, SourceOffset, is_settled
@@ -136,6 +137,7 @@ class _Next:
         cls, plan: Plan, last: SourceOffset, look: Look, trigger: Trigger, edited: Edited
     ) -> "_Next":
         """Take an edit into account, and choose the share of the exchange topic."""
+        look = look._replace(ends=before_topics(plan, last, dict(look.ends)))
         rebuilding = under_way(last.rebuilding)
         if rebuilding is not None:
             look = look._replace(ends=rebuilding.readable(look.ends))
@@ -206,7 +208,8 @@ class _Next:
             limit = self.trigger.limit
             own = own_of(self.before, self.look, self.edited.edits, limit, reads=all_hops)
         positions, begins = _positions(last, taken), {**_begins(last, taken), **self.at_ends}
-        known = {**_read(_of(plan, {**last.known, **self.look.known})), **taken.known}
+        learned = without_read(plan, last, _of(plan, {**last.known, **self.look.known}))
+        known = {**_read(learned), **taken.known}
         if (rebuilding := self.rebuilding) is not None:
             own = advanced(last.own, self.trigger.limit if all_hops else 0)
             is_level = all_hops and not left(own) and progress.is_level(frontiers)

@@ -7,7 +7,7 @@ from ikebana.processor.base.placing import Place
 from ikebana.processor.base.transactions_seen import FIRST, InSource
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.topics.again import pieces
-from ikebana.processor.topics.input_times import InputTimes, key_of, topic_key
+from ikebana.processor.topics.input_times import InputTimes, RowFile, key_of, topic_key
 from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.processor.topics.taking import taken_to
 from ikebana.processor.topics.transactions import Transactions
@@ -19,7 +19,7 @@ class Slice:
 
     `transactions` is the state of the source's transactions when the batch was minted, and
     `furthest` the place of the last change in the partition before.  For a transaction topic,
-    `input` is `input_times.topic_key`.
+    `input` is `input_times.topic_key`.  Of a history, `file` is the one that is read.
     """
 
     input: str
@@ -27,6 +27,7 @@ class Slice:
     end: int
     transactions: Transactions | None = None
     furthest: InSource = FIRST
+    file: RowFile | None = None
 
     @property
     def size(self) -> int:
@@ -45,6 +46,9 @@ def slices(plan: Plan, start: SourceOffset, end: SourceOffset) -> Iterator[Slice
     bases: dict[tuple[str, int], int] = {}
     for source in plan.inputs:
         yield from _base_slices(plan, source, end)
+        for rows in _history_slices(plan, source, start, end, base):
+            base += rows.size if rows.place.each else 0
+            yield rows
         partitions = sum(len(end.positions.get(topic, {})) for topic in source.topics)
         for topic in source.topics:
             key = plan.position_key(source, topic)
@@ -88,7 +92,7 @@ def slices(plan: Plan, start: SourceOffset, end: SourceOffset) -> Iterator[Slice
 def _base_slices(plan: Plan, source: Input, end: SourceOffset) -> Iterator[Slice]:
     """Yield the slices of the snapshot of a diff topic, in the batch that reads it."""
     times = end.known.get(source.name, InputTimes())
-    if times.base is None or not times.frontier:
+    if times.base is None or times.base.files or not times.frontier:
         return
     base = times.base
     for partition, start in sorted(base.starts.items()):
@@ -96,3 +100,23 @@ def _base_slices(plan: Plan, source: Input, end: SourceOffset) -> Iterator[Slice
             place = Place(base.topic, partition, 0, start, end.lower, each=False)
             place = replace(place, upper=end.upper, partitions=len(base.starts), since=0)
             yield Slice(source.name, place, until)
+
+
+def _history_slices(
+    plan: Plan, source: Input, start: SourceOffset, end: SourceOffset, base: int
+) -> Iterator[Slice]:
+    """Yield the slices of files; `base` is the time of the first row if each has its own."""
+    known = end.known.get(source.name, InputTimes()).base
+    if known is None or not known.files:
+        return
+    before, each = (
+        start.positions.get(known.topic, {}),
+        plan.time == "offset" and not plan.is_dated,
+    )
+    for at, until in sorted(end.positions.get(known.topic, {}).items()):
+        if (since := before.get(at, 0)) < until:
+            first = base if each else end.upper - 1
+            # Behind those of the topics, of which none is read in the same batch.
+            place = Place(known.topic, at, len(source.topics), since, first, each)
+            yield Slice(source.name, place, until, file=known.files[at])
+            base += until - since

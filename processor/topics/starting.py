@@ -1,4 +1,6 @@
-"""Where a new checkpoint begins to read: at offsets of its inputs, or at snapshots of diff topics.
+"""Where a new checkpoint begins to read: at offsets of its inputs, or before these.
+
+An input with a history begins with its files.
 
 A diff topic that was compacted begins at a snapshot, and its collection is not known before.  So
 the plan begins at the latest time of the snapshots: what any input has had before counts at that
@@ -9,12 +11,12 @@ time, and outputs say nothing of the times before.
 # snapshot, and would be late. Readers of one topic, which have no such inputs, begin at the
 # newest snapshot.
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ikebana.codecs.snapshot_record import SnapshotRecord, topic_of
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.topics.input_times import Base, InputTimes
+from ikebana.processor.topics.input_times import Base, InputTimes, RowFile
 from ikebana.processor.topics.source_offset import Positions, SourceOffset
 
 
@@ -23,8 +25,12 @@ def started(
     positions: Positions,
     topic_ids: Mapping[str, str],
     snapshots: Mapping[str, SnapshotRecord],
+    histories: Mapping[str, Sequence[RowFile]] = {},
 ) -> SourceOffset:
-    """Make the offset before the first batch; `snapshots` are those to begin at, by topic."""
+    """Make the offset before the first batch.
+
+    `snapshots` are those to begin at, by topic, and `histories` the files of inputs, by name.
+    """
     begin = max((record.time for record in snapshots.values()), default=0)
     known = {}
     for source in plan.inputs:
@@ -33,6 +39,15 @@ def started(
                 progress_at=found.progress_at,
                 checkpoint=found.last.checkpoint,
                 base=Base(topic_of(source.topics[0]), found.starts, found.ends),
+            )
+        if files := histories.get(source.name):
+            known[source.name] = InputTimes(
+                base=Base(
+                    source.history_topic,
+                    dict.fromkeys(range(len(files)), 0),
+                    {at: file.rows for at, file in enumerate(files)},
+                    [*files],
+                )
             )
     return SourceOffset(
         batch=-1,

@@ -121,7 +121,8 @@ def dated(plan: Plan, last: SourceOffset, look: Look, limit: int | None) -> Take
         s.name: look.closed.get(s.name, ()) for s in plan.inputs if s.traits.kind == "updates"
     }
     found = reach(plan, look.known, closed, last.positions, last.upper, limit)
-    stamped = {topic for s in plan.inputs if not s.is_dated for topic in s.topics}
+    undated = [source for source in plan.inputs if not source.is_dated]
+    stamped = {topic for s in undated for topic in (s.history_topic, *s.topics)}
     waiting = {topic: by for topic, by in look.ends.items() if topic in stamped}
     _, _, stamps = _share(last, look.begins, waiting, 0)
     upper = _upper(last, found, has_stamped=bool(stamped), waits=stamps > 0)

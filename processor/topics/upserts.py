@@ -18,7 +18,7 @@ from ikebana.processor.topics.messages import Message, Origin, record_of
 class DecodedUpserts:
     """Upserts in order, each with the offset of its message.
 
-    `keys` to `before` are the same as in `base.rows.Upserts`.
+    `keys` to `sequences` are the same as in `base.rows.Upserts`.
 
     * `truncates`: pairs (index of the first upsert after the truncate, offset).
     * `errors`: pairs (offset, error record) of messages whose key cannot be read, and is not null.
@@ -37,6 +37,7 @@ class DecodedUpserts:
     failed: dict[int, bytes] = field(default_factory=dict)
     partial: dict[int, Partial] = field(default_factory=dict)
     before: dict[int, int] = field(default_factory=dict)
+    sequences: dict[int, bytes] = field(default_factory=dict)
     truncates: list[tuple[int, int]] = field(default_factory=list)
     errors: list[tuple[int, bytes]] = field(default_factory=list)
     wide: list[int] = field(default_factory=list)
@@ -45,6 +46,11 @@ class DecodedUpserts:
     times: list[int] | None = None
     greatest: int | None = None
     judged: tuple[int, int, bool] | None = None
+
+    @property
+    def has_special(self) -> bool:
+        """Whether anything but keys and values is said of any upsert."""
+        return bool(self.bad or self.failed or self.partial or self.before or self.sequences)
 
 
 def plain_upserts(codec: Plain, messages: Sequence[Message], origin: Origin) -> DecodedUpserts:
@@ -119,6 +125,7 @@ def refuse_strange(
         decoded.values[at] = None
         decoded.partial.pop(at, None)
         decoded.before.pop(at, None)
+        decoded.sequences.pop(at, None)
 
 
 def make_values(decoded: DecodedUpserts, pushed: Chain) -> None:
@@ -176,6 +183,7 @@ def date(
             decoded.values[at] = None
             decoded.partial.pop(at, None)
             decoded.before.pop(at, None)
+            decoded.sequences.pop(at, None)
         else:
             times.append(time)
             if dated.late and time == bounds[at].lower:

@@ -221,6 +221,7 @@ _MEANING = {
     "drift": "old images unlike the state",
     "error dropped": "errors dropped",
     "late": "late records that count at the frontier",
+    "outdated": "outdated records by their sequence, not applied",
 }
 
 

@@ -33,7 +33,7 @@ Kind = Literal["counter", "gauge", "histogram"]
 # Spark's name for the duration of a whole trigger.
 WHOLE = "triggerExecution"
 # Kinds with a sample of 0 before the first occurrence; all others are kinds of messages.
-COUNTED = ("drift", "error dropped", "late")
+COUNTED = ("drift", "error dropped", "late", "outdated")
 
 
 class Metric(NamedTuple):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ikebana.processor.planning.plan import (
         Concat,
         EventTime,
+        History,
         Input,
         Linear,
         Output,
@@ -59,6 +60,7 @@ _HOMES = {
     "processor.planning.plan": (
         "Concat",
         "EventTime",
+        "History",
         "Input",
         "Linear",
         "Output",
@@ -83,6 +85,7 @@ __all__ = [
     "DeltaJoin",
     "Evaluation",
     "EventTime",
+    "History",
     "IkebanaError",
     "Input",
     "JoinInput",

@@ -14,27 +14,36 @@ import socket
 import sys
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+import ikebana
 from cdc.registry import ApicurioRegistry
 from ikebana import Column, Input, Output, Plan, Upsert
 from ikebana.codecs.avro import AvroDecoder
+from ikebana.codecs.avro_out import key_schema, value_schema, writers
 from ikebana.codecs.avro_schema import SchemaUnknown
 from ikebana.codecs.avro_upserts import AvroUpserts
 from ikebana.codecs.change import Change, Needs
 from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.shape import encoded, framed
+from ikebana.codecs.upsert_out import to_upserts
 from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.cli.main import cli
+from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.registry import Registry
 from ikebana.processor.kafka.written_schemas import checks, registered
 from ikebana.processor.planning.written_types import shape_of
 from support.avro_messages import message
 from support.schema_registries import RealRegistry, Served, SmallRegistry
+from support.written_topics import Written
 
 pytestmark = pytest.mark.full
 
@@ -404,7 +413,10 @@ def test_schemas_of_outputs_are_registered_once(served: Served) -> None:
 
     assert registered(plan, {"url": served.url}) == found
     shape, reading = shape_of(plan, plan.outputs[0]), served.reading()
-    assert [reading.parsed(number) for number in found["out"]] == [shape.key, shape.value]
+    assert [reading.parsed(number) for number in found["out"]] == [
+        key_schema(shape),
+        value_schema(shape),
+    ]
     assert registered(replace(plan, outputs=()), {"url": served.url}) == {}
 
 
@@ -447,3 +459,37 @@ def test_a_column_more_is_compatible_in_a_real_registry(served: Served) -> None:
 
     assert more["out"].key == registered(plan, url)["out"].key
     assert more["out"].value != registered(plan, url)["out"].value
+
+
+@needs_client
+def test_an_output_in_avro_is_read_back(
+    served: Served, broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    """By `ikebana.follow` and the commands, which find the registry among the settings."""
+    topic = topic_name("avro")
+    plan = written_plan(topic)
+    ids, shape = registered(plan, {"url": served.url})["out"], shape_of(plan, plan.outputs[0])
+    written = Written(broker.bootstrap_servers, topic)
+    key, old, new = b'{"id":1}', b'{"id":1,"n":1}', b'{"id":1,"n":2}'
+    for time, facts in ((1, [(key, old, 1, 1)]), (2, [(key, old, 2, -1), (key, new, 2, 1)])):
+        messages, _ = to_upserts(facts)
+        written.producer.begin_transaction()
+        for of_key, value, headers in framed(encoded(writers(shape), messages)[0], ids):
+            written.producer.produce(topic, value, of_key, partition=0, headers=headers)
+        written.producer.commit_transaction(30)
+        written.progress(time + 1, 1)
+    config = {"schema.registry.url": served.url}
+
+    with ikebana.follow(
+        topic, bootstrap_servers=written.servers, format="avro", config=config, wait=False
+    ) as found:
+        updates = [update[1:] for batch in found for update in batch.updates]
+
+    assert updates == [(key, old, 1, 1), (key, old, 2, -1), (key, new, 2, 1)]
+    file = tmp_path / "client.properties"
+    file.write_text(f"schema.registry.url={served.url}\n")
+    options = ["--format", "avro", "--bootstrap-servers", written.servers]
+    told = CliRunner().invoke(cli, ["snapshot", topic, *options, "--config", str(file)])
+    assert json.loads(told.output) == {"key": {"id": 1}, "value": {"id": 1, "n": 2}, "count": 1}
+    refused = CliRunner().invoke(cli, ["snapshot", topic, *options])
+    assert "needs a schema registry" in str(refused.exception)

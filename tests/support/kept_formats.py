@@ -29,7 +29,7 @@ from ikebana.processor.base.rows import Seen, Updates
 from ikebana.processor.base.skew import Hot
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
 from ikebana.processor.checkpoint.commits import FillProgress, Lease, Marker
-from ikebana.processor.topics.input_times import Base, InputTimes
+from ikebana.processor.topics.input_times import Base, InputTimes, RowFile
 from ikebana.processor.topics.reading_log import Reached, ReadingLog
 from ikebana.processor.topics.source_offset import SourceOffset, Span
 from ikebana.serving import layout
@@ -85,7 +85,7 @@ OFFSET = SourceOffset(
             checkpoint="d00d",
             snapshot={"orders": {0: 1}},
             idle=True,
-            base=Base("orders.snapshot", {1: 0}, {1: 6}),
+            base=Base("orders.snapshot", {1: 0}, {1: 6}, [RowFile("a.parquet", 6, 400, 7)]),
             log=ReadingLog({"orders": {0: [Judged(3, 4, 800, 1_900)]}}, [Reached(900, {})]),
             again=800,
         )

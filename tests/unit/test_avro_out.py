@@ -23,11 +23,12 @@ from ikebana import (
 )
 from ikebana.codecs import canonical
 from ikebana.codecs.avro import AvroDecoder
-from ikebana.codecs.avro_out import AvroShape, Ids, as_text, encoded, framed, namespace_of
+from ikebana.codecs.avro_out import key_schema, schemas, value_schema, writers
 from ikebana.codecs.avro_schema import self_contained
 from ikebana.codecs.change import Needs
 from ikebana.codecs.debezium_avro import DebeziumAvro
 from ikebana.codecs.debezium_out import EnvelopeOrigin, to_envelopes
+from ikebana.codecs.shape import Ids, OutputShape, encoded, framed, namespace_of
 from ikebana.codecs.sql_type import parsed
 from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.processor.kafka.written_schemas import subjects_of
@@ -46,40 +47,40 @@ MICROS = {
 class Given:
     """The schemas of a shape by their ids, as a registry has them: 1 of keys, 2 of values."""
 
-    def __init__(self, shape: AvroShape) -> None:
-        self._schemas = {1: shape.key, 2: shape.value}
+    def __init__(self, shape: OutputShape) -> None:
+        self._schemas = dict(enumerate(schemas(shape), 1))
 
     def parsed(self, id: int | str) -> object:  # noqa: A002 -- as in `Schemas`
         assert isinstance(id, int)
-        return self_contained(json.loads(as_text(self._schemas[id])))
+        return self_contained(json.loads(self._schemas[id]))
 
 
-def shaped(columns: dict[str, str], key: str = "BIGINT", *, envelope: bool = False) -> AvroShape:
+def shaped(columns: dict[str, str], key: str = "BIGINT", *, envelope: bool = False) -> OutputShape:
     """A shape with these types."""
-    return AvroShape(
+    return OutputShape(
         "shop.rows", parsed(key), tuple((n, parsed(t)) for n, t in columns.items()), envelope
     )
 
 
-def written(shape: AvroShape, value: Any, key: Any = 1) -> OutputMessage:
+def written(shape: OutputShape, value: Any, key: Any = 1) -> OutputMessage:
     """The message of a row, framed."""
     row = None if value is None else canonical.encode(value)
     message = OutputMessage(canonical.encode(key), row, [("time", b"7")])
-    done, violations = encoded(shape, [message])
+    done, violations = encoded(writers(shape), [message])
     assert violations == []
     return framed(done, Ids(1, 2))[0]
 
 
-def refused(shape: AvroShape, value: Any, key: Any = 1) -> str:
+def refused(shape: OutputShape, value: Any, key: Any = 1) -> str:
     """Why a row is not written."""
     message = OutputMessage(canonical.encode(key), canonical.encode(value), [("time", b"7")])
-    done, [violation] = encoded(shape, [message])
+    done, [violation] = encoded(writers(shape), [message])
     assert done == []
     assert (violation.key, violation.time) == (canonical.encode(key), 7)
     return violation.reason
 
 
-def read(shape: AvroShape, message: bytes | None, part: Any = "value") -> Any:
+def read(shape: OutputShape, message: bytes | None, part: Any = "value") -> Any:
     """A message as our own input reads it."""
     assert message is not None
     return AvroDecoder(Given(shape), part=part).decode(message)
@@ -216,10 +217,10 @@ def test_each_type_has_one_of_avro(kind: str, value: Any, schema: Any, datum: An
     """The schema is that of the table in the docs, and the bytes are those of the datum."""
     shape = shaped({"v": kind})
 
-    [column] = shape.value["fields"]
+    [column] = value_schema(shape)["fields"]
     assert column == {"name": "v", "type": ["null", schema], "default": None}
     body = io.BytesIO()
-    bare = json.loads(as_text(shape.value).replace('"logicalType"', '"meant"'))
+    bare = json.loads(schemas(shape)[1].replace('"logicalType"', '"meant"'))
     fastavro.schemaless_writer(body, fastavro.parse_schema(bare), {"v": datum})
     message = written(shape, {"v": value})
     assert message.value == b"\0\0\0\0\2" + body.getvalue()
@@ -333,7 +334,7 @@ def test_a_key_is_never_null(kind: str, key: Any, schema: Any) -> None:
     """Nor is any part of it; a row with such a key is a violation."""
     shape = shaped({"v": "INTEGER"}, kind)
 
-    assert shape.key == schema
+    assert key_schema(shape) == schema
     assert read(shape, written(shape, {"v": 1}, key).key, "key") == key
     lacking: Any = {**key, "day": None} if isinstance(key, dict) else None
     name = "day" if isinstance(key, dict) else "key"
@@ -361,7 +362,7 @@ def test_envelopes_are_read_as_those_of_debezium() -> None:
         ],
         EnvelopeOrigin("p", "o"),
     )
-    done, violations = encoded(shape, messages)
+    done, violations = encoded(writers(shape), messages)
     codec = DebeziumAvro(Given(shape), Needs(before=True))
 
     found = [codec.changes(each.key, each.value, each.headers) for each in framed(done, Ids(1, 2))]
@@ -386,7 +387,8 @@ def test_a_column_that_is_added_is_read_by_both_schemas() -> None:
         (bodies[1], after, before, {"a": 1}),
     ):
         assert body is not None
-        assert fastavro.schemaless_reader(io.BytesIO(body[5:]), writer.value, reader.value) == row
+        both = value_schema(writer), value_schema(reader)
+        assert fastavro.schemaless_reader(io.BytesIO(body[5:]), *both) == row
 
 
 @pytest.mark.parametrize(
@@ -396,7 +398,8 @@ def test_a_column_that_is_added_is_read_by_both_schemas() -> None:
 def test_a_namespace_is_made_of_a_topic(topic: str, namespace: str) -> None:
     """Each of its parts is a name of Avro."""
     assert namespace_of(topic) == namespace
-    fastavro.parse_schema(AvroShape(namespace, parsed("BIGINT"), (("a", parsed("DATE")),)).value)
+    shape = OutputShape(namespace, parsed("BIGINT"), (("a", parsed("DATE")),))
+    fastavro.parse_schema(value_schema(shape))
 
 
 ROWS = Input(

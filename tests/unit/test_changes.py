@@ -1,6 +1,8 @@
 """Changes in any form: the words of operations, rows before and after, flags of deleted rows."""
 
 import json
+from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from ikebana.codecs.errors import DecodeError
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring.proposing.formats import Sample
 from ikebana.processor.authoring.proposing.proposal import propose
+from ikebana.processor.engine.testing.run import Run
 from ikebana.processor.planning.checking import checked
 
 KEY, ANN, ANNA = b'{"id":7}', b'{"id":7,"n":"ann"}', b'{"id":7,"n":"anna"}'
@@ -260,3 +263,115 @@ def test_a_first_file_proposes_the_format() -> None:
     assert found.value == "changes"
     assert [column.name for column in found.columns] == ["id", "n"]
     assert propose("rows", [Sample(b"1", b'{"op":"add","n":1}')]).value == "json"
+
+
+IN_ORDER = {"sequence": "meta.at timestamp, meta.lsn", "op": "meta.op"}
+
+
+def placed(at: Any, lsn: Any, op: str = "u") -> dict[str, Any]:
+    """A message with its place in the order of its source."""
+    return {"meta": {"op": op, "at": at, "lsn": lsn}, "after": ROW}
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "sequence"),
+    [
+        pytest.param(
+            IN_ORDER, placed("1970-01-01T00:00:01.5Z", 7), (1_500_000_000, 7), id="two fields"
+        ),
+        pytest.param(
+            IN_ORDER, placed("1970-01-01", "8.5"), (0, Decimal("8.5")), id="a number as a text"
+        ),
+        pytest.param({"sequence": "v"}, {"op": "c", **ROW, "v": 3}, (3,), id="a row by itself"),
+        pytest.param(
+            {"sequence": "n text"}, {"op": "c", "after": ROW}, ("ann",), id="a column of a row"
+        ),
+        pytest.param(
+            {"sequence": "n text"}, {"op": "d", "before": ROW}, ("ann",), id="one of an old row"
+        ),
+        pytest.param(
+            {"sequence": "v", "deleted": "gone"},
+            {**ROW, "v": 3, "gone": 1},
+            (3,),
+            id="a row that is marked as deleted",
+        ),
+    ],
+)
+def test_a_sequence_is_read_of_a_message_or_its_row(
+    options: dict[str, str], message: Any, sequence: tuple[Any, ...]
+) -> None:
+    """By the kind of each field, numbers unless another is named."""
+    assert [change.sequence for change in read(message, options=options)] == [sequence]
+
+
+def test_both_changes_of_a_changed_key_have_the_sequence() -> None:
+    """The old key's row is gone by it, and the new one's is there."""
+    old = {"id": 6, "n": "ann"}
+    message = {"op": "u", "before": old, "after": ROW, "v": 3}
+
+    assert [c.sequence for c in read(message, options={"sequence": "v"})] == [(3,), (3,)]
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ({"op": "c", "after": ROW}, "field `v` of the sequence is null or missing"),
+        ({"op": "c", "after": ROW, "v": None}, "field `v` of the sequence is null or missing"),
+        ({"op": "c", "after": ROW, "v": True}, "field `v` of the sequence is no number"),
+        ({"op": "c", "after": ROW, "v": "hunter2"}, "field `v` of the sequence is no number"),
+    ],
+)
+def test_a_message_without_its_place_is_refused(message: Any, reason: str) -> None:
+    """Under its key, so that the next one that is right takes the error back."""
+    found = refusal(message, options={"sequence": "v"})
+
+    assert (found.reason, found.key) == (reason, KEY)
+
+
+def test_what_no_sequence_can_order_is_left_out() -> None:
+    """A null value follows a delete that says the same; a truncate is of all keys."""
+    options = {"sequence": "v"}
+
+    assert read(None, KEY, options=options) == Ignored("tombstone")
+    assert "a truncate has no place" in refusal({"op": "t", "v": 3}, options=options).reason
+
+
+@pytest.mark.parametrize(
+    ("mode", "options", "problem"),
+    [
+        ("upsert", {"sequence": "a,"}, 'option "sequence" has "", which names no field'),
+        ("upsert", {"sequence": "a", "row_image": "minimal"}, '"sequence" needs whole rows'),
+        ("diffs", {"sequence": "a"}, '"sequence" needs a state'),
+    ],
+)
+def test_a_sequence_that_could_not_be_kept_is_refused(
+    mode: Any, options: dict[str, str], problem: str
+) -> None:
+    """When the file is read."""
+    columns = (Column("id", "BIGINT"),)
+    source = Input(
+        "rows", ("rows",), "changes", mode=mode, columns=columns, options=tuple(options.items())
+    )
+    with pytest.raises(PlanError, match=problem):
+        checked(plan_of(source))
+
+
+@pytest.mark.parametrize("time", ["ingest", "offset"])
+def test_an_outdated_change_is_counted_and_not_applied(time: Any) -> None:
+    """In a later batch, after a restart and in another number of shards as well."""
+    columns = (Column("id", "BIGINT"), Column("v", "BIGINT"), Column("gone", "BOOLEAN"))
+    options = (("sequence", "v"), ("deleted", "gone"))
+    source = Input("rows", ("rows",), "changes", key=("id",), columns=columns, options=options)
+    run = Run(replace(plan_of(source), time=time), shards=2)
+
+    def sent(*rows: tuple[int, int, bool]) -> list[Any]:
+        for key, number, gone in rows:
+            run.send("rows", None, {"id": key, "v": number, "gone": gone})
+        run.batch()
+        return sorted(row["v"] for _, row in run.collection("out"))
+
+    assert sent((1, 5, False), (2, 5, False), (1, 4, False), (2, 7, True)) == [5]
+    run.restart(shards=3)
+    assert sent((2, 6, False), (1, 3, True), (1, 10, False)) == [10]
+    assert sent((2, 70, False)) == [10, 70]
+    assert run.counted["outdated"] == 3

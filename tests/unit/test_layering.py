@@ -109,6 +109,7 @@ PURE = (
 )
 # Of these folders, the modules that reach files, processes and clocks.
 NOT_PURE = (
+    "processor/base/arrow_json.py",
     "processor/base/cache.py",
     "processor/base/calls.py",
     "processor/base/faults.py",

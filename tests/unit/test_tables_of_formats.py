@@ -42,6 +42,8 @@ def test_rows_and_changes_have_a_codec_and_facts_their_own(name: str) -> None:
 
     assert (its.codec is not None) == (its.kind in ("rows", "changes"))
     assert (its.facts is not None) == (its.kind == "facts")
+    if its.encoding == "protobuf":
+        pytest.importorskip("google.protobuf", reason="Protobuf is an extra")
     if its.codec is not None:
         made = its.codec(Needs(key=("id",)), its.usual_key, NoSchemas())
         assert {"key", "changes"} <= set(dir(made))
@@ -61,6 +63,7 @@ def test_only_changes_tell_what_was_there(name: str) -> None:
         ("json", "json"),
         ("bytes", "bytes"),
         ("avro", "avro"),
+        ("protobuf", "protobuf"),
         ("debezium-avro", "avro"),
         ("maxwell", "json"),
         ("diff", "json"),
@@ -80,7 +83,8 @@ def test_what_readers_of_outputs_go_by() -> None:
     }
 
     assert all(sum(kind) == 1 for kind in kinds.values())
-    assert [name for name, its in OUTPUT_FORMATS.items() if its.latest] == ["upsert", "avro"]
+    latest = [name for name, its in OUTPUT_FORMATS.items() if its.latest]
+    assert latest == ["upsert", "avro", "json-schema", "protobuf"]
 
 
 @pytest.mark.parametrize("name", FACT_FORMATS)
@@ -115,10 +119,10 @@ def rows_of(page: str, heading: str) -> dict[str, list[str]]:
 
 
 def test_the_docs_say_of_each_format_of_changes_where_its_key_is() -> None:
-    """In the table of docs/change-data.md, which has plain Avro as well."""
+    """In the table of docs/change-data.md, which has plain Avro and Protobuf as well."""
     keys = {name: key for name, (key, *_) in rows_of("change-data.md", "## Formats").items()}
 
-    assert keys.keys() == CHANGES | {"avro"}
+    assert keys.keys() == CHANGES | {"avro", "protobuf"}
     for name, key in keys.items():
         assert key.startswith("the Kafka key") == (FORMATS[name].key_from == "either")
         assert key.startswith("`key`") == (FORMATS[name].key_from == "columns")

@@ -41,16 +41,18 @@ from ikebana.processor.engine.testing.restarts import Unfinished, born, rescaled
 from ikebana.processor.engine.testing.topics import Topics
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.backfill import has_caught_up
-from ikebana.processor.planning.plan import Output, Plan
+from ikebana.processor.planning.plan import Input, Output, Plan
 from ikebana.processor.topics import again, own_topics, reclock
+from ikebana.processor.topics.history import files_of
 from ikebana.processor.topics.input_times import Learned
+from ikebana.processor.topics.intake import Intake
 from ikebana.processor.topics.literals import require_readable
 from ikebana.processor.topics.own_reading import taken_back
-from ikebana.processor.topics.slice_reading import reading_of
+from ikebana.processor.topics.slice_reading import reading_of, rows_in
 from ikebana.processor.topics.slices import slices
 from ikebana.processor.topics.source_offset import Own, SourceOffset, is_settled
 from ikebana.processor.topics.starting import started
-from ikebana.processor.topics.update_intake import intake_of
+from ikebana.processor.topics.update_intake import UpdateIntake, intake_of
 
 if TYPE_CHECKING:
     from ikebana.codecs.avro_schema import Schemas
@@ -86,7 +88,7 @@ class Batches:
                 positions[topic] = self.topics.first(source, topic)
         for topic in plan.transaction_topics:
             positions[topic] = dict.fromkeys(self.topics.ends(topic), 0)
-        self.last = started(plan, positions, {}, self.topics.snapshots)
+        self.last = started(plan, positions, {}, self.topics.snapshots, files_of(plan))
         """The last batch as in the offset log: the offsets it read, and the upper of its times."""
         self._begins = self.last.positions
         self.frontiers: dict[str, int] = {}
@@ -123,7 +125,7 @@ class Batches:
         plan = self._running
         self._physical = planner.physical(plan)
         self._intakes = {
-            s.name: intake_of(s, self._physical, self._schemas, named=plan.shares_topics(s))
+            s: intake_of(s, self._physical, self._schemas, named=plan.shares_topics(s))
             for s in plan.inputs
         }
 
@@ -313,11 +315,13 @@ class Batches:
         rows: list[list[Records]] = [[] for _ in self.stores]
         for piece in slices(self._running, before, after):
             place = piece.place
-            reading = reading_of(
-                self._running, piece, lambda source: self._intakes[source.name], len(rows)
-            )
-            held = self.topics.messages[place.topic][place.partition][place.start : piece.end]
-            given = [message for message in held if message is not None]
+            reading = reading_of(self._running, piece, self._intake, len(rows))
+            if piece.file is not None:
+                files = rows_in(self._running.input(piece.input), piece)
+                given = [message for some in files for message in some]
+            else:
+                held = self.topics.messages[place.topic][place.partition][place.start : piece.end]
+                given = [message for message in held if message is not None]
             for shard, chunk in [*reading.add(given), *reading.finish()]:
                 rows[shard].append(_record(chunk))
         for shard, record in self._taken_back(after):
@@ -326,6 +330,15 @@ class Batches:
             begin, end = (of.hops.get(shard, 0) for of in (before, after))
             own += map(_record, self._exchange[shard][begin:end])
         return rows
+
+    def _intake(self, source: Input) -> Intake | UpdateIntake:
+        """The intake of an input, or of the rows of its history."""
+        found = self._intakes.get(source)
+        if found is None:
+            named = self._running.shares_topics(self._running.input(source.name))
+            found = intake_of(source, self._physical, self._schemas, named=named)
+            self._intakes[source] = found
+        return found
 
     def _publish(self, batch: Unfinished, emitted: list[Emitted]) -> None:
         """Publish the results of a batch from all shards."""

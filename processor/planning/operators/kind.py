@@ -11,6 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part
+from ikebana.processor.base.noted import Kind
 from ikebana.processor.base.rows import KeyedUpdate, Truncate, Upserts
 from ikebana.processor.base.spelling import instead
 from ikebana.processor.kernels.layout import PartKind
@@ -123,8 +124,8 @@ class OperatorBatch(Protocol):
         """Emit updates of the operator's collection, and of error records."""
         ...
 
-    def count_drift(self, count: int, places: Sequence[tuple[int, int, int]]) -> None:
-        """Count records with old images that differ from the state.
+    def count(self, kind: Kind, count: int, places: Iterable[tuple[int, int, int]]) -> None:
+        """Count records of a kind, such as those with old images that differ from the state.
 
         The last of them lie at `places`: the rank of the topic among those of the input, partition
         and offset.

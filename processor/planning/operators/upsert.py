@@ -56,5 +56,6 @@ class UpsertKind(OperatorKind[Upsert]):
 
     def step(self, operator: Upsert, batch: OperatorBatch, catalog: Relations) -> None:
         changes = upsert.step(batch.part(upsert.PART), batch.rows(), batch.interval)
-        batch.count_drift(changes.drift, changes.drifted)
+        batch.count("drift", changes.drift, changes.drifted)
+        batch.count("outdated", changes.outdated, changes.outdated_at)
         batch.emit(changes.updates, changes.errors)

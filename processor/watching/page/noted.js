@@ -23,6 +23,11 @@ const KINDS = {
     what: "Change records whose old image was not what the state had. A source that repeats itself after a restart causes some.",
     column: null,
   },
+  outdated: {
+    title: "Outdated records",
+    what: "Their sequence is lower than that of a record of the same key that came before. They are not applied, since the row is newer.",
+    column: null,
+  },
 };
 
 /** Show what was noted, and again when that has changed. */

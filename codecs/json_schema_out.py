@@ -1,0 +1,224 @@
+"""Write messages of outputs in JSON by JSON Schemas of a registry.
+
+The schemas follow from the types of the output's columns, as `avro_out` has them of Avro.
+
+| SQL | JSON Schema |
+|---|---|
+| BOOLEAN | boolean |
+| TINYINT, SMALLINT, INTEGER, UTINYINT, USMALLINT | integer, of Connect's type int32 |
+| BIGINT, UINTEGER | integer, of Connect's type int64 |
+| UBIGINT, HUGEINT, UHUGEINT, DECIMAL(p, s) | number, Connect's Decimal |
+| FLOAT, DOUBLE | number, of Connect's types float32 and float64 |
+| BLOB | string in base64, of Connect's type bytes |
+| DATE, TIMESTAMP WITH TIME ZONE, UUID | string, in the formats date, date-time, uuid |
+| STRUCT, list and array, MAP | object, array, object of Connect's type map |
+| JSON | anything |
+| VARCHAR and all others | string |
+
+Each field of a row may be null, and those of a key may not.  Objects have no other fields than
+these, so by the rules of registries a further column that may be null is compatible.  JSON has no
+number that is not finite: such a value is none of its type.
+
+Form: https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/serdes-json.html
+"""
+
+import functools
+from collections.abc import Callable
+from decimal import Decimal
+from math import isfinite
+from typing import Any
+
+import msgspec
+
+from ikebana.codecs import canonical
+from ikebana.codecs.avro_schema import Schemas
+from ikebana.codecs.avro_types import datum_of
+from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.framing import Part
+from ikebana.codecs.shape import MisfitError, OutputShape, Writers
+from ikebana.codecs.sql_type import JSON, Array, List, Map, Scalar, SqlType, Struct
+from ikebana.codecs.sql_type import Decimal as DecimalType
+
+KIND = "JSON"
+"""What registries call it."""
+name_problem = "has a name that JSON has not"
+Value = Callable[[Any], Any]
+_DRAFT = "http://json-schema.org/draft-07/schema#"
+_FRAME = 5
+
+
+def carries(kind: SqlType) -> bool:
+    """Whether names within a type are those of JSON: any are."""
+    return True
+
+
+def schemas(shape: OutputShape) -> tuple[str, str]:
+    """The schemas of keys and of values, as a registry gets them."""
+    of_key, of_value = names(shape)
+    key = _schema(shape.key_type)
+    if isinstance(shape.key_type, Struct):
+        key = _object({name: _schema(of) for name, of in shape.key_type.fields})
+        key["required"] = list(key["properties"])
+    value = _object({name: _nullable(_schema(of)) for name, of in shape.columns})
+    texts = (
+        {"$schema": _DRAFT, "title": of_key, **key},
+        {"$schema": _DRAFT, "title": of_value, **value},
+    )
+    return msgspec.json.encode(texts[0]).decode(), msgspec.json.encode(texts[1]).decode()
+
+
+def names(shape: OutputShape) -> tuple[str, str]:
+    """The titles of the schemas of keys and of values."""
+    return f"{shape.space}.Key", f"{shape.space}.Value"
+
+
+def _object(fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": fields, "additionalProperties": False}
+
+
+def _nullable(schema: Any) -> Any:
+    return {"oneOf": [{"type": "null"}, schema]} if schema else schema
+
+
+def _schema(kind: SqlType) -> dict[str, Any]:
+    match kind:
+        case DecimalType(_, scale):
+            return _decimal(scale)
+        case List(of) | Array(of):
+            return {"type": "array", "items": _nullable(_schema(of))}
+        case Map(_, of):
+            of_values = _nullable(_schema(of))
+            return {"type": "object", "connect.type": "map", "additionalProperties": of_values}
+        case Struct(fields):
+            return _object({name: _nullable(_schema(of)) for name, of in fields})
+    return dict(_SCALARS.get(str(kind), _TEXT))
+
+
+def _decimal(scale: int) -> dict[str, Any]:
+    meaning = {"title": "org.apache.kafka.connect.data.Decimal", "connect.type": "bytes"}
+    return {"type": "number", **meaning, "connect.parameters": {"scale": str(scale)}}
+
+
+_TEXT = {"type": "string"}
+_INT32 = {"type": "integer", "connect.type": "int32"}
+_INT64 = {"type": "integer", "connect.type": "int64"}
+_SCALARS: dict[str, dict[str, Any]] = {
+    "BOOLEAN": {"type": "boolean"},
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT"), _INT32),
+    **dict.fromkeys(("BIGINT", "UINTEGER"), _INT64),
+    **dict.fromkeys(("UBIGINT", "HUGEINT", "UHUGEINT"), _decimal(0)),
+    "FLOAT": {"type": "number", "connect.type": "float32"},
+    "DOUBLE": {"type": "number", "connect.type": "float64"},
+    "BLOB": {"type": "string", "contentEncoding": "base64", "connect.type": "bytes"},
+    "DATE": {"type": "string", "format": "date"},
+    "TIMESTAMP WITH TIME ZONE": {"type": "string", "format": "date-time"},
+    "UUID": {"type": "string", "format": "uuid"},
+    "JSON": {},
+}
+_NUMBERS = {"UBIGINT", "HUGEINT", "UHUGEINT"}
+_FLOATS = {"FLOAT", "DOUBLE"}
+# Whose data in Avro are those of JSON; of the others Avro only judges the value.
+_AS_IN_AVRO = {"BOOLEAN", *(n for n, of in _SCALARS.items() if of in (_INT32, _INT64))}
+
+
+@functools.lru_cache(maxsize=64)
+def writers(shape: OutputShape) -> Writers:
+    """What writes the keys and the values of a shape."""
+    key, row = _value_of(shape.key_type, "key"), _row_of(shape.columns)
+    parts = shape.key_type.fields if isinstance(shape.key_type, Struct) else ()
+    of_json = shape.key_type == JSON
+
+    def key_of(message: bytes) -> bytes:
+        value = key(_decode(message))
+        for name, kind in parts:
+            _require(value.get(name), name, kind)
+        if not of_json:
+            _require(value, "key", shape.key_type)
+        return canonical.encode(value)
+
+    def value_of(message: bytes) -> bytes:
+        value = _decode(message)
+        if not isinstance(value, dict):
+            raise MisfitError("value", "STRUCT")
+        return canonical.encode(row(value))
+
+    return Writers(key_of, value_of)
+
+
+def _require(value: Any, name: str, kind: SqlType) -> None:
+    """Refuse a part of a key that is null."""
+    if value is None:
+        raise MisfitError(name, f"{kind} without null")
+
+
+def _row_of(columns: tuple[tuple[str, SqlType], ...], path: str = "") -> Value:
+    parts = [(name, _value_of(of, f"{path}{name}")) for name, of in columns]
+    return lambda row: {name: value(row.get(name)) for name, value in parts}
+
+
+def _value_of(kind: SqlType, path: str) -> Value:
+    """What makes the JSON of a value of a type of any that is read as such.
+
+    It raises: MisfitError.
+    """
+    judge, convert = datum_of(kind, path), _conversion(kind, path)
+
+    def value_of(value: Any) -> Any:
+        datum = judge(value)
+        return None if value is None else convert(value, datum)
+
+    return value_of
+
+
+def _conversion(kind: SqlType, path: str) -> Callable[[Any, Any], Any]:
+    """What makes the JSON of a value that has been judged, and of its datum in Avro."""
+    match kind:
+        case Scalar(name) if name == "JSON":
+            return lambda value, _: value
+        case Scalar(name) if name in _AS_IN_AVRO:
+            return lambda _, datum: datum
+        case Scalar(name) if name in _FLOATS:
+            return lambda value, datum: _finite(value, datum, path, kind)
+        case Scalar(name) if name in _NUMBERS:
+            return _number
+        case DecimalType():
+            return _number
+        case List(of) | Array(of):
+            each = _value_of(of, path)
+            return lambda value, _: [each(item) for item in value]
+        case Map(_, of):
+            each = _value_of(of, path)
+            return lambda value, _: {name: each(item) for name, item in value.items()}
+        case Struct(fields):
+            row = _row_of(fields, f"{path}.")
+            return lambda value, _: row(value)
+    # Texts, and what Avro has as counts or as bytes.
+    return lambda value, datum: datum if isinstance(datum, str) else value
+
+
+def _finite(value: Any, datum: float, path: str, kind: SqlType) -> Any:
+    if not isfinite(datum):
+        raise MisfitError(path, kind)
+    return _number(value, datum)
+
+
+def _number(value: Any, _: Any) -> Any:
+    """A number that may be written as a text."""
+    return canonical.exact(Decimal(value)) if isinstance(value, str) else value
+
+
+_decode = canonical.decoder(Any)
+
+
+class _InJson:
+    def of(self, message: bytes | None) -> bytes | None:
+        if message is None:
+            return None
+        if message[:1] != b"\0" or len(message) < _FRAME:
+            raise DecodeError("JSON", "it does not begin with the id of a schema")
+        return canonical.canonical(message[_FRAME:])
+
+
+def back(_: Schemas, __: Part) -> _InJson:
+    """What makes the JSON of messages: what is behind the id of their schema."""
+    return _InJson()

@@ -1,0 +1,45 @@
+"""What the history of an input may be."""
+
+from collections.abc import Iterator
+
+from ikebana.processor.planning.operators.kind import Problem
+from ikebana.processor.planning.plan import Input
+
+PARQUET = (".parquet",)
+LINES = tuple(
+    f".{name}{packed}" for name in ("jsonl", "ndjson", "json") for packed in ("", ".gz", ".zst")
+)
+
+
+def is_pattern(name: str) -> bool:
+    """Whether the last part of a path stands for several files."""
+    return any(letter in name for letter in "*?[")
+
+
+def history_problems(source: Input) -> Iterator[Problem]:
+    """Why an input cannot have its history."""
+    history, path = source.history, f"inputs.{source.name}.history"
+    if history is None:
+        return
+    if source.traits.is_updates:
+        yield path, f"a topic of {source.value_format} has all that there was by itself"
+    elif source.event_time is not None:
+        yield path, "rows of files have no place among event times: leave `event_time` out"
+    elif not source.traits.has_columns:
+        yield path, "rows have columns, and bytes have none"
+    if not history.files:
+        yield f"{path}.files", "at least one file is needed"
+    for file in history.files:
+        name = file.rpartition("/")[2]
+        is_file = "." in name and not is_pattern(name)
+        if is_file and not name.endswith((*PARQUET, *LINES)):
+            known = ", ".join((*PARQUET, *LINES[::3]))
+            yield f"{path}.files", f"{file!r} is no file of {known}, nor a folder of such"
+    if source.key and history.key:
+        yield f"{path}.key", "is the key of the input, which has one"
+    elif source.mode == "upsert" and not source.key and not history.key:
+        yield f"{path}.key", "is needed: a row of a file has no Kafka key"
+    if history.bare and len(history.key) != 1:
+        yield f"{path}.key", "one column alone can be the key by itself"
+    if "sequence" in dict(source.options) and not source.key:
+        yield path, "rows with a sequence need the key of the input, by its columns"

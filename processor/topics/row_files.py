@@ -1,0 +1,173 @@
+"""Files of rows, as the histories of inputs have them: found, counted, and read by their rows.
+
+A file is one of Parquet, or has a row of JSON on each line, which may be compressed.  The end of
+its name says which.  A file that has changed since it was found is refused: its rows are known by
+their numbers.  Rows come as keyed messages in JSON.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import fs, parquet
+
+from ikebana.arrangements.files import file_system
+from ikebana.codecs import canonical
+from ikebana.codecs.errors import DecodeError
+from ikebana.errors import CheckpointError, SourceError
+from ikebana.processor.base.arrow_json import objects
+from ikebana.processor.planning.histories import LINES, PARQUET, is_pattern
+from ikebana.processor.topics.input_times import RowFile
+from ikebana.processor.topics.messages import Message
+
+_ROWS = 10_000
+_PIECE = 1 << 20
+
+
+def list_files(name: str, paths: Sequence[str]) -> list[RowFile]:
+    """The files of an input's history, in the order of the paths, each with the number of rows.
+
+    Raises:
+        SourceError: there is none at a path, or one cannot be read.
+    """
+    files: list[RowFile] = []
+    for path in paths:
+        try:
+            system, within = file_system(path)
+            matching = _matching(system, within)
+            files += [_described(system, path, within, each) for each in matching]
+        except (CheckpointError, OSError, pa.ArrowException) as error:
+            raise SourceError(
+                f'cannot read the history of input "{name}": {path}: {error}'
+            ) from error
+        if not matching:
+            raise SourceError(
+                f'cannot read the history of input "{name}": there is no file at {path}',
+                hint="Check inputs." + name + ".history.files; a pattern has * in its last part.",
+            )
+    return files
+
+
+def _matching(system: fs.FileSystem, path: str) -> list[fs.FileInfo]:
+    """The files at a path: it itself, those of a folder, or those whose names fit a pattern."""
+    folder, _, pattern = path.rpartition("/")
+    if not is_pattern(pattern):
+        info = system.get_file_info(path)
+        if info.type == fs.FileType.File:
+            return [info]
+        if info.type != fs.FileType.Directory:
+            return []
+        folder, pattern = path, "*"
+    infos = system.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+    files = [each for each in infos if each.type == fs.FileType.File]
+    return sorted(
+        (
+            each
+            for each in files
+            if fnmatchcase(each.base_name, pattern) and each.base_name.endswith((*PARQUET, *LINES))
+        ),
+        key=lambda each: str(each.path),
+    )
+
+
+def _described(system: fs.FileSystem, path: str, within: str, info: fs.FileInfo) -> RowFile:
+    inner = info.path
+    if inner.endswith(PARQUET):
+        with system.open_input_file(inner) as file:
+            rows = parquet.ParquetFile(file).metadata.num_rows
+    else:
+        rows = sum(1 for _ in _lines(system, inner))
+    # The address as it was given, so that others find the file, too.
+    address = path.removesuffix(within) + inner
+    return RowFile(address, rows, info.size, info.mtime_ns or 0)
+
+
+def read(
+    file: RowFile, start: int, end: int, key: Sequence[str], *, bare: bool
+) -> Iterator[list[Message]]:
+    """The rows `start <= number < end` of a file as messages, each with its number as its offset.
+
+    Raises:
+        SourceError: the file is gone, has changed, or a row has no column of the key.
+    """
+    number = start
+    try:
+        system, within = file_system(file.path)
+        info = system.get_file_info(within)
+        if (info.size, info.mtime_ns or 0) != (file.size, file.mtime_ns):
+            raise SourceError(
+                f"cannot read {file.path}: it has changed since the checkpoint was made",
+                hint="Put the file back as it was, or start with a new checkpoint.",
+            )
+        rows = _rows_of_parquet if file.path.endswith(PARQUET) else _rows_of_lines
+        for some in rows(system, within, start, end):
+            messages = []
+            for value in some:
+                of_key = _key(value, key, bare=bare) if key else None
+                messages.append(Message(number, of_key, value))
+                number += 1
+            yield messages
+    except (CheckpointError, OSError, pa.ArrowException) as error:
+        raise SourceError(f"cannot read {file.path}: {error}") from error
+    except KeyError as error:
+        raise SourceError(
+            f"cannot read {file.path}: row {number} has no column {error} of the key"
+        ) from error
+    if number != end:
+        raise SourceError(f"cannot read {file.path}: it has {number} rows, not {end}")
+
+
+def _key(value: bytes, columns: Sequence[str], *, bare: bool) -> bytes:
+    row = _decode(value)
+    return canonical.write(row[columns[0]]) if bare else canonical.key(row, columns)
+
+
+_decode = canonical.decoder(dict[str, Any])
+
+
+def _rows_of_parquet(
+    system: fs.FileSystem, path: str, start: int, end: int
+) -> Iterator[list[bytes]]:
+    with system.open_input_file(path) as opened:
+        file = parquet.ParquetFile(opened)
+        groups, first, skipped = [], 0, 0
+        for at in range(file.metadata.num_row_groups):
+            rows = file.metadata.row_group(at).num_rows
+            if first + rows > start and first < end:
+                groups.append(at)
+            elif first + rows <= start:
+                skipped += rows
+            first += rows
+        left, begin = end - start, start - skipped
+        for batch in file.iter_batches(_ROWS, row_groups=groups):
+            part = batch.slice(begin, left)
+            begin = max(0, begin - batch.num_rows)
+            left -= part.num_rows
+            if part.num_rows:
+                yield objects(part, part.schema.names)
+
+
+def _rows_of_lines(
+    system: fs.FileSystem, path: str, start: int, end: int
+) -> Iterator[list[bytes]]:
+    lines = itertools.islice(_lines(system, path), start, end)
+    while some := list(itertools.islice(lines, _ROWS)):
+        try:
+            yield [canonical.canonical(line) for line in some]
+        except DecodeError as error:
+            raise SourceError(
+                f"cannot read {path}: a line is no row of JSON: {error.reason}"
+            ) from None
+
+
+def _lines(system: fs.FileSystem, path: str) -> Iterator[bytes]:
+    """The lines of a file, but for those that are empty."""
+    with system.open_input_stream(path, compression="detect") as stream:
+        rest = b""
+        while piece := stream.read(_PIECE):
+            *whole, rest = (rest + piece).split(b"\n")
+            yield from filter(bytes.strip, whole)
+        if rest.strip():
+            yield rest
