@@ -79,6 +79,11 @@ def slices(plan: Plan, start: SourceOffset, end: SourceOffset) -> Iterator[Slice
                 for piece, to in pieces(plan, source, place, until, start, end):
                     furthest = known_times.furthest.get(topic, {}).get(partition, FIRST)
                     yield Slice(source.name, piece, to, known_times.transactions, furthest)
+    yield from _transaction_slices(plan, start, end)
+
+
+def _transaction_slices(plan: Plan, start: SourceOffset, end: SourceOffset) -> Iterator[Slice]:
+    """Yield the slices of transaction topics."""
     for topic in plan.transaction_topics:
         for partition, until in sorted(end.positions.get(topic, {}).items()):
             begin = end.begins.get(topic, {}).get(partition, 0)
