@@ -138,7 +138,7 @@ def problems(plan: Plan, timeless: Collection[str] = ()) -> Iterator[EditProblem
                 _NEW,
             )
         elif source.history is not None:
-            yield Problem(
+            yield EditProblem(
                 f"{path}.history",
                 "was read before the topic, and only the lost checkpoint knew the files",
                 _NEW,

@@ -91,7 +91,7 @@ def _inputs(before: Plan, after: Plan) -> Iterator[EditProblem]:
     for source in after.inputs:
         old = old_inputs.get(source.name)
         if old is None and source.history is not None:
-            yield Problem(
+            yield EditProblem(
                 f"inputs.{source.name}.history",
                 "is read by a new checkpoint alone, and the input is added to one",
                 "Write the rows to a topic, and read that by the input as well",
