@@ -362,7 +362,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edge:kernels: a key whose counts sum to 0 has no results, whatever is left": (
         "tests/property/test_negative_counts.py::test_counts_pass",
         "processor/kernels/reduce.py",
-        "state.rows or self._is_always or named != _of_nothing(self._aggregates)",
+        "state.rows or self._is_always or named != shape.of_nothing",
         "state.rows or self._is_always",
     ),
     "edge:kernels: a row that counts less than nothing meets nothing": (

@@ -1,9 +1,9 @@
-"""The sinks of a pipeline in processes of their own, beside its run, which they cannot stop.
+"""Run the sinks of a pipeline in processes beside its run, which they cannot stop.
 
-A process that ends is started again, with pauses that double up to a minute, since what ended it
-may be mended in the target meanwhile.  One that a newer instance has taken over from is not: the
-two would take turns.  The processes end with the run, and also if the run is killed: they lose
-nothing by that, because a target has either a batch with its token, or neither.
+A process that ends is started again, with pauses that double up to a minute, since its error may
+be repaired in the target.  A process that a newer instance has fenced is not started again,
+because the two would fence each other in turns.  The processes end with the run, even if it is
+killed.  Nothing is lost by that: a target has either a batch with its token, or neither.
 """
 
 import json
@@ -23,9 +23,9 @@ from ikebana.processor.kafka.leash import leashed
 from ikebana.processor.watching.sinks import SinkBoard
 
 EXIT_FENCED = 3
-# However often a sink ends, it is started again.
+# A sink is started again however often it ends.
 _RESTARTS = 10**9
-# Within so long a sink has to finish the batch that it is applying.
+# The time for a sink to finish the batch that it is applying.
 _GRACE_S = 30.0
 
 Commands = Mapping[str, Sequence[str]]
@@ -38,10 +38,10 @@ class SinkError(IkebanaError):
 
 
 class SinkProcess:
-    """Keeps the process of one sink, in a thread.
+    """Runs the process of one sink, watched by a thread.
 
-    It gets its place to answer at from a line of the process's log, which is JSON, and passes all
-    others on.  With `once` the process is to end by itself, and is not started again.
+    One line of the process's log, which is JSON, has the URL of its probes; all other lines are
+    passed on.  With `once` the process ends by itself, and is not started again.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class SinkProcess:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask it to end behind the batch that it is applying."""
+        """Ask the process to end after the batch that it is applying."""
         self._stopping.set()
         self._tell_guard(b"t")
 
@@ -74,7 +74,7 @@ class SinkProcess:
         return time.monotonic()
 
     def sleep(self, seconds: float, /) -> None:
-        """Pause, unless it is stopped."""
+        """Pause until the time has passed or the sink is stopped."""
         self._stopping.wait(seconds)
 
     def _tell_guard(self, what: bytes) -> None:
@@ -150,44 +150,44 @@ class SinkProcess:
 
 @contextmanager
 def beside(commands: Commands, board: SinkBoard, say: Say) -> Iterator[Callable[[], None]]:
-    """Run the commands of sinks within a `with` block, which gets what starts them.
+    """Run the commands of sinks within a `with` block, which gets a function that starts them.
 
-    It may be called again, and does nothing then.  An error that leaves the block waits for none.
+    Further calls do nothing.  If the block ends by an error, the processes get no time to end.
     """
     grace_s = 0.0
-    kept: list[SinkProcess] = []
+    processes: list[SinkProcess] = []
 
     def start() -> None:
-        if not kept:
-            kept.extend(SinkProcess(name, cmd, board, say) for name, cmd in commands.items())
+        if not processes:
+            processes.extend(SinkProcess(name, cmd, board, say) for name, cmd in commands.items())
 
     try:
         yield start
         grace_s = _GRACE_S
     finally:
-        for each in kept:
+        for each in processes:
             each.stop()
         end_s = time.monotonic() + grace_s
-        for each in kept:
+        for each in processes:
             each.join(max(0.0, end_s - time.monotonic()))
 
 
 def delivered(commands: Commands, board: SinkBoard, say: Say, stopping: Stopping) -> None:
-    """Run the commands of sinks to their ends, or until it is asked to stop.
+    """Run the commands of sinks until all have ended, or until `stopping` is asked.
 
     Raises: SinkError, FencedError, if one has failed.
     """
     stopping.finish_first()
-    kept = [SinkProcess(name, cmd, board, say, once=True) for name, cmd in commands.items()]
+    processes = [SinkProcess(name, cmd, board, say, once=True) for name, cmd in commands.items()]
 
     def stop() -> None:
-        for each in kept:
+        for each in processes:
             each.stop()
 
     # In a thread, since a handler may interrupt what holds a lock.
     stopping.when_asked(threading.Thread(target=stop, daemon=True).start)
-    for each in kept:
+    for each in processes:
         each.join()
-    for each in kept:
+    for each in processes:
         if each.error is not None:
             raise each.error

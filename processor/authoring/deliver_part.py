@@ -101,10 +101,10 @@ class SinkFile(Part):
 def problems(
     sinks: Mapping[str, DeliverPart], plan: Plan | None, unread: Container[str] = ()
 ) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with sinks, by its path.
+    """Yield the problems of sinks, with their paths.
 
-    With a plan, `from` names its outputs, of which those in `unread` are not known; without one,
-    topics.
+    With a plan, `from` names one of its outputs (those in `unread` could not be parsed); without a
+    plan, it names a topic.
     """
     for name, sink in sinks.items():
         path = f"deliver.{name}"

@@ -441,10 +441,10 @@ class Collection(Generic[Key, Value]):
         from ikebana.processor.building.views import windowed
 
         source, by = self.built(), texts(partition, "partition")
-        own = name or f"{source}_window"
+        operator = name or f"{source}_window"
         listed = pairs({**(functions or {}), **named}, "functions")
         parts = listed, by, texts(order, "order"), frame, texts(having, "having")
-        return Collection(self.parts, windowed(self.parts, own, source, parts))
+        return Collection(self.parts, windowed(self.parts, operator, source, parts))
 
     def to(
         self,

@@ -62,7 +62,7 @@ def with_sinks(command: Callable[..., None]) -> Callable[..., None]:
 
 
 class Sinks:
-    """The sinks of a file, and how they are run beside its pipeline."""
+    """The sinks of a file, and their commands beside its pipeline."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Sinks:
         self.parts: Mapping[str, DeliverPart] = {
             name: part for name, part in parts.items() if delivers or name in places
         }
-        """Those that are run here, or whose place is known."""
+        """The sinks that are run here, and those with a known address."""
 
     def commands(self, *options: str) -> dict[str, list[str]]:
         """The commands of the sinks that are run here, by name."""
@@ -101,7 +101,7 @@ class Sinks:
 
     @contextmanager
     def board(self) -> Iterator["SinkBoard"]:
-        """Ask the sinks how they stand within a `with` block."""
+        """Within a `with` block, keep a board with the progress of the sinks."""
         from ikebana.processor.watching.sinks import SinkBoard
 
         with SinkBoard(self.parts) as board:
@@ -113,9 +113,10 @@ class Sinks:
     def beside(
         self, board: "SinkBoard", say: Callable[[str], None], *, once: bool
     ) -> Iterator[Callable[[], None]]:
-        """Run them within a `with` block, which gets what starts them, unless it is run `once`.
+        """Run the sinks within a `with` block, which gets a function that starts them.
 
-        The topics of a new pipeline are there once its query has started.
+        They start after the query, which creates the topics of a new pipeline.  With `once` they
+        are not run here; see `deliver_once`.
         """
         if once or not self._own:
             yield lambda: None
@@ -128,7 +129,7 @@ class Sinks:
     def deliver_once(
         self, board: "SinkBoard", say: Callable[[str], None], stopping: "Stopping"
     ) -> None:
-        """Deliver what is closed now.  Raises: SinkError, FencedError, if a sink has failed."""
+        """Deliver all closed batches.  Raises: SinkError, FencedError, if a sink has failed."""
         if self._own and not stopping.asked:
             from ikebana.delivering.beside import delivered
 

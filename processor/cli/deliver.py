@@ -104,7 +104,7 @@ def read(
     sections, of_pipeline = sink_file.read(file, os.environ)
     if not of_pipeline:
         return dict(sections.kafka), sections.deliver, None
-    # A file may leave out the checkpoint, of which only added columns are wanted.
+    # A file may have no checkpoint, which is only read for added columns.
     pipeline = finding.read(
         file, bootstrap_servers=bootstrap_servers, checkpoint="-", environ=os.environ
     )

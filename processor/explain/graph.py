@@ -132,14 +132,14 @@ def as_run(plan: Plan, physical: Physical) -> Graph:
 
 
 def with_sinks(graph: Graph, sinks: Mapping[str, DeliverPart]) -> Graph:
-    """Add sinks behind the outputs that they read."""
+    """Add sinks to a graph, with arrows from the outputs that they read."""
     boxes, arrows = list(graph.boxes), list(graph.arrows)
     for name, sink in sinks.items():
-        own = f"sink {name}"
+        box_id = f"sink {name}"
         lines = [f"table {key} from {table.source}" for key, table in sink.tables.items()]
-        boxes.append(Box(own, "sink", name, (f"into {' '.join(sink.targets)}", *lines)))
+        boxes.append(Box(box_id, "sink", name, (f"into {' '.join(sink.targets)}", *lines)))
         outputs = dict.fromkeys(table.source for table in sink.tables.values())
-        arrows += [Arrow(f"output {output}", own) for output in outputs]
+        arrows += [Arrow(f"output {output}", box_id) for output in outputs]
     return Graph(graph.title, tuple(boxes), tuple(arrows))
 
 

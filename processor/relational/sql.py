@@ -297,8 +297,8 @@ class _Select:
             elif not name and each["class"] == "FUNCTION" and calls(each)[:1] == [each]:
                 name = short_name(each["function_name"].lower())
             if stars_of(each):
-                for called, made in columns_of(each, self._names):
-                    yield called or name or f"column{at}", made
+                for called, expression in columns_of(each, self._names):
+                    yield called or name or f"column{at}", expression
                 continue
             yield name or f"column{at}", self._names.resolved({**each, "alias": ""})
 

@@ -170,18 +170,18 @@ class Shown:
     def _part(
         self, table: Table, orders: Sequence[Order], left_out: int, percent: Decimal
     ) -> Table:
-        """A part of all rows, behind those that are left out."""
+        """The rows of LIMIT n%, after the first `left_out` rows."""
         number, count = table.free_column("number"), table.free_column("count")
         functions = [
             Result(number, WindowFunction(number, "row_number")),
             Result(count, WindowFunction(count, "count", frame=Frame("rows", ALL, ALL))),
         ]
         making, over = self._query.making, Over(tuple(self._by), tuple(orders))
-        made = with_functions(making, table, over, functions, what="part")
+        ranked = with_functions(making, table, over, functions, what="part")
         most = f"{left_out} + floor({quoted(count)} * {percent} / 100)"
-        kept = f"{quoted(number)} > {left_out} AND {quoted(number)} <= {most}"
-        made = making.where(made, "limit", kept)
-        return making.select(made, "shown", [(name, quoted(name)) for name in table.types])
+        within = f"{quoted(number)} > {left_out} AND {quoted(number)} <= {most}"
+        ranked = making.where(ranked, "limit", within)
+        return making.select(ranked, "shown", [(name, quoted(name)) for name in table.types])
 
     def _most(self) -> tuple[Node, int] | None:
         """A rank that QUALIFY or the WHERE of the query around bounds, and its bound."""

@@ -278,15 +278,15 @@ def _nonnull(conditions: Iterable[Node]) -> list[Node]:
 
 
 def _parts_of(node: Node) -> list[Node]:
-    """The values of a row, as of (a, b); of anything else it alone."""
+    """The values of a row such as (a, b); a list of the node itself for anything else."""
     is_row = node["class"] == "FUNCTION" and node["function_name"].lower() == "row"
     return [each["expression"] for each in node["arguments"]] if is_row else [node]
 
 
 def _row(values: Iterable[Node]) -> Node:
-    made = tree("row(true)")
-    (argument,) = made["arguments"]
-    return {**made, "arguments": [{**argument, "expression": each} for each in values]}
+    row = tree("row(true)")
+    (argument,) = row["arguments"]
+    return {**row, "arguments": [{**argument, "expression": each} for each in values]}
 
 
 def _any_true(conditions: Sequence[Node]) -> Node:
