@@ -15,9 +15,7 @@ bits.
 No clock is read: `ts_ms` and `source.ts_ms` are the logical time, which is in
 milliseconds in the `ingest` domain and a count in the `offset` domain.
 
-Form:
-https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-create-eve
-n t s
+Form: https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-create-events
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator
@@ -57,10 +55,9 @@ def to_envelopes(
     which the key has no rows.  If it is None, a key has at most one row, and the updates alone
     show this.
 
-    >>> messages, _ = to_envelopes([(b'{"id":1}', b'{"n":2}', 7, 1)], Origin("p", "o"))
+    >>> messages, _ = to_envelopes([(b'{"id":1}', b'{"n":2}', 7, 1)], EnvelopeOrigin("p", "o"))
     >>> messages[0].value
-    b'{"before":null,"after":{"n":2},"source":{"connector":"ikebana","name":"p","ts_ms":7,"db":"p","table":"o"},"op":"c","ts_ms
-    " : 7 } '
+    b'{"before":null,"after":{"n":2},"source":{"connector":"ikebana","name":"p","ts_ms":7,"db":"p","table":"o"},"op":"c","ts_ms":7}'
     """
     messages: list[OutputMessage] = []
     violations: list[Violation] = []
