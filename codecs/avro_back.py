@@ -1,10 +1,10 @@
-"""Read messages of outputs in Avro back: as the messages in JSON that they were made of.
+"""Read messages of outputs in Avro back, as the messages in JSON that they were encoded from.
 
-They are read by the schemas that they were written by, which are those of `avro_out`.  A column
-that a row lacked has come to be null.
+They are read by the schemas that they were written with, which are those of `avro_out`.  A column
+that a row lacked is null afterwards.
 
-When the columns of an output change, its rows of before are retracted by messages with the columns
-of after.  `Rows` finds the row that is meant.
+When the columns of an output change, its earlier rows are retracted by messages with the new
+columns.  `Rows` finds the row that is meant.
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ class InJson:
         self._converts: dict[int | str, Convert | None] = {}
 
     def of(self, message: bytes | None) -> bytes | None:
-        """The JSON of a message; None of none.
+        """The JSON of a message; None for None.
 
         Raises:
             DecodeError: the message cannot be decoded.
@@ -47,11 +47,11 @@ class InJson:
 
 
 def _with_json(schema: Any, by_name: dict[str, Convert | None]) -> Convert | None:
-    """What makes JSON of the texts that have some, at any depth; None if there are none."""
+    """A conversion of texts that have JSON to that JSON, at any depth; None if there are none."""
     if isinstance(schema, str):
         return by_name.get(schema)
     if isinstance(schema, list):
-        # Of a column, which may be null.
+        # A union for a column, which may be null.
         parts = [_with_json(branch, by_name) for branch in schema if branch != "null"]
         return _of_null(parts[0]) if len(parts) == 1 and parts[0] is not None else None
     if schema.get("connect.name") == _JSON:
@@ -91,7 +91,7 @@ def _of_fields(converts: Mapping[str, Convert]) -> Convert:
 
 
 class Rows:
-    """The rows of each key, to find those that are taken away under other columns.
+    """The rows of each key, to find rows that are retracted with other columns.
 
     >>> rows = Rows()
     >>> rows.change(b"1", b'{"a":1,"b":2}', 1), rows.change(b"1", b'{"a":1,"c":null}', -1)
@@ -102,7 +102,7 @@ class Rows:
         self._rows: dict[bytes | None, Counter[bytes]] = {}
 
     def change(self, key: bytes | None, row: bytes, count: int) -> tuple[bytes, int]:
-        """Add or take away a row; return the row as it was added."""
+        """Insert or retract a row; return the row as it was inserted."""
         rows = self._rows.setdefault(key, Counter())
         if count < 0 and row not in rows:
             image = _decode(row)

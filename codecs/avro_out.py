@@ -47,8 +47,9 @@ def names(shape: OutputShape) -> tuple[str, str]:
 
 
 def key_schema(shape: OutputShape) -> Any:
-    """The schema of keys.  A key of which the type is not known is a text with the JSON.
+    """The schema of keys.  A key of unknown type is a text with the JSON.
 
+    >>> from ikebana.codecs.sql_type import parsed
     >>> key_schema(OutputShape("shop.orders", parsed("BIGINT"), ()))
     'long'
     """

@@ -98,7 +98,7 @@ class Debezium:
     >>> Debezium(Needs(before=True)).changes(b'{"id": 1}', event, None)[0]._asdict()
     ... # doctest: +NORMALIZE_WHITESPACE
     {'kind': 'upsert', 'key': b'{"id":1}', 'after': b'{"id":1,"n":2}',
-     'before': b'{"id":1,"n":1}', 'absent': (), 'replaces': True}
+     'before': b'{"id":1,"n":1}', 'absent': (), 'replaces': True, 'sequence': ()}
     """
 
     def __init__(self, needs: Needs) -> None:

@@ -1,6 +1,6 @@
 """Write messages of outputs in JSON by JSON Schemas of a registry.
 
-The schemas follow from the types of the output's columns, as `avro_out` has them of Avro.
+The schemas follow from the types of the output's columns, like those of `avro_out`.
 
 | SQL | JSON Schema |
 |---|---|
@@ -40,7 +40,7 @@ from ikebana.codecs.sql_type import JSON, Array, List, Map, Scalar, SqlType, Str
 from ikebana.codecs.sql_type import Decimal as DecimalType
 
 KIND = "JSON"
-"""What registries call it."""
+"""The name of the format in registries."""
 name_problem = "has a name that JSON has not"
 Value = Callable[[Any], Any]
 _DRAFT = "http://json-schema.org/draft-07/schema#"
@@ -48,7 +48,7 @@ _FRAME = 5
 
 
 def carries(kind: SqlType) -> bool:
-    """Whether names within a type are those of JSON: any are."""
+    """Whether names within a type are valid in JSON: all are."""
     return True
 
 
@@ -117,13 +117,13 @@ _SCALARS: dict[str, dict[str, Any]] = {
 }
 _NUMBERS = {"UBIGINT", "HUGEINT", "UHUGEINT"}
 _FLOATS = {"FLOAT", "DOUBLE"}
-# Whose data in Avro are those of JSON; of the others Avro only judges the value.
+# Types with the same data in Avro and in JSON; for others Avro only checks the value.
 _AS_IN_AVRO = {"BOOLEAN", *(n for n, of in _SCALARS.items() if of in (_INT32, _INT64))}
 
 
 @functools.lru_cache(maxsize=64)
 def writers(shape: OutputShape) -> Writers:
-    """What writes the keys and the values of a shape."""
+    """The writers of keys and values of a shape."""
     key, row = _value_of(shape.key_type, "key"), _row_of(shape.columns)
     parts = shape.key_type.fields if isinstance(shape.key_type, Struct) else ()
     of_json = shape.key_type == JSON
@@ -157,7 +157,7 @@ def _row_of(columns: tuple[tuple[str, SqlType], ...], path: str = "") -> Value:
 
 
 def _value_of(kind: SqlType, path: str) -> Value:
-    """What makes the JSON of a value of a type of any that is read as such.
+    """A function that makes the JSON of a value of a type from any accepted form.
 
     It raises: MisfitError.
     """
@@ -171,7 +171,7 @@ def _value_of(kind: SqlType, path: str) -> Value:
 
 
 def _conversion(kind: SqlType, path: str) -> Callable[[Any, Any], Any]:
-    """What makes the JSON of a value that has been judged, and of its datum in Avro."""
+    """A function that makes JSON of a checked value and its datum in Avro."""
     match kind:
         case Scalar(name) if name == "JSON":
             return lambda value, _: value
@@ -192,7 +192,7 @@ def _conversion(kind: SqlType, path: str) -> Callable[[Any, Any], Any]:
         case Struct(fields):
             row = _row_of(fields, f"{path}.")
             return lambda value, _: row(value)
-    # Texts, and what Avro has as counts or as bytes.
+    # Texts, and values that are counts or bytes in Avro.
     return lambda value, datum: datum if isinstance(datum, str) else value
 
 
@@ -220,5 +220,5 @@ class _InJson:
 
 
 def back(_: Schemas, __: Part) -> _InJson:
-    """What makes the JSON of messages: what is behind the id of their schema."""
+    """A reader of messages as JSON: the bytes after the id of their schema."""
     return _InJson()

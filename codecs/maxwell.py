@@ -77,7 +77,7 @@ class Maxwell:
     >>> Maxwell(Needs(key=("id",), before=True)).changes(None, message, None)[0]._asdict()
     ... # doctest: +NORMALIZE_WHITESPACE
     {'kind': 'upsert', 'key': b'{"id":1}', 'after': b'{"id":1,"n":2}',
-     'before': b'{"id":1,"n":1}', 'absent': (), 'replaces': True}
+     'before': b'{"id":1,"n":1}', 'absent': (), 'replaces': True, 'sequence': ()}
 
     Raises:
         ConfigError: an option has a value that is not one of its choices.

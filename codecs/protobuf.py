@@ -97,24 +97,24 @@ class ProtobufDecoder:
 
 
 class Messages:
-    """What makes JSON data of messages, by their types; a type may have fields of its own type."""
+    """Converts messages to JSON data by their types; a type may have fields of the same type."""
 
     def __init__(self) -> None:
-        self._made: dict[str, Convert] = {}
+        self._converts: dict[str, Convert] = {}
 
     def of(self, descriptor: Any) -> Convert:
-        """What makes JSON data of the messages of a type."""
+        """The conversion of messages of a type to JSON data."""
         name = descriptor.full_name
-        if (known := _KNOWN.get(name)) is not None:
-            return known
-        if name not in self._made:
+        if (convert := _WELL_KNOWN.get(name)) is not None:
+            return convert
+        if name not in self._converts:
             fields: list[tuple[str, Convert]] = []
-            self._made[name] = lambda message: {name: get(message) for name, get in fields}
+            self._converts[name] = lambda message: {name: get(message) for name, get in fields}
             fields += [(field.name, self._field(field)) for field in descriptor.fields]
-        return self._made[name]
+        return self._converts[name]
 
     def _field(self, field: Any) -> Convert:
-        """What makes JSON data of a field of a message."""
+        """The conversion of a field of a message to JSON data."""
         name = field.name
         if field.is_repeated:
             entry = field.message_type
@@ -190,7 +190,7 @@ def _wrapped(message: Any) -> Any:
 
 
 def _json(message: Any) -> Any:
-    """The JSON that a `Value` is."""
+    """The JSON of a `Value`."""
     match message.WhichOneof("kind"):
         case "struct_value":
             return _struct(message.struct_value)
@@ -212,7 +212,7 @@ def _list(message: Any) -> Any:
 
 
 _WRAPPERS = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String")
-_KNOWN: dict[str, Convert] = {
+_WELL_KNOWN: dict[str, Convert] = {
     f"{_SPACE}Timestamp": _timestamp,
     f"{_SPACE}Duration": _length,
     "google.type.Date": _date,
@@ -258,7 +258,7 @@ class ProtobufUpserts:
         return [self._row(row_key, value, headers)]
 
     def row(self, value: bytes, headers: Headers) -> Change:
-        """Decode a row that needs no key, and has none but that of its columns."""
+        """Decode a row that needs no key, except one from its columns."""
         return self._row(None, value, list(headers) if headers else None)
 
     def _row(self, key: bytes | None, value: bytes, headers: Headers) -> Change:

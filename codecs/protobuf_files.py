@@ -1,13 +1,11 @@
 """The files of a schema in Protobuf, and the messages that they describe.
 
-A schema is a list of files, each a path and a serialized `FileDescriptorProto`, behind those that
-it imports; the main file is the last one.  What a registry takes for known, it does not give:
-`google/protobuf/*.proto` are in the library, and the few others that stand for types of SQL are
-here.
+A schema is a list of files, each a path and a serialized `FileDescriptorProto`, after the files
+that it imports; the main file is the last one.  A registry does not return well-known files:
+`google/protobuf/*.proto` are in the library, and a few others for types of SQL are here.
 
-A message behind the id of its schema begins with the place of its type: how many numbers there
-are, and these, each that of a message within the one before.  A zero alone is the first message of
-the file.
+After the id of its schema, a message has the place of its type: the number of indexes, and the
+indexes, each of a message within the one before.  A zero alone is the first message of the file.
 
 Form: https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format
 """
@@ -22,8 +20,8 @@ from ikebana.errors import ConfigError
 
 DATE, TIME_OF_DAY = "google/type/date.proto", "google/type/timeofday.proto"
 DECIMAL, TIMESTAMP = "confluent/type/decimal.proto", "google/protobuf/timestamp.proto"
-# By path: the package, and the only message with its fields, whose numbers begin at 1.
-_KNOWN: dict[str, tuple[str, str, tuple[tuple[str, str], ...]]] = {
+# By path: the package, and its only message with its fields, which are numbered from 1.
+_FILES: dict[str, tuple[str, str, tuple[tuple[str, str], ...]]] = {
     DATE: ("google.type", "Date", (("year", "INT32"), ("month", "INT32"), ("day", "INT32"))),
     TIME_OF_DAY: (
         "google.type",
@@ -55,7 +53,7 @@ class Descriptions(Protocol):
 
 
 def library() -> Any:
-    """The package `google.protobuf`, with what is used of it.
+    """The package `google.protobuf`, with the parts that are used.
 
     Raises:
         ConfigError: it is not installed.
@@ -73,10 +71,10 @@ def library() -> Any:
 
 
 def pool_of(files: Sequence[File]) -> Any:
-    """A pool with the files and all that they import.
+    """A pool with the files and everything that they import.
 
     Raises:
-        SchemaUnknown: a file is none, or imports one that is not given.
+        SchemaUnknown: a file is invalid, or imports a file that is missing.
     """
     of = library()
     pool = of.descriptor_pool.DescriptorPool()
@@ -96,13 +94,13 @@ def pool_of(files: Sequence[File]) -> Any:
 
 
 def _add_known(pool: Any, path: str, others: set[str]) -> None:
-    """Add a file that schemas import without giving it, unless it is there.
+    """Add a well-known file that schemas import, unless it is there.
 
-    Raises: SchemaUnknown, if nothing is known of it.
+    Raises: SchemaUnknown, if it is none of the well-known files.
     """
     if path in others or _has(pool, path):
         return
-    if path in _KNOWN:
+    if path in _FILES:
         pool.Add(known_file(path))
         return
     package, _, file = path.rpartition("/")
@@ -126,9 +124,9 @@ def _has(pool: Any, path: str) -> bool:
 
 
 def known_file(path: str) -> Any:
-    """One of the files that stand for types of SQL."""
+    """One of the well-known files for types of SQL."""
     of = library().descriptor_pb2
-    package, name, fields = _KNOWN[path]
+    package, name, fields = _FILES[path]
     file = of.FileDescriptorProto(name=path, package=package, syntax="proto3")
     message = file.message_type.add(name=name)
     optional = of.FieldDescriptorProto.LABEL_OPTIONAL
@@ -144,8 +142,8 @@ def message_at(pool: Any, file: str, indexes: Sequence[int]) -> Any:
     Raises:
         DecodeError: the file has no message there.
     """
-    found = pool.FindFileByName(file)
-    types = [*found.message_types_by_name.values()]
+    file_descriptor = pool.FindFileByName(file)
+    types = [*file_descriptor.message_types_by_name.values()]
     descriptor = None
     for index in indexes:
         if not 0 <= index < len(types):
@@ -163,22 +161,22 @@ def indexes_of(message: bytes, start: int) -> tuple[tuple[int, ...], int]:
     (((0,), 1), ((1, 0), 3))
 
     Raises:
-        DecodeError: there is none.
+        DecodeError: the message has no valid place.
     """
     count, at = _number(message, start)
     if not count:
         return (0,), at
     if not 0 < count <= _MOST_INDEXES:
         raise DecodeError("Protobuf", "it does not say of which message of its schema it is")
-    found = []
+    indexes = []
     for _ in range(count):
         number, at = _number(message, at)
-        found.append(number)
-    return tuple(found), at
+        indexes.append(number)
+    return tuple(indexes), at
 
 
 def _number(message: bytes, at: int) -> tuple[int, int]:
-    """A number with a sign in the form of Protobuf, and where it ends."""
+    """Read a signed number in the form of Protobuf; return it and its end."""
     value = shift = 0
     while at < len(message) and shift < 64:
         byte = message[at]

@@ -50,22 +50,22 @@ from ikebana.codecs.sql_type import JSON, Array, List, Map, Scalar, SqlType, Str
 from ikebana.codecs.sql_type import Decimal as DecimalType
 
 KIND = "PROTOBUF"
-"""What registries call it."""
+"""The name of the format in registries."""
 name_problem = (
     "has a name or a type that Protobuf has not (letters, digits and _; each with its own number, "
     "which follows from it; no lists or maps in lists or maps)"
 )
 _ROW, _KEY, _ONLY = "Value", "Key", "OnlyKey"
-# Of a key that is no record, the field and whether it has the JSON of it.
+# The field of a key that is no record, and whether it has the JSON of the key.
 _FIELD, _FIELD_JSON = "key", "json_key"
-# Four bytes hold numbers below the last one; some of the first are taken.
+# Four bytes hold numbers below the last one; some of the first are in use.
 _FIRST, _LAST = 20_000, 1 << 25
 _TAG = b"\0"
 """The place of the first message of a file."""
 
 
 def carries(kind: SqlType) -> bool:
-    """Whether Protobuf has names and types as a type has them."""
+    """Whether Protobuf can express the names and types within a type."""
     return has_names(kind) and _flat(kind)
 
 
@@ -137,7 +137,7 @@ def _imports(columns: Sequence[tuple[str, SqlType]]) -> set[str]:
 def _add_message(
     file: Any, message: Any, name: str, columns: Sequence[tuple[str, SqlType]]
 ) -> None:
-    """Describe a message with fields of these types; others that it needs stand behind it."""
+    """Describe a message with fields of these types, followed by other messages that it needs."""
     message.name = name
     for column, kind in columns:
         field = message.field.add(name=column, number=number_of(column))
@@ -253,7 +253,7 @@ Set = Callable[[Any, Any], None]
 
 @functools.lru_cache(maxsize=64)
 def writers(shape: OutputShape) -> Writers:
-    """What writes the keys and the values of a shape."""
+    """The writers of keys and values of a shape."""
     of_key, of_value = (_class(file) for file in files_of(shape))
     key, row = _setters(_fields_of_key(shape.key_type)), _setters(shape.columns)
     is_record, of_json = isinstance(shape.key_type, Struct), shape.key_type == JSON
@@ -302,7 +302,7 @@ def _setters(
 
 
 def _setter(name: str, kind: SqlType, path: str) -> Set:
-    """What sets a field of a message to a value that is not null.  It raises: MisfitError."""
+    """A function that sets a field to a value that is not null.  It raises: MisfitError."""
     match kind:
         case List(of) | Array(of):
             return _list(name, of, path, kind)
@@ -346,7 +346,7 @@ def _list(name: str, of: SqlType, path: str, kind: SqlType) -> Set:
 
 
 def _adder(of: SqlType, path: str) -> Set:
-    """What adds a value to a repeated field."""
+    """A function that adds a value to a repeated field."""
     if isinstance(of, Struct):
         setters = _setters(of.fields, f"{path}.")
         return lambda repeated, item: _fill(repeated.add(), setters, _object(item, path, of))
@@ -390,7 +390,7 @@ def _set(message: Any, fields: dict[str, Any]) -> None:
 
 
 def _scalar(kind: SqlType, path: str) -> Callable[[Any], Any]:
-    """What makes the value of a field, or the fields of its message.  It raises: MisfitError."""
+    """A function that makes the value of a field, or its message.  It raises: MisfitError."""
     datum = datum_of(kind, path)
     text = str(kind)
     if text == "UBIGINT":
@@ -456,5 +456,5 @@ class _InJson:
 
 
 def back(schemas: Schemas, part: Part) -> _InJson:
-    """What makes the JSON of messages."""
+    """A reader of messages as JSON."""
     return _InJson(schemas, part)  # type: ignore[arg-type]

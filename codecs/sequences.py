@@ -1,13 +1,13 @@
 """The place of a change in the order of its source, by fields of its message.
 
-The option `sequence` names the fields, with commas between them: the second is compared where the
-first is equal, and so on.  Behind a field may stand what its values are:
+The option `sequence` names the fields, with commas between them: the second is compared if the
+first is equal, and so on.  A field may be followed by the kind of its values:
 
 * `number`, which is the default: numbers, also as texts;
-* `timestamp`: texts of dates or timestamps, of which those without a zone are in UTC;
+* `timestamp`: texts of dates or timestamps; without a zone they are in UTC;
 * `text`: texts, compared by their UTF-8.
 
-A field is one of the message, or else of the row in it.
+A field is looked up in the message, then in the row in it.
 """
 
 import re
@@ -69,10 +69,10 @@ class SourceSequence:
         self.paths = [field.path for field in self._fields]
 
     def of(self, *images: Mapping[str, Any] | None) -> tuple[Part, ...]:
-        """The sequence of a message, whose fields are in one of the images.
+        """The sequence of a message; its fields are in one of the images.
 
         Raises:
-            DecodeError: a field is missing or null, or no value of its kind.
+            DecodeError: a field is missing or null, or its value is not of its kind.
         """
         return tuple(self._part(field, images) for field in self._fields)
 
@@ -111,7 +111,7 @@ def path_of(name: str) -> tuple[str, ...]:
 
 
 def at(message: Any, path: Iterable[str], otherwise: Any = None) -> Any:
-    """What a message has at a path."""
+    """The value of a message at a path."""
     for name in path:
         if not isinstance(message, dict) or name not in message:
             return otherwise

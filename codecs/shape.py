@@ -1,7 +1,7 @@
-"""The types of an output's messages, for formats whose schemas a registry has.
+"""The types of an output's messages, for formats with schemas in a registry.
 
-A `WrittenCodec` makes schemas of them, and messages by these of messages in JSON.  `encoded` is
-what is the same for all: a message that does not fit its schema is a violation, so it is left out,
+A `WrittenCodec` makes schemas of them, and encodes messages in JSON by these schemas.  `encoded`
+is common to all formats: a message that does not fit its schema is a violation, so it is left out,
 and its reason names the column.  A body has no prefix: `framed` adds the ids that a registry gives
 to the schemas.
 """
@@ -14,7 +14,7 @@ from ikebana.codecs.sql_type import Array, List, Map, Scalar, SqlType, Struct
 from ikebana.codecs.upsert_out import OutputMessage, Violation
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-"""What names of records and fields are, in Avro and in Protobuf."""
+"""Matches names of records and fields, in Avro and in Protobuf."""
 
 
 class MisfitError(Exception):
@@ -27,7 +27,7 @@ class MisfitError(Exception):
 class OutputShape(NamedTuple):
     """The types of an output's messages: its key, and the columns of its rows.
 
-    `space` is the namespace of the records.  A key of which the type is not known is JSON.  With
+    `space` is the namespace of the records.  A key of unknown type is JSON.  With
     `envelope`, values are Debezium's.
     """
 
@@ -38,7 +38,7 @@ class OutputShape(NamedTuple):
 
 
 class Writers(NamedTuple):
-    """What makes messages of the JSON of keys and of values.  They raise: MisfitError."""
+    """Encode the JSON of keys and of values as messages.  They raise: MisfitError."""
 
     key: Callable[[bytes], bytes]
     value: Callable[[bytes], bytes]
@@ -99,13 +99,13 @@ def _as_name(part: str) -> str:
 
 
 def has_names(kind: SqlType) -> bool:
-    """Whether all fields within a type have names of Avro, and maps keys that are texts."""
+    """Whether all fields within a type have valid names of Avro, and maps have texts as keys."""
     match kind:
         case Struct(fields):
             return all(NAME.fullmatch(name) and has_names(of) for name, of in fields)
         case List(of) | Array(of) | Map(Scalar("VARCHAR"), of):
             return has_names(of)
         case Map(_, of):
-            # JSON has keys that are texts.
+            # Keys of JSON objects are texts.
             return has_names(of)
     return True

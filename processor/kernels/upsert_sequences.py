@@ -1,13 +1,13 @@
-"""Which upserts of a key count, where messages are numbered in the order of their source.
+"""Which upserts of a key count, if messages are numbered in the order of their source.
 
 An upsert may have a sequence: bytes that sort in the order in which the source has made its
-changes.  Of a key the upsert with the greatest sequence counts, whatever the order in which they
-come.  One whose sequence is lower than that of an upsert before it, by time, input, partition and
-offset, says what has been replaced: it is outdated, and left out.  Of equal ones the later counts.
-The sequence of a tombstone stays when the key is gone, so that nothing from before it comes back.
+changes.  The upsert of a key with the greatest sequence counts, in whatever order they arrive.  An
+upsert with a lower sequence than an upsert before it, by time, input, partition and offset, is
+outdated, and left out.  Of equal sequences the later upsert counts.
 
-An upsert without a sequence counts at its place and moves nothing: it is the error of a message
-that cannot be used, or a truncate.
+The sequence of a tombstone stays when the key is gone, so that no earlier value comes back.
+An upsert without a sequence counts at its place and changes no sequence: it is the error of a
+message that cannot be used, or a truncate.
 """
 
 from collections import deque
@@ -19,9 +19,9 @@ from ikebana.processor.kernels.upsert_values import Source, UpsertRow
 
 
 class Sequences:
-    """The greatest sequence of each key; `outdated` counts what was left out.
+    """The greatest sequence of each key; `outdated` counts upserts that were left out.
 
-    The last ones that were left out lie at `places`.
+    `places` has the places of the last of them.
     """
 
     def __init__(self, part: Part) -> None:
@@ -30,7 +30,7 @@ class Sequences:
         self._part = part
 
     def counting(self, rows: Sequence[UpsertRow]) -> list[UpsertRow]:
-        """The rows that count, of rows in the order of their ranks."""
+        """The rows that count, among rows in the order of their ranks."""
         keys = sorted({row.key for row in rows if row.key is not None and row.sequence})
         before = dict(zip(keys, self._part.get_many(keys), strict=True))
         greatest = dict(before)

@@ -1,15 +1,14 @@
-"""User-defined aggregates: classes of Python of which an instance aggregates the rows of a key.
+"""User-defined aggregates: Python classes; an instance aggregates the rows of a key.
 
 An instance adds arguments by `accumulate`, removes them by `retract`, and returns the aggregate by
 `result`.  Between batches its attributes are stored, which are JSON data, so a change costs calls
 for the arguments that change.  A class without `retract` is called with all values of a key, in
 order, whenever one of them changes.
 
-The result has to depend on the arguments alone, not on their order or on earlier ones: that is the
-promise of the author of the class.  An argument for which `accumulate` or `retract` raises waits.
-It is tried again when other arguments change, or cancels with its own retraction; meanwhile the
-key has an error record, and the result is that of the other arguments.  Of no values the result is
-null.
+The author of the class guarantees that the result depends on the arguments alone, not on their
+order or on earlier ones.  An argument for which `accumulate` or `retract` raises waits.  It is
+tried again when other arguments change, or cancels with its retraction; meanwhile the key has an
+error record, and the result is that of the other arguments.  The result of no values is null.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -49,14 +48,14 @@ class UserAggregate:
     def change(
         self, state: UserState, diffs: Mapping[bytes, int], operator: str, *, is_empty: bool
     ) -> str:
-        """Add and remove arguments, each as often as its diff says; the failure, if there is one.
+        """Add and remove arguments as often as their diffs say; return the failure, if any.
 
-        With `is_empty`, the key has no arguments after the change, and the state begins anew.
+        With `is_empty`, the key has no arguments after the change, and its state is reset.
         """
         sums = {bytes(argument): diff for argument, diff in state.waiting}
         for argument, diff in diffs.items():
             sums[argument] = sums.get(argument, 0) + diff
-        # Retractions come last, so that no state falls below what it was.
+        # Retractions come last, so that no state has fewer arguments in between.
         ordered = sorted((diff < 0, argument, diff) for argument, diff in sums.items() if diff)
         arguments = [(argument, diff) for _, argument, diff in ordered]
         state.waiting, failure = [], ""
@@ -79,7 +78,7 @@ class UserAggregate:
         return failure
 
     def recompute(self, state: UserState, values: Sequence[Any], operator: str) -> str:
-        """Set the result to that of all values; return the failure, if there is one."""
+        """Compute the result of all values; return the failure, if any."""
         state.result = NO_RESULT
         if not values:
             return ""

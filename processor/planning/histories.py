@@ -1,4 +1,4 @@
-"""What the history of an input may be."""
+"""Problems of the history of an input."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ def is_pattern(name: str) -> bool:
 
 
 def history_problems(source: Input) -> Iterator[Problem]:
-    """Why an input cannot have its history."""
+    """All problems of the history of an input."""
     history, path = source.history, f"inputs.{source.name}.history"
     if history is None:
         return
@@ -33,8 +33,8 @@ def history_problems(source: Input) -> Iterator[Problem]:
         name = file.rpartition("/")[2]
         is_file = "." in name and not is_pattern(name)
         if is_file and not name.endswith((*PARQUET, *LINES)):
-            known = ", ".join((*PARQUET, *LINES[::3]))
-            yield f"{path}.files", f"{file!r} is no file of {known}, nor a folder of such"
+            kinds = ", ".join((*PARQUET, *LINES[::3]))
+            yield f"{path}.files", f"{file!r} is no file of {kinds}, nor a folder of such"
     if source.key and history.key:
         yield f"{path}.key", "is the key of the input, which has one"
     elif source.mode == "upsert" and not source.key and not history.key:
