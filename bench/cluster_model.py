@@ -32,13 +32,13 @@ from ikebana.arrangements.manifest import Manifest
 from ikebana.processor.base.envelope import Tick, pack
 from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.kafka import broker, client, markers, progress_topic
-from ikebana.processor.kafka.reader import Reader
+from ikebana.processor.kafka.reader import RangeReader
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics import reclock
 from ikebana.processor.topics.slices import slices
 from ikebana.processor.topics.source_offset import SourceOffset
-from ikebana.processor.topics.taking import Look
+from ikebana.processor.topics.taking import MintingState
 
 _TIMES = 20
 
@@ -164,14 +164,14 @@ class Steps:
         """Each step, as the mean of some times."""
         topic = f"{self._name}.in"
         partitions = range(self._partitions)
-        look = Look(
+        look = MintingState(
             {topic: dict.fromkeys(partitions, 10_000_000)}, {topic: dict.fromkeys(partitions, 0)}
         )
         last = SourceOffset(-1, 0, 1, {topic: dict.fromkeys(partitions, 0)}, "p")
 
         def mint() -> None:
             nonlocal last
-            trigger = reclock.Trigger(last.upper + 450, 100_000)
+            trigger = reclock.BatchTrigger(last.upper + 450, 100_000)
             found = reclock.mint(self.plan, last, look, trigger)
             # Spark logs it, and the source and its planner read it again.
             SourceOffset.from_json(json.loads(json.dumps(found.to_json())))
@@ -197,7 +197,7 @@ class Steps:
             for shard in range(self._shards)
         ]
         found[_COMMITS] = self._took(lambda: self._commit(owners))
-        with closing(Reader(self._kafka)) as reader:
+        with closing(RangeReader(self._kafka)) as reader:
             told: list[Marker] = []
 
             def read() -> None:

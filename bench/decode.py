@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ikebana import Output, Plan, Upsert
-from ikebana.processor.base.placing import Place
+from ikebana.processor.base.placing import PartitionRange
 from ikebana.processor.planning import planner
 from ikebana.processor.topics.codec_of import codec_of
 from ikebana.processor.topics.decoding import Decoding
@@ -81,7 +81,7 @@ def _stages(case: Case, messages: Sequence[Message]) -> dict[str, Callable[[], o
     parse, where = case.parse, ("t", 0)
 
     def packed() -> list[tuple[int, bytes]]:
-        place = Place("t", 0, 0, 0, 0, each=False)
+        place = PartitionRange("t", 0, 0, 0, 0, each=False)
         decoding = Decoding(case.source, intake, place, _SHARDS)
         rows: list[tuple[int, bytes]] = []
         for at in range(0, len(messages), _AT_ONCE):

@@ -270,8 +270,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edge:loud a notice that is gone keeps its series": (
         "tests/unit/test_metrics.py::test_a_notice_is_shown",
         "processor/base/notice.py",
-        "    found = {(kind, name): 0 for kind in KINDS for name in inputs}\n",
-        "    found: dict[tuple[Kind, str], int] = {}\n",
+        "    result = {(kind, name): 0 for kind in KINDS for name in inputs}\n",
+        "    result: dict[tuple[Kind, str], int] = {}\n",
     ),
     "edge:loud what messages have is in notices for everybody": (
         "tests/unit/test_metrics.py::test_a_notice_is_shown",
@@ -720,8 +720,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edge:hosts shards move although their hosts are there": (
         "tests/unit/test_hosts.py::test_shards_lie_evenly",
         "processor/spark/workers/placement.py",
-        "    for shard, name in enumerate(known):\n",
-        "    for shard, name in enumerate(known[:1]):\n",
+        "    for shard, name in enumerate(former):\n",
+        "    for shard, name in enumerate(former[:1]):\n",
     ),
     "edge:hosts all shards of a task have one owner": (
         "tests/unit/test_owners.py::test_the_shards_of_a_group",

@@ -58,8 +58,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edit: the second update of a key takes the place of the first": (
         LIVE,
         _UNDO,
-        "found[value] += diff",
-        "found[value] = diff",
+        "counts[value] += diff",
+        "counts[value] = diff",
     ),
     "edit: filled before others have what was sent to them": (
         JOINED,
@@ -76,8 +76,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edit: an output that changes goes on while it is filled": (
         LIVE,
         _EDITING,
-        "Interval(time, time if name in standing else found[name].upper)",
-        "found[name]",
+        "Interval(time, time if name in standing else intervals[name].upper)",
+        "intervals[name]",
     ),
     "edit: the batch after the last portion begins where others are": (
         LIVE,
@@ -106,13 +106,13 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edit: read again, all times are closed at once": (
         AGAIN,
         _AGAIN,
-        "            again = max(before, times.log.closed(own))",
+        "            again = max(before, times.log.closed(reached))",
         "            again = upper",
     ),
     "edit: read again, all waits until all is read": (
         AGAIN,
         _AGAIN,
-        "            again = max(before, times.log.closed(own))",
+        "            again = max(before, times.log.closed(reached))",
         "            again = before",
     ),
     "edit: read again, the log ends while it is asked": (
@@ -136,7 +136,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edit: read again, an error without a key is told twice": (
         AGAIN,
         "processor/topics/decoding.py",
-        "() if place.told else decoded.errors",
+        "() if place.reported else decoded.errors",
         "decoded.errors",
     ),
     "edit: read again, the frontier waits for it": (
@@ -202,7 +202,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edit: filled before all of a topic is taken back": (
         OWN,
         _STEPS,
-        " and not own_topics.left(last.own)",
+        " and not own_topics.left(last.read_back)",
         "",
     ),
     "edit: what waits of the output of before stays": (
@@ -244,8 +244,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edit: each batch takes a topic back from its beginning": (
         OWN,
         _OWN,
-        "p: Span(at.to, at.to + ",
-        "p: Span(at.start, at.to + ",
+        "at.to, at.to + ",
+        "at.start, at.to + ",
     ),
     "edit: a new as-of join begins without what the state has": (
         OWN,

@@ -21,7 +21,7 @@ from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import loop
 from ikebana.processor.planning.catalog import Catalog
 from ikebana.processor.planning.plan import Reduce
-from ikebana.processor.relational.known import Known
+from ikebana.processor.relational.known import KnownRelations
 from ikebana.processor.relational.sql import sql_operators
 
 _CHANGES = 50
@@ -93,7 +93,7 @@ def _program() -> tuple[loop.Program, dict[str, int]]:
         Input(name, (name,), "diff", mode="diffs", columns=tuple(Column(c, "BIGINT") for c in of))
         for name, of in (("edges", "ab"), ("roots", "n"))
     )
-    operators = sql_operators("view", _QUERY, Known(inputs, ()))
+    operators = sql_operators("view", _QUERY, KnownRelations(inputs, ()))
     (reduction,) = (each for each in operators if isinstance(each, Reduce))
     assert reduction.loop is not None
     named = {columns: at for at, columns in enumerate(reduction.loop.sources)}

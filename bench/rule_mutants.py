@@ -171,7 +171,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "a process goes on from whatever it has kept": (
         BATCH,
         _TASK,
-        "return found if isinstance(found, Compute) else None",
+        "return decision if isinstance(decision, Compute) else None",
         "return Compute(state)",
     ),
     "a batch adopted whole is run": (BATCH, _TASK, " or tick.adopted:", ":"),
@@ -232,7 +232,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "a diff topic of another checkpoint is gone on with": (
         INPUTS,
         "processor/checkpoint/inputs.py",
-        "if known and record.checkpoint != known:",
+        "if writer and record.checkpoint != writer:",
         "if False:",
     ),
     "an input that lost its end is let pass": (
@@ -244,7 +244,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "the exchange topic's ends are asked for once": (
         CLIENTS,
         "processor/kafka/loopback.py",
-        " or self._known[0] != batch:",
+        " or self._last[0] != batch:",
         ":",
     ),
     "the exchange topic is trimmed one batch early": (
@@ -268,14 +268,14 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "one shard that has told is enough": (
         BATCH,
         "processor/checkpoint/commits.py",
-        "len(found) < shards or any",
+        "len(markers) < shards or any",
         "any",
     ),
     "markers of any batch tell of hydration": (
         BATCH,
         "processor/checkpoint/commits.py",
-        "if len(found) < shards or any(marker.batch != batch for marker in found):",
-        "if len(found) < shards:",
+        "if len(markers) < shards or any(marker.batch != batch for marker in markers):",
+        "if len(markers) < shards:",
     ),
     "transactional ids without the checkpoint's": (
         CLIENTS,
@@ -310,14 +310,14 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "any end of the partition ends a range": (
         CLIENTS,
         "processor/kafka/reader.py",
-        "return wanted is not None and offset >= wanted.end",
-        "return wanted is not None",
+        "return span is not None and offset >= span.end",
+        "return span is not None",
     ),
     "a range ends one record early": (
         CLIENTS,
         "processor/kafka/reader.py",
-        "if last >= wanted.end - 1:",
-        "if last >= wanted.end - 2:",
+        "if last >= span.end - 1:",
+        "if last >= span.end - 2:",
     ),
     "diff topics have the brokers' retention": (
         CLIENTS,
@@ -328,7 +328,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "an output of a new join over an old one's topic": (
         STARTING,
         _START,
-        "if last is not None and _is_new(found, output):",
+        "if last is not None and _is_new(history, output):",
         "if False:",
     ),
     "another number of partitions": (
@@ -365,13 +365,13 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "outputs that were made anew": (
         STARTING,
         _START,
-        "(topic in existing and existing[topic].id == known)",
+        "(topic in existing and existing[topic].id == topic_id)",
         "topic in existing",
     ),
     "an unfinished batch of another plan": (
         STARTING,
         _START,
-        "if found is not None and found.unfinished:",
+        "if pending is not None and pending.unfinished:",
         "if False:",
     ),
     "an output of another checkpoint": (
@@ -389,7 +389,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "no markers at all": (
         STARTING,
         _START,
-        "if committed >= found.birth.first_batch:",
+        "if committed >= history.birth.first_batch:",
         "if False:",
     ),
     "a last batch of another offset": (
@@ -401,7 +401,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "another plan while updates are on their way": (
         STARTING,
         _START,
-        "if found is not None and found.between_operators:",
+        "if pending is not None and pending.between_operators:",
         "if False:",
     ),
     "another plan while a join begins": (
@@ -487,13 +487,13 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "reach ignores the limit": (
         MINTING,
         _DIFF,
-        "if found > lower and limit is not None and size > limit:",
+        "if frontier > lower and limit is not None and size > limit:",
         "if False:",
     ),
     "the greatest time is the last one that is merged": (
         MINTING,
         "processor/topics/event_time.py",
-        "max(time, known.get(partition, time))",
+        "max(time, of_topic.get(partition, time))",
         "time",
     ),
     "the greatest time is the last one of a batch": (

@@ -44,7 +44,7 @@ import ikebana
 from ikebana.codecs import canonical
 from ikebana.processor.engine.dataflow import Emitted
 from ikebana.processor.engine.testing.restarts import Unfinished
-from ikebana.processor.kafka.reader import Range, Reader
+from ikebana.processor.kafka.reader import Range, RangeReader
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark.source_rows import messages
@@ -70,7 +70,7 @@ class Upserted(Shards):
     def __init__(self, plan: Plan, folder: Path, shards: int, costs: Costs) -> None:
         super().__init__(plan, folder, shards, costs)
         self._consumer = _Consumer()
-        self._reader = object.__new__(Reader)
+        self._reader = object.__new__(RangeReader)
         self._reader._consumer = self._consumer
         self._queue = Producer({"bootstrap.servers": "localhost:1", "log_level": 0, **_QUEUE})
         self._producer = object.__new__(TransactionalProducer)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ikebana.errors import FencedError, IkebanaError
 from ikebana.processor.base import log_lines
-from ikebana.processor.base.restarts import Failed, Restarts, persistently
+from ikebana.processor.base.restarts import AttemptFailed, Restarts, persistently
 from ikebana.processor.base.stopping import Stopping
 from ikebana.processor.kafka.leash import leashed
 from ikebana.processor.watching.sinks import SinkBoard
@@ -97,7 +97,7 @@ class SinkProcess:
         try:
             status, cause = self._ran()
         except OSError as error:
-            raise Failed from SinkError(f"cannot start a process for the sink: {error}")
+            raise AttemptFailed from SinkError(f"cannot start a process for the sink: {error}")
         if self._stopping.is_set() or (self._once and status == 0):
             return
         if not cause:
@@ -105,7 +105,7 @@ class SinkProcess:
             self._say(f"sink {self._name}: {cause}")
         if status == EXIT_FENCED:
             raise FencedError(cause)
-        raise Failed from SinkError(cause)
+        raise AttemptFailed from SinkError(cause)
 
     def _ran(self) -> tuple[int, str]:
         """Run the process to its end; return its status, and its last error."""

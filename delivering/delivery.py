@@ -16,7 +16,7 @@ from ikebana.delivering.sink import Batch, Sink, Table
 from ikebana.delivering.spool import MOST_BYTES, Spooled, SpoolKeeper
 from ikebana.errors import AwayError
 from ikebana.processor.base.log_lines import note
-from ikebana.processor.base.restarts import Failed, Restarts, persistently
+from ikebana.processor.base.restarts import AttemptFailed, Restarts, persistently
 from ikebana.processor.kafka import following, reading_rights
 from ikebana.serving.aligned import Aligning, OpenTopic, Span
 
@@ -125,7 +125,7 @@ class Delivery:
         try:
             self._deliver()
         except AwayError as error:
-            raise Failed from error
+            raise AttemptFailed from error
         finally:
             with suppress(AwayError):
                 self._sink.close()

@@ -50,7 +50,7 @@ def _mapping(of: Schema) -> Schema:
 
 _SECONDS = _any(_FINITE, _DURATION, _VARIABLE)
 # The values that each validator accepts.
-_TAKEN: Mapping[Callable[[Any], object], Schema] = {
+_ACCEPTED: Mapping[Callable[[Any], object], Schema] = {
     values.as_aggregates: _mapping(_SCALAR),
     values.as_functions: _mapping(_SCALAR),
     values.as_typed: _mapping(_SCALAR),
@@ -121,7 +121,7 @@ class _Generator(GenerateJsonSchema):
 
     def function_before_schema(self, schema: core_schema.BeforeValidatorFunctionSchema) -> Schema:
         function: Any = schema["function"]["function"]
-        if (accepted := _TAKEN.get(function)) is not None:
+        if (accepted := _ACCEPTED.get(function)) is not None:
             # A copy, since pydantic writes defaults into the schema.
             return copy.deepcopy(accepted)
         if (choices := getattr(function, "choices", None)) is not None:

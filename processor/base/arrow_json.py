@@ -48,13 +48,13 @@ def _plain(kind: pa.DataType) -> Callable[[Any], Any] | None:
         return lambda items: [None if item is None else of_item(item) for item in items]
     if pa.types.is_struct(kind):
         fields = {field.name: _plain(field.type) for field in kind}
-        known = {name: convert for name, convert in fields.items() if convert is not None}
-        if known:
+        conversions = {name: convert for name, convert in fields.items() if convert is not None}
+        if conversions:
             return lambda struct: (
                 struct
                 | {
                     name: convert(struct[name])
-                    for name, convert in known.items()
+                    for name, convert in conversions.items()
                     if struct[name] is not None
                 }
             )

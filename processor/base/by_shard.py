@@ -24,8 +24,8 @@ def by_shard(
     """Yield (shard, updates), in the order of a shard's updates.
 
     A portion has at most `MOST_RECORDS`, and at most about `MOST_BYTES` unless one update is
-    longer; about so much of each shard is held.  An update without a key goes where `keyless`
-    belongs, or its value if that is None.
+    longer; about so much of each shard is held.  An update without a key goes to the shard of
+    `keyless`, or, if that is None, of its value.
     """
     rest = iter(updates)
     held: list[list[KeyedUpdate]] = [[] for _ in range(shards)]
@@ -33,20 +33,20 @@ def by_shard(
     while some := list(islice(rest, _AT_ONCE)):
         size += (_spread if spread is None else spread)(some, held, keyless)
         is_much = size >= MOST_BYTES * shards
-        for at, own in enumerate(held):
-            while len(own) >= MOST_RECORDS or (is_much and own):
-                yield from ((at, portion) for portion in _bounded(own[:MOST_RECORDS]))
-                del own[:MOST_RECORDS]
+        for at, of_shard in enumerate(held):
+            while len(of_shard) >= MOST_RECORDS or (is_much and of_shard):
+                yield from ((at, portion) for portion in _bounded(of_shard[:MOST_RECORDS]))
+                del of_shard[:MOST_RECORDS]
         if is_much:
             size = 0
-    for at, own in enumerate(held):
-        yield from ((at, portion) for portion in _bounded(own))
+    for at, of_shard in enumerate(held):
+        yield from ((at, portion) for portion in _bounded(of_shard))
 
 
 def columns_by_shard(
     updates: Iterable[KeyedUpdate], shards: int, keyless: bytes
 ) -> Iterator[tuple[int, Columns]]:
-    """The same in columns, where updates without a key have the key `keyless`."""
+    """The same in columns; updates without a key get the key `keyless`."""
     held = [Columns([], [], [], []) for _ in range(shards)]
     size = 0
     for some in in_columns_of(updates, _AT_ONCE):

@@ -1,18 +1,18 @@
-"""Watch the calls of what users have written: their functions, and statements of their SQL.
+"""Watch calls of users' code: their functions, and statements of their SQL.
 
-A call that does not return within `longest_s` is stopped, and what called it raises `StuckError`,
-which names the operator, the function or expression, and the line at which it is.  It is no error
-record: how long a call takes is no property of its data, so the same row might fail when it is
-inserted and not when it is retracted.
+A call that does not return within `longest_s` is stopped, and its caller raises `StuckError`,
+which names the operator, the function or expression, and the line.  It is no error record: the
+duration of a call is no property of its data, so the same row might fail when it is inserted and
+not when it is retracted.
 
-A thread looks at the calls that are going on, a few dozen times within that limit.  It knows a
-call by its tuple, which is another one for each call, so a call costs no look at a clock.  If the
-call does not stop, a process of a run (see `arm`) leaves a report in a file, and ends; the next
-try of the batch raises what was reported.  A process in which the thread cannot run, because C
-code keeps Python's lock, ends likewise.
+A thread looks at the running calls, a few dozen times within that limit.  It recognizes a call by
+its tuple, which is a new one for each call, so a call need not read a clock.  If the call does not
+stop, a process of a run (see `arm`) leaves a report in a file, and ends; the next attempt of the
+batch raises the reported error.  A process in which the thread cannot run, because C code keeps
+Python's lock, ends likewise.
 
-This also keeps such a process for a function that would leave it by `os._exit`, or by a fork that
-comes back: only the process that began a batch may go on with it.
+This also prevents a function from leaving such a process by `os._exit`, or by a fork that returns:
+only the process that began a batch may go on with it.
 """
 
 import ctypes
@@ -38,20 +38,20 @@ ENDED = 70
 """The status of a process that ended because a call did not."""
 
 Call = tuple[str, str | Callable[[], str], Callable[[], None] | None]
-"""The operator, what it calls, and what stops a statement; None for a function.
+"""The operator, the called function or statement, and a function that stops a statement, or None.
 
-What it calls may be told by a function, where that costs more than a call."""
+The second may be a function that makes the text, if making it costs more than a call."""
 
-# Half of what a batch may take by default.
+# Half of the default limit of a batch.
 _LONGEST_S = 150.0
 _LOOKS = 30
 # How many looks a stopped call has to end, and how many Python's lock may be kept beyond that.
 _GRACE = 3
 _LOCKED = 6
-# What a busy machine may add to that.
+# How much a busy machine may add to that.
 _SLOW_S = 5.0
 _FRAMES = 5
-# Where the frames of those who call functions are.
+# Frames below this folder belong to us, not to users.
 _OURS = str(Path(__file__).parents[1]) + os.sep
 _HINT = (
     "What it was called with makes it run on. Bound its work by the size of what it gets, or keep "
@@ -63,8 +63,8 @@ _calls: dict[int, Call | None] = {}
 _reports: dict[int, str] = {}
 
 
-class Stopped(BaseException):
-    """Raised within a call that was stopped; no function of a user should catch it."""
+class CallStopped(BaseException):
+    """Raised within a call to stop it; no function of a user should catch it."""
 
 
 class ExitRefusedError(SystemExit):
@@ -72,15 +72,15 @@ class ExitRefusedError(SystemExit):
 
 
 class _State:
-    """What is known of the watching of this process."""
+    """The state of the watching in this process."""
 
     def __init__(self, report: Path | None = None, *, is_forked: bool = False) -> None:
         self.report = report
         self.is_forked = is_forked
         self.watcher: threading.Event | None = None
-        """What ends the thread that looks at calls; None if there is no such thread."""
+        """The event that ends the watching thread; None if there is no such thread."""
         self.limit = os.environ.get(LIMIT_VARIABLE)
-        """As the environment had it when it was read."""
+        """The limit in the environment when it was last read."""
         self.lock = threading.Lock()
 
 
@@ -102,7 +102,7 @@ def end() -> None:
 
 
 def stuck() -> StuckError:
-    """The error of the call of this thread that was stopped."""
+    """The error for the stopped call of this thread."""
     report = _reports.pop(threading.get_ident(), "a call was stopped")
     return StuckError(report, hint=_HINT)
 
@@ -115,11 +115,11 @@ def was_stopped() -> bool:
 def is_own_doing(error: BaseException) -> bool:
     """Whether a function has raised an error itself, so that the error is data.
 
-    Not if the call was stopped, nor if a signal came to this process meanwhile.
+    False if the call was stopped, or if this process got a signal meanwhile.
     """
     if isinstance(error, Exception):
         return True
-    if isinstance(error, Stopped | stopping.Stopped):
+    if isinstance(error, CallStopped | stopping.Stopped):
         return False
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
@@ -154,7 +154,7 @@ def arm() -> None:
     If it names a report, a call that cannot be stopped ends this process.
 
     Raises:
-        StuckError: another try of the batch was stuck already.
+        StuckError: an earlier attempt of the batch was stuck.
     """
     _heed(os.environ.get(LIMIT_VARIABLE))
     path = os.environ.get(REPORT_VARIABLE)
@@ -162,33 +162,33 @@ def arm() -> None:
         return
     _state.report = Path(path)
     os._exit = _exit  # type: ignore[assignment]
-    if (found := reported(_state.report)) is not None:
-        raise found
+    if (error := reported(_state.report)) is not None:
+        raise error
 
 
 def reported(report: Path) -> StuckError | None:
-    """Read what a process has reported before it ended, if any has."""
+    """Read the report that a process has left before it ended, if any."""
     with suppress(OSError):
         if text := report.read_text(errors="replace").strip():
             return StuckError(text, hint=_HINT)
-    # What is reported of a process whose lock was kept has the time of its last look.
+    # The report of a process without Python's lock has the time of its last look.
     for path in sorted(report.parent.glob(report.name + ".*")):
         with suppress(OSError, ValueError):
             text = path.read_text(errors="replace")
-            looked_s, lasting_s, thread, told, stack = text.split("\n", 4)
+            looked_s, lasting_s, thread, message, stack = text.split("\n", 4)
             kept_s = path.stat().st_mtime - float(looked_s)
             if "File" in stack and kept_s < _late_s(float(lasting_s)):
-                return StuckError(f"{told}; it is at {_places(stack, thread)}", hint=_HINT)
+                return StuckError(f"{message}; it is at {_places(stack, thread)}", hint=_HINT)
     return None
 
 
 def _late_s(lasting_s: float) -> float:
-    """When a guard that lasts so long is late: its process, or machine, has stood still."""
+    """When a guard of this duration is late, because its process or machine was suspended."""
     return min(2 * lasting_s, 1.1 * lasting_s + _SLOW_S)
 
 
 def _places(stacks: str, thread: str) -> str:
-    """The innermost frames of a thread, of the stacks that `faulthandler` has written."""
+    """The innermost frames of a thread, in the stacks that `faulthandler` has written."""
     of_threads = stacks.split("\n\n")
     stack = next((each for each in of_threads if thread in each), of_threads[-1])
     frames = [line.strip() for line in stack.splitlines() if line.strip().startswith("File")]
@@ -197,9 +197,10 @@ def _places(stacks: str, thread: str) -> str:
 
 
 def _heed(limit: str | None) -> None:
-    """Let the next call have a watcher of its own if the limit has changed.
+    """Let the next call start another watcher if the limit has changed.
 
-    Not otherwise: batches come more often than looks, and each would put off the next look.
+    An unchanged limit keeps the watcher: batches come more often than looks, and each would delay
+    the next look.
     """
     with _state.lock:
         if limit == _state.limit:
@@ -217,7 +218,7 @@ def _start(call: Call | None = None) -> None:
     with _state.lock:
         if _state.watcher is None:
             _state.watcher = threading.Event()
-            # It may be kept from its first look.
+            # The thread may be prevented from its first look.
             _guard_lock([(threading.get_ident(), call)], longest_s(os.environ))
             threading.Thread(
                 target=_watch, args=(_state.watcher,), name="ikebana-calls", daemon=True
@@ -225,11 +226,11 @@ def _start(call: Call | None = None) -> None:
 
 
 def _watch(ended: threading.Event) -> None:
-    """Look at the calls until there have been none for a while, or another thread does."""
+    """Look at the calls until there have been none for a while, or another thread takes over."""
     seen: dict[int, tuple[Call, int]] = {}
     idle = 0
     while idle < _LOOKS:
-        # Looks are counted, not seconds: a process that stood still has not been watched.
+        # Looks are counted, not seconds: while a process was suspended, nobody watched it.
         limit_s = longest_s(os.environ)
         if ended.wait(limit_s / _LOOKS):
             return
@@ -237,8 +238,8 @@ def _watch(ended: threading.Event) -> None:
         idle = 0 if going_on else idle + 1
         looks = {}
         for thread, call in going_on:
-            known = seen.get(thread)
-            looks[thread] = call, known[1] + 1 if known and known[0] is call else 0
+            before = seen.get(thread)
+            looks[thread] = call, before[1] + 1 if before and before[0] is call else 0
             _judge(thread, call, looks[thread][1], limit_s)
         seen = looks
         with _state.lock:
@@ -253,12 +254,12 @@ def _watch(ended: threading.Event) -> None:
 
 
 def _going_on() -> list[tuple[int, Call]]:
-    """The calls of now by their threads."""
+    """The running calls, with their threads."""
     return [(thread, call) for thread, call in list(_calls.items()) if call is not None]
 
 
 def _judge(thread: int, call: Call, looks: int, limit_s: float) -> None:
-    """Stop a call that has been seen too often."""
+    """Stop a call that was seen in too many looks."""
     if looks < _LOOKS:
         return
     frame = sys._current_frames().get(thread)
@@ -266,22 +267,22 @@ def _judge(thread: int, call: Call, looks: int, limit_s: float) -> None:
         return
     stack = list(takewhile(_is_users, reversed(traceback.extract_stack(frame))))[:_FRAMES]
     places = [f'File "{f.filename}", line {f.lineno} in {f.name}' for f in stack]
-    told = _told(call, limit_s)
+    report = _message(call, limit_s)
     if places:
-        told += f"; it is at {', called from '.join(places)}"
-    _reports[thread] = told
+        report += f"; it is at {', called from '.join(places)}"
+    _reports[thread] = report
     if _state.report is not None:
         with suppress(OSError):
-            _state.report.write_text(told)
+            _state.report.write_text(report)
         if looks >= _LOOKS + _GRACE:
-            print(told, file=sys.stderr, flush=True)
+            print(report, file=sys.stderr, flush=True)
             _leave(ENDED)
     if call[2] is not None:
         call[2]()
     if call[2] is None or stack:
         # A statement may be within a function that it calls.
         ctypes.pythonapi.PyThreadState_SetAsyncExc(
-            ctypes.c_ulong(thread), ctypes.py_object(Stopped)
+            ctypes.c_ulong(thread), ctypes.py_object(CallStopped)
         )
 
 
@@ -289,7 +290,7 @@ def _is_users(frame: traceback.FrameSummary) -> bool:
     return not frame.filename.startswith(_OURS)
 
 
-def _told(call: Call, limit_s: float) -> str:
+def _message(call: Call, limit_s: float) -> str:
     operator, what, _ = call
     if not isinstance(what, str):
         what = what()
@@ -298,18 +299,18 @@ def _told(call: Call, limit_s: float) -> str:
 
 
 def _guard_lock(going_on: Sequence[tuple[int, Call | None]], limit_s: float) -> None:
-    """Let a thread without Python's lock end this process, unless the next look comes in time."""
+    """Let a C thread end this process, unless the next look comes in time."""
     if _state.report is None:
         return
     lasting_s = limit_s * (1 + _LOCKED / _LOOKS)
     thread, call = going_on[0] if going_on else (threading.main_thread().ident or 0, None)
-    told = _told(call or ("", "a function", None), limit_s)
+    report = _message(call or ("", "a function", None), limit_s)
     with suppress(OSError):
         file = _own_report().open("w")
-        file.write(f"{time.time()}\n{lasting_s}\n{thread:#018x}\n{told}\n")
+        file.write(f"{time.time()}\n{lasting_s}\n{thread:#018x}\n{report}\n")
         file.flush()
         faulthandler.dump_traceback_later(lasting_s, exit=True, file=file)
-        _kept[:] = [file]
+        _report_files[:] = [file]
 
 
 def _unguard_lock() -> None:
@@ -325,7 +326,7 @@ def _own_report() -> Path:
 
 
 # The file that `faulthandler` would write to has to stay open.
-_kept: list[object] = []
+_report_files: list[object] = []
 
 
 def _exit(status: int) -> None:
@@ -336,7 +337,7 @@ def _exit(status: int) -> None:
 
 
 def _forked() -> None:
-    """Know in a process that was forked within a call that it is none of ours."""
+    """Mark a process that was forked within a call as the user's."""
     global _state
     within = _calls.get(threading.get_ident()) is not None
     _calls.clear()

@@ -1,5 +1,6 @@
 """Read CDCv2: turn facts, repeated and in any order, into complete times in order.
 
+
 A time is published when progress reaches beyond it without a gap and all counted updates of it
 and of all earlier times have come.  The published updates depend on the facts alone, never on
 their order.
@@ -8,8 +9,8 @@ Memory is bounded by the unpublished facts: the reader forgets the facts of publ
 recognises their repetitions by the frontier.  So it ignores contradictions that come too late;
 two facts that contradict each other are an error only while one of them is still known.
 
-The algorithm is that of `iterator::Iter` in differential dataflow's `src/capture.rs`,
-which does not look for contradictions.
+The algorithm is the one of `iterator::Iter` in differential dataflow's `src/capture.rs`, which
+does not look for contradictions.
 """
 
 from bisect import bisect_left
@@ -99,13 +100,13 @@ class Cdcv2Reader:
         frontier = self._times[done] if done < len(self._times) else self._covered
         if frontier == self._published:
             return []
-        found = [self._forget(time) for time in self._times[:done]]
+        published = [self._forget(time) for time in self._times[:done]]
         del self._times[:done]
         self._published = frontier
-        if not found:
+        if not published:
             return [Published(frontier, [])]
         # No more updates can come between the last time and the frontier.
-        return [*found[:-1], found[-1]._replace(upper=frontier)]
+        return [*published[:-1], published[-1]._replace(upper=frontier)]
 
     def _hold(self, update: Fact) -> None:
         key, value, time, diff = update
@@ -123,8 +124,8 @@ class Cdcv2Reader:
 
     def _queue(self, progress: Progress) -> None:
         lower, upper = interval = progress.lower, progress.upper
-        if (known := self._early.get(interval)) is not None:
-            self._compare(progress, known, lower, upper)
+        if (earlier := self._early.get(interval)) is not None:
+            self._compare(progress, earlier, lower, upper)
             return
         self._early[interval] = progress
         heappush(self._intervals, interval)
@@ -147,8 +148,8 @@ class Cdcv2Reader:
         lower = max(progress.lower, self._published)
         upper = min(progress.upper, self._covered)
         begin, end = bisect_left(self._times, lower), bisect_left(self._times, upper)
-        known = {time: self._counts[time] for time in self._times[begin:end]}
-        self._compare(progress, Progress(lower, upper, known), lower, upper)
+        counts = {time: self._counts[time] for time in self._times[begin:end]}
+        self._compare(progress, Progress(lower, upper, counts), lower, upper)
 
     def _compare(self, one: Progress, other: Progress, lower: int, upper: int) -> None:
         for time in one.counts.keys() | other.counts.keys():

@@ -8,15 +8,15 @@ import msgspec
 from ikebana.errors import IkebanaError
 
 Status = Literal["ok", "failed", "unknown", "warning"]
-"""A warning is of what a start goes on with, though it is probably not meant."""
+"""After a warning a start goes on, although there is probably a mistake."""
 
 
 class Check(msgspec.Struct, frozen=True):
-    """The subject of a check, its status, the fact that was found, and a remedy."""
+    """The subject of a check, its status, the fact behind that, and a remedy."""
 
     check: str
     status: Status
-    told: str
+    fact: str = msgspec.field(name="told")
     remedy: str = ""
 
 

@@ -9,10 +9,10 @@ _MODULUS = 1 << 8 * SIZE
 
 
 class CollectionDigest:
-    """The sum of the hashes of (key, value, count); of a count beyond 64 bits, of its pieces.
+    """The sum of the hashes of (key, value, count); a count beyond 64 bits is hashed in pieces.
 
-    Equal collections have equal digests.  Others are told apart unless somebody looks for data
-    with equal sums: it finds what is lost or doubled, and is no signature.
+    Equal collections have equal digests.  Different ones have different digests, unless somebody
+    constructs data with equal sums: it finds lost or repeated data, and is no signature.
     """
 
     def __init__(self) -> None:
@@ -25,8 +25,8 @@ class CollectionDigest:
     def add_digests(self, key: bytes, value: bytes, count: int) -> None:
         """Add a datum whose key and value are digests already."""
         for piece in pieces(count):
-            found = digest(b"%b%b%d" % (key, value, piece))
-            self._sum = (self._sum + int.from_bytes(found)) % _MODULUS
+            hashed = digest(b"%b%b%d" % (key, value, piece))
+            self._sum = (self._sum + int.from_bytes(hashed)) % _MODULUS
 
     def hexdigest(self) -> str:
         """Return the digest as text."""

@@ -1,7 +1,6 @@
-"""Updates in columns: most of a batch's are never looked at one by one.
+"""Updates in columns, since most updates of a batch are never looked at one by one.
 
-They become rows where somebody iterates over them.  Compiled code does that, and the reverse,
-where it is there.
+They become rows when they are iterated over.  Compiled code converts both ways, if it is there.
 """
 
 # Decision (updates stay in columns): They do from the exchange to the stages of joins; rows are
@@ -31,7 +30,7 @@ class Columned(Collection[KeyedUpdate]):
 
     @abstractmethod
     def in_columns(self, most: int) -> Iterator["Columns"]:
-        """All of them in order, at most so many at a time."""
+        """All updates in order, at most `most` at a time."""
 
     def __contains__(self, update: object) -> bool:
         return any(update == each for each in self)
@@ -49,7 +48,7 @@ class Columned(Collection[KeyedUpdate]):
 
 
 class Columns(Columned):
-    """Updates in columns of one length; nobody changes those of others.
+    """Updates in columns of one length; only the owner may change them.
 
     >>> [*Columns([b"1"], [b"{}"], [3], [1])]
     [KeyedUpdate(key=b'1', value=b'{}', time=3, diff=1)]
@@ -72,18 +71,18 @@ class Columns(Columned):
         return Columns(*columns_of(updates)) if updates else Columns([], [], [], [])
 
     def extend(self, other: "Columns") -> None:
-        """Add the updates of others."""
+        """Add the updates of other columns."""
         self.keys += other.keys
         self.values += other.values
         self.times += other.times
         self.diffs += other.diffs
 
     def part(self, begin: int, end: int) -> "Columns":
-        """Those from a place up to another one."""
+        """The updates at the positions from `begin` up to `end`."""
         if begin == 0 and end >= len(self.times):
             return self
-        own = self.keys, self.values, self.times, self.diffs
-        return Columns(*(column[begin:end] for column in own))  # type: ignore[arg-type]
+        columns = self.keys, self.values, self.times, self.diffs
+        return Columns(*(column[begin:end] for column in columns))  # type: ignore[arg-type]
 
     def in_columns(self, most: int) -> Iterator["Columns"]:
         for begin in range(0, len(self.times), most):
@@ -98,7 +97,7 @@ class Columns(Columned):
 
 
 def in_columns_of(updates: Iterable[KeyedUpdate], most: int) -> Iterator[Columns]:
-    """Updates in order, at most so many at a time."""
+    """Updates in order, at most `most` at a time."""
     if isinstance(updates, Columned):
         yield from updates.in_columns(most)
         return
@@ -110,11 +109,11 @@ def in_columns_of(updates: Iterable[KeyedUpdate], most: int) -> Iterator[Columns
 def columns_of(
     updates: Sequence[KeyedUpdate] | Columns,
 ) -> InColumns:
-    """The parts of updates, of which there is one at least."""
+    """The columns of updates, of which there is at least one."""
     if isinstance(updates, Columns):
         return updates.keys, updates.values, updates.times, updates.diffs
-    found = None if compiled is None else compiled.columns_of([*updates])
-    return in_columns(updates) if found is None else found
+    columns = None if compiled is None else compiled.columns_of([*updates])
+    return in_columns(updates) if columns is None else columns
 
 
 def rows_of(
@@ -123,7 +122,7 @@ def rows_of(
     times: Sequence[int],
     diffs: Sequence[int],
 ) -> list[KeyedUpdate]:
-    """Updates from their parts.
+    """Updates from their columns.
 
     >>> rows_of(*columns_of([KeyedUpdate(b"1", b"{}", 3, 1)]))
     [KeyedUpdate(key=b'1', value=b'{}', time=3, diff=1)]
@@ -134,10 +133,10 @@ def rows_of(
     return compiled.rows_from(KeyedUpdate, *columns)
 
 
-def taken(column: Sequence[Item], places: list[int]) -> list[Item]:
-    """The items at places.
+def pick(column: Sequence[Item], places: list[int]) -> list[Item]:
+    """The items of a column at these positions.
 
-    >>> taken([b"1", b"2", b"3"], [2, 0])
+    >>> pick([b"1", b"2", b"3"], [2, 0])
     [b'3', b'1']
     """
     if compiled is None:

@@ -1,4 +1,4 @@
-"""Which of the compiled code cannot be used, so that its form in Python runs."""
+"""Which compiled modules cannot be used, so that their Python forms run instead."""
 
 # Decision (Python says what is right): Modules are optional extensions, and without a compiler
 # all runs in Python with the same results. The Python form is the reference and is never removed;

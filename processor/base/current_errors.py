@@ -10,7 +10,7 @@ from ikebana.processor.base.diff_reader import Part, PlacedUpdate
 
 
 class CurrentError(NamedTuple):
-    """An error record that is not retracted, its count, and the time since which it exists."""
+    """An error record that is not retracted, its count, and the time of its last addition."""
 
     record: dict[str, Any]
     number: int
@@ -40,18 +40,18 @@ class CurrentError(NamedTuple):
 def standing(parts: Iterable[Part]) -> list[CurrentError]:
     """Accumulate the parts of an error topic to the current errors, the newest last.
 
-    The time of a repeated error is that of its last addition.
+    A repeated error has the time of its last addition.
     """
     counts: dict[bytes, int] = {}
     since: dict[bytes, int] = {}
     for part in parts:
         for update in part.updates:
             _add(counts, since, update)
-    found = [
+    errors = [
         CurrentError(msgspec.json.decode(record, type=dict[str, Any]), count, since[record])
         for record, count in counts.items()
     ]
-    return sorted(found, key=lambda error: error.time)
+    return sorted(errors, key=lambda error: error.time)
 
 
 def _add(counts: dict[bytes, int], since: dict[bytes, int], update: PlacedUpdate) -> None:

@@ -4,6 +4,7 @@ Progress has the end offsets of each batch in every partition.  The records of a
 between the ends of the batch before and its own.  A partition that older progress lacks was
 added later and begins at 0.  If progress repeats a batch, its first record counts.
 
+
 If the oldest progress records were deleted, progress begins in the middle.  The updates before
 the end of its first batch are then that batch, recognised by its times, and a *history* for
 which there are no counts.  This module asks no broker and verifies nothing; `verify` does.
@@ -26,7 +27,7 @@ _MOST_RECORDS = 2_000
 
 
 class NoDiffError(SourceError):
-    """A message has a time but no diff, so its format is another one than `diff`."""
+    """A message has a time but no diff, so its format is not `diff`."""
 
 
 class PlacedUpdate(NamedTuple):
@@ -162,13 +163,13 @@ def split(portion: Portion, runs: Iterable[Sequence[PlacedUpdate]]) -> list[Clos
             end = bisect_left(run, ends[batch], begin, key=_offset)
             by_partition[first.partition][batch] += run[begin:end]
             begin = end
-    found = []
+    result = []
     for batch, record in enumerate(portion.batches):
         held = list(chain.from_iterable(pieces[batch] for pieces in by_partition.values()))
         # The sort is stable: updates of a time stay in order of partition and offset.
         held.sort(key=_time)
-        found.append(ClosedBatch(record, held))
-    return found
+        result.append(ClosedBatch(record, held))
+    return result
 
 
 def split_history(

@@ -15,7 +15,15 @@ import msgspec
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.processor.base.rebuilding import Rebuilding
-from ikebana.processor.base.rows import Errors, Facts, Ignored, Seen, Truncate, Updates, Upserts
+from ikebana.processor.base.rows import (
+    Errors,
+    Facts,
+    IgnoredMessages,
+    Seen,
+    Truncate,
+    Updates,
+    Upserts,
+)
 
 
 class Tick(msgspec.Struct, array_like=True, tag="tick"):
@@ -33,11 +41,11 @@ class Tick(msgspec.Struct, array_like=True, tag="tick"):
     * `editing`: the frontier of the edit of the plan that is in progress, 0 if none is; with
       `fills`, this batch takes a portion of the state through the old and the new plan, and if
       it is `filled`, the batch before has taken the last one.
-    * `writes`, `wrote`: the outputs that stand at the edit's time and write a portion, and those
-      that did in the batch before.
-    * `rebuilding`: the state that is made anew, of a checkpoint that was lost.
+    * `writes`, `wrote`: the outputs that are frozen at the edit's time and write a portion, and
+      the outputs that did so in the batch before.
+    * `rebuilding`: the rebuild of the state of a lost checkpoint.
     * `edits`: how often the plan has been edited.
-    * `began`: the joins that have begun at the frontier of the edit, with an earlier edit.
+    * `began`: the joins that an earlier edit began at the same frontier.
     """
 
     batch: int
@@ -71,7 +79,7 @@ class Tick(msgspec.Struct, array_like=True, tag="tick"):
         return {name: Interval(*bounds) for name, bounds in self.intervals.items()}
 
 
-Records = Upserts | Truncate | Updates | Errors | Ignored | Facts | Seen
+Records = Upserts | Truncate | Updates | Errors | IgnoredMessages | Facts | Seen
 Chunk = Tick | Records
 
 _encoder = msgspec.msgpack.Encoder()

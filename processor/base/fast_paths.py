@@ -1,6 +1,6 @@
-"""The ways that make a run cheap, and why some are off.
+"""The fast paths of a run, and why some are off.
 
-Each can be missing without a wrong result, at several times the cost: so a run says which it has.
+Results are right without any of them, at several times the cost: so a run says which it has.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from ikebana.processor.base import compiled_parts
 
 
 class FastPath(NamedTuple):
-    """One way that makes a run cheap; `why_not` says why it is off, and is empty if it is on."""
+    """One fast path; `why_not` says why it is off, and is empty if it is on."""
 
     name: str
     why_not: str = ""
@@ -22,7 +22,7 @@ _MISSED = "Spark's Python has found no host: see spark.python.daemon.module"
 
 
 def missed_owners(paths: Sequence[FastPath]) -> tuple[FastPath, ...]:
-    """Return the ways after a batch that no owners have run, although the run has some."""
+    """Return the fast paths after a batch that ran without owners, although the run has some."""
     return tuple(
         FastPath(path.name, path.why_not or _MISSED) if path.name == OWNERS else path
         for path in paths
@@ -36,10 +36,10 @@ def compiled_code() -> FastPath:
 
 
 def in_words(paths: Sequence[FastPath]) -> str:
-    """Say in one line which ways are on and which are off.
+    """Say in one line which fast paths are on and which are off.
 
     >>> in_words([FastPath("owners"), FastPath("class archive", "SPARK_HOME is another Spark")])
     'fast paths: owners yes, class archive no (SPARK_HOME is another Spark)'
     """
-    told = (f"{name} no ({why_not})" if why_not else f"{name} yes" for name, why_not in paths)
-    return f"fast paths: {', '.join(told)}"
+    parts = (f"{name} no ({why_not})" if why_not else f"{name} yes" for name, why_not in paths)
+    return f"fast paths: {', '.join(parts)}"

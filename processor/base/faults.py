@@ -19,22 +19,22 @@ _WAITS_S, _POLL_S = 60.0, 0.01
 
 def point(name: str, batch: int, shard: int | None = None) -> None:
     """Kill this process if the environment asks for it at this point."""
-    wanted = os.environ.get(_VARIABLE)
-    if not wanted:
+    setting = os.environ.get(_VARIABLE)
+    if not setting:
         return
-    named, least, of, once, *others = wanted.split(":")
+    named, least, of, once, *others = setting.split(":")
     named, _, behind = named.partition(">")
     at, _, times = named.partition("*")
     if behind and name == behind and batch >= int(least):
-        _made(f"{once}.{behind}")
+        _create(f"{once}.{behind}")
     if at != name or batch < int(least) or (of != "*" and str(shard) != of):
         return
     if behind:
         _wait_for(f"{once}.{behind}")
     for passed in range(1, int(times or 1)):
-        if _made(f"{once}.{passed}"):
+        if _create(f"{once}.{passed}"):
             return
-    if not any(_made(path) for path in _times(once, others)):
+    if not any(_create(path) for path in _times(once, others)):
         return
     for pid in _targets(others):
         os.kill(pid, signal.SIGKILL)
@@ -47,7 +47,7 @@ def _wait_for(path: str) -> None:
         time.sleep(_POLL_S)
 
 
-def _made(path: str) -> bool:
+def _create(path: str) -> bool:
     """Create the file; return whether it did not exist before."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
@@ -64,19 +64,19 @@ def _times(once: str, others: list[str]) -> list[str]:
 
 
 def _targets(others: list[str]) -> list[int]:
-    """Find the other processes to kill; `all` are those with the same variable."""
+    """Find the other processes to kill; `all` means all processes with the same variable."""
     if others[:1] == ["worker"]:
         return []
     if others != ["all"]:
         return [int(pid) for pid in others]
-    own = f"{_VARIABLE}={os.environ[_VARIABLE]}".encode()
-    found = []
+    variable = f"{_VARIABLE}={os.environ[_VARIABLE]}".encode()
+    pids = []
     for entry in os.listdir("/proc"):
         if entry.isdigit() and int(entry) != os.getpid():
             try:
                 with open(f"/proc/{entry}/environ", "rb") as file:
-                    if own in file.read().split(b"\0"):
-                        found.append(int(entry))
+                    if variable in file.read().split(b"\0"):
+                        pids.append(int(entry))
             except OSError:
                 continue
-    return found
+    return pids

@@ -22,5 +22,5 @@ def generation(name: str) -> int:
     >>> generation("totals@2"), generation("totals")
     (2, 1)
     """
-    found = _LAST.search(name)
-    return int(found[1]) if found else 1
+    match = _LAST.search(name)
+    return int(match[1]) if match else 1

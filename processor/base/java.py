@@ -26,16 +26,16 @@ def java_of(environ: Mapping[str, str]) -> tuple[Path, int]:
     """
     hint = f"Install Java {_OLDEST_JAVA} or newer and point JAVA_HOME to it."
     if home := environ.get("JAVA_HOME"):
-        found = shutil.which("java", path=str(Path(home) / "bin"))
-        if found is None:
+        command = shutil.which("java", path=str(Path(home) / "bin"))
+        if command is None:
             raise JavaError(f'cannot find Java: JAVA_HOME "{home}" has no bin/java', hint=hint)
     else:
-        found = shutil.which("java", path=environ.get("PATH", ""))
-        if found is None:
+        command = shutil.which("java", path=environ.get("PATH", ""))
+        if command is None:
             raise JavaError(
                 "cannot find Java: JAVA_HOME is not set and PATH has no java", hint=hint
             )
-    java = Path(found).absolute()
+    java = Path(command).absolute()
     return java, _version_of(java, environ, hint)
 
 
@@ -83,5 +83,5 @@ def java_version(printed: str) -> int | None:
     8
     """
     # Up to Java 8 the major version was the second number.
-    found = re.search(r'version "(?:1\.)?(\d+)', printed)
-    return int(found[1]) if found else None
+    match = re.search(r'version "(?:1\.)?(\d+)', printed)
+    return int(match[1]) if match else None

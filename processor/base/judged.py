@@ -1,13 +1,13 @@
-"""Records that did not simply get the event times that they have."""
+"""Offsets of records that were late or too far ahead, and the time they got instead."""
 
 import msgspec
 
 
 class Judged(msgspec.Struct, array_like=True, frozen=True):
-    """The offsets `first` to `last` of a partition, as the batch that read them judged them.
+    """The bounds by which a batch judged the offsets `first` to `last` of a partition.
 
-    Records of earlier times than `lower`, and those without a time, counted at `lower`.  Those of
-    later times than `latest` were too far ahead of the clock; None: no record was.
+    Records with earlier times than `lower`, and records without a time, counted at `lower`.
+    Records with later times than `latest` were too far ahead of the clock; None: no record was.
     """
 
     first: int

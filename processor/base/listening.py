@@ -9,7 +9,7 @@ import msgspec
 
 from ikebana.errors import ConfigError
 
-# What a browser on this machine calls a server that no other machine reaches.
+# Names by which a browser on this machine reaches a server of this machine.
 _OURS = ("localhost", "")
 
 
@@ -21,9 +21,10 @@ class Address(NamedTuple):
 
 
 class Tls(NamedTuple):
-    """Files in PEM: our certificate and its key; and who signs those of clients, if they need one.
+    """Files in PEM: our certificate and its key, and the authority of clients' certificates.
 
-    Without `key` the certificate's file has it.
+    Without `key` the certificate's file has the key.  Without `client_ca` clients need no
+    certificate.
     """
 
     certificate: Path
@@ -32,9 +33,9 @@ class Tls(NamedTuple):
 
 
 class Listening(NamedTuple):
-    """Where and how to answer: `probes` is an address for probes and metrics alone.
+    """Where and how to answer; `probes` is a separate address for probes and metrics.
 
-    The probes' address speaks plain HTTP, for those who ask without a certificate.
+    The probes' address speaks plain HTTP, for clients without a certificate.
     """
 
     address: Address
@@ -43,7 +44,7 @@ class Listening(NamedTuple):
 
 
 class Problem(msgspec.Struct, omit_defaults=True):
-    """Why there is no answer, and what to do; the bounds of the times that can be read."""
+    """Why there is no answer, and the remedy; the bounds of readable times, if these matter."""
 
     error: str
     hint: str | None = None
@@ -84,8 +85,8 @@ def is_local(host: str) -> bool:
 def names_address(host: str) -> bool:
     """Whether the header Host of a request has an address or `localhost`, and no other name.
 
-    A web page can make a name of its own point to a server of this machine; it cannot do that
-    to an address.
+    A web page can make a name of its own point to a server of this machine; with an address it
+    cannot.
     """
     name = host.rpartition("]")[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]
     if name in _OURS:

@@ -14,7 +14,7 @@ from types import TracebackType
 import click
 
 VARIABLE = "IKEBANA_LOG"
-_OWN = logging.getLogger("ikebana")
+_LOGGER = logging.getLogger("ikebana")
 
 
 class JsonLines(logging.Formatter):
@@ -22,7 +22,7 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Format a record as an object on one line."""
-        told: dict[str, object] = {
+        entry: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
@@ -30,8 +30,8 @@ class JsonLines(logging.Formatter):
             **getattr(record, "fields", {}),
         }
         if record.exc_info:
-            told["exception"] = self.formatException(record.exc_info)
-        return json.dumps(told, ensure_ascii=False)
+            entry["exception"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False)
 
 
 def choose(environ: Mapping[str, str]) -> None:
@@ -42,28 +42,28 @@ def choose(environ: Mapping[str, str]) -> None:
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.captureWarnings(capture=True)
-    _OWN.setLevel(logging.INFO)
+    _LOGGER.setLevel(logging.INFO)
     sys.excepthook = _uncaught
 
 
-def wanted() -> bool:
+def is_json() -> bool:
     """Return whether log lines are JSON."""
-    return _OWN.level == logging.INFO
+    return _LOGGER.level == logging.INFO
 
 
 def info(message: str, **fields: object) -> None:
     """Log an event, with additional fields."""
-    _OWN.info(message, extra={"fields": fields})
+    _LOGGER.info(message, extra={"fields": fields})
 
 
 def warning(message: str, **fields: object) -> None:
     """Log a warning, with additional fields."""
-    _OWN.warning(message, extra={"fields": fields})
+    _LOGGER.warning(message, extra={"fields": fields})
 
 
 def note(message: str, **fields: object) -> None:
     """Report what a command does, as text or as JSON, which has the fields, too."""
-    if wanted():
+    if is_json():
         info(message, **fields)
     else:
         click.echo(message, err=True)
@@ -71,13 +71,13 @@ def note(message: str, **fields: object) -> None:
 
 def error(message: str) -> None:
     """Report the error that ended a command, as text or as JSON."""
-    if wanted():
-        _OWN.error(message)
+    if is_json():
+        _LOGGER.error(message)
     else:
         click.echo(message, err=True)
 
 
 def _uncaught(
-    kind: type[BaseException], found: BaseException, trace: TracebackType | None
+    kind: type[BaseException], exception: BaseException, trace: TracebackType | None
 ) -> None:
-    _OWN.critical("uncaught", exc_info=(kind, found, trace))
+    _LOGGER.critical("uncaught", exc_info=(kind, exception, trace))

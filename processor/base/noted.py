@@ -1,9 +1,8 @@
-"""A few of the records that a batch has counted, by their places, so that people can look at them.
+"""The places of a few records that a batch has counted, so that people can look at the records.
 
-Records of four kinds are noted: `late` ones, those that brought `drift` (an old image that was
-not what the state had), those that were `outdated` by their sequence, and those that made an
-`error`.  A note has places in Kafka, and nothing
-of what the records say.
+Records of four kinds are noted: `late` records, `drift` (an old image that differs from the
+state), records that are `outdated` by their sequence, and records that made an `error`.  A note
+has places in Kafka, and no data of records.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,8 +22,8 @@ Place = tuple[str, int, int]
 class NotedRecord(msgspec.Struct, array_like=True, frozen=True):
     """A record by its place.
 
-    `late_by` is how far its time lies behind the frontier, in units of time; None if it is not
-    late.  `reason` is that of an error, without any of the record's data.
+    `late_by` is how far its time is behind the frontier, in units of time; None if it is not late.
+    `reason` is the reason of an error, without any of the record's data.
     """
 
     topic: str
@@ -35,14 +34,14 @@ class NotedRecord(msgspec.Struct, array_like=True, frozen=True):
 
     @property
     def place(self) -> Place:
-        """Where it lies."""
+        """The place of the record."""
         return self.topic, self.partition, self.offset
 
 
 class Noted(msgspec.Struct, array_like=True, frozen=True):
     """How many records of a kind a batch has read of an input, and the last of them.
 
-    `input` is empty for errors, whose records say themselves where they come from.
+    `input` is empty for errors: their records have the input themselves.
     """
 
     kind: Kind
@@ -55,17 +54,17 @@ def merged(noted: Iterable[Noted]) -> list[Noted]:
     """Add up the notes of each kind and input, and keep the last records of each.
 
     >>> one = Noted("late", "orders", 2, (NotedRecord("o", 0, 7, 40),))
-    >>> [found] = merged([one, Noted("late", "orders", 1)])
-    >>> found.count, [record.offset for record in found.records]
+    >>> [both] = merged([one, Noted("late", "orders", 1)])
+    >>> both.count, [record.offset for record in both.records]
     (3, [7])
     """
-    found: dict[tuple[Kind, str], Noted] = {}
+    by_kind: dict[tuple[Kind, str], Noted] = {}
     for each in noted:
         name = each.kind, each.input
-        before = found.get(name, Noted(*name, 0))
+        before = by_kind.get(name, Noted(*name, 0))
         records = (*before.records, *each.records)[-MOST:]
-        found[name] = Noted(*name, before.count + each.count, records)
-    return list(found.values())
+        by_kind[name] = Noted(*name, before.count + each.count, records)
+    return list(by_kind.values())
 
 
 def errors_noted(count: int, last: Sequence[tuple[Place | None, str]]) -> Noted:

@@ -1,7 +1,7 @@
-"""Notices: what is probably not meant, in a run that goes on, and the board that they stand on.
+"""Notices about probable mistakes in a run that goes on, and the board of present notices.
 
-A notice holds until what it says is no longer so.  The terminal says each once; `/ready`, the
-console and the metrics show those that hold.
+A notice holds as long as its statement is true.  The terminal prints each once; `/ready`, the
+console and the metrics show the present ones.
 """
 
 import threading
@@ -25,10 +25,10 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """What is noticed of an input: `words` have its name, its place and the remedy.
+    """A notice about an input: `words` name the object, its place and the remedy.
 
-    `of` is what it is about: a column or a topic.  Kind, input and `of` name a notice.  `names`
-    go on with the words, for who may see what messages have: they name columns of these.
+    `of` is the object: a column or a topic.  Kind, input and `of` identify a notice.  `names`
+    continues the words with column names from messages, for readers who may see these.
     """
 
     kind: Kind
@@ -39,17 +39,17 @@ class Notice(msgspec.Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        """All that there is to say."""
+        """The whole text."""
         return self.words + self.names
 
     @property
     def name(self) -> tuple[Kind, str, str]:
-        """What it is known by; its words may change while it holds."""
+        """The identity of the notice; its words may change while it holds."""
         return self.kind, self.input, self.of
 
 
 class Board:
-    """The notices that hold now, by who gives them; every method is thread-safe.
+    """The present notices, by their author; every method is thread-safe.
 
     `tell` gets all of them whenever they change.
     """
@@ -60,7 +60,7 @@ class Board:
         self._by: dict[str, tuple[Notice, ...]] = {}
 
     def put(self, by: str, notices: Sequence[Notice]) -> None:
-        """Replace what one of those who give notices has given before."""
+        """Replace the notices of one author."""
         with self._lock:
             if self._by.get(by, ()) == (now := tuple(notices)):
                 return
@@ -69,9 +69,9 @@ class Board:
 
 
 def counts(inputs: Sequence[str], notices: Sequence[Notice]) -> Mapping[tuple[Kind, str], int]:
-    """Count the notices of each kind and input, those without any among them."""
-    found = {(kind, name): 0 for kind in KINDS for name in inputs}
+    """Count the notices of each kind and input, also where there are none."""
+    result = {(kind, name): 0 for kind in KINDS for name in inputs}
     for notice in notices:
         name = notice.kind, notice.input
-        found[name] = found.get(name, 0) + 1
-    return found
+        result[name] = result.get(name, 0) + 1
+    return result

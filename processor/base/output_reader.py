@@ -17,7 +17,7 @@ Headers = Iterable[tuple[str, bytes | str | None]] | None
 
 
 class OutputReader:
-    """Reads the messages of one topic, those of each partition in order."""
+    """Reads the messages of one topic; the messages of each partition must come in order."""
 
     def __init__(self, topic: str, form: str, schemas: Schemas | None = None) -> None:
         self._topic = topic
@@ -46,8 +46,8 @@ class OutputReader:
             else:
                 keys, values, rows = self._written
                 key = keys.of(key)
-                found = self._changes(key, values.of(value))
-                changes = [rows.change(key, *change) for change in found]
+                decoded = self._changes(key, values.of(value))
+                changes = [rows.change(key, *change) for change in decoded]
         except DecodeError as error:
             raise SourceError(
                 f"cannot read {self._topic}[{at[0]}]@{at[1]} as {self._form}: {error.reason}",

@@ -1,4 +1,4 @@
-"""Where installed packages lie; to import one may take a second."""
+"""Find the folders of installed packages without importing them, which may take a second."""
 
 from importlib.util import find_spec
 from pathlib import Path

@@ -17,26 +17,26 @@ def shard_of(key: bytes, shards: int) -> int:
 
 
 def owner_of(shard: int, shards: int) -> Callable[[bytes], bool]:
-    """Tell of keys whether this shard keeps them."""
+    """Return a function that says whether this shard keeps a key."""
     return lambda key: shard_of(key, shards) == shard
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PartitionRange:
     """A partition of an input, from offset `start` on, and the times of its messages.
 
-    `base` is the time of all messages.  With `each`, it is the time of the message at offset
-    `start`, and each further offset is one later.  If messages have times of their own, `base`
-    and `upper` are the batch's interval, and `latest` is the latest time that is accepted
-    (a later one is too far ahead of the clock).  `order` is the rank of the topic among those of
-    its input, and `partitions` the number of partitions of the input.  Updates of a
-    topic of updates are taken from the time `since` on, so that those before an edit that has
-    added the topic count at `base`; None: from `base` on.
-
-    If another input reads the messages or has read them, they are read `again`, and nothing of
-    them is counted; with `told`, it has made the errors of messages without a key.  Of messages
-    that it has read before, `judged` are those that did not get their own times then; None: they
-    are read now.
+    * `base`: the time of all messages.  With `each`, it is the time of the message at offset
+      `start`, and each further offset is one later.
+    * If messages have times of their own, `base` and `upper` are the batch's interval, and
+      `latest` is the latest accepted time (a later one is too far ahead of the clock).
+    * `order`: the rank of the topic among the topics of its input.
+    * `partitions`: the number of partitions of the input.
+    * `since`: updates of a topic of updates are read from this time on, and earlier ones than
+      `base` count at `base`: an edit may add the topic later.  None: from `base` on.
+    * `again`: another input reads the messages or has read them, so nothing of them is counted.
+    * `reported`: that input has also recorded the errors of messages without a key.
+    * `judged`: the messages that did not get their own times when they were first read; None if
+      they are read for the first time.
     """
 
     topic: str
@@ -50,7 +50,7 @@ class Place:
     latest: int | None = None
     since: int | None = None
     again: bool = False
-    told: bool = False
+    reported: bool = False
     judged: tuple[Judged, ...] | None = None
 
     def times(self, offsets: Sequence[int]) -> list[int]:

@@ -1,4 +1,4 @@
-"""Files that nobody but their owner may read, whoever may look into their folder."""
+"""Files that only their owner may read, even in a folder that is open to others."""
 
 import os
 from collections.abc import Iterator
@@ -9,10 +9,10 @@ _OTHERS = 0o077
 
 @contextmanager
 def private_files() -> Iterator[None]:
-    """Make new files of this process, and of those that it starts, the owner's alone.
+    """Let only the owner access new files of this process and its children.
 
-    A folder that was there before may be open to others; our files in it are not.  What the
-    process was told to keep from its owner, too, stays so.
+    An existing folder may be open to others; our files in it are not.  Other restrictions of the
+    process's umask stay.
     """
     before = os.umask(_OTHERS)
     os.umask(before | _OTHERS)

@@ -8,11 +8,11 @@ from time import monotonic
 _MOST_CLIENTS = 10_000
 
 
-class Rates:
-    """Lets each client make `rate` requests a second, and as many at once as come in one second.
+class RateLimit:
+    """Lets each client make `rate` requests a second, and as many at once as fit into a second.
 
-    It remembers the last clients only; one that was forgotten begins with a full bucket.  It may
-    be asked by several threads.
+    It remembers only the last clients; a forgotten one begins with a full bucket.  It is
+    thread-safe.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:

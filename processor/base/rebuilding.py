@@ -1,15 +1,15 @@
-"""The state of a lost checkpoint, made anew of the topics that the pipeline reads and has written.
+"""The rebuild of a lost checkpoint's state from the topics that the pipeline reads and writes.
 
-The new state begins at a time `begin` beyond all that the lost one has written.  Its inputs are
-read once more, up to the ends that they had when the recovery was decided.  Meanwhile outputs
-stand where their progress ends.  What the plan makes, and minus what the output's own topic has,
-add up in the hold of the output; what is left of it is the difference, which the batch that
-`ends` this writes at `begin`.  So all outputs have one state from that time on.  The times since
-an output was closed are given up: it shows what it had, and outputs may have been closed up to
-others.
+The new state begins at a time `begin` beyond all times that the lost one has written.  Its inputs
+are read once more, up to the ends that they had when the recovery was decided.  Meanwhile outputs
+are frozen at the end of their progress.  The hold of an output adds up the results of the plan
+minus the contents of the output's own topic; the batch that `ends` the rebuild writes the sum, the
+difference, at `begin`.  So all outputs have one consistent state from that time on.  Times between
+the end of an output's progress and `begin` are given up: the output keeps its old contents there,
+although outputs may have been closed up to different times.
 
-Where a batch of the lost checkpoint was not closed, its updates are taken back at their own
-times: nobody has been told yet that these are complete.
+Updates of a batch of the lost checkpoint that was not closed are retracted at their own times,
+since readers have not seen these times as complete.
 """
 
 from collections.abc import Mapping
@@ -21,14 +21,14 @@ _Positions = dict[str, dict[int, int]]
 
 
 class Rebuilding(msgspec.Struct, frozen=True):
-    """A state that is being made anew.
+    """A rebuild of a state.
 
-    * `begin`: the time at which it begins, beyond all updates in the topics of outputs, and at
-      which these get the difference.
+    * `begin`: the time at which the new state begins, beyond all updates in the topics of outputs,
+      and at which these get the difference.
     * `until`: the offsets up to which inputs are read for it, by topic and partition.
     * `stands`: the time up to which each output was closed before.
     * `unclosed`: the numbers of update records that outputs have at later times.
-    * `ends`: whether the batch is the last one of it.
+    * `ends`: whether the batch is the last one of the rebuild.
     """
 
     begin: int
@@ -38,7 +38,7 @@ class Rebuilding(msgspec.Struct, frozen=True):
     ends: bool = False
 
     def readable(self, ends: Mapping[str, Mapping[int, int]]) -> _Positions:
-        """Limit the ends of inputs to what is read for the new state."""
+        """Limit the ends of inputs to the offsets that are read for the new state."""
         return {
             topic: {p: min(end, by[p]) for p, end in ends[topic].items() if p in by}
             for topic, by in self.until.items()
@@ -46,16 +46,16 @@ class Rebuilding(msgspec.Struct, frozen=True):
         }
 
     def for_shards(self) -> "Rebuilding":
-        """Leave out what shards need not know."""
+        """Leave out the fields that shards do not need."""
         return msgspec.structs.replace(self, until={})
 
     def after(
         self, positions: Mapping[str, Mapping[int, int]], upper: int, *, is_level: bool
     ) -> "Rebuilding":
-        """Tell whether a batch that reads up to `positions` is the last one.
+        """Decide whether a batch that reads up to `positions` is the last one.
 
-        If it `is_level`, nothing is on its way between operators, and nothing is left to be read
-        of the topics of outputs.
+        If it `is_level`, no updates are between operators, and the topics of outputs are read to
+        their ends.
         """
         is_read = all(
             positions.get(topic, {}).get(partition, 0) >= end
@@ -66,6 +66,6 @@ class Rebuilding(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, ends=is_read and is_level and upper > self.begin)
 
 
-def under_way(found: Rebuilding | None) -> Rebuilding | None:
-    """What goes on after a batch; None if no state is being made anew, or that was the last."""
-    return None if found is None or found.ends else found
+def under_way(rebuilding: Rebuilding | None) -> Rebuilding | None:
+    """The rebuild that continues after a batch; None without one, or after its last batch."""
+    return None if rebuilding is None or rebuilding.ends else rebuilding

@@ -1,15 +1,15 @@
 """Restart a query after failures that may pass by themselves, with pauses and a limit.
 
 The pauses double from a second to a minute with each restart, until an attempt has lasted longer
-than the longest pause.  The number of restarts within an hour is limited, so that a failure that
-always comes again ends the run.
+than the longest pause.  The number of restarts within an hour is limited, so that a recurring
+failure ends the run.
 """
 
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 WINDOW_S = 3600.0
 _LONGEST_PAUSE_S = 60.0
@@ -39,7 +39,7 @@ class Restarts:
         return min(_LONGEST_PAUSE_S, 2.0 ** min(self._in_a_row - 1, 10))
 
 
-class Failed(Exception):
+class AttemptFailed(Exception):
     """An attempt failed, with its cause, but another attempt may succeed."""
 
 
@@ -52,21 +52,21 @@ class Clock(Protocol):
 
 
 def persistently(
-    attempt: Callable[[], Found],
+    attempt: Callable[[], Result],
     restarts: Restarts,
     clock: Clock,
     tell: Callable[[Exception, float], None],
-) -> Found:
-    """Call `attempt` until it returns a result, with a pause after each `Failed`.
+) -> Result:
+    """Call `attempt` until it returns a result, with a pause after each `AttemptFailed`.
 
-    `tell` gets the cause and the pause.  The cause is raised when no restart is left; any other
-    exception than `Failed` is raised at once.
+    `tell` gets the cause and the pause.  The cause is raised when the limit of restarts is
+    reached; any exception other than `AttemptFailed` is raised at once.
     """
     while True:
         begun_s = clock.monotonic()
         try:
             return attempt()
-        except Failed as failed:
+        except AttemptFailed as failed:
             cause = failed.__cause__
             assert isinstance(cause, Exception)
         now_s = clock.monotonic()

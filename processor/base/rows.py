@@ -1,11 +1,11 @@
 """The rows that kernels take and give: upserts in, updates out, as columns of bytes.
 
-An upsert is what a message says of one key: the key's new value, or that the key is gone.
+An upsert is the statement of a message about one key: its new value, or that the key is gone.
 Upserts are kept in columns because a micro-batch has hundreds of thousands of them, and most
 never need a Python object of their own.
 
-A row is `counted` if its records are in the batch's counts already: a row from an
-exchange, or a row of an input whose topic another input before it reads as well.
+A row is `counted` if its records are in the batch's counts already: a row from an exchange, or a
+row of an input if an earlier input reads the same topic.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,15 +20,15 @@ from ikebana.processor.base.transactions_seen import TransactionsSeen
 
 # Updates without a key get this one where a key is needed, so they all meet in one shard.
 NO_KEY = b"null"
-# The key under which the records of a topic of upserts lie whose key is null, all of them: it has
-# an error, or nothing, and never a value.  It is no JSON; among keys in bytes nobody chooses it.
+# The key of all upserts with a null key.  It has an error, or nothing, and never a value.  It is
+# no JSON, and no real key of bytes is equal to it.
 NULL_KEY = b"\x00null key 6f1c1d4e9a7b42d0\x00"
 
 
 class Partial(msgspec.Struct, array_like=True, frozen=True):
     """A value without the columns that its message leaves unchanged; `absent` names these.
 
-    `record` is the error record to emit if the key has no value, whose columns could stay.
+    `record` is the error record to emit if the key has no value to take these columns from.
     """
 
     value: bytes
@@ -104,7 +104,7 @@ class Errors(msgspec.Struct, array_like=True, tag="errors"):
     counted: bool = False
 
 
-class Ignored(msgspec.Struct, array_like=True, tag="ignored"):
+class IgnoredMessages(msgspec.Struct, array_like=True, tag="ignored"):
     """The numbers of messages that say nothing about a row of the relation, by kind.
 
     Late records are counted here, too; `noted` has the last of them.
@@ -118,7 +118,7 @@ class Ignored(msgspec.Struct, array_like=True, tag="ignored"):
 class Facts(msgspec.Struct, array_like=True, tag="facts"):
     """Updates of an input in CDCv2, which may come in any order, and repeatedly.
 
-    Those of times before `since` are repetitions; None: those before the batch's interval.
+    Updates of times before `since` are repetitions; None: before the batch's interval.
     """
 
     input: str
@@ -130,11 +130,11 @@ class Facts(msgspec.Struct, array_like=True, tag="facts"):
 
 
 class Seen(msgspec.Struct, array_like=True, tag="seen"):
-    """What a batch has read about the times of a partition, for the minting of later batches.
+    """A report of a batch on the times of a partition, for the minting of later batches.
 
     `greatest` is the greatest event time.  `statements` are progress statements: lower, upper,
-    and counts by time as `progress.pack_times` packs them.  `transactions` is what was read of
-    the source's transactions.  `judged` are the records that do not count at their own times.
+    and counts by time as `progress.pack_times` packs them.  `transactions` is the report on the
+    source's transactions.  `judged` are the records that do not count at their own times.
     """
 
     input: str
@@ -175,9 +175,9 @@ def updates_from(
     times: Iterable[int],
     diffs: Iterable[int],
 ) -> Iterator[KeyedUpdate]:
-    """Iterate over the updates whose parts lie in columns of one length.
+    """Iterate over updates from columns of one length.
 
-    It is `map(KeyedUpdate, ...)` without the call of a function in Python for each.
+    It is `map(KeyedUpdate, ...)` without a Python call for each update.
     """
     return map(tuple.__new__, repeat(KeyedUpdate), zip(keys, values, times, diffs, strict=True))
 
@@ -185,7 +185,7 @@ def updates_from(
 def in_columns(
     updates: Sequence[KeyedUpdate],
 ) -> tuple[list[bytes | None], list[bytes], list[int], list[int]]:
-    """The parts of updates, of which there is one at least, as columns."""
+    """The columns of updates, of which there is at least one."""
     keys, values, times, diffs = map(list, zip(*updates, strict=True))
     return keys, values, times, diffs
 
@@ -195,13 +195,13 @@ def keyed(updates: Sequence[KeyedUpdate]) -> list[KeyedUpdate]:
     return [u._replace(key=NO_KEY) if u.key is None else u for u in updates]
 
 
-def size_of(row: Upserts | Truncate | Updates | Errors | Ignored | Facts | Seen) -> int:
-    """Count what a row adds to the batch's count of records; 0 if its records are counted.
+def size_of(row: Upserts | Truncate | Updates | Errors | IgnoredMessages | Facts | Seen) -> int:
+    """The number that a row adds to the batch's count of records; 0 if it is `counted` already.
 
-    These are records, or for `Updates` and `Facts` the updates that were made of them.
+    For `Updates` and `Facts` it is the number of updates instead of records.
     """
     match row:
-        case Upserts() | Truncate() | Updates() | Errors() | Ignored() if row.counted:
+        case Upserts() | Truncate() | Updates() | Errors() | IgnoredMessages() if row.counted:
             return 0
         case Upserts() | Updates() | Facts():
             return len(row.keys)
@@ -211,7 +211,7 @@ def size_of(row: Upserts | Truncate | Updates | Errors | Ignored | Facts | Seen)
             return 1
         case Seen():
             return 0
-        case Ignored():
+        case IgnoredMessages():
             return sum(row.counts.values())
 
 

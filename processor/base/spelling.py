@@ -5,7 +5,7 @@ from difflib import get_close_matches
 
 
 def did_you_mean(word: object, choices: Collection[str], cutoff: float = 0.6) -> str | None:
-    """Return the choice of which `word` is probably a misspelling, by at least this likeness.
+    """Return the choice that `word` probably means, with at least this similarity.
 
     >>> did_you_mean("pasword", ["user", "password"])
     'password'

@@ -1,7 +1,7 @@
 """Stop a run by signals: the first one asks it to end, the second one ends it at once.
 
 Before the query has begun there is nothing to finish, so the first signal ends the run at once.
-A start may be interrupted anywhere in its writing.
+A start may be interrupted anywhere, also while it writes.
 """
 
 import signal
@@ -41,7 +41,7 @@ class Stopping:
         self._patient = False
 
     def ask(self) -> None:
-        """Ask the run to end when it has finished what it does; from any thread."""
+        """Ask the run to end when it has finished its batch; from any thread."""
         self.asked = True
         self._tell()
 

@@ -2,12 +2,12 @@
 
 import msgspec
 
-# The time of a change's transaction, and the number of the change in it: it grows in a partition.
+# The time of a change's transaction, and the number of the change in it: both grow in a partition.
 InSource = tuple[int, int]
 FIRST: InSource = 0, 0
 
 
-class Counted(msgspec.Struct, frozen=True):
+class CountedChanges(msgspec.Struct, frozen=True):
     """The changes of one transaction that have been read.
 
     `changes` has their number by collection.  `furthest` has, by partition, the position
@@ -20,7 +20,7 @@ class Counted(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """A transaction whose END has been read.
+    """A transaction with an END that has been read.
 
     `counts` has the numbers of changes that the END states, for the collections that are read.
     `end` is the LSN at which the transaction ended.  While it waits for changes, `end` moves on
@@ -39,6 +39,6 @@ class TransactionsSeen(msgspec.Struct, frozen=True):
     `furthest` is the place of the last change in the partition, as `InSource`.
     """
 
-    changes: dict[str, Counted] = {}
+    changes: dict[str, CountedChanges] = {}
     ends: tuple[Ended, ...] = ()
     furthest: InSource | None = None

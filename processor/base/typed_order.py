@@ -1,9 +1,11 @@
 """Encode values of SQL types as bytes that sort as SQL sorts the values.
 
-A value is given as JSON, which may sort differently: bytes are in base64, a fraction of a second
-comes before a zone, a year may have five digits.  So the planner describes the order of a type as
-an `Order`: the empty text for types that sort as their JSON does, a name for other scalars, and a
-tuple for types that consist of others.  Within lists and rows null comes last, as in DuckDB.
+
+A value is JSON, which may sort differently: bytes are in base64, a fraction of a second comes
+before a zone, a year may have five digits.  So the planner describes the order of a type as an
+`Order`: the empty text for types that sort as their JSON does, a name for other scalars, and a
+tuple for nested types.  Within lists and rows null comes last, as in DuckDB.
+
 
 No encoding is a prefix of another one.
 """
@@ -26,9 +28,9 @@ _DAY_SECONDS = 86_400
 _END, _VALUE, _NULL = b"\0", b"\1", b"\2"
 
 NOT_FINITE = {"-Infinity": b"2\0\1", "Infinity": b"4\xff\1", "NaN": b"4\xff\2"}
-"""Numbers that are not finite, as bytes beside those that `kernels.order` has of others."""
+"""The encodings of infinite numbers and NaN, beside those of `kernels.order` for other numbers."""
 
-# Years before 0 have a sign; the only offset that occurs is that of UTC.
+# Years before 0 have a sign; the only offset that occurs is UTC.
 _INSTANT = re.compile(r"(-?\d+)-(\d\d-\d\d)(?:[T ]([0-9:.]+))?(?:Z|\+00)?")
 _INFINITE = {"-infinity": b"\0", "infinity": b"\2"}
 # As SQL writes it: 1 year 2 months -3 days 04:05:06.000789.
@@ -55,7 +57,7 @@ def ascending(value: Any, order: Order, plain: Callable[[Any], bytes]) -> bytes:
         case "":
             return plain(value)
         case "double":
-            # Numbers as in JSON, and what is not finite below and above them.
+            # Finite numbers as in JSON; infinity and NaN below and above them.
             return NOT_FINITE[value] if isinstance(value, str) else plain(value)
         case "instant":
             return _instant(value)
@@ -82,17 +84,17 @@ def _instant(text: str) -> bytes:
     """Encode a date, or a timestamp with or without zone."""
     if text in _INFINITE:
         return _INFINITE[text]
-    found = _INSTANT.fullmatch(text)
-    assert found is not None, f"no instant is {text!r}"
-    rest = f"{found[2]} {found[3] or ''}".encode()
-    return b"\1" + _YEAR.pack(int(found[1]) + _YEAR_BIAS) + rest + _END
+    match = _INSTANT.fullmatch(text)
+    assert match is not None, f"no instant is {text!r}"
+    rest = f"{match[2]} {match[3] or ''}".encode()
+    return b"\1" + _YEAR.pack(int(match[1]) + _YEAR_BIAS) + rest + _END
 
 
 def _time_of_day(text: str) -> bytes:
     """Encode a time with a zone: it sorts by instant, then from east to west."""
-    found = _TIME_OF_DAY.fullmatch(text)
-    assert found is not None, f"no time with a zone is {text!r}"
-    hours, minutes, seconds, fraction, sign, *of_zone = found.groups()
+    match = _TIME_OF_DAY.fullmatch(text)
+    assert match is not None, f"no time with a zone is {text!r}"
+    hours, minutes, seconds, fraction, sign, *of_zone = match.groups()
     offset = sum(int(n or 0) * unit for n, unit in zip(of_zone, (3_600, 60, 1), strict=True))
     offset = -offset if sign == "-" else offset
     local = int(hours) * 3_600 + int(minutes) * 60 + int(seconds)
@@ -102,9 +104,9 @@ def _time_of_day(text: str) -> bytes:
 
 def _interval(text: str) -> bytes:
     """Encode a length of time: a month has 30 days, and a day 24 hours, as SQL compares them."""
-    found = _LENGTH.fullmatch(text)
-    assert found is not None, f"no interval is {text!r}"
-    years, months, days, sign, hours, minutes, seconds, fraction = found.groups()
+    match = _LENGTH.fullmatch(text)
+    assert match is not None, f"no interval is {text!r}"
+    years, months, days, sign, hours, minutes, seconds, fraction = match.groups()
     micros = (int(hours or 0) * 3_600 + int(minutes or 0) * 60 + int(seconds or 0)) * 1_000_000
     micros += int((fraction or "").ljust(6, "0"))
     whole_days = (int(years or 0) * 12 + int(months or 0)) * 30 + int(days or 0)

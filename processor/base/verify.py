@@ -4,14 +4,16 @@ The changelog mode is called `promise` in progress records.
 
 * Progress is contiguous: batch numbers rise by one, each `lower` is the previous `upper`, no
   `upper` is below its `lower`, no end goes back, and the checkpoint never changes.
-* The number of a batch's updates is that in its progress, and their times lie in
+* The number of a batch's updates equals the count in its progress, and their times lie in
   `lower <= time < upper`.
 * "upserts": after each time a key has at most one value, once.  "collection": after each time
   no (key, value) has a negative count.  "changes": sums are not checked.
 * An edit of the pipeline may change the promise.  A weaker one holds from its batch on.  A
   stronger one holds from the upper of the first batch that has it and closes a time: outputs
-  that an edit changes stand until they have all of it, and are what they were until then.  The
-  collection has to keep it there, and until then the one before is checked.
+  that an edit changes are frozen until they have all of its updates, and keep their old contents
+  until then.  From that time on the collection has to keep the new promise; before, the old one
+  is checked.
+
 
 All diffs of a time are added at once, in any order.  The collection is stored as digests of 16
 bytes, so two data are confused with a probability of about n² in 2¹²⁹.  Updates that progress
@@ -52,8 +54,8 @@ class Summary:
     """The verified part: `updates` in `batches`, and `history` before them.
 
     `data` distinct (key, value) pairs under `keys` distinct keys have a count, and
-    `total` is the sum of the counts.  At times that were `given_up`, readers find what there was
-    when a checkpoint was lost.
+    `total` is the sum of the counts.  At `given_up` times, readers find the contents from when a
+    checkpoint was lost.
     """
 
     batches: int
@@ -82,10 +84,10 @@ class Verifier:
         self._first_lower: int | None = None
         self._batches = self._updates = self._history = 0
         self._given_up: list[range] = []
-        # What is checked: the promise of the last batch, or a weaker one before it.
-        self._kept: Promise = "changes"
+        # The checked promise: that of the last batch, or a weaker one before it.
+        self._promise: Promise = "changes"
         self._history_offence: Offence | None = None
-        # If that is "upserts", the value of each key, for all others the count of each datum.
+        # For "upserts" the value of each key, for other promises the count of each datum.
         self._values: dict[bytes, bytes] = {}
         self._counts: dict[bytes, int] = {}
 
@@ -106,7 +108,7 @@ class Verifier:
 
     def summary(self) -> Summary:
         """Summarise the parts that were verified so far."""
-        if self._kept == "upserts":
+        if self._promise == "upserts":
             keys = data = total = len(self._values)
         else:
             keys = len({datum[:-SIZE] for datum in self._counts})
@@ -125,14 +127,14 @@ class Verifier:
 
     def digest(self) -> str:
         """Hash the collection that the parts so far add up to."""
-        found = CollectionDigest()
-        if self._kept == "upserts":
+        result = CollectionDigest()
+        if self._promise == "upserts":
             for key, value in self._values.items():
-                found.add_digests(key, value, 1)
+                result.add_digests(key, value, 1)
         else:
             for datum, count in self._counts.items():
-                found.add_digests(datum[:-SIZE], datum[-SIZE:], count)
-        return found.hexdigest()
+                result.add_digests(datum[:-SIZE], datum[-SIZE:], count)
+        return result.hexdigest()
 
     def _take(self, history: History) -> None:
         assert not self._complete, "history of a topic whose progress is complete"
@@ -153,7 +155,7 @@ class Verifier:
             if offence := self._time_offence(progress, time, list(updates)):
                 return offence
         if progress.upper > progress.lower:
-            before = self._kept
+            before = self._promise
             if fault := self._strengthen(progress.promise):
                 sentence = (
                     f'batch {progress.batch} of "{self._topic}" promises "{progress.promise}", '
@@ -170,8 +172,8 @@ class Verifier:
     def _begin(self, first: ProgressRecord) -> None:
         """Check the sum of the history, because nothing else about it is known.
 
-        An offence is kept until the first batch has closed a time, because the history may be
-        that of a weaker promise before an edit.
+        An offence counts only after the first batch has closed a time, because the history may
+        follow a weaker promise from before an edit.
         """
         self._first_lower = first.lower
         if fault := self._strengthen(first.promise):
@@ -181,15 +183,15 @@ class Verifier:
             self._history_offence = Offence(sentence, first.batch)
 
     def _weaken(self, promise: Promise) -> None:
-        """Check no more than a promise from here on; what has been added up stays."""
-        if _strength(promise) < _strength(self._kept):
+        """Check only this promise from here on, if it is weaker; the sums so far stay."""
+        if _strength(promise) < _strength(self._promise):
             self._counts |= {key + value: 1 for key, value in self._values.items()}
             self._values = {}
-            self._kept = promise
+            self._promise = promise
 
     def _strengthen(self, promise: Promise) -> str | None:
-        """Check a promise from here on if it is stronger; the fault if it is not kept here."""
-        if _strength(promise) <= _strength(self._kept):
+        """Check this promise from here on, if it is stronger; return the fault if it is broken."""
+        if _strength(promise) <= _strength(self._promise):
             return None
         if promise == "upserts":
             by_key: dict[bytes, dict[bytes, int]] = {}
@@ -202,20 +204,20 @@ class Verifier:
             self._counts = {}
         elif (least := min(self._counts.values(), default=0)) < 0:
             return f"a value of a key has the count {least}"
-        self._kept = promise
+        self._promise = promise
         return None
 
     def _time_offence(
         self, progress: ProgressRecord, time: int, updates: Sequence[PlacedUpdate]
     ) -> Offence | None:
-        found = (
+        violation = (
             self._upserts_fault(updates)
-            if self._kept == "upserts"
+            if self._promise == "upserts"
             else self._counts_fault(updates)
         )
-        if found is None:
+        if violation is None:
             return None
-        update, fault = found
+        update, fault = violation
         place = place_of(self._topic, update)
         sentence = f"{place}: after time {time}, in batch {progress.batch}, {fault}"
         return Offence(sentence, progress.batch, place)
@@ -238,7 +240,7 @@ class Verifier:
     def _counts_fault(self, updates: Sequence[PlacedUpdate]) -> tuple[PlacedUpdate, str] | None:
         for update in updates:
             _add(self._counts, _datum(update), update.diff)
-        if self._kept == "changes":
+        if self._promise == "changes":
             return None
         for update in reversed(updates):
             if (count := self._counts.get(_datum(update), 0)) < 0:

@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all, whoever looks and whoever else writes them."""
+"""Write files atomically: readers see a whole file or none, also with several writers."""
 
 import os
 from pathlib import Path

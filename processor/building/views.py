@@ -8,7 +8,7 @@ from ikebana.processor.building.parts import Parts
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.relational import sections
 from ikebana.processor.relational.deriving import Derived, from_sql
-from ikebana.processor.relational.known import Known, MakingError, UnmadeError
+from ikebana.processor.relational.known import KnownRelations, MakingError, UnmadeError
 from ikebana.processor.relational.written import Windowed
 from ikebana.processor.relational.written import iterated as iterated_query
 from ikebana.processor.relational.written import windowed as with_window
@@ -37,7 +37,7 @@ def derived(parts: Parts, section: Callable[[Any], Derived]) -> str:
 
 def _added(parts: Parts, section: Derived) -> str:
     """Translate a section and add its operators; return the name of the last."""
-    pipeline = Known(parts.inputs.values(), parts.operators.values())
+    pipeline = KnownRelations(parts.inputs.values(), parts.operators.values())
     try:
         operators = section.make(pipeline)
     except (MakingError, ExpressionError) as error:

@@ -20,12 +20,12 @@ from pyarrow import fs
 from ikebana.arrangements.files import file_system, make_folder, small_file
 from ikebana.arrangements.manifest import Manifest
 from ikebana.errors import CheckpointError
-from ikebana.processor.checkpoint.layout import Layout, reached
+from ikebana.processor.checkpoint.layout import CheckpointFiles, reached
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics.source_offset import Positions, SourceOffset
 
 FORMAT = 1
-"""The format of the metadata, which counts for all that they do not name a format of."""
+"""The format of the metadata, and of everything in a checkpoint without a format of its own."""
 _BIRTH = "ikebana.json"
 _SEAL = re.compile(rb',"hash":"([0-9a-f]{16})"}$')
 
@@ -44,7 +44,7 @@ class Birth(msgspec.Struct, frozen=True):
     * `edits`: the number of edits of the plan.
     * `generations`, `generations_before`: the names that have been used (`edits_resolved`), now
       and before the last edit.
-    * `released`: the parts of the state that removed operators have left.
+    * `released`: the parts of the state that removed operators leave to be deleted.
     * `last_edit`: the description of the last edit (`last_edit`), empty if there was none.
     """
 
@@ -74,9 +74,9 @@ class Birth(msgspec.Struct, frozen=True):
 
     @property
     def begin(self) -> int:
-        """The time at which the plan began: that of the snapshots of its inputs, else 0.
+        """The time at which the plan began: the time of its inputs' snapshots, else 0.
 
-        A state that is made anew begins beyond the times of outputs, which stand before that.
+        A rebuilt state also has 0: it begins later, but its outputs have earlier times.
         """
         if self.start.batch >= 0 or self.start.rebuilding is not None:
             return 0
@@ -84,7 +84,7 @@ class Birth(msgspec.Struct, frozen=True):
 
 
 class _Formatted(msgspec.Struct):
-    """What all formats of the metadata have."""
+    """The field that all formats of the metadata have."""
 
     format: int
 
@@ -111,7 +111,7 @@ class Checkpoint:
         with reached(self.location, "read"):
             raw = small_file(self._system, f"{self._path}/{_BIRTH}")
         if raw is None:
-            if not Layout(self.location, 0).is_empty():
+            if not CheckpointFiles(self.location, 0).is_empty():
                 raise CheckpointError(
                     f'"{self.location}" holds a checkpoint without {_BIRTH}: it is not '
                     "one of ikebana's, or only a part of one",
@@ -176,7 +176,7 @@ class Checkpoint:
         # A signal that ends a start is raised in the main thread, wherever that is.  A stream that
         # it left there would be closed, and an object store would have what was written so far.
         with ThreadPoolExecutor(1) as writer:
-            # Who leaves this block waits for a thread that has begun, so it begins first.
+            # Leaving this block waits only for a thread that has begun, so it begins first.
             writer.submit(int).result()
             writer.submit(self._write, _sealed(msgspec.json.encode(birth))).result()
 
@@ -214,9 +214,9 @@ class Checkpoint:
             finally:
                 self._system.delete_file(path)
 
-    def layout(self, birth: Birth) -> Layout:
-        """The logs and files that the metadata says are the checkpoint's."""
-        return Layout(self.data(birth), birth.first_batch)
+    def layout(self, birth: Birth) -> CheckpointFiles:
+        """The logs and files of the checkpoint, at the place that the metadata names."""
+        return CheckpointFiles(self.data(birth), birth.first_batch)
 
     def data(self, birth: Birth) -> str:
         """The location of Spark's logs and the shards' files."""
@@ -224,12 +224,12 @@ class Checkpoint:
 
 
 def _sealed(content: bytes) -> bytes:
-    """Add the hash of a JSON object as its last field, which other readers pass over."""
+    """Add the hash of a JSON object as its last field, which other readers ignore."""
     return content[:-1] + b',"hash":"%s"}' % _hash(content)
 
 
 def _unsealed(raw: bytes) -> bytes:
-    """Take the hash off again; what has none comes back itself.
+    """Remove the hash; content without one is returned as it is.
 
     Raises: ValueError, if the content has another hash.
     """
@@ -264,17 +264,17 @@ def described(plan: Plan) -> dict[str, Any]:
     """The plan as plain data, without the settings that may change between restarts."""
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(plan))
     for output in plain["outputs"]:
-        # It is only used when the topic is created.
+        # `partitions` are only used when the topic is created.
         del output["partitions"]
-        # No state depends on it.
+        # No state depends on tombstones.
         del output["tombstones"]
-        # The next plan says it of itself.
+        # The next plan has an `on_change` of its own.
         del output["on_change"]
-        # They are names in schemas.
+        # `subjects` and `record` are only names in schemas.
         del output["subjects"], output["record"]
     for source in plain["inputs"]:
         del source["start"]
-        # What it adds are columns.
+        # `on_new_column` adds columns, which are compared themselves.
         del source["on_new_column"]
     # Whether an error ends the run may change at any time, but not whether it is written.
     plain["on_error"] = "drop" if plan.on_error == "drop" else "record"

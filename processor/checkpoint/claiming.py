@@ -18,13 +18,13 @@ class Claim:
     offset: str
 
 
-def claim(first: Marker, found: Marker | None, incarnation: int) -> Claim | Refusal:
-    """Make the marker by which an instance claims a shard whose last marker is `found`.
+def claim(first: Marker, earlier: Marker | None, incarnation: int) -> Claim | Refusal:
+    """Make the marker by which an instance claims a shard; `earlier` is the shard's last one.
 
     `first` is the marker of the shard before any batch since the checkpoint was made or last
     rescaled; it is `retired` if the checkpoint has fewer shards now.
     """
-    last = found or first
+    last = earlier or first
     if last.incarnation > incarnation:
         return Refusal(
             Reason.REPLACED,
@@ -44,7 +44,7 @@ def claim(first: Marker, found: Marker | None, incarnation: int) -> Claim | Refu
                 "The checkpoint from before the rescaling has run since. Stop it, and rescale "
                 "it again.",
             )
-        # The next batch still has to learn what the last one read about inputs' times.
+        # The next batch still needs the last one's reports on inputs' times.
         last = replace(first, seen=last.seen, facts=last.facts) if same else first
     return Claim(replace(last, incarnation=incarnation, retired=first.retired), last.offset)
 

@@ -1,7 +1,8 @@
 """Markers and the lease, which shards and the driver commit together with a batch's updates.
 
-This module has the values and what follows from several of them; `kafka.markers` writes and
-reads them.
+
+This module has the values and functions over several of them; `kafka.markers` writes and reads
+them.
 """
 
 from collections.abc import Sequence
@@ -34,8 +35,8 @@ class Lease(msgspec.Struct, frozen=True):
 class FillProgress(msgspec.Struct, frozen=True):
     """The progress of a shard in an edit of the plan that fills fresh operators.
 
-    The shard has `done` so many of all `parts`, which are parts of the state and new joins, and
-    is at the part `name`.  Its last batch went through so many `keys` of the state.
+    The shard has finished `done` of `parts` parts, which are parts of the state and new joins, and
+    is at the part `name`.  Its last batch went through `keys` keys of the state.
     """
 
     done: int
@@ -63,12 +64,12 @@ class Marker(msgspec.Struct, frozen=True):
     * `waiting`: the number of updates held for later times, as `engine.waiting` counts them.
     * `noted`: some of the records that were late, have drifted or made errors.
     * `size`: the number of bytes of the packed rows that the shard got, its tick included.
-    * `hot`: what the shard has taken of inputs, and the keys that much of it had, by their hashes.
+    * `hot`: how much the shard got of each input, and its most frequent keys, by their hashes.
     * `filling`: the progress in an edit of the plan, if one is being filled.
     * `large`: the outputs with more at the time of an edit than a batch should write; `writes`:
-      those of which a portion was written, which is not in `counts`, and is not published yet.
-    * `given_up`: the time at which a state that was made anew begins, in its last batch: outputs
-      give up the times before it that they had not closed.  0 in all other batches.
+      the outputs of which a portion was written, which is not in `counts`, and is not published.
+    * `given_up`: in the last batch of a rebuild, the time at which the rebuilt state begins:
+      outputs give up earlier times that they had not closed.  0 in all other batches.
     """
 
     checkpoint: str
@@ -122,24 +123,24 @@ def first_marker(birth: Birth, plan: Plan, shard: int) -> Marker:
     )
 
 
-def hydrated_in(found: Sequence[Marker], batch: int, shards: int) -> frozenset[str]:
+def hydrated_in(markers: Sequence[Marker], batch: int, shards: int) -> frozenset[str]:
     """Find the new joins that all shards have hydrated, by their markers of a batch."""
-    if len(found) < shards or any(marker.batch != batch for marker in found):
+    if len(markers) < shards or any(marker.batch != batch for marker in markers):
         return frozenset()
-    return frozenset.intersection(*(frozenset(marker.hydrated) for marker in found))
+    return frozenset.intersection(*(frozenset(marker.hydrated) for marker in markers))
 
 
-def large_in(found: Sequence[Marker], batch: int) -> frozenset[str]:
+def large_in(markers: Sequence[Marker], batch: int) -> frozenset[str]:
     """Find the outputs with more at an edit's time in some shard than a batch should write."""
-    return frozenset(name for marker in found if marker.batch == batch for name in marker.large)
+    return frozenset(name for marker in markers if marker.batch == batch for name in marker.large)
 
 
-def replaced(pipeline: str, own: int, newer: int) -> Refusal:
+def replaced(pipeline: str, incarnation: int, newer: int) -> Refusal:
     """Refuse to go on after a newer instance has taken over."""
     return Refusal(
         Reason.REPLACED,
-        f"this instance (number {own}) of pipeline {pipeline!r} stops: instance {newer} has "
-        "taken over its checkpoint",
+        f"this instance (number {incarnation}) of pipeline {pipeline!r} stops: instance {newer} "
+        "has taken over its checkpoint",
         NEWER_GOES_ON,
         FencedError,
     )

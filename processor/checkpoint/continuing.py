@@ -1,4 +1,4 @@
-"""Decide what a shard's task does with a batch: adopt what is committed, compute it, or stop."""
+"""Decide what a shard's task does with a batch: adopt a committed one, compute it, or stop."""
 
 from dataclasses import dataclass
 
@@ -65,7 +65,7 @@ def verdict(
             "Kafka with another offset or plan than the checkpoint logs",
             _ROLLED_BACK,
         )
-    # A batch that is adopted by all shards was not read, so it cannot be computed.
+    # Records of a batch that all shards adopt were not read, so it cannot be computed.
     if last.batch != tick.batch - 1 or tick.adopted:
         return Refusal(
             Reason.OTHER_BATCH,
@@ -84,16 +84,16 @@ def verdict(
     return Compute(state)
 
 
-def goes_on(holder: Holder, tick: Tick, kept: Marker | None, state: Manifest) -> Compute | None:
-    """Decide whether a task can compute its batch without looking at the shard's last marker.
+def goes_on(holder: Holder, tick: Tick, last: Marker | None, state: Manifest) -> Compute | None:
+    """Decide whether a task can compute its batch without reading the shard's last marker.
 
-    `kept` is the marker that was last when the process fenced the shard's other writers, or that
+    `last` is the marker that was last when the process fenced the shard's other writers, or that
     it has committed since, with a producer that is still open.  Unless that producer has been
-    fenced, nobody has committed another one; and if it has been fenced, it cannot commit the
-    batch.  In all other cases, also if the batch was committed already, the task has to fence,
-    look, and ask for a `verdict`.
+    fenced, nobody has committed a later marker; if it has been fenced, it cannot commit the batch.
+    In all other cases, also if the batch was committed already, the task has to fence, read the
+    marker, and ask for a `verdict`.
     """
-    if kept is None:
+    if last is None:
         return None
-    found = verdict(holder, tick, kept, state)
-    return found if isinstance(found, Compute) else None
+    decision = verdict(holder, tick, last, state)
+    return decision if isinstance(decision, Compute) else None

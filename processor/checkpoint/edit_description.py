@@ -1,6 +1,6 @@
 """Describe an edit: which parts stay, are new, replaced or removed, and what fills the new ones.
 
-The description follows from the old and the new plan, with the names that the checkpoint knows
+The description follows from the old and the new plan, with their names in the checkpoint
 (`planning.edits`), and from the new plan as its user wrote it.  It has numbers of rows if these
 were counted.
 """
@@ -14,10 +14,10 @@ import msgspec
 from ikebana.processor.base.generations import shown
 from ikebana.processor.checkpoint.edit_plan import (
     EditPlan,
+    FillSource,
     Kind,
-    Origin,
     PartPlan,
-    Refused,
+    RefusedChange,
     StateSize,
 )
 from ikebana.processor.checkpoint.part_sizes import PartSizes
@@ -44,23 +44,23 @@ _SECTIONS: dict[Kind, str] = {
 
 def described(
     edit: Edit,
-    given: Plan,
-    refused: Sequence[Refused] = (),
+    written: Plan,
+    refused: Sequence[RefusedChange] = (),
     figures: StateFigures | None = None,
 ) -> tuple[tuple[PartPlan, ...], StateSize | None]:
     """Describe each part, and the size of the state as far as it was counted.
 
-    `given` is the new plan with the names that its user wrote.
+    `written` is the new plan with the names that its user wrote.
     """
     sizes = PartSizes(figures)
     bad = {each.path for each in refused}
-    told = [
+    parts = [
         msgspec.structs.replace(part, does="refused", shows="nothing", filled_from=())
         if any(_is_at(path, part) for path in bad)
         else part
-        for part in _Description(edit, given, sizes).parts()
+        for part in _Description(edit, written, sizes).parts()
     ]
-    return tuple(told), sizes.of_edit(edit)
+    return tuple(parts), sizes.of_edit(edit)
 
 
 def all_new(plan: Plan, checkpoint: str) -> EditPlan:
@@ -74,12 +74,12 @@ def all_new(plan: Plan, checkpoint: str) -> EditPlan:
         added=frozenset(output.name for output in plan.outputs),
         removed=frozenset(),
     )
-    found = tuple(
+    parts = tuple(
         # Without state, parts can only be filled from topics.
         part if part.kind == "input" else msgspec.structs.replace(part, filled_from=())
         for part in _Description(edit, plan, PartSizes(None)).parts()
     )
-    return EditPlan(plan.name, checkpoint, edited=True, is_new=True, parts=found)
+    return EditPlan(plan.name, checkpoint, edited=True, is_new=True, parts=parts)
 
 
 def _is_at(path: str, part: PartPlan) -> bool:
@@ -89,19 +89,19 @@ def _is_at(path: str, part: PartPlan) -> bool:
 
 
 class _Description:
-    """Describes the parts of two plans, which have their names in the checkpoint here."""
+    """Describes the parts of two plans with the names of the checkpoint."""
 
-    def __init__(self, edit: Edit, given: Plan, sizes: PartSizes) -> None:
+    def __init__(self, edit: Edit, written: Plan, sizes: PartSizes) -> None:
         self._edit, self._sizes = edit, sizes
         self._before = {each.name: each for each in edit.before.operators}
         self._after = {each.name: each for each in edit.after.operators}
         # Resolving names does not change the order of parts.
-        operators = zip(given.operators, edit.after.operators, strict=True)
-        outputs = zip(given.outputs, edit.after.outputs, strict=True)
-        self._named = {after.name: own.name for own, after in operators}
-        self._named_outputs = {after.name: own.name for own, after in outputs}
-        inputs = zip(given.inputs, edit.after.inputs, strict=True)
-        self._named_inputs = {after.name: own.name for own, after in inputs}
+        operators = zip(written.operators, edit.after.operators, strict=True)
+        outputs = zip(written.outputs, edit.after.outputs, strict=True)
+        self._named = {after.name: of_user.name for of_user, after in operators}
+        self._named_outputs = {after.name: of_user.name for of_user, after in outputs}
+        inputs = zip(written.inputs, edit.after.inputs, strict=True)
+        self._named_inputs = {after.name: of_user.name for of_user, after in inputs}
         self._former = {name: self._former_of(each) for name, each in self._after.items()}
         self._stays: dict[str, bool] = {}
 
@@ -123,44 +123,44 @@ class _Description:
         after = {source.name: source for source in edit.after.inputs}
         again = read_again(edit.before, edit.after)
         for name, source in after.items():
-            own = self._named_inputs[name]
+            user_name = self._named_inputs[name]
             if name in before:
                 why = self._kept_reading(name)
-                part = PartPlan("input", own, "stays", source.value_format, why=why)
-                if own != shown(name):
+                part = PartPlan("input", user_name, "stays", source.value_format, why=why)
+                if user_name != shown(name):
                     part = msgspec.structs.replace(part, does="renamed", was=shown(name))
                 yield part
             elif name in again:
-                yield self._read_again(own, source)
+                yield self._read_again(user_name, source)
             else:
                 yield _new_input(source)
-        kept = {shown(name) for name in after}
+        remaining = {shown(name) for name in after}
         for name, source in before.items():
-            if name not in after and shown(name) not in kept:
+            if name not in after and shown(name) not in remaining:
                 why = "it is not read any more"
                 yield PartPlan("input", shown(name), "dropped", source.value_format, why=why)
 
     def _read_again(self, name: str, source: Input) -> PartPlan:
-        """Describe an input that is read again from its beginning, beside what goes on."""
-        known = any(shown(each.name) == name for each in self._edit.before.inputs)
+        """Describe an input that is read again from its beginning, while others go on."""
+        existed = any(shown(each.name) == name for each in self._edit.before.inputs)
         topics = " and ".join(f'"{topic}"' for topic in source.topics)
         begin = "its beginning" if source.start == "earliest" else "where reading began"
         return PartPlan(
             "input",
             name,
-            "replaced" if known else "new",
+            "replaced" if existed else "new",
             source.value_format,
             why=f"{topics} is read again from {begin}, while the plan of before goes on",
-            filled_from=tuple(Origin("topic", topic) for topic in source.topics),
+            filled_from=tuple(FillSource("topic", topic) for topic in source.topics),
         )
 
     def _kept_reading(self, name: str) -> str:
-        """Describe how an input is still read, if the new plan alone would read it otherwise."""
+        """Describe how an input is read as before, if the new plan alone would change that."""
         after = self._edit.after
-        kept = dict(after.readings).get(name)
-        if kept is None:
+        stored = dict(after.readings).get(name)
+        if stored is None:
             return ""
-        reading = Reading(kept.columns, kept.key_filters, kept.pushed)
+        reading = Reading(stored.columns, stored.key_filters, stored.pushed)
         alone = planner.physical(replace(after, readings=())).readings.get(name)
         return "" if alone == reading else f"is read as before, with {_kept_words(reading)}"
 
@@ -204,14 +204,14 @@ class _Description:
         """Find the operator of the old plan that an operator continues or replaces."""
         if (same := self._before.get(operator.name)) is not None:
             return same
-        own = self._name(operator.name)
-        taken = self._before.keys() & self._after.keys()
+        user_name = self._name(operator.name)
+        in_both = self._before.keys() & self._after.keys()
         for name, old in self._before.items():
-            if name not in taken and shown(name) == own:
+            if name not in in_both and shown(name) == user_name:
                 return old
         for name, old in self._before.items():
             # An operator without state can be renamed without any record.
-            if name not in taken and kind_of(old).is_linear and _called(operator, name) == old:
+            if name not in in_both and kind_of(old).is_linear and _called(operator, name) == old:
                 return old
         return None
 
@@ -251,16 +251,16 @@ class _Description:
             return False
         return all(self._goes_on(source) for source in kind.sources(operator))
 
-    def _origins(self, operator: Operator) -> Iterator[Origin]:
-        """Yield what a fresh operator is filled from; one without state needs nothing."""
+    def _origins(self, operator: Operator) -> Iterator[FillSource]:
+        """Yield the sources from which a fresh operator is filled; none for one without state."""
         after, kind = self._edit.after, kind_of(operator)
         if kind.is_linear:
             return
         if kind.reads_rows:
-            known = {source.name for source in core(self._edit.before).inputs}
+            read_before = {source.name for source in core(self._edit.before).inputs}
             for source in kind.sources(operator):
-                if source not in known:
-                    yield from (Origin("topic", topic) for topic in after.input(source).topics)
+                if source not in read_before:
+                    yield from (FillSource("topic", topic) for topic in after.input(source).topics)
         elif operator.name in joined(after).last:
             stages = joined(after).stages.values()
             asked = [stage.looks_up for stage in stages if stage.join == operator.name]
@@ -272,25 +272,25 @@ class _Description:
         else:
             yield from self._roots(operator.name)
 
-    def _roots(self, name: str) -> Iterator[Origin]:
+    def _roots(self, name: str) -> Iterator[FillSource]:
         """Yield the roots from which a reduction or an arrangement gets its data."""
         edge = progress.edges(self._edit.after)[name]
         for root in (*edge.after, *edge.hops):
             yield self._root(self._edit.after, root)
 
-    def _root(self, plan: Plan, root: str) -> Origin:
+    def _root(self, plan: Plan, root: str) -> FillSource:
         name = self._name(root)
         if plan is self._edit.after and root in self._edit.fresh:
-            return Origin("operator", name)
+            return FillSource("operator", name)
         kind: Literal["join", "state"] = "join" if can_be_recomputed(plan, root) else "state"
-        return Origin(kind, name, self._sizes.keys_of_root(plan, root))
+        return FillSource(kind, name, self._sizes.keys_of_root(plan, root))
 
-    def _arranged(self, name: str) -> Origin:
+    def _arranged(self, name: str) -> FillSource:
         shared = joined(self._edit.after).arrangements[name]
         rows = None
         if name not in self._edit.fresh:
             rows = self._sizes.keys_of_arrangement(name, shared)
-        return Origin("arrangement", self._title(shared), rows)
+        return FillSource("arrangement", self._title(shared), rows)
 
     def _title(self, shared: Shared) -> str:
         of = shared.arrangement
@@ -353,19 +353,19 @@ class _Description:
                     why="nothing more is written",
                 )
 
-    def _shown_of(self, output: Output) -> Iterator[Origin]:
+    def _shown_of(self, output: Output) -> Iterator[FillSource]:
         """Yield the roots of the old and of the new collection of an output."""
         edit = self._edit
         plans = [edit.before, edit.after] if output.name in edit.replaced else [edit.after]
         if output.name in edit.own_topics:
             plans.remove(edit.before)
-        found: dict[str, Origin] = {}
+        origins: dict[str, FillSource] = {}
         for plan in plans:
             for root in progress.producers(plan)[output.name]:
-                found.setdefault(root, self._root(plan, root))
-        yield from found.values()
+                origins.setdefault(root, self._root(plan, root))
+        yield from origins.values()
         if output.name in edit.own_topics:
-            yield Origin("own", output.topic)
+            yield FillSource("own", output.topic)
 
 
 def _called(operator: Operator, name: str) -> Operator:
@@ -373,7 +373,7 @@ def _called(operator: Operator, name: str) -> Operator:
 
 
 def _new_input(source: Input) -> PartPlan:
-    origins = tuple(Origin("topic", topic) for topic in source.topics)
+    origins = tuple(FillSource("topic", topic) for topic in source.topics)
     topics = " and ".join(f'"{topic}"' for topic in source.topics)
     latest = source.start == "latest"
     return PartPlan(
@@ -387,21 +387,21 @@ def _new_input(source: Input) -> PartPlan:
 
 
 def _kept_words(reading: Reading) -> str:
-    told = []
+    words = []
     if reading.columns is not None:
-        told.append(
+        words.append(
             f"the columns {', '.join(reading.columns)}" if reading.columns else "no column"
         )
     if reading.key_filters:
-        told.append("the rows of some keys")
+        words.append("the rows of some keys")
     if reading.pushed:
         steps = dict.fromkeys(shown(step) for step, _ in reading.pushed)
-        told.append(f"what {', '.join(steps)} makes")
-    return " and ".join(told) or "whole rows"
+        words.append(f"what {', '.join(steps)} makes")
+    return " and ".join(words) or "whole rows"
 
 
 def _errors_of_ended(edit: Edit) -> Iterator[PartPlan]:
-    """Yield the error topic as a part, if the edit takes errors back out of it."""
+    """Yield the error topic as a part, if the edit retracts errors in it."""
     if not edit.ended_errors:
         return
     which = "all errors" if edit.ended_errors.everything else "errors of what ends"
@@ -415,7 +415,7 @@ def _errors_of_ended(edit: Edit) -> Iterator[PartPlan]:
         "replaced",
         "diff",
         why=why,
-        filled_from=(Origin("own", topic),),
+        filled_from=(FillSource("own", topic),),
         shows="difference",
         topic=topic,
     )

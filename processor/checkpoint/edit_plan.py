@@ -12,7 +12,7 @@ import msgspec
 from ikebana.processor.base.counting import counted
 from ikebana.processor.base.moments import moment
 
-# An arrangement is the index that joins look up; operators are all others but inputs and outputs.
+# An arrangement is the index that joins look up; every other part within the plan is an operator.
 Kind = Literal["input", "operator", "arrangement", "output"]
 Does = Literal["stays", "new", "replaced", "renamed", "dropped", "refused"]
 # The updates that the topic of an output gets at the frontier of the edit.
@@ -23,15 +23,18 @@ EXIT_STATUS: dict[Result, int] = {"nothing": 0, "changes": 2, "refused": 1}
 _LISTED = 4
 
 
-class Origin(msgspec.Struct, frozen=True):
+class FillSource(msgspec.Struct, frozen=True):
     """The source from which a fresh part is filled.
 
-    This is the `state` of an operator, an `arrangement` of joins, a `topic` from its beginning,
-    or another `operator` that begins with the same edit.  Of a `join` of the plan before it is
-    the results, which are not kept: they are computed once more from its arrangements.  What an
-    output has had, and nothing else keeps, is in its `own` topic.  `rows`
-    is the number of keys to read there, None if they were not counted; of a join, those of its
-    first input.
+    * `state`: the state of an operator.
+    * `arrangement`: an arrangement of joins.
+    * `topic`: a topic from its beginning.
+    * `operator`: another operator that begins with the same edit.
+    * `join`: the results of a join of the old plan, recomputed from its arrangements.
+    * `own`: the own topic of an output, if no state has its old contents.
+
+    `rows` is the number of keys to read there, None if they were not counted; for a join, the
+    keys of its first input.
     """
 
     kind: Literal["state", "arrangement", "topic", "operator", "join", "own"]
@@ -40,7 +43,7 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 class PartPlan(msgspec.Struct, frozen=True):
-    """The effect of an edit on one part; names are those that users have given.
+    """The effect of an edit on one part; names are the users' names.
 
     `type` is the kind of operator, as in "reduce", or the format of an output.  `was` is the
     part's name in the checkpoint, if that differs.  `why` is a reason in words.  `bytes` is the
@@ -53,13 +56,13 @@ class PartPlan(msgspec.Struct, frozen=True):
     type: str = ""
     was: str | None = None
     why: str = ""
-    filled_from: tuple[Origin, ...] = ()
+    filled_from: tuple[FillSource, ...] = ()
     shows: Shows = "nothing"
     topic: str | None = None
     bytes: int | None = None
 
 
-class Refused(msgspec.Struct, frozen=True):
+class RefusedChange(msgspec.Struct, frozen=True):
     """A refused change: its path in the pipeline file, the reason, and the remedy.
 
     `line` is the path's line in the file, if it is known.
@@ -74,8 +77,8 @@ class Refused(msgspec.Struct, frozen=True):
 class StateSize(msgspec.Struct, frozen=True):
     """The size of the state: its files, and if these were counted, how much of it stays.
 
-    `rows_to_read` is the number of keys that an edit goes through.  The size of new parts is not
-    known before they are filled.
+    `rows_to_read` is the number of keys that an edit reads.  The size of new parts is not known
+    before they are filled.
     """
 
     files_bytes: int
@@ -85,31 +88,31 @@ class StateSize(msgspec.Struct, frozen=True):
 
 
 class Finishing(msgspec.Struct, frozen=True):
-    """What is on its way after the last batch: this itself, or updates that it has left."""
+    """Unfinished work: the last logged batch, or updates that are still between operators."""
 
     batch: int
     unfinished: bool
     between_operators: bool
 
     def words(self) -> str:
-        """What it is, and what becomes of it."""
-        told = []
+        """Describe the work, and how a start handles it."""
+        facts = []
         if self.unfinished:
-            told.append(f"batch {self.batch} is unfinished")
+            facts.append(f"batch {self.batch} is unfinished")
         if self.between_operators:
-            told.append(f"updates are on their way between operators after batch {self.batch}")
-        words = f"{' and '.join(told)}: finished under the plan of before first"
+            facts.append(f"updates are on their way between operators after batch {self.batch}")
+        words = f"{' and '.join(facts)}: finished under the plan of before first"
         return f"{words}, or dropped if no shard has written it" if self.unfinished else words
 
 
 class Rescaled(msgspec.Struct, frozen=True):
-    """Another number of shards, for which the state is written anew at the start."""
+    """Another number of shards, for which a start rewrites the state."""
 
     before: int
     after: int
 
     def words(self) -> str:
-        """What becomes of the state."""
+        """Describe what happens to the state."""
         return f"the state is rewritten for {counted(self.after, 'shard')}, from {self.before}"
 
 
@@ -117,9 +120,8 @@ class EditPlan(msgspec.Struct, frozen=True):
     """The effects of a run with a plan on a checkpoint.
 
     With `is_new`, there is no checkpoint yet, so nothing is edited.  `edited` says whether the
-    plan differs from that of the checkpoint at all.  `finishes` is what the plan of before
-    finishes first, if anything; `rescaled` is the change of the number of shards, if there is
-    one, which comes next.
+    plan differs from the checkpoint's plan at all.  `finishes` is the unfinished work that the old
+    plan finishes first; `rescaled` is a change of the number of shards, which comes next.
     """
 
     pipeline: str
@@ -128,7 +130,7 @@ class EditPlan(msgspec.Struct, frozen=True):
     parts: tuple[PartPlan, ...]
     is_new: bool = False
     frontier: int | None = None
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[RefusedChange, ...] = ()
     state: StateSize | None = None
     finishes: Finishing | None = None
     rescaled: Rescaled | None = None
@@ -148,8 +150,8 @@ class EditPlan(msgspec.Struct, frozen=True):
 
     def as_json(self) -> dict[str, Any]:
         """The plan as data for programs, as docs/edits.md has it."""
-        found: dict[str, Any] = msgspec.to_builtins(self)
-        return {"result": self.result, "counts": dict(self.counts), **found}
+        fields: dict[str, Any] = msgspec.to_builtins(self)
+        return {"result": self.result, "counts": dict(self.counts), **fields}
 
     def summary(self) -> str:
         """The counts in a line, as in "1 new, 2 replaced; 1 output gets a difference"."""
@@ -176,7 +178,7 @@ class EditPlan(msgspec.Struct, frozen=True):
         return [f"the plan changes{at}: {self.summary()}", *first, *self._gist_lines()]
 
     def before_that(self) -> list[str]:
-        """What a start does before it goes on with the plan, in words."""
+        """Describe the steps of a start before it goes on with the plan."""
         return [each.words() for each in (self.finishes, self.rescaled) if each is not None]
 
     def _gist_lines(self) -> Iterator[str]:
@@ -184,13 +186,13 @@ class EditPlan(msgspec.Struct, frozen=True):
             does: [part for part in self.parts if part.does == does]
             for does in ("new", "replaced", "renamed", "dropped")
         }
-        told = [
+        changes = [
             f"{does} {_listed([f'{part.kind} {part.name}' for part in parts])}"
             for does, parts in named.items()
             if parts
         ]
-        if told:
-            yield "; ".join(told)
+        if changes:
+            yield "; ".join(changes)
         origins = dict.fromkeys(
             f"{_KINDS[origin.kind]} {origin.name}"
             for part in self.parts
@@ -225,7 +227,7 @@ _EFFECTS: dict[Shows, tuple[str, str]] = {
 }
 
 
-def _refusals(refused: tuple[Refused, ...]) -> str:
+def _refusals(refused: tuple[RefusedChange, ...]) -> str:
     return "; ".join(f"{each.path} {each.reason}".lstrip() for each in refused)
 
 

@@ -45,11 +45,11 @@ class UnreadableError(CheckpointError):
 
 
 def recorded(birth: Birth) -> Plan:
-    """The plan that a checkpoint is of.
+    """The plan in a checkpoint's metadata.
 
-    Of `errors.policy` it knows only whether errors are dropped: else they are recorded.
+    It only has whether errors are dropped; any other `errors.policy` is recorded as `record`.
 
-    Raises: CheckpointError, if it cannot be made any more.
+    Raises: CheckpointError, if the plan cannot be made any more.
     """
     try:
         return planned(birth.plan)
@@ -70,7 +70,7 @@ def recorded(birth: Birth) -> Plan:
 
 
 def recorded_if_known(birth: Birth) -> Plan | None:
-    """The plan that a checkpoint is of; None if this version cannot read it."""
+    """The plan in a checkpoint's metadata; None if this version cannot read it."""
     try:
         return planned(birth.plan)
     except (msgspec.ValidationError, PlanError):
@@ -78,7 +78,7 @@ def recorded_if_known(birth: Birth) -> Plan | None:
 
 
 def planned(plain: dict[str, Any]) -> Plan:
-    """Read a plan that was recorded.
+    """Read a recorded plan.
 
     Raises: msgspec.ValidationError or PlanError, if this version cannot.
     """
@@ -108,7 +108,7 @@ class ImpossibleEditError(CheckpointError):
 
 
 def begun(birth: Birth, logged: SourceOffset | None) -> Birth:
-    """Take back the last edit in the metadata, if no batch of it has been logged.
+    """Revert the last edit in the metadata, if no batch of it has been logged.
 
     A start writes the metadata before the first batch of an edit.  If it ends in between, the
     next start may have yet another plan, which is then an edit of the plan that has run.
@@ -127,8 +127,8 @@ def begun(birth: Birth, logged: SourceOffset | None) -> Birth:
     if (birth.start if logged is None else logged).edits >= birth.edits:
         return birth
     before = recorded(msgspec.structs.replace(birth, plan=birth.before))
-    # The plan that has not run may be of a version with other functions.  Nothing was kept for
-    # it, and parts that it took over from released ones are emptied before they are used.
+    # The plan that has not run may belong to a version with other functions.  It has no state,
+    # and parts that it took over from released ones are emptied before they are used.
     after = recorded_if_known(birth)
     parts = frozenset[str]() if after is None else parts_of(after)
     released = {*birth.released, *parts} - parts_of(before)
@@ -143,7 +143,7 @@ def begun(birth: Birth, logged: SourceOffset | None) -> Birth:
 
 
 def resumed(birth: Birth, plan: Plan) -> Plan:
-    """Give the unchanged parts of a plan the names and spellings that the checkpoint knows."""
+    """Give the unchanged parts of a plan their names and spellings in the checkpoint."""
     old = recorded_if_known(birth)
     return plan if old is None else _resumed(old, plan, tuple(birth.generations.items()))
 
@@ -154,13 +154,13 @@ def _resumed(old: Plan, plan: Plan, used: tuple[tuple[str, int], ...]) -> Plan:
     read = planner.physical(old).readings
     written = as_written(old)
     inputs = zip(written.inputs, core(old).inputs, strict=True)
-    decoded = {own.name: read[known.name].columns for own, known in inputs}
+    decoded = {source.name: read[in_core.name].columns for source, in_core in inputs}
     same = identity.resumed(written, as_written(plan), decoded)
     return resolved(old, same, dict(used))
 
 
 def hints_kept(birth: Birth, plan: Plan) -> list[str]:
-    """List hints of a plan that joins do not follow, since their state was laid out by others."""
+    """List hints of a plan that joins do not follow, since their state follows earlier hints."""
     old = recorded_if_known(birth)
     return [] if old is None else identity.hints_kept(as_written(old), plan)
 
@@ -184,7 +184,7 @@ def evolved(birth: Birth, plan: Plan) -> Birth:
 
 
 def unlogged(birth: Birth, plan: Plan, last: SourceOffset) -> Iterator[EditProblem]:
-    """Yield inputs that would have to be read again, but nobody knows when their records counted.
+    """Yield inputs that cannot be read again, since the times of their records are not known.
 
     `last` is the last batch.
     """
@@ -194,7 +194,7 @@ def unlogged(birth: Birth, plan: Plan, last: SourceOffset) -> Iterator[EditProbl
         origin = origin_of(old, source)
         if source.name not in names or source.event_time is None or origin is None:
             continue
-        if (why := why_not_placed(last.known.get(origin.name))) is not None:
+        if (why := why_not_placed(last.input_times.get(origin.name))) is not None:
             yield EditProblem(
                 f"inputs.{shown(of_file.name)}",
                 f"would have to be read again: {why}",
@@ -202,10 +202,10 @@ def unlogged(birth: Birth, plan: Plan, last: SourceOffset) -> Iterator[EditProbl
             )
 
 
-class Step(NamedTuple):
-    """What a checkpoint runs next for a plan: the plan, or one on the way to it.
+class NextPlan(NamedTuple):
+    """The plan that a checkpoint runs next: the plan itself, or an intermediate one.
 
-    One that `backfills` reads inputs again for the plan (`planning.backfill`), until they have
+    An intermediate plan `backfills`: it reads inputs again (`planning.backfill`), until they have
     caught up.
     """
 
@@ -214,11 +214,11 @@ class Step(NamedTuple):
     backfills: bool = False
 
 
-def step_to(birth: Birth, plan: Plan, offset: SourceOffset | None) -> Step:
-    """Find what runs next for a plan after the last batch, if its changes are allowed.
+def step_to(birth: Birth, plan: Plan, offset: SourceOffset | None) -> NextPlan:
+    """Find the plan that runs next after the last batch, if the changes are allowed.
 
-    `offset` is None if no batch is in the log, as before the first one, and after a rescaling,
-    which has the last batch in the metadata.
+    `offset` is None if no batch is in the log: before the first one, and after a rescaling, which
+    puts the last batch into the metadata.
 
     Raises:
         CheckpointError: some changes are not allowed; it names all of them.
@@ -227,24 +227,24 @@ def step_to(birth: Birth, plan: Plan, offset: SourceOffset | None) -> Step:
     after = evolved(birth, plan)
     last = offset or birth.start
     if after == birth or last.batch < 0:
-        return Step(going, after)
+        return NextPlan(going, after)
     old = recorded(birth)
     between = beside(old, going)
     if between is None:
-        return Step(going, after)
+        return NextPlan(going, after)
     if problems := list(unlogged(birth, plan, last)):
         raise ImpossibleEditError(problems)
     if between.backfills == old.backfills and _bound(between) == _bound(old):
         if has_caught_up(old, last.positions):
-            return Step(going, after)
+            return NextPlan(going, after)
         meanwhile = birth
     else:
         meanwhile = _edited(birth, old, between)
-    return Step(plan_as_run(meanwhile, going), meanwhile, backfills=True)
+    return NextPlan(plan_as_run(meanwhile, going), meanwhile, backfills=True)
 
 
 def plan_as_run(birth: Birth, plan: Plan) -> Plan:
-    """The recorded plan, with what of another one counts at once, and what no record has.
+    """The recorded plan, with the settings of `plan` that apply at once or are not recorded.
 
     Raises: CheckpointError, if it cannot be made any more.
     """
@@ -283,7 +283,7 @@ def _output(old: Output, new: Output | None) -> Output:
 
 
 def _edited(birth: Birth, old: Plan, plan: Plan) -> Birth:
-    """The metadata with a plan after the present one."""
+    """The metadata after an edit from the present plan to another."""
     released = {*birth.released, *parts_of(old)} - parts_of(plan)
     return msgspec.structs.replace(
         birth,
@@ -319,13 +319,13 @@ def edit_of(birth: Birth) -> Edit | None:
 def edit_under_way(birth: Birth, offset: SourceOffset, *, is_done: bool = False) -> Edit | None:
     """The edit that the batches from `offset` on belong to; None if none is under way.
 
-    That one is not among them if it `is_done`.
+    With `is_done`, the batch of `offset` itself does not count.
 
     When all portions are done, the updates of an edit wait in outputs until its time is closed.
-    For that nothing of the plan before it is needed any more: if that cannot be made, it is an
-    edit that changes nothing.
+    The old plan is not needed for that: if it cannot be made any more, the result is an edit that
+    changes nothing.
 
-    Raises: CheckpointError, if portions are left and this version cannot read that plan.
+    Raises: CheckpointError, if portions are missing and this version cannot read the old plan.
     """
     # The batch after the last portion has to know which outputs go on with it.
     fills = birth.edits > offset.edits or offset.fills or (offset.filled and not is_done)
@@ -343,7 +343,7 @@ def edit_under_way(birth: Birth, offset: SourceOffset, *, is_done: bool = False)
 def edit_to(birth: Birth, plan: Plan) -> Edit | None:
     """Compute what a run with a plan would change, allowed or not.
 
-    None if this version cannot read the plan that the checkpoint has run.
+    None if this version cannot read the checkpoint's plan.
     """
     old = recorded_if_known(birth)
     return None if old is None else edit_between(old, resumed(birth, plan))
@@ -360,7 +360,7 @@ _ELSE = f" on with the old plan, or {START_ANEW}. docs/edits.md lists what may c
 
 
 def _remedies(problems: Sequence[EditProblem]) -> str:
-    """What to do of each problem; what all have in common comes once, in the end."""
+    """The remedy of each problem, and at the end the one that all have in common."""
     remedies = "".join(
         f"{f'{each.path}: ' if len(problems) > 1 else ''}{each.instead}. "
         for each in dict.fromkeys(problems)
@@ -370,7 +370,7 @@ def _remedies(problems: Sequence[EditProblem]) -> str:
 
 
 def _bound(plan: Plan) -> dict[str, Any]:
-    """Describe the parts of a plan that bind the checkpoint.
+    """Describe the parts of a plan that the checkpoint depends on.
 
     Settings of how far batches go, and of how topics are created, are left out.
     """

@@ -5,10 +5,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from ikebana.errors import SourceError
 from ikebana.processor.base.generations import shown
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
-from ikebana.processor.checkpoint.topic import Topic
+from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.planning import starts
 from ikebana.processor.planning.plan import Input, Plan
-from ikebana.processor.topics.diff_input import Closed
+from ikebana.processor.topics.diff_input import ClosedProgress
 
 Positions = Mapping[str, Mapping[int, int]]
 _ANEW = "Start with a new checkpoint and new output topics."
@@ -16,18 +16,18 @@ _ANEW = "Start with a new checkpoint and new output topics."
 
 def topics_refusal(
     names: Sequence[str],
-    found: Mapping[str, Topic],
+    existing: Mapping[str, TopicInfo],
     ids: Mapping[str, str],
     near: Callable[[str], str | None] = lambda _: None,
 ) -> Refusal | None:
-    """Refuse topics that do not exist, or whose ids differ from the earlier `ids`.
+    """Refuse topics that do not exist, or that have other ids than the earlier `ids`.
 
-    `near` finds the topic there is with a name like another one.
+    `near` finds an existing topic with a name similar to another one.
     """
-    if missing := [name for name in names if name not in found]:
-        return _missing(missing, near, known=any(name in ids for name in missing))
+    if missing := [name for name in names if name not in existing]:
+        return _missing(missing, near, read_before=any(name in ids for name in missing))
     for name in names:
-        if ids.get(name, found[name].id) != found[name].id:
+        if ids.get(name, existing[name].id) != existing[name].id:
             return Refusal(
                 Reason.TOPIC_MADE_ANEW,
                 f'input topic "{name}" was deleted and made anew: its offsets now name other '
@@ -56,25 +56,25 @@ def lost_end(ends: Positions, positions: Positions) -> Refusal | None:
 def again_refusal(
     plan: Plan, begins: Positions, have: Positions, policies: Mapping[str, str]
 ) -> Refusal | None:
-    """Refuse to read an input again whose topic has lost what was first read of it.
+    """Refuse to read an input again if its topic has lost records that were read first.
 
-    `begins` are the offsets at which reading them again begins or goes on, by their names in
-    positions, `have` the first ones that are there now, by topic, and `policies` what the brokers
-    do with old records.  A compacted topic has the last record of each key, which is all that an
-    upsert needs, but not a state machine.
+    `begins` are the offsets at which the second reading begins or goes on, by position key, `have`
+    the first offsets that exist now, by topic, and `policies` the cleanup policies of topics.  A
+    compacted topic has the last record of each key, which is enough for an upsert, but not for a
+    state machine.
     """
     for name in plan.backfills:
         source = plan.input(name)
         called = shown(name)
         for topic in source.topics:
-            known = begins.get(plan.position_key(source, topic), {})
+            first_read = begins.get(plan.position_key(source, topic), {})
             for partition, begin in sorted(have.get(topic, {}).items()):
-                if begin > known.get(partition, 0):
+                if begin > first_read.get(partition, 0):
                     return Refusal(
                         Reason.LOST_BEGINNING,
                         f'input "{called}" would have to be read again from offset '
-                        f"{known.get(partition, 0)} of {topic}[{partition}], which now begins at "
-                        f"offset {begin}: the records before are gone",
+                        f"{first_read.get(partition, 0)} of {topic}[{partition}], which now "
+                        f"begins at offset {begin}: the records before are gone",
                         f'Leave input "{called}" and what reads its rows as they were, or fill '
                         "the topic anew. What needs more of its rows can read a copy of the "
                         "topic by a new input.",
@@ -101,8 +101,8 @@ def first_offsets(
 ) -> dict[int, int] | Refusal:
     """Choose the offsets at which an input begins to read a topic.
 
-    `begins` and `ends` are those of its partitions; `at` finds the first offset of each that has
-    no earlier time, or none for those where that is the end.
+    `begins` and `ends` are the first and last offsets of its partitions; `at` finds in each the
+    first offset at or after a time, and leaves out partitions where that is the end.
     """
     match starts.place_of(source.start):
         case "earliest":
@@ -126,7 +126,7 @@ def first_offsets(
 def _not_there(
     topic: str, offsets: Mapping[int, int], begins: Mapping[int, int], ends: Mapping[int, int]
 ) -> str | None:
-    """Say which partition has no such offset; None if all have."""
+    """Name a partition that does not have its offset; None if all have."""
     for partition in sorted({*offsets, *begins}):
         if partition not in begins:
             return f'topic "{topic}" has no partition {partition}'
@@ -141,29 +141,29 @@ def _not_there(
 
 
 def read_whole(plan: Plan) -> dict[str, list[str]]:
-    """List the topics that have to be read from the beginning, each with the topics it needs."""
-    found = {}
+    """List the topics that have to be read from the beginning, each with all topics it needs."""
+    result = {}
     for source in plan.inputs:
         if source.traits.is_updates or source.transaction_topic is not None:
             for topic in (*source.topics, *filter(None, [source.transaction_topic])):
                 is_diff = source.traits.kind == "updates"
-                found[topic] = [topic, topic + ".progress"] if is_diff else [topic]
-    return found
+                result[topic] = [topic, topic + ".progress"] if is_diff else [topic]
+    return result
 
 
 def beginnings_refusal(
     plan: Plan,
-    found: Mapping[str, Topic],
+    existing: Mapping[str, TopicInfo],
     begins: Positions,
     compacted: Collection[str] = (),
 ) -> Refusal | None:
     """Refuse inputs that have lost records without which their times could never be complete.
 
-    `found` has the topics of `read_whole` and of transactions that exist, `begins` the first
-    offsets that they still have.  The `compacted` topics are read from snapshots.
+    `existing` has the existing topics of `read_whole` and of transactions, `begins` their first
+    offsets.  The `compacted` topics are read from snapshots.
     """
     for topic in plan.transaction_topics:
-        if (count := found[topic].partitions) != 1:
+        if (count := existing[topic].partitions) != 1:
             return Refusal(
                 Reason.TRANSACTIONS_IN_PARTS,
                 f'cannot read transactions from "{topic}": it has {count} partitions, '
@@ -177,18 +177,18 @@ def beginnings_refusal(
         for source in plan.inputs
         for topic in filter(None, [source.transaction_topic])
     }
-    for topic, wanted in read_whole(plan).items():
+    for topic, needed in read_whole(plan).items():
         if topic in compacted:
             continue
-        for name in wanted:
-            if name not in found:
+        for name in needed:
+            if name not in existing:
                 return Refusal(
                     Reason.MISSING_INPUT,
                     f'cannot read "{topic}" as {formats[topic]}: topic "{name}" does not exist',
                     "Start the pipeline that writes it, or correct the name.",
                     SourceError,
                 )
-        for name in wanted:
+        for name in needed:
             for partition, begin in sorted(begins[name].items()):
                 if begin > 0:
                     return Refusal(
@@ -203,27 +203,27 @@ def beginnings_refusal(
     return None
 
 
-def writer_of(topic: str, known: str, closed: Sequence[Closed]) -> str | Refusal:
-    """Find the checkpoint that writes a diff topic; `known` is the earlier one, if any."""
+def writer_of(topic: str, writer: str, closed: Sequence[ClosedProgress]) -> str | Refusal:
+    """Find the checkpoint that writes a diff topic; `writer` is the earlier one, if any."""
     for record, _ in closed:
-        if known and record.checkpoint != known:
+        if writer and record.checkpoint != writer:
             return Refusal(
                 Reason.OUTPUT_OF_ANOTHER_CHECKPOINT,
-                f'input topic "{topic}" was written by checkpoint {known}, and is now written by '
+                f'input topic "{topic}" was written by checkpoint {writer}, and is now written by '
                 f"{record.checkpoint}: its updates begin again from the start",
                 _ANEW,
                 SourceError,
             )
-        known = record.checkpoint
-    return known
+        writer = record.checkpoint
+    return writer
 
 
-def _missing(names: list[str], near: Callable[[str], str | None], *, known: bool) -> Refusal:
-    """Refuse input topics that do not exist; if `known`, some of them have been read before."""
+def _missing(names: list[str], near: Callable[[str], str | None], *, read_before: bool) -> Refusal:
+    """Refuse input topics that do not exist; some may have been `read_before`."""
     listed = ", ".join(f'"{name}"' for name in names)
     one = len(names) == 1
     fact = f"input topic {listed} does not exist" if one else f"input topics {listed} do not exist"
-    if known:
+    if read_before:
         hint = f"A topic that has been read was deleted. {_ANEW}"
     else:
         them, name = ("it", "its name") if one else ("them", "their names")

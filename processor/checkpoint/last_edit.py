@@ -1,4 +1,4 @@
-"""The last edit of a checkpoint's plan, as its metadata has it."""
+"""The last edit of a checkpoint's plan, in its metadata."""
 
 import msgspec
 
@@ -13,12 +13,12 @@ def recorded(birth: Birth, plan: EditPlan) -> Birth:
 
 
 def last_edit(location: str) -> EditPlan | None:
-    """Read the description of a checkpoint's last edit; None if there was none, or it cannot."""
+    """Read the description of a checkpoint's last edit; None if it is missing or unreadable."""
     try:
         birth = Checkpoint(location).birth()
         if birth is None or not birth.last_edit:
             return None
         return msgspec.convert(birth.last_edit, EditPlan)
     except (CheckpointError, msgspec.ValidationError):
-        # Later versions may say of an edit what this one does not know.
+        # Later versions may describe an edit in a form that this one does not know.
         return None

@@ -1,7 +1,8 @@
 """The layout of a checkpoint in shards: the folder with Spark's logs and the shards' files.
 
-Spark fixes the number of shards of what it keeps, so another number needs another folder: the
-next layout.  The metadata (`Birth.layout`) names the folder that counts.
+
+Spark fixes the number of partitions of its state, so another number of shards needs another
+folder: the next layout.  The metadata (`Birth.layout`) names the present folder.
 """
 
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from ikebana.arrangements.outages import passing
 from ikebana.errors import CheckpointError
 from ikebana.processor.topics.source_offset import SourceOffset
 
-# What Spark and the shards make in the folder of a layout.
+# The names that Spark and the shards create in the folder of a layout.
 _CONTENTS = ("offsets", "commits", "sources", "state", "metadata", ".metadata.crc", "shards")
 
 
@@ -27,7 +28,7 @@ class Logged(msgspec.Struct, frozen=True):
     committed: int
 
 
-class Layout:
+class CheckpointFiles:
     """The files of a checkpoint with one number of shards; making this reads and writes nothing.
 
     `location` is a path or a URI.  `first_batch` is ikebana's number of Spark's batch 0.
@@ -79,7 +80,7 @@ class Layout:
         """Remove an empty first batch from Spark's offset log.
 
         A start before there was anything to read has logged the start itself as a batch.  No
-        shard has run it, so the next start logs a first batch anew.
+        shard has run it, so the next start logs a first batch again.
 
         Raises: CheckpointError, if the log cannot be read or written.
         """
@@ -103,8 +104,8 @@ class Layout:
             )
         spark_batch = batch - self.first_batch
         if spark_batch == 0:
-            # Spark refuses to begin beside a state.  It goes before the entry in the log: a start
-            # that ends in between leaves a first batch that is in the log, and has no state yet.
+            # Spark refuses to begin beside a state.  The state is deleted before the entry in the
+            # log: a start that ends in between leaves a logged first batch without state.
             with reached(self.location, "write"), suppress(FileNotFoundError):
                 self._system.delete_dir(f"{self._path}/state")
         self._unlog(spark_batch)
@@ -123,15 +124,15 @@ class Layout:
         Raises: CheckpointError, if they cannot be removed.
         """
         with reached(self.location, "write"):
-            found = self._infos("")
-            for info in found:
+            infos = self._infos("")
+            for info in infos:
                 if info.base_name not in _CONTENTS:
                     continue
                 if info.type is fs.FileType.Directory:
                     self._system.delete_dir(info.path)
                 else:
                     self._system.delete_file(info.path)
-            if found and all(info.base_name in _CONTENTS for info in found):
+            if infos and all(info.base_name in _CONTENTS for info in infos):
                 self._system.delete_dir(self._path)
 
     def _unlog(self, spark_batch: int) -> None:
@@ -148,10 +149,10 @@ class Layout:
 
     def _infos(self, folder: str) -> list[fs.FileInfo]:
         path = f"{self._path}/{folder}".rstrip("/")
-        found: list[fs.FileInfo] = self._system.get_file_info(
+        infos: list[fs.FileInfo] = self._system.get_file_info(
             fs.FileSelector(path, allow_not_found=True)
         )
-        return found
+        return infos
 
 
 @contextmanager

@@ -21,7 +21,7 @@ class PartSizes:
     def keys_of_root(self, plan: Plan, root: str) -> int | None:
         """Count the keys that are read for the collection of a root.
 
-        Those of a join are in the arrangement of its first input.
+        For a join, they are the keys of the arrangement of its first input.
         """
         stages = joined(plan)
         if (origin := stages.origins.get(root)) is not None:
@@ -29,7 +29,7 @@ class PartSizes:
         return self._keys(_part_of(plan, root))
 
     def keys_of_arrangement(self, name: str, shared: Shared) -> int | None:
-        """Count the keys of an arrangement, given by its name among operators."""
+        """Count the keys of an arrangement, by its name among operators."""
         return self._keys(name if shared.is_own else arrange.PART.prefix + name)
 
     def bytes_of(self, operator: str) -> int | None:
@@ -52,7 +52,7 @@ class PartSizes:
             return StateSize(self._figures.files_bytes)
         stays = parts.parts_of(edit.after)
         whole = sum(each.bytes for each in self._parts.values())
-        kept = sum(each.bytes for name, each in self._parts.items() if name in stays)
+        staying = sum(each.bytes for name, each in self._parts.items() if name in stays)
         stages = joined(edit.after)
         read = [self.keys_of_root(edit.before, root) for root in edit.scanned]
         read += [
@@ -63,8 +63,8 @@ class PartSizes:
         return StateSize(
             self._figures.files_bytes,
             rows_to_read=sum(each or 0 for each in read),
-            kept_bytes=kept,
-            released_bytes=whole - kept,
+            kept_bytes=staying,
+            released_bytes=whole - staying,
         )
 
     def _keys(self, part: str) -> int | None:

@@ -1,7 +1,8 @@
 """The parts of a shard's state, and where their entries go when the number of shards changes.
 
-A part is named by its kind and by an operator, an input or an output, as in "reduce totals"; those
-of upserts are named by the operator alone.
+
+A part is named by its kind and by an operator, an input or an output, as in "reduce totals"; a
+part of an upsert is named by the operator alone.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +21,7 @@ from ikebana.processor.planning.plan import Plan
 HYDRATE = PartKind("hydrate ", Layout({b"a": OF_SHARD}))
 """The progress of a shard with a new join (`engine.hydrating`)."""
 EDIT = PartKind("edit ", Layout({b"a": OF_SHARD, b"u": OF_SHARD, b"w": OF_SHARD}))
-"""The progress of a shard with an edit of the plan (`engine.editing`), which is of no operator.
+"""The progress of a shard in an edit of the plan (`engine.editing`); it belongs to no operator.
 
 No edit and no new join is under way when a checkpoint is rescaled.
 """
@@ -30,16 +31,16 @@ _Entry = tuple[bytes, bytes]
 
 
 def kinds_of_parts() -> tuple[PartKind, ...]:
-    """All kinds of parts: those of operators, and of what is around them."""
+    """All kinds of parts: of operators, inputs, outputs, and transitions."""
     of_operators = (part for kind in KINDS.values() for part in kind.parts)
     others = (facts.PART, hold.IN, hold.OUT, single_value.PART, HYDRATE, EDIT)
     return tuple(dict.fromkeys((*of_operators, *others)))
 
 
 def moved(entries: Iterable[_Entry], shard_of: ShardOf) -> Iterator[tuple[int, _Entry]]:
-    """Give the entries of all shards, merged in order, to the shards that have them next.
+    """Assign the entries of all shards, merged in order, to the shards that get them.
 
-    What two shards have at one place becomes one entry, and blocks are divided.
+    Entries of several shards at one place are united, and blocks are divided.
     """
     layouts = {kind.prefix.encode(): kind.layout for kind in kinds_of_parts()}
     for place, same in groupby(entries, key=itemgetter(0)):
@@ -50,8 +51,8 @@ def moved(entries: Iterable[_Entry], shard_of: ShardOf) -> Iterator[tuple[int, _
         for _, other in others:
             whole = other if whole is None else layout.united(inner, whole, other)
         if whole is not None:
-            for shard, own in layout.divided(inner, whole, shard_of).items():
-                yield shard, (place, own)
+            for shard, part in layout.divided(inner, whole, shard_of).items():
+                yield shard, (place, part)
 
 
 def operator_of(place: bytes) -> str:
@@ -63,15 +64,17 @@ def parts_of(plan: Plan) -> frozenset[str]:
     """List the names of all parts of the state that a plan may have."""
     of_operators = (part for kind in KINDS.values() for part in kind.parts if part.prefix)
     kinds = {*of_operators, facts.PART, hold.IN, HYDRATE}
-    own = {kind.prefix + name for kind in kinds for name in progress.edges(plan)}
+    of_plan = {kind.prefix + name for kind in kinds for name in progress.edges(plan)}
     outputs = {hold.OUT.prefix + output.name for output in plan.published}
     watched = (output for output in plan.outputs if promises.watches(plan, output))
     outputs |= {single_value.PART.prefix + output.name for output in watched}
-    return frozenset(own | outputs | {u.name for u in plan.upserts} | {*joined(plan).arrangements})
+    return frozenset(
+        of_plan | outputs | {u.name for u in plan.upserts} | {*joined(plan).arrangements}
+    )
 
 
 def held_times(store: Store, plan: Plan) -> list[int]:
-    """List the times of all held updates, in no order."""
+    """List the times of all held updates, in no particular order."""
     held = [
         *(hold.OUT.of(store, output.name) for output in plan.published),
         *(hold.IN.of(store, name) for name in progress.edges(plan)),
@@ -80,7 +83,7 @@ def held_times(store: Store, plan: Plan) -> list[int]:
 
 
 def waiting_parts(plan: Plan) -> Iterator[tuple[str, PartKind]]:
-    """The operators and inputs before which records wait for their times, and in which parts."""
+    """The operators and inputs with records that wait for their times, and the parts of these."""
     for operator in plan.operators:
         part = kind_of(operator).part(operator)
         if part is not None and part.waiting is not None:

@@ -1,11 +1,17 @@
-"""Describe, before a start, what a run with a plan changes in a checkpoint, by its metadata."""
+"""Describe, before a start, what a run with a plan would change in a checkpoint."""
 
 import msgspec
 
 from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint.checkpoint import Birth
 from ikebana.processor.checkpoint.edit_description import all_new, described
-from ikebana.processor.checkpoint.edit_plan import EditPlan, PartPlan, Refused, Rescaled, StateSize
+from ikebana.processor.checkpoint.edit_plan import (
+    EditPlan,
+    PartPlan,
+    RefusedChange,
+    Rescaled,
+    StateSize,
+)
 from ikebana.processor.checkpoint.evolution import (
     ImpossibleEditError,
     edit_to,
@@ -32,9 +38,9 @@ def planned(
 ) -> EditPlan:
     """Describe what a run of a plan would change, with the reasons if it would be refused.
 
-    Without metadata everything is new.  `figures` are the sizes of the state; `logged` gives the
-    frontier, and what is on its way.  Whether the topics are those that the checkpoint was made
-    with is for `preflight` to ask.
+    Without metadata everything is new.  `figures` are the sizes of the state; `logged` has the
+    frontier and shows unfinished work.  Whether the topics belong to the checkpoint is checked by
+    `preflight`, not here.
     """
     if birth is None:
         return all_new(plan, location)
@@ -70,8 +76,10 @@ def _as_before(part: PartPlan) -> PartPlan:
     return msgspec.structs.replace(part, does="stays") if part.does == "renamed" else part
 
 
-def _after(birth: Birth, plan: Plan, last: SourceOffset) -> tuple[Birth, tuple[Refused, ...]]:
-    """The metadata with the plan, and why a run would refuse it, if it would."""
+def _after(
+    birth: Birth, plan: Plan, last: SourceOffset
+) -> tuple[Birth, tuple[RefusedChange, ...]]:
+    """The metadata with the plan, and the reasons why a run would refuse it, if any."""
     after, problems = birth, list[EditProblem]()
     try:
         after = evolved(birth, plan)
@@ -79,5 +87,5 @@ def _after(birth: Birth, plan: Plan, last: SourceOffset) -> tuple[Birth, tuple[R
     except ImpossibleEditError as error:
         problems += error.problems
     except CheckpointError as error:
-        return after, (Refused("", error.message, error.hint or ""),)
-    return after, tuple(Refused(each.path, each.reason, each.remedy) for each in problems)
+        return after, (RefusedChange("", error.message, error.hint or ""),)
+    return after, tuple(RefusedChange(each.path, each.reason, each.remedy) for each in problems)

@@ -23,24 +23,24 @@ from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics.history import files_of
 
 
-class Kept(NamedTuple):
+class Contents(NamedTuple):
     """The contents of a checkpoint's location; without metadata it is a new one."""
 
     birth: Birth | None
     logged: Logged | None
 
 
-def kept(checkpoint: Checkpoint) -> Kept:
-    """Read what is there.
+def contents_of(checkpoint: Checkpoint) -> Contents:
+    """Read the contents of a checkpoint's location.
 
     Raises:
-        CheckpointError: it cannot be read, or is not what it should be.
+        CheckpointError: they cannot be read, or are no checkpoint.
     """
     birth = checkpoint.birth()
     if birth is None:
-        return Kept(None, None)
+        return Contents(None, None)
     logged = checkpoint.layout(birth).logged()
-    return Kept(begun(birth, logged.offset), logged)
+    return Contents(begun(birth, logged.offset), logged)
 
 
 def of_java(environ: Mapping[str, str]) -> Check:
@@ -60,11 +60,11 @@ def of_histories(plan: Plan, settings: Settings) -> Iterator[Check]:
             continue
 
         def look(name: str = source.name) -> str:
-            if kept(Checkpoint(settings.checkpoint)).birth is not None:
+            if contents_of(Checkpoint(settings.checkpoint)).birth is not None:
                 return "the checkpoint has begun, and reads no more files"
-            found = files_of(plan)[name]
-            rows = sum(each.rows for each in found)
-            return f"{counted(rows, 'row')} in {counted(len(found), 'file')}"
+            files = files_of(plan)[name]
+            rows = sum(each.rows for each in files)
+            return f"{counted(rows, 'row')} in {counted(len(files), 'file')}"
 
         yield checked(f'history of input "{source.name}"', look)
 
@@ -74,25 +74,27 @@ def of_checkpoint(plan: Plan, settings: Settings) -> Iterator[Check]:
     where = f'checkpoint "{settings.checkpoint}"'
 
     def look() -> str:
-        found = kept(Checkpoint(settings.checkpoint))
-        if found.birth is None or found.logged is None:
+        contents = contents_of(Checkpoint(settings.checkpoint))
+        if contents.birth is None or contents.logged is None:
             return "new: nothing is there yet"
-        return f"{found.birth.id}, committed up to batch {found.logged.committed}"
+        return f"{contents.birth.id}, committed up to batch {contents.logged.committed}"
 
     def write() -> str:
         Checkpoint(settings.checkpoint).probe()
         return "a small file was written, read and removed"
 
     def compare() -> str:
-        birth, logged = kept(Checkpoint(settings.checkpoint))
+        birth, logged = contents_of(Checkpoint(settings.checkpoint))
         if birth is None:
             return "nothing to compare with yet"
         # Refused with everything at once, as by a start.
         evolved(birth, plan)
         gist = planned(settings.checkpoint, birth, plan, settings.shards, logged=logged).gist()
-        told = "; ".join(gist) or "the plan and the number of shards are the checkpoint's"
+        changes = "; ".join(gist) or "the plan and the number of shards are the checkpoint's"
         hints = hints_kept(birth, plan)
-        return f"{told}; joins stay laid out by {', '.join(hints)} as before" if hints else told
+        return (
+            f"{changes}; joins stay laid out by {', '.join(hints)} as before" if hints else changes
+        )
 
     readable = checked(f"{where}: read", look)
     yield readable

@@ -15,7 +15,7 @@ from ikebana.processor.topics import kinds_of_time
 class Closing(NamedTuple):
     """The end of a batch for an output: its progress record, and its numbers of updates by time.
 
-    Only outputs whose format publishes these numbers have them (`formatting.Formatted`).
+    Only formats that publish these numbers have them (`formatting.Formatted`).
     """
 
     output: Output
@@ -31,16 +31,16 @@ def closings(
     begin: int = 0,
     before: Mapping[str, dict[int, int]] = MappingProxyType({}),
 ) -> list[Closing]:
-    """Make what to publish for each output of a batch that all shards have committed.
+    """Make the records to publish for each output of a batch that all shards have committed.
 
     `ends` has, by topic and partition, offsets after the batch's last commit, so all of its
     updates lie before them.  The first interval of `new` outputs begins at `begin`, wherever
-    their operators begin: the times before are closed, and empty.  Outputs of which only a portion
-    was written have the ends that were published `before`.  If none were, these are 0 for each
+    their operators begin: earlier times are closed and empty.  Outputs of which only a portion was
+    written have the ends that were published `before`.  If there are none, the ends are 0 in each
     partition: nothing is closed, and the next start compares the number of partitions.
     """
     first = batch[0]
-    found = []
+    result = []
     for output in plan.published:
         lower, upper = first.intervals[output.name]
         record = ProgressRecord(
@@ -57,11 +57,11 @@ def closings(
             promise=promises.promise(plan, output),
             times=kinds_of_time.of_plan(plan),
             columns=dict(output_types(plan, output)),
-            # What had closed no time has none that it could show otherwise.
+            # An output that had closed no time gives up none.
             given_up=first.given_up if 0 < lower < first.given_up else 0,
         )
         times: dict[int, int] = {}
         for marker in batch:
             add_times(times, marker.times.get(output.name, ()))
-        found.append(Closing(output, record, times))
-    return found
+        result.append(Closing(output, record, times))
+    return result

@@ -1,8 +1,8 @@
-"""Decide whether a pipeline whose checkpoint is lost can be made anew of its topics, and how.
+"""Decide whether a pipeline with a lost checkpoint can be rebuilt from its topics, and how.
 
 The new checkpoint has the id of the lost one, and its next epoch: readers of the outputs go on,
-and an instance of the lost one finds that it was replaced.  What cannot be made anew exactly is
-refused, by its name.
+and an instance of the lost checkpoint finds that it was replaced.  Parts that cannot be rebuilt
+exactly are refused by name.
 """
 
 # Decision (a lost checkpoint is the next epoch): Readers go on, and the transactional ids fence
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from ikebana.processor.base.rebuilding import Rebuilding
 from ikebana.processor.checkpoint.commits import Lease, Marker
-from ikebana.processor.checkpoint.starting import Shown, lasting_topics
+from ikebana.processor.checkpoint.starting import OutputState, lasting_topics
 from ikebana.processor.planning import starts
 from ikebana.processor.planning.edits_problems import EditProblem
 from ikebana.processor.planning.joins.query import AsOfJoin
@@ -27,17 +27,17 @@ _NEW = "Start with a new checkpoint, a new name of the pipeline, and new output 
 
 @dataclass(frozen=True, slots=True)
 class Unclosed:
-    """What an output has beyond its progress: the number of its records, and their last time."""
+    """The records of an output after its last progress: their number and last time."""
 
     count: int = 0
     last: int = -1
 
 
 def unclosed(read: Unclosed, output: str, last: int, markers: Iterable[Marker | None]) -> Unclosed:
-    """What an output has beyond the batch `last`, of which `read` could be read.
+    """The records of an output after the batch `last`; `read` are those that could be read.
 
-    Records behind an open transaction cannot be read, until it is ended or its writer is fenced.
-    A shard's commit record has counted them.
+    Records after the beginning of an open transaction cannot be read, until it is ended or its
+    writer is fenced.  A shard's commit record has counted them.
     """
     beyond = [marker for marker in markers if marker is not None and marker.batch > last]
     count = sum(marker.counts.get(output, 0) for marker in beyond)
@@ -51,17 +51,18 @@ class Left:
     """What the brokers still have of a pipeline.
 
     `outputs` and `unclosed` are by the name of the output, `markers` by the number of the shard.
-    `starts` are the offsets at which inputs begin that do not begin at their topics' beginnings.
-    `lost` says of outputs why what they have had cannot be read.  `own` are the offsets to read
-    of it, `begins` and `ends` those of inputs, and `policies` what becomes of old records there.
+    `starts` are the first offsets of inputs that do not begin at the beginning of their topics.
+    `lost` has, by output, why its contents cannot be read.  `read_back` are the offsets of the
+    contents of outputs, `begins` and `ends` the offsets of inputs, and `policies` the cleanup
+    policies of their topics.
     """
 
     lease: Lease | None
     markers: Mapping[int, Marker | None]
-    outputs: Mapping[str, Shown]
+    outputs: Mapping[str, OutputState]
     unclosed: Mapping[str, Unclosed]
     lost: Mapping[str, str]
-    own: Ends
+    read_back: Ends
     begins: Positions
     ends: Positions
     policies: Mapping[str, str]
@@ -71,9 +72,10 @@ class Left:
 
     @property
     def batch(self) -> int:
-        """The last batch that was closed; -1 if there was none.
+        """The last closed batch; -1 if there was none.
 
-        Readers expect the next one after it.  What shards have written of that is taken back.
+        Readers expect the next one after it.  Updates that shards wrote in later batches are
+        retracted.
         """
         shown = [each.last.batch for each in self.outputs.values() if each.last is not None]
         return max([-1, *shown])
@@ -84,9 +86,9 @@ class Left:
         return 0 if last is None else last.upper
 
     def given_up(self, output: str) -> range:
-        """The times at which an output shows for ever what it had when the checkpoint was lost.
+        """The times at which an output keeps the contents it had when the checkpoint was lost.
 
-        Others may have been closed further; from `begin` on all show the state that is made anew.
+        Other outputs may have been closed further; from `begin` on all have the rebuilt contents.
         """
         has_begun = self.outputs[output].last is not None
         return range(self.stand(output), self.begin) if has_begun else range(0)
@@ -99,7 +101,7 @@ class Left:
 
     @property
     def begin(self) -> int:
-        """A time beyond all that anything was written of."""
+        """A time beyond all times that the pipeline has written."""
         markers = [marker for marker in self.markers.values() if marker is not None]
         return max(
             [
@@ -113,7 +115,7 @@ class Left:
 
 
 def rebuilding(plan: Plan, left: Left) -> Rebuilding:
-    """Say how the state of a plan is made anew of what is left."""
+    """The rebuild of a plan's state from the remaining topics."""
     unclosed = {name: each.count for name, each in left.unclosed.items() if each.count}
     return Rebuilding(
         begin=left.begin,
@@ -124,9 +126,9 @@ def rebuilding(plan: Plan, left: Left) -> Rebuilding:
 
 
 def problems(plan: Plan, timeless: Collection[str] = ()) -> Iterator[EditProblem]:
-    """Yield the parts of a plan that cannot be made anew exactly, whatever is left.
+    """Yield the parts of a plan that can never be rebuilt exactly.
 
-    The user says that steps of the state machines `timeless` do not depend on times.
+    `timeless` are state machines with steps that do not depend on times, according to the user.
     """
     for source in plan.inputs:
         path = f"inputs.{source.name}"
@@ -170,7 +172,7 @@ def problems(plan: Plan, timeless: Collection[str] = ()) -> Iterator[EditProblem
 
 
 def problems_left(plan: Plan, left: Left) -> Iterator[EditProblem]:
-    """Yield what cannot be made anew exactly of what the brokers still have."""
+    """Yield the parts that cannot be rebuilt exactly from the remaining topics."""
     yield from _of_inputs(plan, left)
     lease = left.lease
     for output in plan.published:
@@ -193,7 +195,7 @@ def problems_left(plan: Plan, left: Left) -> Iterator[EditProblem]:
                 "Name another topic for the output",
             )
         elif shown.last is not None and shown.last.batch != left.batch:
-            # All outputs of a pipeline are told of each of its batches, in one transaction.
+            # Progress of a batch is published to all outputs of a pipeline in one transaction.
             yield EditProblem(
                 path,
                 f'has the topic "{output.topic}", which ends with batch {shown.last.batch}, and '
@@ -208,9 +210,9 @@ def problems_left(plan: Plan, left: Left) -> Iterator[EditProblem]:
                 "batch that was not closed",
                 _NEW,
             )
-    known = {} if lease is None else lease.topic_ids
+    ids = {} if lease is None else lease.topic_ids
     for topic in lasting_topics(plan):
-        if topic in known and left.topic_ids.get(topic) != known[topic]:
+        if topic in ids and left.topic_ids.get(topic) != ids[topic]:
             what = "was deleted and made anew" if topic in left.topic_ids else "was deleted"
             names = [output.name for output in plan.published if output.topic == topic]
             path = f"outputs.{names[0]}" if names else plan.name
@@ -222,7 +224,7 @@ def _of_inputs(plan: Plan, left: Left) -> Iterator[EditProblem]:
     for source in plan.inputs:
         path = f"inputs.{source.name}"
         for topic in source.topics:
-            # At a time, the first record that is not earlier may be one of those that are gone.
+            # With a start at a time, the first record at or after it may be gone.
             at_offsets = isinstance(starts.place_of(source.start), starts.AtOffsets)
             first = left.starts.get(topic, {}) if at_offsets else {}
             for partition, begin in sorted(left.begins[topic].items()):

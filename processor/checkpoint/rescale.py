@@ -1,11 +1,11 @@
 """Rescaling: rewrite a checkpoint for another number of shards.
 
-Spark fixes the number of state partitions, so the state is written anew beside the old one,
-which is left unchanged: in another folder at the same location (`rescaled_in_place`, by a start
-with another number), or as a checkpoint at another location (`rescale`, by the command).  It has
-the same id, because the outputs stay the same, and the next epoch: once it has started, the old
-one is refused.  It begins with the batch after the old one's last, at the same offsets, and each
-of its shards starts from a base file.
+Spark fixes the number of state partitions, so the new state is written beside the old one, which
+stays unchanged: in another folder at the same location (`rescaled_in_place`, by a start with
+another number), or as a checkpoint at another location (`rescale`, by the command).  The new
+checkpoint has the same id, because the outputs stay the same, and the next epoch: once it has
+started, the old one is refused.  It begins with the batch after the old one's last, at the same
+offsets, and each of its shards starts from a base file.
 """
 
 # Decision (rescaling writes a new checkpoint): Spark freezes the number of state partitions in
@@ -29,7 +29,7 @@ from ikebana.arrangements.transposed import Change
 from ikebana.errors import CheckpointError
 from ikebana.processor.base.placing import shard_of
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
-from ikebana.processor.checkpoint.layout import Layout, Logged
+from ikebana.processor.checkpoint.layout import CheckpointFiles, Logged
 from ikebana.processor.checkpoint.parts import moved
 from ikebana.processor.topics.source_offset import is_settled
 
@@ -71,7 +71,7 @@ def rescale(
         raise CheckpointError(
             f'"{new.location}" holds a checkpoint already', hint="Name an empty folder."
         )
-    to = Layout(new.location, logged.committed + 1)
+    to = CheckpointFiles(new.location, logged.committed + 1)
     seeds = _rewritten(birth, layout, manifests, to, shards, on_entries)
     reborn = replace(
         _reborn(birth, logged, shards, birth.tasks, seeds), location=new.identity, layout=""
@@ -91,9 +91,9 @@ def rescaled_in_place(
 ) -> Birth:
     """Write a layout with `shards` shards beside the present one; return metadata that names it.
 
-    They run in `tasks` tasks, 0 for one each.  The metadata is not written: until the caller
-    does, the present layout counts.  What an earlier attempt has left is replaced.  The last
-    batch has to be finished, and no updates on their way.
+    The shards run in `tasks` tasks, 0 for one each.  The metadata is not written: until the caller
+    does, the present layout counts.  Files of an earlier attempt are replaced.  The last batch has
+    to be finished, and no updates may be between operators.
 
     Raises:
         CheckpointError: the files cannot be written.
@@ -108,8 +108,8 @@ def rescaled_in_place(
     return replace(reborn, seeds=_rewritten(birth, layout, manifests, to, shards, on_entries))
 
 
-def former_layouts(checkpoint: Checkpoint, birth: Birth) -> list[Layout]:
-    """The layouts that may have been before the present one."""
+def former_layouts(checkpoint: Checkpoint, birth: Birth) -> list[CheckpointFiles]:
+    """The layouts that may have existed before the present one."""
     if not birth.layout:
         return []
     names = ["", *(f"epoch-{epoch}" for epoch in range(1, birth.epoch))]
@@ -119,7 +119,7 @@ def former_layouts(checkpoint: Checkpoint, birth: Birth) -> list[Layout]:
 def _reborn(
     birth: Birth, logged: Logged, shards: int, tasks: int, seeds: dict[int, Manifest]
 ) -> Birth:
-    """The metadata of the next epoch, which goes on where the present one has come to."""
+    """The metadata of the next epoch, which continues after the last committed batch."""
     return replace(
         birth,
         shards=shards,
@@ -133,13 +133,13 @@ def _reborn(
 
 def _rewritten(
     birth: Birth,
-    layout: Layout,
+    layout: CheckpointFiles,
     manifests: Sequence[Manifest],
-    to: Layout,
+    to: CheckpointFiles,
     shards: int,
     on_entries: Callable[[int], None],
 ) -> dict[int, Manifest]:
-    """Write the entries of all shards to those that have them next; return their manifests."""
+    """Write the entries of all shards to the new shards; return the manifests of these."""
     sources = [(layout.shard(manifest.shard), manifest) for manifest in manifests]
     for files, manifest in sources:
         verify(files, manifest)

@@ -1,7 +1,7 @@
-"""Decide whether a start may go on: checkpoint, markers and outputs must be of one history.
+"""Decide whether a start may go on: checkpoint, markers and outputs must share one history.
 
 `lease_refusal` decides before any shard is fenced, `judge` after everything has been read.
-`ikebana preflight` asks both, with what it reads without fencing anybody.
+`ikebana preflight` uses both, and fences nobody.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from ikebana.processor.checkpoint.commits import Lease, Marker
 from ikebana.processor.checkpoint.finishing import finishing
 from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
-from ikebana.processor.checkpoint.topic import Topic
+from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import ERRORS, Output, Plan
 
@@ -28,7 +28,7 @@ _RESTORE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class OutputState:
     """The state of an output's topics on the brokers.
 
     `last` is the last progress record, `begins` the first offset that the progress topic still
@@ -37,22 +37,22 @@ class Shown:
 
     last: ProgressRecord | None = None
     begins: int = 0
-    topic: Topic | None = None
+    topic: TopicInfo | None = None
     policy: str = "delete"
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class StartHistory:
     """All that a start has read: `outputs` by name, `markers` by the number of their shard.
 
-    A start that `finishes` what is on its way does so under the plan of before, so the plan's
-    name in the log does not matter.
+    A start that `finishes` unfinished work runs the old plan, so the plan in the log does not
+    matter.
     """
 
     plan: Plan
     birth: Birth
     logged: Logged
-    outputs: Mapping[str, Shown]
+    outputs: Mapping[str, OutputState]
     markers: Mapping[int, Marker | None]
     finishes: bool = False
 
@@ -72,40 +72,40 @@ class GoOn:
     ends: Mapping[str, Mapping[int, int]]
 
 
-def judge(found: History) -> GoOn | Refusal:
-    """Decide whether checkpoint, markers and outputs are of one history."""
-    for refusal in _refusals(found):
+def judge(history: StartHistory) -> GoOn | Refusal:
+    """Decide whether checkpoint, markers and outputs share one history."""
+    for refusal in _refusals(history):
         return refusal
-    outputs = [(output.name, found.outputs[output.name]) for output in found.plan.published]
+    outputs = [(output.name, history.outputs[output.name]) for output in history.plan.published]
     return GoOn(
         # All outputs of a batch are published at once; one may have lost its records since.
         published=max(-1 if shown.last is None else shown.last.batch for _, shown in outputs),
         # If the beginning of the progress topic is gone, the output has had progress.
         new=frozenset(n for n, shown in outputs if shown.last is None and not shown.begins),
-        waiting=sum(marker.waiting for marker in found.markers.values() if marker is not None),
+        waiting=sum(marker.waiting for marker in history.markers.values() if marker is not None),
         ends={
             output.topic: last.ends
-            for output in found.plan.published
-            if (last := found.outputs[output.name].last) is not None
+            for output in history.plan.published
+            if (last := history.outputs[output.name].last) is not None
         },
     )
 
 
-def _refusals(found: History) -> Iterator[Refusal]:
-    for output in found.plan.published:
-        yield from _of_output(found, output, found.outputs[output.name])
-    if not found.finishes:
-        yield from _of_plan(found.birth, found.plan, found.logged)
-    for shard, marker in found.markers.items():
+def _refusals(history: StartHistory) -> Iterator[Refusal]:
+    for output in history.plan.published:
+        yield from _of_output(history, output, history.outputs[output.name])
+    if not history.finishes:
+        yield from _of_plan(history.birth, history.plan, history.logged)
+    for shard, marker in history.markers.items():
         # A shard that an earlier rescaling removed and the last one made again has not run yet.
-        if marker is None or (marker.retired and marker.epoch < found.birth.epoch):
-            yield from _of_no_marker(found, shard)
+        if marker is None or (marker.retired and marker.epoch < history.birth.epoch):
+            yield from _of_no_marker(history, shard)
         else:
-            yield from _of_marker(found, shard, marker)
+            yield from _of_marker(history, shard, marker)
 
 
 def lease_refusal(
-    plan: Plan, birth: Birth, before: Lease | None, existing: Mapping[str, Topic]
+    plan: Plan, birth: Birth, before: Lease | None, existing: Mapping[str, TopicInfo]
 ) -> Refusal | None:
     """Refuse a pipeline that belongs to another checkpoint, or to a rescaled one of this id."""
     if before is None:
@@ -127,8 +127,8 @@ def lease_refusal(
             _RESCALED,
         )
     for topic in lasting_topics(plan):
-        known = before.topic_ids.get(topic)
-        if known is None or (topic in existing and existing[topic].id == known):
+        topic_id = before.topic_ids.get(topic)
+        if topic_id is None or (topic in existing and existing[topic].id == topic_id):
             continue
         deleted = topic not in existing
         gone = "was deleted" if deleted else "was deleted and made anew"
@@ -143,13 +143,13 @@ def lease_refusal(
 
 def lasting_topics(plan: Plan) -> list[str]:
     """List the topics that have to stay the same as long as the checkpoint is used."""
-    own = [plan.loopback_topic] if progress.has_hops(plan) else []
-    return [*(output.topic for output in plan.published), *own]
+    exchange = [plan.loopback_topic] if progress.has_hops(plan) else []
+    return [*(output.topic for output in plan.published), *exchange]
 
 
-def _of_output(found: History, output: Output, shown: Shown) -> Iterator[Refusal]:
-    """Refuse an output that is not this checkpoint's, or whose topic would lose updates."""
-    last, birth, logged = shown.last, found.birth, found.logged
+def _of_output(history: StartHistory, output: Output, shown: OutputState) -> Iterator[Refusal]:
+    """Refuse an output of another checkpoint, or with a topic that would lose updates."""
+    last, birth, logged = shown.last, history.birth, history.logged
     if last is not None and last.checkpoint != birth.id:
         yield Refusal(
             Reason.OUTPUT_OF_ANOTHER_CHECKPOINT,
@@ -159,8 +159,8 @@ def _of_output(found: History, output: Output, shown: Shown) -> Iterator[Refusal
             "(if it was deleted, only `ikebana recover` can continue its topics).",
         )
     if last is not None and last.batch > logged.batch:
-        yield _rolled_back(f'the progress of "{output.topic}"', last.batch, found)
-    if last is not None and _is_new(found, output):
+        yield _rolled_back(f'the progress of "{output.topic}"', last.batch, history)
+    if last is not None and _is_new(history, output):
         yield Refusal(
             Reason.TOPIC_OF_AN_OLDER_OUTPUT,
             f'output {output.name!r} is new, but its topic "{output.topic}" has updates of an '
@@ -186,11 +186,11 @@ def _of_output(found: History, output: Output, shown: Shown) -> Iterator[Refusal
         )
 
 
-def _is_new(found: History, output: Output) -> bool:
-    """Whether an output was added by an edit of which no batch has run yet."""
-    birth = found.birth
+def _is_new(history: StartHistory, output: Output) -> bool:
+    """Whether an output was added by an edit without a logged batch."""
+    birth = history.birth
     # After a rescaling no batch is in the log: the metadata have the last one.
-    last = found.logged.offset or birth.start
+    last = history.logged.offset or birth.start
     if last.edits >= birth.edits or output.name == ERRORS:
         return False
     return output.name not in {each["name"] for each in birth.before["outputs"]}
@@ -199,58 +199,58 @@ def _is_new(found: History, output: Output) -> bool:
 def _of_plan(birth: Birth, plan: Plan, logged: Logged) -> Iterator[Refusal]:
     """Refuse another plan while a batch is unfinished or updates are between two operators.
 
-    A start finishes both first, so they have come since this one has looked.
+    A start finishes both first, so they have appeared since this start looked.
     """
-    found = finishing(birth, plan, logged)
+    pending = finishing(birth, plan, logged)
     remedy = "Another instance runs that plan: start again, which finishes what that one has left."
-    if found is not None and found.unfinished:
+    if pending is not None and pending.unfinished:
         yield Refusal(
             Reason.UNFINISHED_BATCH_OF_ANOTHER_PLAN,
-            f"pipeline {plan.name!r} cannot change its plan yet: batch {found.batch} is "
+            f"pipeline {plan.name!r} cannot change its plan yet: batch {pending.batch} is "
             "unfinished",
             remedy,
         )
-    if found is not None and found.between_operators:
+    if pending is not None and pending.between_operators:
         yield Refusal(
             Reason.UPDATES_ON_THEIR_WAY,
-            f"pipeline {plan.name!r} cannot change its plan yet: after batch {found.batch} "
+            f"pipeline {plan.name!r} cannot change its plan yet: after batch {pending.batch} "
             "updates are still on their way between operators",
             remedy,
         )
 
 
-def _of_no_marker(found: History, shard: int) -> Iterator[Refusal]:
-    committed = found.logged.committed
-    if committed >= found.birth.first_batch:
+def _of_no_marker(history: StartHistory, shard: int) -> Iterator[Refusal]:
+    committed = history.logged.committed
+    if committed >= history.birth.first_batch:
         yield Refusal(
             Reason.NO_MARKER,
-            f"checkpoint {found.birth.id} has committed batch {committed}, but shard {shard} "
-            f'has no commit record in "{found.plan.markers_topic}": these are not the topics that '
-            "it was made with",
+            f"checkpoint {history.birth.id} has committed batch {committed}, but shard {shard} "
+            f'has no commit record in "{history.plan.markers_topic}": these are not the topics '
+            "that it was made with",
             "The topic was deleted, or these are other brokers, such as one with temporary "
             "data that was started anew (`ikebana broker --data DIR` keeps them). Use the "
             "brokers that have the topic, or start with a new checkpoint and new output topics.",
         )
 
 
-def _of_marker(found: History, shard: int, marker: Marker) -> Iterator[Refusal]:
+def _of_marker(history: StartHistory, shard: int, marker: Marker) -> Iterator[Refusal]:
     """Refuse a marker that does not fit the logs of the checkpoint."""
-    birth, logged = found.birth, found.logged
+    birth, logged = history.birth, history.logged
     if marker.checkpoint != birth.id or marker.epoch > birth.epoch:
         yield Refusal(
             Reason.MARKER_OF_ANOTHER_CHECKPOINT,
-            f'the commit records in "{found.plan.markers_topic}" are those of checkpoint '
+            f'the commit records in "{history.plan.markers_topic}" are those of checkpoint '
             f"{marker.checkpoint} after {marker.epoch} rescalings or recoveries, but "
             f"run.checkpoint has {birth.id} after {birth.epoch}",
             _RESCALED,
         )
     if marker.batch > logged.batch:
-        yield _rolled_back(f"the commit record of shard {shard}", marker.batch, found)
+        yield _rolled_back(f"the commit record of shard {shard}", marker.batch, history)
     if marker.batch < logged.committed:
         yield Refusal(
             Reason.MARKER_BEHIND,
             f"checkpoint {birth.id} has committed batch {logged.committed}, but the commit record "
-            f'of shard {shard} in "{found.plan.markers_topic}" is of batch {marker.batch}',
+            f'of shard {shard} in "{history.plan.markers_topic}" is of batch {marker.batch}',
             "The topic has lost records, or the checkpoint has run on other brokers. Use those, "
             "or start with a new checkpoint and new output topics.",
         )
@@ -268,10 +268,10 @@ def _of_marker(found: History, shard: int, marker: Marker) -> Iterator[Refusal]:
         )
 
 
-def _rolled_back(what: str, batch: int, found: History) -> Refusal:
+def _rolled_back(what: str, batch: int, history: StartHistory) -> Refusal:
     return Refusal(
         Reason.ROLLED_BACK,
         f"{what} is of batch {batch}, but the checkpoint's log ends at batch "
-        f"{found.logged.batch}: the checkpoint was rolled back, or is an old copy",
+        f"{history.logged.batch}: the checkpoint was rolled back, or is an old copy",
         _RESTORE,
     )

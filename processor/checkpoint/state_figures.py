@@ -1,9 +1,10 @@
 """Count the state of a checkpoint in its files, without Spark or Kafka.
 
+
 The manifest that lists the files of a shard is in Spark's state store.  But the names of files
-have their versions, and every attempt at a version writes the same content.  So the files whose
-versions follow one another from 0 on make up the shard after the last batch that was computed.
-If there is a gap, nothing is counted.
+have their versions, and every attempt at a version writes the same content.  So a chain of files
+with consecutive versions from 0 on is the shard after the last batch that was computed.  If there
+is a gap, nothing is counted.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from ikebana.arrangements import run as runs
 from ikebana.arrangements.files import FileStore
 from ikebana.errors import StateFileError
-from ikebana.processor.checkpoint.layout import Layout
+from ikebana.processor.checkpoint.layout import CheckpointFiles
 from ikebana.processor.checkpoint.parts import operator_of
 
 # Kernels store the entries of keys under this prefix; queues and counts have others.
@@ -36,14 +37,14 @@ class StateFigures:
     parts: Mapping[str, Figures] | None = field(default=None)
 
 
-def uncounted(layout: Layout, shards: int) -> StateFigures:
-    """Measure only the files, which are more than the state, because older files are kept."""
+def uncounted(layout: CheckpointFiles, shards: int) -> StateFigures:
+    """Measure only the files, which include older ones that are not part of the state."""
     sizes = [layout.shard(shard).sizes() for shard in range(shards)]
     return StateFigures(sum(sum(each.values()) for each in sizes))
 
 
 def counted(
-    layout: Layout, shards: int, tell: Callable[[int], None] = lambda _: None
+    layout: CheckpointFiles, shards: int, tell: Callable[[int], None] = lambda _: None
 ) -> StateFigures:
     """Read the state and count each of its parts; `tell` gets the numbers of entries read.
 
@@ -51,21 +52,21 @@ def counted(
     are not counted.
     """
     alone = uncounted(layout, shards)
-    found: dict[str, Figures] = {}
+    figures: dict[str, Figures] = {}
     try:
         for shard in range(shards):
             files = layout.shard(shard)
             line = newest_line(files.names())
             if line is None:
                 return alone
-            _count(files, line, found, tell)
+            _count(files, line, figures, tell)
     except StateFileError:
         return alone
-    return StateFigures(alone.files_bytes, found)
+    return StateFigures(alone.files_bytes, figures)
 
 
 def newest_line(names: Iterable[str]) -> list[str] | None:
-    """Find the files that follow one another from version 0 to the newest; None if there is a gap.
+    """Find the chain of files from version 0 to the newest; None if there is a gap.
 
     >>> base, old, delta = (
     ...     "000000000002-000000000000-base-aa.run",
@@ -78,9 +79,9 @@ def newest_line(names: Iterable[str]) -> list[str] | None:
     by_lower: dict[int, tuple[int, str]] = {}
     newest = 0
     for name in names:
-        known = None if name.startswith(".") else runs.bounds(name)
-        if known is not None:
-            lower, upper = known
+        bounds = None if name.startswith(".") else runs.bounds(name)
+        if bounds is not None:
+            lower, upper = bounds
             newest = max(newest, upper)
             by_lower[lower] = max(by_lower.get(lower, (0, "")), (upper, name))
     line, version = [], 0
@@ -91,16 +92,16 @@ def newest_line(names: Iterable[str]) -> list[str] | None:
 
 
 def _count(
-    files: FileStore, line: list[str], found: dict[str, Figures], tell: Callable[[int], None]
+    files: FileStore, line: list[str], by_part: dict[str, Figures], tell: Callable[[int], None]
 ) -> None:
     read = 0
     for place, entry in runs.merge(files, line):
         if entry is None:
             continue
         operator = operator_of(place)
-        figures = found.get(operator)
+        figures = by_part.get(operator)
         if figures is None:
-            figures = found[operator] = Figures()
+            figures = by_part[operator] = Figures()
         figures.entries += 1
         figures.bytes += len(place) + len(entry)
         at = len(operator.encode()) + 1

@@ -1,5 +1,6 @@
 """Take over a pipeline: the steps of the driver before its query may start.
 
+
 Their order keeps the output exact when two instances run on one checkpoint.  First the driver
 takes its transactional id, which is the lease: from then on an older driver can publish
 nothing.  Then everything is read, and a start that does not fit is refused before anything is
@@ -7,7 +8,8 @@ written.  Then the new incarnation is committed in the driver's partition and in
 which fences the shards' tasks of older instances.  An older instance that finds a greater
 incarnation stops for good.
 
-The protocol `Brokers` has what the steps do on the brokers; `kafka.takeover` implements it.
+
+The protocol `Brokers` has the operations of these steps; `kafka.takeover` implements it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -25,13 +27,13 @@ from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.checkpoint.refusal import Refusal
 from ikebana.processor.checkpoint.starting import (
     GoOn,
-    History,
-    Shown,
+    OutputState,
+    StartHistory,
     judge,
     lasting_topics,
     lease_refusal,
 )
-from ikebana.processor.checkpoint.topic import Topic
+from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.planning.plan import Output, Plan
 
 
@@ -50,7 +52,7 @@ class Brokers(Protocol):
         """Fence every older driver."""
         ...
 
-    def topics(self, names: Iterable[str]) -> Mapping[str, Topic]:
+    def topics(self, names: Iterable[str]) -> Mapping[str, TopicInfo]:
         """Describe the topics of these names that exist."""
         ...
 
@@ -66,11 +68,11 @@ class Brokers(Protocol):
         """Read a shard's last committed marker."""
         ...
 
-    def shown(self, output: Output, existing: Mapping[str, Topic]) -> Shown:
+    def shown(self, output: Output, existing: Mapping[str, TopicInfo]) -> OutputState:
         """Read the state of an output's topics."""
         ...
 
-    def make_topics(self, existing: Mapping[str, Topic]) -> None:
+    def make_topics(self, existing: Mapping[str, TopicInfo]) -> None:
         """Create the topics and partitions that are missing."""
         ...
 
@@ -80,17 +82,17 @@ class Brokers(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """What an instance knows when it may start; `adopted` as `claiming.adopted` says.
+class TakeoverState:
+    """The state of the pipeline when an instance may start; for `adopted` see `claiming.adopted`.
 
-    `lease` is what it has committed as the one instance, `manifests` are those of all shards, and
-    `committed` is the last batch that any of them has committed.  `logged` is the end of the
-    checkpoint's logs, read after the markers.
+    `lease` is the record that it has committed as the only instance, `manifests` has the manifest
+    of each shard, and `committed` is the last batch that any of them has committed.  `logged` is
+    the end of the checkpoint's logs, read after the markers.
     """
 
     lease: Lease
     adopted: str | None
-    found: GoOn
+    go_on: GoOn
     manifests: tuple[Manifest, ...]
     committed: int
     logged: Logged
@@ -105,11 +107,11 @@ def take_over(
     holder: str,
     *,
     finishes: bool = False,
-    own: int = 0,
-) -> Taken:
+    former: int = 0,
+) -> TakeoverState:
     """Become the one instance of the pipeline; see `kafka.takeover.take_over`."""
-    if own:
-        _stop_if_replaced(plan, brokers, holder, own)
+    if former:
+        _stop_if_replaced(plan, brokers, holder, former)
     brokers.hold_lease()
     existing = brokers.topics(_topics(plan))
     shards_before = existing[plan.markers_topic].partitions - 1 if _ran(plan, existing) else 0
@@ -124,9 +126,9 @@ def take_over(
     # A batch is logged before it is committed anywhere.  So the log is read last: no marker of
     # an older instance that still runs can be beyond it.
     logged = look()
-    found = judge(History(plan, birth, logged, outputs, markers, finishes))
-    if isinstance(found, Refusal):
-        raise found.error()
+    go_on = judge(StartHistory(plan, birth, logged, outputs, markers, finishes))
+    if isinstance(go_on, Refusal):
+        raise go_on.error()
     brokers.make_topics(existing)
     accepted()
     ids = {name: topic.id for name, topic in brokers.topics(lasting_topics(plan)).items()}
@@ -143,20 +145,21 @@ def take_over(
     manifests = tuple(claimed.marker.manifest for claimed in claims)
     committed = max(claimed.marker.batch for claimed in claims)
     offsets = [claimed.offset for claimed in claims]
-    return Taken(lease, adopted(offsets), found, manifests, committed, logged)
+    return TakeoverState(lease, adopted(offsets), go_on, manifests, committed, logged)
 
 
-def _stop_if_replaced(plan: Plan, brokers: Brokers, holder: str, own: int) -> None:
+def _stop_if_replaced(plan: Plan, brokers: Brokers, holder: str, former: int) -> None:
     """Stop before anything is fenced, if another instance has taken over since.
 
-    A run that is restarted was not able to reach the brokers, or stood still, for any time.
+    A restarted run may have been stopped, or without brokers, for any time.  `former` is its
+    incarnation before that.
     """
     if not _ran(plan, brokers.topics(_topics(plan))):
         return
     last = brokers.last_lease()
-    # A start of this run that has failed later may have left a greater one.
-    if last is not None and last.incarnation > own and last.holder != holder:
-        raise replaced(plan.name, own, last.incarnation).error()
+    # A failed start of this run itself may have left a greater incarnation.
+    if last is not None and last.incarnation > former and last.holder != holder:
+        raise replaced(plan.name, former, last.incarnation).error()
 
 
 def _claimed(brokers: Brokers, first: Marker, incarnation: int) -> Claim:
@@ -182,7 +185,7 @@ def _topics(plan: Plan) -> list[str]:
     return [plan.markers_topic, plan.loopback_topic, *shown]
 
 
-def _ran(plan: Plan, existing: Mapping[str, Topic]) -> bool:
+def _ran(plan: Plan, existing: Mapping[str, TopicInfo]) -> bool:
     """Whether an instance of the pipeline has left anything to read."""
     return plan.markers_topic in existing and existing[plan.markers_topic].partitions > 0
 

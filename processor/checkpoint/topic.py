@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 
-class Topic(NamedTuple):
-    """What distinguishes a topic from a later one of the same name."""
+class TopicInfo(NamedTuple):
+    """The id of a topic, which a later one of the same name does not have, and its size."""
 
     id: str
     partitions: int

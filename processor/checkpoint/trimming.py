@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from ikebana.processor.checkpoint.commits import Marker
 
 
-class Unread:
-    """Remembers where batches that may be replayed began to read, to trim the records before."""
+class UnreadHops:
+    """Remembers where replayable batches began to read, so that earlier records can be trimmed."""
 
     def __init__(self, retained: int) -> None:
         self._retained = retained

@@ -84,7 +84,7 @@ class Sinks:
                     hint="Name sinks of its section `deliver`.",
                 )
         self._places = places
-        self._own = [name for name in parts if delivers and name not in places]
+        self._names = [name for name in parts if delivers and name not in places]
         options = {"--bootstrap-servers": bootstrap_servers, "--checkpoint": checkpoint}
         self._file = file
         self._options = {name: value for name, value in options.items() if value}
@@ -97,7 +97,7 @@ class Sinks:
         """The commands of the sinks that are run here, by name."""
         words = [sys.executable, "-m", "ikebana", "deliver", str(self._file)]
         common = [word for pair in self._options.items() for word in pair]
-        return {name: [*words, name, *common, *options] for name in self._own}
+        return {name: [*words, name, *common, *options] for name in self._names}
 
     @contextmanager
     def board(self) -> Iterator["SinkBoard"]:
@@ -118,7 +118,7 @@ class Sinks:
         They start after the query, which creates the topics of a new pipeline.  With `once` they
         are not run here; see `deliver_once`.
         """
-        if once or not self._own:
+        if once or not self._names:
             yield lambda: None
             return
         from ikebana.delivering.beside import beside
@@ -130,7 +130,7 @@ class Sinks:
         self, board: "SinkBoard", say: Callable[[str], None], stopping: "Stopping"
     ) -> None:
         """Deliver all closed batches.  Raises: SinkError, FencedError, if a sink has failed."""
-        if self._own and not stopping.asked:
+        if self._names and not stopping.asked:
             from ikebana.delivering.beside import delivered
 
             delivered(self.commands("--once"), board, say, stopping)

@@ -20,7 +20,7 @@ from ikebana.processor.cli.follow import text
 from ikebana.processor.cli.values import shown
 from ikebana.processor.kafka import reading_rights
 from ikebana.processor.kafka.diff_topic import DiffTopic
-from ikebana.processor.kafka.reader import Reader
+from ikebana.processor.kafka.reader import RangeReader
 from ikebana.processor.kafka.records import Record, record_at
 
 
@@ -73,7 +73,7 @@ def errors_command(
 
 def _records(settings: Mapping[str, str], errors: list[CurrentError]) -> list[Record | None]:
     """The key and value of each failed record; None if it has been deleted."""
-    reader = Reader(settings)
+    reader = RangeReader(settings)
     try:
         return [None if e.place is None else record_at(reader, e.place) for e in errors]
     finally:

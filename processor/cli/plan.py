@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ikebana.processor.authoring.settings import Settings
     from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
     from ikebana.processor.checkpoint.edit_plan import EditPlan
-    from ikebana.processor.checkpoint.layout import Layout
+    from ikebana.processor.checkpoint.layout import CheckpointFiles
     from ikebana.processor.checkpoint.state_figures import StateFigures
     from ikebana.processor.planning.plan import Plan
 
@@ -127,9 +127,9 @@ def looked_up(
     Raises: CheckpointError, if the checkpoint cannot be read.
     """
     from ikebana.processor.checkpoint.planned_edit import planned
-    from ikebana.processor.checkpoint.preflight import kept
+    from ikebana.processor.checkpoint.preflight import contents_of
 
-    birth, logged = kept(checkpoint)
+    birth, logged = contents_of(checkpoint)
     if birth is None:
         return planned(checkpoint.location, None, plan, shards)
     figures = _figures(checkpoint.layout(birth), birth, count=count)
@@ -156,7 +156,7 @@ def demand_unchanged(plan: "Plan", settings: "Settings") -> None:
     )
 
 
-def _figures(layout: "Layout", birth: "Birth", *, count: bool | None) -> "StateFigures":
+def _figures(layout: "CheckpointFiles", birth: "Birth", *, count: bool | None) -> "StateFigures":
     from rich.console import Console
     from rich.progress import Progress
 

@@ -91,6 +91,6 @@ def checks(file: Path, bootstrap_servers: str | None, checkpoint: str | None) ->
 
 
 def _print(check: "Check") -> None:
-    click.echo(f"{check.status:<8}{check.check}: {check.told}")
+    click.echo(f"{check.status:<8}{check.check}: {check.fact}")
     if check.remedy and check.status != "ok":
         click.echo(textwrap.indent(check.remedy, " " * 8))

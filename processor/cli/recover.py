@@ -69,7 +69,7 @@ def recover_command(
         click.echo(line)
     if problems:
         sys.exit(1)
-    topics = [output.topic for output in plan.published if output.topic in left.own]
+    topics = [output.topic for output in plan.published if output.topic in left.read_back]
     rights.demand(plan, settings, max(settings.shards, len(left.markers)), topics)
     if only_plan:
         return
@@ -111,7 +111,7 @@ def _lines(plan: "Plan", left: "Left", problems: "list[EditProblem]") -> list[st
     lines += ["", "outputs"]
     for output in plan.published:
         stand, unclosed = left.stand(output.name), left.unclosed[output.name].count
-        had = sum(end - start for start, end in left.own.get(output.topic, {}).values())
+        had = sum(end - start for start, end in left.read_back.get(output.topic, {}).values())
         text = f"closed up to {stand}, {had:,} offsets to take back"
         if unclosed:
             text += f", {unclosed:,} records of a batch that was not closed"

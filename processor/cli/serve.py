@@ -152,7 +152,7 @@ class _Options(NamedTuple):
 def _serve(what: tuple[str, ...], options: _Options) -> None:
     from ikebana.processor.kafka import following
     from ikebana.processor.watching import access, plan_view
-    from ikebana.processor.watching.guard import Limits
+    from ikebana.processor.watching.guard import AccessLimits
     from ikebana.serving.http.server import serve
     from ikebana.serving.retention import USUAL
     from ikebana.serving.service import Service, ServiceOptions
@@ -184,7 +184,7 @@ def _serve(what: tuple[str, ...], options: _Options) -> None:
     serve(
         service,
         where,
-        Limits(
+        AccessLimits(
             permitted, options.rate, any_host=options.anyone or options.tls_client_ca is not None
         ),
         options.ready_within,

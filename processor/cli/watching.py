@@ -15,7 +15,7 @@ from ikebana.processor.planning.plan import LOG_CLOCKS, Plan
 
 if TYPE_CHECKING:
     from ikebana.processor.base.listening import Listening
-    from ikebana.processor.watching.answering import Looking
+    from ikebana.processor.watching.answering import RecordLookup
     from ikebana.processor.watching.monitor import Monitor, SinksOfRun
 
 # A batch may take run.max_batch, and failed tasks are retried.
@@ -128,13 +128,15 @@ def watched(
     from ikebana.processor.checkpoint.last_edit import last_edit
     from ikebana.processor.watching import access, guard
     from ikebana.processor.watching.answering import serving
-    from ikebana.processor.watching.health import Health, Limits
+    from ikebana.processor.watching.health import Health, HealthLimits
     from ikebana.processor.watching.monitor import Monitor
 
     stuck_after = options.stuck_after
     if stuck_after is None:
         stuck_after = _BATCHES_UNTIL_STUCK * settings.max_batch_s
-    limits = Limits(options.ready_within + patience_s(plan), stuck_after, options.start_within)
+    limits = HealthLimits(
+        options.ready_within + patience_s(plan), stuck_after, options.start_within
+    )
     health = Health(limits, time.monotonic)
     with ExitStack() as opened:
         looking, tokens = None, access.Access()
@@ -144,7 +146,7 @@ def watched(
         monitor = Monitor(plan, health, lambda: last_edit(settings.checkpoint), sinks)
         any_host = options.anyone or options.tls_client_ca is not None
         front = opened.enter_context(
-            serving(monitor, where, guard.Limits(tokens, any_host=any_host), looking)
+            serving(monitor, where, guard.AccessLimits(tokens, any_host=any_host), looking)
         )
         say(f"serving {front.url}/metrics, /live and /ready, and {front.url}/console/")
         if front.probes_port is not None:
@@ -156,13 +158,13 @@ def watched(
 
 
 @contextmanager
-def _looking(plan: Plan, settings: Settings) -> Iterator["Looking"]:
+def _looking(plan: Plan, settings: Settings) -> Iterator["RecordLookup"]:
     """Read the records of inputs within a `with` block."""
     from ikebana.processor.authoring.proposing.columns_seen import ColumnsSeen, columns_seen
     from ikebana.processor.kafka import sampling
     from ikebana.processor.kafka.first_messages import looked_at
     from ikebana.processor.kafka.records import Records
-    from ikebana.processor.watching.answering import Looking
+    from ikebana.processor.watching.answering import RecordLookup
 
     def columns(name: str) -> ColumnsSeen | None:
         source = next((each for each in plan.inputs if each.name == name), None)
@@ -173,4 +175,4 @@ def _looking(plan: Plan, settings: Settings) -> Iterator["Looking"]:
 
     kafka = settings.reading_kafka
     with closing(Records(kafka)) as records:
-        yield Looking(records.at, columns)
+        yield RecordLookup(records.at, columns)

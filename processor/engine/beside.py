@@ -17,16 +17,15 @@ def _owns_all(_: bytes) -> bool:
 class Beside:
     """What a shard does in a batch beside its records; most batches leave all at its default.
 
-    New joins in `hydrating` are to get what was there before these times, and with `hydrates`
-    they get a portion of it now.  Parts of the store in `released` are deleted, as much as fits
-    into a batch.  With `editing`, the plan has taken the place of another at that time, and what
-    outputs and fresh operators get of it is on its way; while it fills, it is the edit that takes
-    a portion with `hydrates`.  With `rebuilding`, the batch is one of those that make the state of
-    a lost checkpoint anew.
-
-    `owns` says whether the shard is that of a key; by default it is the only shard.  With
-    `early`, inputs in `mode: diffs` may give updates of times that are not closed yet; those with
-    event time always may.  The `budget` is what the batch may take; without one, any time.
+    * `hydrating`: the new joins that are being hydrated, and the time at which each begins.
+    * `hydrates`: this batch takes one portion, for the edit while it fills, else for these joins.
+    * `released`: parts of the store to delete, as much as fits into a batch.
+    * `editing`: the edit that this batch belongs to.
+    * `rebuilding`: the rebuild of the state of a lost checkpoint that this batch belongs to.
+    * `owns`: whether a key belongs to this shard; by default this is the only shard.
+    * `early`: inputs in `mode: diffs` may give updates of times that are not closed yet.  Inputs
+      with event time always may.
+    * `budget`: how much time the batch may take; without one, any.
     """
 
     early: bool = False

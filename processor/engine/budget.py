@@ -66,8 +66,8 @@ class Budget:
             (_, key), count = max(
                 self._matches.items(), key=lambda of: of[1], default=((join, b""), 0)
             )
-            told = f"; the key with the hash {hash_of(key)} has {count:,}" if count else ""
-            raise self._refusal(join, f"they are not done in {self._seconds:.0f} s{told}")
+            detail = f"; the key with the hash {hash_of(key)} has {count:,}" if count else ""
+            raise self._refusal(join, f"they are not done in {self._seconds:.0f} s{detail}")
 
     def expand(self, root: str) -> None:
         """Go on with steps that may make much of an update.  Raises: as `spend`."""

@@ -29,7 +29,7 @@ from ikebana.processor.checkpoint import parts
 from ikebana.processor.engine.beside import NOTHING_BESIDE, Beside
 from ikebana.processor.engine.budget import Budget
 from ikebana.processor.engine.flow import Flow
-from ikebana.processor.engine.gathered import Gathered
+from ikebana.processor.engine.gathered import GatheredUpdates
 from ikebana.processor.engine.held import IN, held_targets
 from ikebana.processor.engine.moving import Operators
 from ikebana.processor.planning import planner, progress
@@ -47,27 +47,30 @@ Rows = Sequence[Records]
 class Emitted:
     """The results of a batch: updates by the name of the output, messages, and counts.
 
-    `messages` are what the updates come to in outputs whose format is not `diff`; what a
-    format cannot write is among the errors.  `hops` are updates by the name of the
-    operator that gets them in the next micro-batch, in the shards of their keys.
-    `seen` is what was learned of inputs' times, `facts` how many new facts by time the
-    inputs in CDCv2 have given.  `counted` has, by kind: messages that said nothing of a
-    relation ("heartbeat", ...), old images that were not what the state had ("drift"),
-    records behind the frontier ("late"), records that are
-    older than their row ("outdated"), facts that were known ("repeated"), and errors
-    that the plan drops ("error dropped").  `hydrated` are the new joins that have got all
-    that was there before them.  `waiting` is how many records, and updates of them, wait
-    until their times are closed.  `noted` are the last records that were late, have drifted or
-    made errors.  With an edit that fills, `filled` says how far that is: of how
-    many parts of the state the shard is done, and how many keys the batch went through.
-    `hot` are the keys that have much of what the batch has taken.
-    `large` are the outputs with more at the edit's time than a batch should write, and
-    `written_before` says how much of those that this batch closes earlier ones have written.
+    * `messages`: by output in a format other than `diff`, its encoded messages.  What a format
+      cannot write is among the errors.
+    * `hops`: updates by the operator that gets them in the next micro-batch, in the shards of
+      their keys.
+    * `seen`: what the batch learned about the times of inputs.
+    * `facts`: by input in CDCv2, how many new facts there are at each time.
+    * `counted`, by kind: messages without a row ("heartbeat", ...), old images that differ from
+      the state ("drift"), records behind the frontier ("late"), records that are older than
+      their row ("outdated"), facts that came before ("repeated"), and errors that the plan drops
+      ("error dropped").
+    * `hydrated`: the new joins that have got everything from before their beginning.
+    * `waiting`: how many records, and updates of them, wait until their times are closed.
+    * `noted`: the last records that were late, drifted or made errors.
+    * `filled`, while an edit fills: how many parts of the state the shard has done, and how many
+      keys this batch went through.
+    * `hot`: the keys that took most of the batch.
+    * `large`: the outputs that have more at the edit's time than a batch should write.
+    * `written_before`: by output that this batch closes, how many of its updates earlier batches
+      wrote.
     """
 
-    updates: Mapping[str, Gathered]
+    updates: Mapping[str, GatheredUpdates]
     messages: dict[str, Formatted]
-    hops: Mapping[str, Gathered]
+    hops: Mapping[str, GatheredUpdates]
     counted: Counter[str]
     seen: list[Seen]
     facts: dict[str, dict[int, int]]
@@ -98,7 +101,7 @@ def advance(
     held = held_targets(plan, physical, early=beside.early)
     editing = beside.editing
     if editing is not None:
-        # What comes from the edit's time on waits until they have been filled.
+        # Updates from the edit's time on wait until these operators are filled.
         held |= {(IN, name) for name in editing.edit.standing}
         intervals = editing.intervals(intervals)
     budget = beside.budget or Budget()
@@ -108,7 +111,7 @@ def advance(
     if editing is not None and editing.fills:
         operators.fill(editing, takes=beside.hydrates)
     _move(plan, operators, rows)
-    hot = [*skew.taken(rows), *budget.hot()]
+    hot = [*skew.hot_keys(rows), *budget.hot()]
     emitted = _emitted(plan, flow, operators, hot, fills=editing is not None and editing.fills)
     parts.release(store, beside.released)
     return emitted
@@ -117,11 +120,11 @@ def advance(
 def _emitted(
     plan: Plan, flow: Flow, operators: Operators, hot: Sequence[Hot], *, fills: bool
 ) -> Emitted:
-    """Release what is due, and write it in the outputs' formats; errors last, as all make some."""
+    """Release due updates and encode them; errors come last, since every step may add some."""
     flow.release()
     messages = flow.formatted()
     if plan.on_error == "drop":
-        # None of them waits: only what is taken back of those that were written is an update.
+        # No error waits: the only updates are retractions of errors in the topic.
         noted = _settle_errors(plan, flow.emitted, flow.counted)
         flow.release_errors()
     else:
@@ -138,7 +141,7 @@ def _emitted(
         flow.waiting(),
         operators.filled,
         merged([*flow.noted, *noted]),
-        # While an edit fills, more may come to its outputs.
+        # While an edit fills, its outputs may get more.
         flow.large() if not fills or FILLED in operators.hydrated else (),
         flow.written_before(),
         hot,
@@ -157,7 +160,7 @@ def _move(plan: Plan, operators: Operators, rows: Rows) -> None:
 
 
 def _settle_errors(
-    plan: Plan, emitted: Mapping[str, Gathered], counted: Counter[str]
+    plan: Plan, emitted: Mapping[str, GatheredUpdates], counted: Counter[str]
 ) -> list[Noted]:
     """Do with errors what the plan says, and note the last new ones."""
     errors = emitted[ERRORS]
@@ -172,7 +175,7 @@ def _settle_errors(
     if plan.on_error == "drop":
         counted["error dropped"] += count
         errors.clear()
-    return [errors_noted(count, list(map(_told, last)))] if count else []
+    return [errors_noted(count, list(map(_noted_error, last)))] if count else []
 
 
 def _fail(error: KeyedUpdate) -> NoReturn:
@@ -186,7 +189,7 @@ def _fail(error: KeyedUpdate) -> NoReturn:
     )
 
 
-def _told(error: KeyedUpdate) -> tuple[tuple[str, int, int] | None, str]:
+def _noted_error(error: KeyedUpdate) -> tuple[tuple[str, int, int] | None, str]:
     """Return the place and the reason of an error record."""
     record = canonical.decode(error.value)
     topic, partition, offset = (record[part] for part in ("topic", "partition", "offset"))

@@ -1,8 +1,8 @@
-"""What operators had at an edit's time, while they go on: what they have, less what came since.
+"""The contents of running operators as of an edit's time: contents now, minus later updates.
 
-An edit goes through the contents of an operator in portions, in order of keys, as of one time.
-The operator goes on meanwhile.  So each of its updates whose key is still to be read is kept
-here, and taken back when the edit comes to the key.
+An edit reads the contents of an operator in portions, in order of keys, as of one time, while
+the operator goes on.  So its updates of keys that the edit has not read yet are stored here,
+and are subtracted when the edit reads the key.
 """
 
 from collections import Counter
@@ -23,16 +23,16 @@ _entry_of = msgspec.msgpack.Decoder(_Entry).decode
 
 
 class Undo:
-    """The updates since an edit's time of one operator, by keys that are still to be read.
+    """The updates of one operator since an edit's time, of keys that the edit has not read yet.
 
-    `number` is the operator's among those that the edit reads.
+    `number` is the position of the operator among those that the edit reads.
     """
 
     def __init__(self, store: Store, number: int) -> None:
         self._part = Part(store, _PREFIX + number.to_bytes(_NUMBER_BYTES, "big"))
 
     def keep(self, updates: Iterable[KeyedUpdate], start: bytes = b"") -> None:
-        """Keep what has come for keys from `start` on."""
+        """Store updates of keys from `start` on."""
         sums: dict[bytes, Counter[bytes]] = {}
         for key, value, _, diff in updates:
             assert key is not None, "contents have keys"
@@ -40,10 +40,10 @@ class Undo:
                 sums.setdefault(key, Counter())[value] += diff
         keys = list(sums)
         for key, entry in zip(keys, self._part.get_many(keys), strict=True):
-            found = sums[key]
+            counts = sums[key]
             for value, diff in () if entry is None else _entry_of(entry):
-                found[value] += diff
-            if left := [(value, diff) for value, diff in found.items() if diff]:
+                counts[value] += diff
+            if left := [(value, diff) for value, diff in counts.items() if diff]:
                 self._part.put(key, _encode(left))
             elif entry is not None:
                 self._part.delete(key)
@@ -51,13 +51,14 @@ class Undo:
     def undone(
         self, contents: Sequence[Contents], start: bytes, end: bytes | None
     ) -> list[Contents]:
-        """What keys from `start` up to `end` had, by all that they have now; forget them.
+        """Contents of keys in `[start, end)` as of the edit's time, from the `contents` now.
 
-        Without an `end` it is all that is left.  Keys that have gone since then come last.
+        The stored updates of these keys are deleted.  Without an `end` these are all other keys.
+        Keys that have no contents any more come last.
         """
         later = self._part.scan(b"", start)
-        found = list(takewhile(lambda entry: end is None or entry[0] < end, later))
-        since = {key: _entry_of(entry) for key, entry in found}
+        entries = list(takewhile(lambda entry: end is None or entry[0] < end, later))
+        since = {key: _entry_of(entry) for key, entry in entries}
         for key in since:
             self._part.delete(key)
         had = [
@@ -68,7 +69,7 @@ class Undo:
 
 
 def forget_all(store: Store) -> None:
-    """Delete what an earlier edit may have left."""
+    """Delete the updates that an earlier edit may have left."""
     part = Part(store, _PREFIX)
     for place in [place for place, _ in part.scan(b"")]:
         part.delete(place)

@@ -1,16 +1,16 @@
-"""A portion of an edit on one shard: take contents of the state through the old and new plan.
+"""A portion of an edit on one shard: send contents of the state through the old and new plan.
 
 At the frontier t of an edit, the state of each part has its contents as of t - 1, the last closed
 time.  Each datum of a part that stays goes through the steps of the old plan, negated, and through
 those of the new plan.  Replaced outputs get the difference, new outputs the results of the new
 plan, and fresh reductions and arrangements their initial contents.  The data of a part that ends
-are retracted from replaced outputs, and so are its errors, of which those that no state has come
-out of the error topic (`planning.edits_errors`).  The updates have the time t - 1 internally, so
+are retracted from replaced outputs, and so are its errors; errors that are in no state are read
+from the error topic (`planning.edits_errors`).  The updates have the time t - 1 internally, so
 that fresh operators take them before all updates at t; outputs write them at t.
 
-Meanwhile records are read, and what stays goes on.  What is fresh, and the outputs that change,
-stand at t: updates from t on wait before them.  Of a part that goes on, the contents of now are
-taken back to what they were (`edit_undo`), and arrangements keep their history from t on.
+Meanwhile records are read, and parts that stay go on.  Fresh operators and the outputs that
+change are frozen at t: updates from t on wait before them.  Contents of a part that goes on are
+led back to time t (`edit_undo`), and arrangements keep their history from t on.
 
 Steps see one datum at a time, so the old and the new results of a datum cancel within one
 portion.  Results of different data cancel in the hold of the output, which keeps them until
@@ -63,12 +63,13 @@ class _At(msgspec.Struct, array_like=True):
 class Editing:
     """An edit at the frontier `time`; with `fills`, this batch takes a portion of the state.
 
-    Its `number` tells it from others at the same frontier.  `began` are the joins that have begun
-    at this frontier, with an earlier edit: what they began with is in no output yet.  If it is
-    `filled`, the batch before has taken the last portion.
-
-    The outputs that it `writes` get more at its time than a batch should write: they stand, and
-    get a portion.  Those that it `wrote` did so in the batch before, and are closed by this one.
+    * `number` tells the edit from others at the same frontier.
+    * `began`: joins that an earlier edit began at this frontier, so that no output has their
+      initial results yet.
+    * `filled`: the batch before took the last portion.
+    * `writes`: frozen outputs that get more at the edit's time than a batch should write; each
+      gets a portion in this batch.
+    * `wrote`: outputs that got their last portion in the batch before; this one closes them.
     """
 
     edit: Edit
@@ -80,49 +81,50 @@ class Editing:
     writes: frozenset[str] = frozenset()
     wrote: frozenset[str] = frozenset()
 
-    def intervals(self, given: Mapping[str, Interval]) -> Mapping[str, Interval]:
+    def intervals(self, intervals: Mapping[str, Interval]) -> Mapping[str, Interval]:
         """Give fresh operators the last closed time as their interval, during the fill."""
         if not self.fills:
-            return given
-        # No time is closed before 0, and nothing has any contents then.
+            return intervals
+        # No time is closed before 0, and there are no contents then.
         before = Interval(max(self.time - 1, 0), self.time)
-        return {name: before if name in self.edit.takers else at for name, at in given.items()}
+        return {name: before if name in self.edit.takers else at for name, at in intervals.items()}
 
     @property
     def shown(self) -> frozenset[str]:
-        """The outputs that get updates of the edit."""
+        """The outputs that get updates from the edit."""
         return self.edit.affected | {ERRORS}
 
     @property
     def kept_for(self) -> Mapping[str, Time | None]:
-        """The arrangements that the edit reads, with the time as of which it still does."""
+        """By arrangement that the edit reads, the time as of which it does; None if it is done."""
         return dict.fromkeys(self.edit.looked_up, self.time if self.fills else None)
 
 
 def output_intervals(
     plan: Plan, of: Mapping[str, Interval], editing: Editing | None
 ) -> dict[str, Interval]:
-    """The interval of each output; while an edit fills, those that it changes stand at its time.
+    """The interval of each output, from the intervals `of` the operators.
 
-    So do those that it writes in portions.  Those of operators are `of` their frontiers.
+    While an edit fills, the outputs that it changes are frozen at its time, and so are outputs
+    that are written in portions.
     """
-    found = progress.output_intervals(plan, of)
+    intervals = progress.output_intervals(plan, of)
     if editing is None:
-        return found
+        return intervals
     time = editing.time
     going_on = editing.shown if editing.filled else editing.wrote
     standing = editing.shown if editing.fills else editing.writes
-    for name in (going_on | standing) & found.keys():
-        found[name] = Interval(time, time if name in standing else found[name].upper)
-    return found
+    for name in (going_on | standing) & intervals.keys():
+        intervals[name] = Interval(time, time if name in standing else intervals[name].upper)
+    return intervals
 
 
 @dataclass(slots=True)
-class Filling:
+class FilledPortion:
     """The result of a portion: updates by output, and by operator, here or over an exchange.
 
-    The portion went through `keys` keys; `parts` parts of the state are done now.  It is the first
-    one if it `begins`.
+    The portion went through `keys` keys, and `parts` parts of the state are done now.  The first
+    portion `begins`.
     """
 
     outputs: dict[str, list[KeyedUpdate]] = field(default_factory=dict)
@@ -137,16 +139,16 @@ class Filling:
 
 def portion(
     editing: Editing, store: Store, arriving: Arriving | None = None, *, takes: bool = True
-) -> Filling:
+) -> FilledPortion:
     """Take the next portion of an edit at its frontier; the progress is in the store.
 
-    `arriving` is what comes to joins of the plan before from other shards.  With `takes` not
-    set, that is all that is done.
+    `arriving` are rows from other shards for joins of the old plan.  Without `takes`, only these
+    are processed.
     """
     edit, time = editing.edit, editing.time
     place = parts.EDIT.of(store, "")
     at = _begun(editing, place)
-    filling, left = Filling(), PORTION if takes else 0
+    filling, left = FilledPortion(), PORTION if takes else 0
     if not at.cleared:
         _clear(edit, store)
         forget_all(place)
@@ -175,7 +177,7 @@ def portion(
 
 
 def _begun(editing: Editing, place: Part) -> _At:
-    """How far the shard is with an edit; what is kept of an earlier one does not count."""
+    """The shard's progress in an edit; progress of an earlier edit does not count."""
     begin = _At(editing.time, number=editing.number)
     (entry,) = place.get_many([_AT])
     at = begin if entry is None else msgspec.msgpack.decode(entry, type=_At)
@@ -183,47 +185,46 @@ def _begun(editing: Editing, place: Part) -> _At:
 
 
 def _clear(edit: Edit, store: Store) -> None:
-    """Delete what the parts still have that are new, and what waits before outputs.
+    """Empty the parts that the edit adds, and the holds of outputs that it reads from topics.
 
     An earlier part of the same name may not be deleted completely yet.  From the next batch on
-    other shards may send to the new one, so nothing is left for later.  What waits before an
-    output whose topic is taken back is of the old plan, or of this time: neither is in the topic,
-    and the new plan gives all that it has.
+    other shards may send to the new one, so all of it is deleted now.  Updates in the hold of
+    such an output are not in its topic yet, and the new plan computes all of its contents.
     """
     while not parts.release(store, [*_new_parts(edit), *_waiting_parts(edit)]):
         pass
 
 
 def _errors_waiting(edit: Edit, store: Store) -> list[KeyedUpdate]:
-    """Retract the errors of what ends that wait for their times, and are in no topic yet."""
+    """Retract the errors of ended parts that are in no topic yet: they wait for their times."""
     waiting = hold.held(hold.OUT.of(store, ERRORS))
     ended = edit.ended_errors.of(waiting) if edit.ended_errors else ()
     return [update._replace(diff=-update.diff) for update in ended]
 
 
 def _take(
-    editing: Editing, store: Store, at: _At, most: int, filling: Filling
+    editing: Editing, store: Store, at: _At, most: int, filling: FilledPortion
 ) -> tuple[int, bytes | None]:
-    """Take contents of a part; return of how many keys, and the next key if there are more."""
+    """Take contents of a part; return the number of keys, and the next key if there are more."""
     edit, root = editing.edit, editing.edit.scanned[at.part]
-    taken = list(islice(_contents(edit.before, root, store, at.next), most + 1))
-    reached = taken.pop()[0] if len(taken) > most else None
-    count = len(taken)
+    contents = list(islice(_contents(edit.before, root, store, at.next), most + 1))
+    reached = contents.pop()[0] if len(contents) > most else None
+    count = len(contents)
     if root in edit.moving:
         place = parts.EDIT.of(store, "")
-        taken = Undo(place, at.part).undone(taken, at.next, reached)
-    _Filler(edit, root, editing.time - 1, filling).take(taken)
+        contents = Undo(place, at.part).undone(contents, at.next, reached)
+    _Filler(edit, root, editing.time - 1, filling).take(contents)
     return count, reached
 
 
-def remember(editing: Editing, store: Store, made: Mapping[str, Sequence[KeyedUpdate]]) -> None:
-    """Keep what the operators whose contents are still to be read have made in a batch."""
+def remember(editing: Editing, store: Store, emitted: Mapping[str, Sequence[KeyedUpdate]]) -> None:
+    """Store a batch's updates of the operators that the edit has not read to the end."""
     place = parts.EDIT.of(store, "")
     (entry,) = place.get_many([_AT])
     assert entry is not None, "an edit fills, and has not begun"
     at = msgspec.msgpack.decode(entry, type=_At)
     for number, root in enumerate(editing.edit.scanned):
-        if number >= at.part and (updates := made.get(root)):
+        if number >= at.part and (updates := emitted.get(root)):
             Undo(place, number).keep(updates, at.next if number == at.part else b"")
 
 
@@ -233,14 +234,14 @@ def _new_parts(edit: Edit) -> list[str]:
 
 
 def _waiting_parts(edit: Edit) -> list[str]:
-    """List the parts with what waits before outputs whose own topics are taken back."""
+    """List the holds of outputs that the edit retracts by reading their own topics."""
     return [hold.OUT.prefix + name for name in sorted(edit.own_topics)]
 
 
 class _Filler:
     """Takes the contents of one part of the state through both plans."""
 
-    def __init__(self, edit: Edit, root: str, time: Time, filling: Filling) -> None:
+    def __init__(self, edit: Edit, root: str, time: Time, filling: FilledPortion) -> None:
         self._edit, self._root, self._time = edit, root, time
         self._filling = filling
         self._ends = root in edit.gone
@@ -268,7 +269,7 @@ class _Filler:
             self._pass(plan, sign, rows)
 
     def take_joined(self, results: Sequence[KeyedUpdate], errors: Sequence[KeyedUpdate]) -> None:
-        """Take results of a join of the plan before, and what could not be evaluated of it."""
+        """Take results of a join of the old plan, and the errors of its rows."""
         if self._ends:
             self._filling.errors += [
                 KeyedUpdate(None, record, self._time, -diff) for _, record, _, diff in errors
@@ -280,7 +281,7 @@ class _Filler:
             self._pass(plan, sign, rows)
 
     def _pass(self, plan: Plan, sign: Side, rows: Sequence[KeyedUpdate]) -> None:
-        """Send rows of the part through the branches that it has in one of the plans."""
+        """Send rows of the part through its branches in one of the plans."""
         physical = planner.physical(plan)
         for branch in branches_of(plan, self._root):
             if self._errs or self._edit.goes(branch, sign):
@@ -290,25 +291,25 @@ class _Filler:
                 self._deliver(plan, branch, sign, passed.updates)
 
     def _deliver(
-        self, plan: Plan, branch: Branch, sign: Side, made: Sequence[KeyedUpdate]
+        self, plan: Plan, branch: Branch, sign: Side, updates: Sequence[KeyedUpdate]
     ) -> None:
         edit, filling = self._edit, self._filling
         for name in edit.shown_by(branch, sign):
             inlet = planner.inlet_of(name)
             if inlet in branch.hops:
-                filling.hops.setdefault(inlet, []).extend(made)
+                filling.hops.setdefault(inlet, []).extend(updates)
             else:
-                filling.outputs.setdefault(name, []).extend(made)
+                filling.outputs.setdefault(name, []).extend(updates)
         if sign < 0:
-            self._retract_errors(plan, branch, made)
+            self._retract_errors(plan, branch, updates)
             return
         takers = edit.taken_from(branch)
         for name in filter(takers.__contains__, branch.inlets):
-            filling.inlets.setdefault(name, []).extend(keyed(made))
+            filling.inlets.setdefault(name, []).extend(keyed(updates))
         for name in filter(takers.__contains__, branch.hops):
-            filling.hops.setdefault(name, []).extend(made)
+            filling.hops.setdefault(name, []).extend(updates)
 
-    def _retract_errors(self, plan: Plan, branch: Branch, made: Sequence[KeyedUpdate]) -> None:
+    def _retract_errors(self, plan: Plan, branch: Branch, updates: Sequence[KeyedUpdate]) -> None:
         """Retract the errors of single rows in reductions that end."""
         ended = [name for name in (*branch.inlets, *branch.hops) if name in self._edit.gone]
         for reduction in plan.reductions:
@@ -317,7 +318,7 @@ class _Filler:
             # A concatenation of a collection with itself has each row twice.
             for _ in range(ended.count(reduction.name)):
                 aggregates = catalog_of(plan).aggregates(reduction)
-                rows = list(keyed(made))
+                rows = list(keyed(updates))
                 self._filling.errors += reduce.errors_of(rows, aggregates, shown(reduction.name))
 
 
@@ -328,7 +329,7 @@ def shown_at(updates: Collection[KeyedUpdate], time: Time) -> list[KeyedUpdate]:
 
 
 def _contents(plan: Plan, root: str, store: Store, start: bytes) -> Iterator[Contents]:
-    """Yield the contents of a part of the state, from a key on; none for parts without."""
+    """Yield the contents of a part of the state, from a key on; nothing if it has none."""
     operator = next((each for each in plan.operators if each.name == root), None)
     part = None if operator is None else kind_of(operator).part(operator)
     if part is None or part.contents is None:

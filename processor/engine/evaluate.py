@@ -15,14 +15,14 @@ from ikebana.codecs.progress import add_times
 from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.errors import ConfigError
 from ikebana.processor.base.envelope import Records, Tick, unpack
-from ikebana.processor.base.placing import Place, owner_of, shard_of
+from ikebana.processor.base.placing import PartitionRange, owner_of, shard_of
 from ikebana.processor.base.rows import NO_KEY, KeyedUpdate, Seen, Updates, add
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.engine import hops
 from ikebana.processor.engine.beside import Beside
 from ikebana.processor.engine.in_process import (
-    Planned,
-    Written,
+    HasPlan,
+    OutputsWritten,
     attempt,
     consolidated,
     found_schemas,
@@ -41,7 +41,7 @@ from ikebana.processor.topics.update_intake import UpdateIntake, intake_of
 if TYPE_CHECKING:
     from ikebana.codecs.avro_schema import Schemas
 
-Found = dict[str, list[Update[Any]]]
+UpdatesByOutput = dict[str, list[Update[Any]]]
 # Greater than every time that a record may have.
 _END = 1 << 63
 # The rows of each shard in a batch.
@@ -52,7 +52,7 @@ class Evaluation:
     """An evaluation of a pipeline in several steps, each of which closes times.
 
     `advance` takes records `(key, value, time)` by input, and returns the updates
-    `((key, value), time, diff)` of each output; `finish` closes all times that are left.  With
+    `((key, value), time, diff)` of each output; `finish` closes all remaining times.  With
     `optimized` false, no work is pushed into decoding.  `schemas` are Avro schemas by their
     ids, for inputs in Avro.
 
@@ -71,7 +71,7 @@ class Evaluation:
 
     def __init__(
         self,
-        pipeline: Plan | Planned,
+        pipeline: Plan | HasPlan,
         *,
         shards: int = 1,
         optimized: bool | None = None,
@@ -80,13 +80,15 @@ class Evaluation:
         self.plan = plan = plan_of(pipeline)
         self.stores = [MemoryStore() for _ in range(shards)]
         self.frontiers: dict[str, int] = {}
-        self._written = Written(plan)
+        self._written = OutputsWritten(plan)
         for source in plan.inputs:
             require_readable(source, schemas)
         self._physical = planner.physical(plan, optimized=optimized)
-        found = found_schemas(schemas)
+        lookup = found_schemas(schemas)
         self._intakes = {
-            source.name: intake_of(source, self._physical, found, named=plan.shares_topics(source))
+            source.name: intake_of(
+                source, self._physical, lookup, named=plan.shares_topics(source)
+            )
             for source in plan.inputs
         }
         self.greatest = 0
@@ -94,7 +96,7 @@ class Evaluation:
         self._covered: dict[str, Coverage] = {}
         self._offset = 0
 
-    def advance(self, inputs: Mapping[str, Iterable[Record]], upper: int) -> Found:
+    def advance(self, inputs: Mapping[str, Iterable[Record]], upper: int) -> UpdatesByOutput:
         """Take records and close all times before `upper`; see `evaluate` for the shapes.
 
         Records at or beyond `upper` wait until a later call closes their times.
@@ -102,11 +104,11 @@ class Evaluation:
         Raises:
             ConfigError: an input does not exist, or a record has the wrong form.
         """
-        known = {source.name: source for source in self.plan.inputs}
-        if strange := [name for name in inputs if name not in known]:
+        sources = {source.name: source for source in self.plan.inputs}
+        if strange := [name for name in inputs if name not in sources]:
             raise ConfigError(
                 f'cannot evaluate plan "{self.plan.name}": it has no input "{strange[0]}"',
-                hint=f"There are {', '.join(known)}.",
+                hint=f"There are {', '.join(sources)}.",
             )
         if isinstance(upper, bool) or not isinstance(upper, int):
             raise ConfigError(
@@ -115,7 +117,7 @@ class Evaluation:
             )
         rows: _Rows = [[] for _ in self.stores]
         for name, records in inputs.items():
-            for shard, row in self._rows(known[name], records):
+            for shard, row in self._rows(sources[name], records):
                 rows[shard].append(row)
         before = {name: len(updates) for name, updates in self._written.updates.items()}
         graph = progress.edges(self.plan)
@@ -131,13 +133,13 @@ class Evaluation:
             for output in self.plan.published
         }
 
-    def finish(self) -> Found:
-        """Close all times of updates and records that wait, until none are left."""
-        found: Found = {output.name: [] for output in self.plan.published}
+    def finish(self) -> UpdatesByOutput:
+        """Close the times of all updates and records that wait."""
+        result: UpdatesByOutput = {output.name: [] for output in self.plan.published}
         while pending := self.pending():
             for name, updates in self.advance({}, max(pending) + 1).items():
-                found[name] += updates
-        return found
+                result[name] += updates
+        return result
 
     def pending(self) -> list[int]:
         """List the times, in order, of updates and records that wait for the frontier.
@@ -167,19 +169,19 @@ class Evaluation:
         """The time before which the messages of CDCv2 are complete; None if there are none."""
         return min((each.frontier for each in self._covered.values()), default=None)
 
-    def _to_the_end(self, inputs: Mapping[str, Iterable[Record]]) -> Found:
-        """Take records and close all times, also those of updates that are due after them."""
-        given = {name: listed(name, records) for name, records in inputs.items()}
+    def _to_the_end(self, inputs: Mapping[str, Iterable[Record]]) -> UpdatesByOutput:
+        """Take records and close all times, also the later times at which updates are due."""
+        by_input = {name: listed(name, records) for name, records in inputs.items()}
         if any(s.event_time is not None or s.traits.kind == "facts" for s in self.plan.inputs):
             # The times of waiting records are known only after a first step at time 0.
             last = 0
         else:
-            last = 1 + max(map(greatest_time, given.values()), default=-1)
-        found = self.advance(given, last)
+            last = 1 + max(map(greatest_time, by_input.values()), default=-1)
+        result = self.advance(by_input, last)
         rest = self.finish() if self.covered is None else self.advance({}, self.covered)
         for name, updates in rest.items():
-            found[name] += updates
-        return found
+            result[name] += updates
+        return result
 
     def _step(self, rows: _Rows, frontiers: dict[str, int]) -> _Rows:
         """Run a micro-batch; return the rows for the next, since an exchange takes one more."""
@@ -189,24 +191,24 @@ class Evaluation:
                 self.plan,
                 self._physical,
                 store,
-                own,
+                shard_rows,
                 intervals,
                 Beside(early=True, owns=owner_of(shard, len(self.stores))),
             )
-            for shard, (store, own) in enumerate(zip(self.stores, rows, strict=True))
+            for shard, (store, shard_rows) in enumerate(zip(self.stores, rows, strict=True))
         ]
         for store, each in zip(self.stores, attempts, strict=True):
             each.commit(store)
         self.frontiers = frontiers
         emitted = [each.emitted for each in attempts]
-        seen = [told for made in emitted for told in made.seen]
-        self.greatest = max([self.greatest, *(told.greatest or 0 for told in seen)])
-        self._cover(seen, [made.facts for made in emitted])
+        seen = [report for result in emitted for report in result.seen]
+        self.greatest = max([self.greatest, *(report.greatest or 0 for report in seen)])
+        self._cover(seen, [result.facts for result in emitted])
         closed = progress.output_intervals(self.plan, intervals) if intervals else {}
         self._written.take(self.plan, emitted, closed)
         after: _Rows = [[] for _ in self.stores]
-        for made in emitted:
-            for shard, row in hops.chunks(made.hops, len(after)):
+        for result in emitted:
+            for shard, row in hops.chunks(result.hops, len(after)):
                 after[shard].append(row)
         return after
 
@@ -227,19 +229,19 @@ class Evaluation:
     def _rows(self, source: Input, records: Iterable[Record]) -> Iterable[tuple[int, Records]]:
         """Decode records for their shards, as messages of one partition."""
         lower = min(self.frontiers.values(), default=0)
-        given = messages(source, records, lower, self._offset + 1)
-        self._offset += len(given)
+        incoming = messages(source, records, lower, self._offset + 1)
+        self._offset += len(incoming)
         intake = self._intakes[source.name]
         if isinstance(intake, UpdateIntake) and source.traits.kind == "facts":
-            literal = [message for message in given if message.headers is not None]
+            literal = [message for message in incoming if message.headers is not None]
             if literal:
                 yield from _updates(source, literal, len(self.stores))
-            given = [message for message in given if message.headers is None]
-            if given:
+            incoming = [message for message in incoming if message.headers is None]
+            if incoming:
                 self._covered.setdefault(source.name, Coverage())
-        times = {message.offset: message.timestamp or 0 for message in given}
+        times = {message.offset: message.timestamp or 0 for message in incoming}
         place = (
-            Place(source.topics[0], 0, 0, 0, lower, each=False, upper=_END)
+            PartitionRange(source.topics[0], 0, 0, 0, lower, each=False, upper=_END)
             if source.is_dated
             else _LiteralPlace(times, source.topics[0])
         )
@@ -249,20 +251,20 @@ class Evaluation:
             # A call has all records of its transactions, so these need not be counted.
             dating = SourceDating(source, None, where)
         decoding = Decoding(source, intake, place, len(self.stores), dating)
-        for shard, chunk in [*decoding.add(given), *decoding.flush()]:
+        for shard, chunk in [*decoding.add(incoming), *decoding.flush()]:
             row = unpack(chunk)
             assert not isinstance(row, Tick)
             yield shard, row
 
 
 def evaluate(
-    pipeline: Plan | Planned,
+    pipeline: Plan | HasPlan,
     inputs: Mapping[str, Iterable[Record]],
     upper: int | None = None,
     *,
     shards: int = 1,
     schemas: "Schemas | Mapping[int, Any] | None" = None,
-) -> Found:
+) -> UpdatesByOutput:
     """Run a pipeline on the records `(key, value, time)` or `(key, value)` of each input.
 
     Returns, by the name of each output, its updates `((key, value), time, diff)`, consolidated
@@ -303,7 +305,7 @@ def evaluate(
     return evaluation._to_the_end(inputs) if upper is None else evaluation.advance(inputs, upper)
 
 
-class _LiteralPlace(Place):
+class _LiteralPlace(PartitionRange):
     """A partition whose messages have the times of the literal records."""
 
     def __init__(self, by_offset: dict[int, int], topic: str) -> None:
@@ -315,11 +317,11 @@ class _LiteralPlace(Place):
 
 
 def _updates(
-    source: Input, given: Sequence[Message], shards: int
+    source: Input, literal: Sequence[Message], shards: int
 ) -> Iterable[tuple[int, Updates]]:
     """Assign literal updates of CDCv2 to the shards of their keys."""
     rows = [Updates([], [], [], [], [], root=source.name) for _ in range(shards)]
-    for message in given:
+    for message in literal:
         time, change = diff.read_headers(message.headers)
         key = None if message.key is None else canonical.canonical(message.key)
         value = canonical.canonical(message.value or b"null")

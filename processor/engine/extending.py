@@ -1,12 +1,11 @@
 """One batch of a stage that binds a variable by several inputs (`planning.joins.extension`).
 
-A row is *counted* at one candidate after the other and remembers the one with the fewest
-data, which *proposes* a row for each value; the others *validate* these in turn.  Counts only
-choose who proposes, so they need not be exact: every choice gives the same rows.  But a row that
-is counted as none ends there, so this is said only of what no lookup meets.
+A row is *counted* at one candidate after the other, and carries the candidate with the fewest
+data.  That candidate *proposes* a row for each value; the others *validate* these in turn.
+Counts only choose the proposer, so they need not be exact: every choice gives the same rows.
+Only a count of zero has to be exact, because it ends the row.
 
-Between the stages of an extension a row begins with what has been counted: the fewest, and
-which candidate has them.
+Between the stages of an extension a row begins with the smallest count and its candidate.
 """
 
 # Decision (candidates are counted as they are now): A count only chooses who proposes, and every
@@ -25,7 +24,7 @@ from ikebana.processor.engine.budget import JoinBudget
 from ikebana.processor.engine.joined_rows import Maker, Sources, asked, carried
 from ikebana.processor.engine.joining import (
     Onward,
-    Portion,
+    StageOutput,
     failed,
     lookups,
     onward,
@@ -54,23 +53,23 @@ class Extending:
         step = path.steps[stage.number]
         assert isinstance(step, Extend), "a lookup is no extension"
         self._join, self._path, self._stage, self._step = join, path, stage, step
-        self._own = step.candidates[stage.candidate]
+        self._candidate = step.candidates[stage.candidate]
         self._types = join.types()
         self._name = step_name(join.join.name, path.alias, stage.number)
         self._bound = {
             path.alias,
             *(name for of in path.steps[: stage.number] for name in binds(of)),
         }
-        self._wanted = {*step.carries, *(name for of in step.predicates for name in of.columns)}
+        self._needed = {*step.carries, *(name for of in step.predicates for name in of.columns)}
         for each in step.candidates:
-            self._wanted |= {name for of in (*each.key, *each.data_key) for name in of.columns}
+            self._needed |= {name for of in (*each.key, *each.data_key) for name in of.columns}
         self._makers: dict[
             tuple[tuple[str, ...], tuple[tuple[str, str], ...], str, bool], Maker
         ] = {}
 
     def apply(
         self, rows: Iterable[KeyedUpdate], arranged: Arranged, budget: JoinBudget
-    ) -> Iterator[Portion]:
+    ) -> Iterator[StageOutput]:
         """Apply the stage to rows, and yield the output.
 
         Raises: TooMuchError, if a batch cannot end in its time.
@@ -81,7 +80,7 @@ class Extending:
 
     def _count(
         self, rows: Sequence[KeyedUpdate], arranged: Arranged, budget: JoinBudget
-    ) -> Iterator[Portion]:
+    ) -> Iterator[StageOutput]:
         """Count the candidate's data, and send rows to the next candidate or to the proposer."""
         at, candidates = self._stage.candidate, self._step.candidates
         goes_on = at + 1 < len(candidates)
@@ -91,26 +90,29 @@ class Extending:
             fewest, who, payload = (size, at, row.value) if at == 0 else _counted(row.value)
             if size < fewest:
                 fewest, who = size, at
-            # Who has none proposes none.
+            # A candidate without data proposes no row.
             if fewest:
                 counted = _Row(_COUNTED.pack(fewest, who), payload, None, row.time, row.diff)
                 groups.setdefault(at + 1 if goes_on else who, []).append(counted)
         role: Role = "count" if goes_on else "propose"
         select = carried(self._columns())
         for to, group in groups.items():
-            yield self._made(role, to, group, select, candidates[to].key)
+            yield self._stage_output(role, to, group, select, candidates[to].key)
         budget.spend()
 
     def _propose(
         self, rows: Sequence[KeyedUpdate], arranged: Arranged, budget: JoinBudget
-    ) -> Iterator[Portion]:
+    ) -> Iterator[StageOutput]:
         """A row for each value that the candidate has, or for each datum if it completes."""
-        own, variable = self._own, self._step.variable
-        # As the variable is called by those who are asked for it.
-        select = [*carried(self._columns(*self._completed(own))), (variable, own.value.sql)]
+        candidate, variable = self._candidate, self._step.variable
+        # The other candidates look the value up under the variable's name.
+        select = [
+            *carried(self._columns(*self._completed(candidate))),
+            (variable, candidate.value.sql),
+        ]
         to = 0 if self._stage.candidate else 1
         key = tuple(
-            own.value if each.sql == quoted(variable) else each
+            candidate.value if each.sql == quoted(variable) else each
             for each in self._step.candidates[to].data_key
         )
         seen: set[tuple[int, bytes]] = set()
@@ -118,33 +120,33 @@ class Extending:
         for matches in portions(self._matches(rows, arranged, budget)):
             budget.spend()
             met = [_met(rows[each.payload], each) for each in matches]
-            if own.completes:
-                yield self._made("validate", to, met, select, key)
+            if candidate.completes:
+                yield self._stage_output("validate", to, met, select, key)
                 continue
             # A value counts once, however many data have it.
             met = [
                 each._replace(diff=rows[m.payload].diff)
                 for each, m in zip(met, matches, strict=True)
             ]
-            found = self._made("validate", to, met, select, key)
-            kept = []
-            for at, row in zip(found.of, found.rows, strict=True):
+            portion = self._stage_output("validate", to, met, select, key)
+            distinct = []
+            for at, row in zip(portion.of, portion.rows, strict=True):
                 if rows[matches[at].payload].key != asked_by:
-                    # Matches come key by key: what rows of others have been given is behind us.
+                    # Matches come key by key, so values of earlier keys are not needed any more.
                     asked_by = rows[matches[at].payload].key
                     seen.clear()
                 value = matches[at].payload, row.value
                 if value not in seen:
                     seen.add(value)
-                    kept.append(row)
-            yield found._replace(rows=kept)
+                    distinct.append(row)
+            yield portion._replace(rows=distinct)
 
     def _validate(
         self, rows: Sequence[KeyedUpdate], arranged: Arranged, budget: JoinBudget
-    ) -> Iterator[Portion]:
-        """The rows whose values the candidate has too, with its data if it completes."""
-        completes = self._own.completes
-        # Otherwise it says all that there is one.
+    ) -> Iterator[StageOutput]:
+        """The rows with a value that the candidate also has, with its data if it completes."""
+        completes = self._candidate.completes
+        # If it does not complete, one match is enough.
         for matches in portions(self._matches(rows, arranged, budget, once=not completes)):
             budget.spend()
             groups: dict[int, list[_Row]] = {}
@@ -157,8 +159,8 @@ class Extending:
             for who, group in groups.items():
                 yield self._validated(who, group)
 
-    def _validated(self, who: int, rows: Sequence["_Row"]) -> Portion:
-        """What rows become that candidate `who` has proposed."""
+    def _validated(self, who: int, rows: Sequence["_Row"]) -> StageOutput:
+        """Send validated rows, which candidate `who` proposed, to the next stage or out."""
         at, candidates = self._stage.candidate, self._step.candidates
         left = [other for other in range(at + 1, len(candidates)) if other != who]
         if left:
@@ -166,7 +168,7 @@ class Extending:
             bound = [name for each in done for name in self._completed(candidates[each])]
             select = carried(self._columns(*bound, self._step.variable))
             to = left[0]
-            return self._made("validate", to, rows, select, candidates[to].data_key)
+            return self._stage_output("validate", to, rows, select, candidates[to].data_key)
         join, path, number = self._join, self._path, self._stage.number
         select, key, parts = results(join, path, number, self._step.carries)
         onto = onward(join, path, number + 1)
@@ -181,26 +183,26 @@ class Extending:
         *,
         once: bool = False,
     ) -> Iterator[Match]:
-        """What rows meet, or `once` that they meet something; the payload is the row's place."""
-        asking = lookups(rows, range(len(rows)), sees_equal=self._own.sees_equal)
+        """The matches of rows, or `once`, one per row; the payload is the position of the row."""
+        asking = lookups(rows, range(len(rows)), sees_equal=self._candidate.sees_equal)
         return half_join(arranged, asking, once=once, watcher=budget)
 
     def _columns(self, *bound: str) -> list[str]:
-        """The columns that are there, with those of `bound`, and read by somebody later."""
-        known = self._bound.union(bound)
-        return sorted(name for name in self._wanted if alias_of(name) in known)
+        """The columns of bound aliases, and of those in `bound`, that later steps read."""
+        aliases = self._bound.union(bound)
+        return sorted(name for name in self._needed if alias_of(name) in aliases)
 
     def _completed(self, candidate: Candidate) -> list[str]:
         return [candidate.alias] if candidate.completes else []
 
-    def _made(
+    def _stage_output(
         self,
         role: Role,
         to: int,
         rows: Sequence["_Row"],
         select: list[tuple[str, str]],
         key: Sequence[Flat],
-    ) -> Portion:
+    ) -> StageOutput:
         onto = Onward(candidate_name(self._name, role, to), hop=True)
         maker = self._maker(select, asked(key), (), last=False)
         return self._portion(onto, maker, rows, len(key), counted=True)
@@ -208,12 +210,12 @@ class Extending:
     def _maker(
         self, select: list[tuple[str, str]], key: str, where: Sequence[Flat], *, last: bool
     ) -> Maker:
-        made = tuple(each.sql for each in where), tuple(select), key, last
-        if made not in self._makers:
+        cache_key = tuple(each.sql for each in where), tuple(select), key, last
+        if cache_key not in self._makers:
             payload = self._path.alias if self._stage.is_first else None
-            datum = None if self._stage.role == "count" else self._own.alias
+            datum = None if self._stage.role == "count" else self._candidate.alias
             sources = Sources(payload, datum)
-            self._makers[made] = Maker(
+            self._makers[cache_key] = Maker(
                 self._types,
                 sources,
                 where,
@@ -222,24 +224,24 @@ class Extending:
                 last=last,
                 whose=shown(self._join.join.name),
             )
-        return self._makers[made]
+        return self._makers[cache_key]
 
     def _portion(
         self, onto: Onward, maker: Maker, rows: Sequence["_Row"], parts: int, *, counted: bool
-    ) -> Portion:
-        made = maker.make([row.payload for row in rows], [row.datum for row in rows])
-        found, of, large = [], [], []
-        for at, key, value in zip(made.rows, made.keys, made.values, strict=True):
+    ) -> StageOutput:
+        result = maker.make([row.payload for row in rows], [row.datum for row in rows])
+        updates, of, large = [], [], []
+        for at, key, value in zip(result.rows, result.keys, result.values, strict=True):
             row = rows[at]
             if not -LARGEST <= row.diff <= LARGEST:
                 large.append(failed(self._join.join.name, TOO_LARGE, row.time, row.diff))
             elif not (parts and is_null(key, parts)):
                 whole = row.counted + value if counted else value
-                found.append(KeyedUpdate(key, whole, row.time, row.diff))
+                updates.append(KeyedUpdate(key, whole, row.time, row.diff))
                 of.append(at)
         name = self._join.join.name
-        errors = [failed(name, why, rows[at].time, rows[at].diff) for at, why in made.failed]
-        return Portion(onto, found, large + errors, of)
+        errors = [failed(name, why, rows[at].time, rows[at].diff) for at, why in result.failed]
+        return StageOutput(onto, updates, large + errors, of)
 
 
 class _Row(NamedTuple):
@@ -260,7 +262,7 @@ def extending(plan: Plan, stage: Stage) -> Extending:
 
 
 def _counted(payload: bytes) -> tuple[int, int, bytes]:
-    """The fewest, who has them, and what the row carries."""
+    """The smallest count, its candidate, and the columns that the row carries."""
     fewest, who = _COUNTED.unpack_from(payload)
     return fewest, who, payload[_COUNTED.size :]
 

@@ -19,8 +19,8 @@ def fill_progress(
 ) -> FillProgress | None:
     """Compute the progress after a batch that `fills`, or in which joins are `hydrating`.
 
-    It is done but for the last step in one that `writes` portions of outputs.  None if it does
-    neither of these.  Joins of an edit that was made before any time was closed come without it.
+    A batch that `writes` portions of outputs is at the last step.  Returns None for any other
+    batch.  Joins of an edit from before any time was closed come without an edit.
     """
     if writes:
         written = sum(len(emitted.updates[name]) for name in writes)

@@ -1,4 +1,4 @@
-"""The updates of a micro-batch on their way: to outputs, to operators by key, to other shards."""
+"""Where the updates of a micro-batch go: to outputs, to operators by key, to other shards."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from ikebana.processor.base.noted import Noted
 from ikebana.processor.base.rebuilding import Rebuilding
 from ikebana.processor.base.rows import (
     Errors,
-    Ignored,
+    IgnoredMessages,
     KeyedUpdate,
     Seen,
     Updates,
@@ -22,12 +22,12 @@ from ikebana.processor.checkpoint import parts
 from ikebana.processor.engine.budget import Budget
 from ikebana.processor.engine.editing import (
     Editing,
-    Filling,
+    FilledPortion,
     output_intervals,
     portion,
     shown_at,
 )
-from ikebana.processor.engine.gathered import Gathered
+from ikebana.processor.engine.gathered import GatheredUpdates
 from ikebana.processor.engine.held import IN, OUT, Target, far_inlets, far_targets
 from ikebana.processor.engine.joins_before import is_of_before
 from ikebana.processor.engine.rebuilt import rebuilt, standing
@@ -45,7 +45,7 @@ _AT_ONCE = 50_000
 
 
 class Flow:
-    """What a micro-batch has emitted so far, and what operators are to take.
+    """What a micro-batch has emitted so far, and which updates operators get next.
 
     `emitted` has updates by output; `arriving` those by key for operators of this shard, until
     they are moved; `hops` those for operators in the shards of other keys, which the next batch
@@ -63,17 +63,17 @@ class Flow:
         rebuilding: Rebuilding | None,
         budget: Budget,
     ) -> None:
-        self.emitted = {output.name: Gathered() for output in plan.published}
-        self.arriving: defaultdict[str, Gathered] = defaultdict(Gathered)
-        self.hops: defaultdict[str, Gathered] = defaultdict(Gathered)
+        self.emitted = {output.name: GatheredUpdates() for output in plan.published}
+        self.arriving: defaultdict[str, GatheredUpdates] = defaultdict(GatheredUpdates)
+        self.hops: defaultdict[str, GatheredUpdates] = defaultdict(GatheredUpdates)
         self.counted: Counter[str] = Counter()
         self.noted: list[Noted] = []
         self.seen: list[Seen] = []
         self.intervals = intervals
-        self._errors_back = Gathered()
-        """Updates that take back what the error topic has."""
+        self._errors_back = GatheredUpdates()
+        """Retractions of errors that are in the error topic."""
         self.of_moving: dict[str, list[KeyedUpdate]] = {}
-        """What operators have made whose contents an edit is reading meanwhile."""
+        """The updates of operators that an edit is reading meanwhile."""
         self._plan = plan
         self.store = store
         self._passed = output_intervals(plan, intervals, editing)
@@ -95,36 +95,36 @@ class Flow:
                 case Errors():
                     self.emitted[ERRORS] += _error_updates(row)
                 case Updates():
-                    made = Columns(row.keys, row.values, row.times, row.diffs)
+                    updates = Columns(row.keys, row.values, row.times, row.diffs)
                     if ERRORS in row.outputs:
-                        self._take_back_errors(made)
+                        self._take_back_errors(updates)
                         continue
-                    self._deliver(row.outputs, row.inlets, made)
+                    self._deliver(row.outputs, row.inlets, updates)
                     if row.root:
-                        self.flow(row.root, made)
-                case Ignored():
+                        self.flow(row.root, updates)
+                case IgnoredMessages():
                     self.counted.update(row.counts)
                     self.noted += row.noted
                 case Seen():
                     self.seen.append(row)
 
-    def fill(self, editing: Editing, *, takes: bool) -> Filling:
+    def fill(self, editing: Editing, *, takes: bool) -> FilledPortion:
         """Send a portion of the state through the old plan and the new one, if it `takes` one."""
         self._gather(editing.time)
         of_before = [name for name in self.arriving if is_of_before(name)]
         arriving = {name: self.arriving.pop(name) for name in of_before}
-        found = portion(editing, self.store, arriving, takes=takes)
-        for name, updates in found.outputs.items():
+        filling = portion(editing, self.store, arriving, takes=takes)
+        for name, updates in filling.outputs.items():
             self.emitted[name] += updates
-        for name, updates in found.inlets.items():
+        for name, updates in filling.inlets.items():
             self.arriving[name] += updates
-        for name, updates in found.hops.items():
+        for name, updates in filling.hops.items():
             self.send(name, updates)
-        self.emitted[ERRORS] += found.errors
-        return found
+        self.emitted[ERRORS] += filling.errors
+        return filling
 
     def _gather(self, time: Time) -> None:
-        """Give outputs what an edit at a time has sent to the shards of their keys."""
+        """Give outputs the updates that an edit at `time` has sent to the shards of their keys."""
         for output in self._plan.outputs:
             inlet = planner.inlet_of(output.name)
             for update in self.arriving.pop(inlet, ()):
@@ -136,8 +136,8 @@ class Flow:
         self.hops[name] += updates
 
     def arrived(self, name: str, upper: Time | None = None) -> Collection[KeyedUpdate]:
-        """The updates that have come to an operator, of times that it may be moved through."""
-        arriving = self.arriving.pop(name, Gathered())
+        """The updates that an operator gets now; those of times beyond its reach are held."""
+        arriving = self.arriving.pop(name, GatheredUpdates())
         if (IN, name) not in self._held:
             return arriving
         part = self.part(hold.IN, name)
@@ -149,10 +149,11 @@ class Flow:
         return step(part, arriving, reach)
 
     def wait(self, name: str, time: Time, *, begins: bool = False) -> None:
-        """Keep what has come to a stage until an edit at a time has been filled.
+        """Hold the rows of a stage until the edit at `time` is filled.
 
-        Only a new stage gets anything of the times before: what its join will begin with.  If the
-        join `begins` with this, it counts at the time of the edit; else it comes again.
+        Only a new stage gets rows of earlier times, from which its join is filled.  If the join
+        `begins` with these rows, they count at the time of the edit; otherwise hydration brings
+        them again.
         """
         later = [
             update if update.time >= time else update._replace(time=time)
@@ -164,7 +165,7 @@ class Flow:
             step(self.part(hold.IN, name), later, time)
 
     def waiting(self) -> int:
-        """How much waits for its time to be closed, but for what a step has moved far ahead."""
+        """How much waits for its time to be closed, except updates that a step moved ahead."""
         if not self._plan.is_dated:
             return 0
         held = self._held - far_targets(self._physical)
@@ -182,13 +183,13 @@ class Flow:
         for output in self._plan.outputs:
             if not output.traits.as_updates:
                 part = self.part(single_value.PART, output.name)
-                found = formatted(self._plan, output, [*self.emitted[output.name]], part)
-                messages[output.name] = found
-                self.emitted[ERRORS] += found.errors
+                result = formatted(self._plan, output, [*self.emitted[output.name]], part)
+                messages[output.name] = result
+                self.emitted[ERRORS] += result.errors
         return messages
 
     def _take_back_errors(self, updates: Collection[KeyedUpdate]) -> None:
-        """Take back of the error topic what ends with an edit; all, if the state is made anew."""
+        """Retract errors of the error topic: those that an edit ends, or all in a rebuild."""
         if self._rebuilding is None:
             assert self._editing is not None, "errors are taken back, and no edit is under way"
             updates = self._editing.edit.ended_errors.of(updates)
@@ -230,21 +231,23 @@ class Flow:
         upper = self._outputs[name].upper
         if (of := self._rebuilding) is not None:
             passed = self._passed[name].upper
-            self.emitted[name] = Gathered(rebuilt(part, self.emitted[name], of, lower, passed))
+            self.emitted[name] = GatheredUpdates(
+                rebuilt(part, self.emitted[name], of, lower, passed)
+            )
             return
         since, writes = None, self._editing is not None and name in self._editing.writes
         if self._editing is not None and name in self._editing.shown:
             since = self._editing.time
         if name == ERRORS and self._plan.backfills:
-            # Those of records that are read again may be of times that are closed.
+            # Errors of records that are read again may have times that are closed.
             since = max(lower, since or 0)
         if since is not None:
-            self.emitted[name] = Gathered(shown_at(self.emitted[name], since))
+            self.emitted[name] = GatheredUpdates(shown_at(self.emitted[name], since))
         elif (
             not writes
             and (OUT, name) not in self._held
             and (
-                # An earlier edit at the same time may have left it something.
+                # The hold may have updates of an earlier edit at the same time.
                 self._editing is None or not hold.is_due(part, upper)
             )
         ):
@@ -253,7 +256,7 @@ class Flow:
         if writes and self._ahead is not None:
             assert not released, f'"{name}" gets updates of times that are closed'
             released = self._ahead.portion(name, part)
-        self.emitted[name] = Gathered(released)
+        self.emitted[name] = GatheredUpdates(released)
 
     def part(self, kind: PartKind, name: str) -> Part:
         """The part of the store of an operator, an input or an output."""
@@ -262,7 +265,7 @@ class Flow:
     def flow(self, root: str, updates: Collection[KeyedUpdate]) -> None:
         """Send updates of a root through its branches.
 
-        Raises: TooMuchError, if they come to more than fits into a batch.
+        Raises: TooMuchError, if the results are more than fits into a batch.
         """
         editing = self._editing
         if editing is not None and editing.fills and root in editing.edit.moving:
@@ -276,19 +279,19 @@ class Flow:
                 for some in in_columns_of(updates, _AT_ONCE):
                     arranged, errors = steps.arranged(some, branch.silent)
                     self.emitted[ERRORS] += errors
-                    given = arranged
+                    rows = arranged
                     if branch.inlets and None in arranged.keys:
-                        given = Columns.of(keyed([*arranged]))
-                    self._deliver(branch.outputs, branch.inlets, given, branch.hops)
+                        rows = Columns.of(keyed([*arranged]))
+                    self._deliver(branch.outputs, branch.inlets, rows, branch.hops)
                 continue
             for passed in in_portions(steps, updates, branch.silent):
                 self.emitted[ERRORS] += passed.errors
-                made = keyed(passed.updates) if branch.inlets else passed.updates
-                self._deliver(branch.outputs, branch.inlets, made, branch.hops)
+                results = keyed(passed.updates) if branch.inlets else passed.updates
+                self._deliver(branch.outputs, branch.inlets, results, branch.hops)
                 if steps.expands:
                     self._budget.expand(root)
-                # They are not to be there while the next ones are made.
-                del passed, made
+                # Free their memory before the next portion is computed.
+                del passed, results
 
     def _deliver(
         self,

@@ -1,7 +1,7 @@
-"""Updates that gather in a batch, in bounded memory: what is much of them lies in a file.
+"""The updates of a batch in bounded memory: when they are many, most of them are in a file.
 
-One change may come to millions of updates: by a join, where its key has many rows, or by a
-`flat_map`.  They are read in the order in which they came, as often as wanted.
+One change may become millions of updates: in a join, if its key has many rows, or in a
+`flat_map`.  They can be read several times, in the order in which they were added.
 """
 
 # Decision (many updates go to a file): The Kafka transaction begins when all is computed, so
@@ -27,7 +27,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(InColumns).decode
 
 
-class Gathered(Columned):
+class GatheredUpdates(Columned):
     """Updates, which can be added at the end and read from the beginning.
 
     The file has no name, and is gone with the process.

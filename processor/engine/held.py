@@ -1,4 +1,4 @@
-"""Where updates wait for their times: at outputs and operators that are behind what they read."""
+"""The holds: outputs and operators that may get updates before their frontier reaches them."""
 
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.joined import joined
@@ -11,11 +11,11 @@ OUT, IN = "out", "in"
 
 
 def held_targets(plan: Plan, physical: Physical, *, early: bool = False) -> frozenset[Target]:
-    """What gets updates of times that its frontier has not passed.
+    """The outputs and operators that get updates of times that their frontiers have not passed.
 
-    That is what is behind a step that moves time, or behind an exchange, since the loopback
-    topic may be read in portions, and an output of collections of which one is further
-    than another.  With `early`, so is what shows an input in `mode: diffs`.
+    These are the readers of a step that moves time, the readers of an exchange, since the
+    loopback topic may be read in portions, and an output of several collections with different
+    frontiers.  With `early`, readers of an input in `mode: diffs` are among them.
     """
     graph = progress.edges(plan)
     depths = progress.depths(graph)
@@ -38,7 +38,7 @@ def held_targets(plan: Plan, physical: Physical, *, early: bool = False) -> froz
     held |= {
         (IN, name)
         for name, edge in graph.items()
-        # A stage may have to wait for what it asks.
+        # A stage may have to wait for the arrangement that it looks up.
         if edge.after and {depths[other] for other in edge.after} != {depths[name]}
     }
     stages = joined(plan)
@@ -50,22 +50,22 @@ def held_targets(plan: Plan, physical: Physical, *, early: bool = False) -> froz
         for name, roots in progress.producers(plan).items()
         if len({depths[root] for root in roots}) > 1
     }
-    # What fails behind a step that moves time is an error of that time.
+    # A failure after a step that moves time is an error of that time.
     if held or early or plan.is_dated:
-        # So is what has no time, and counts at the frontier, which it need not pass at once.
+        # Errors without a time count at the frontier, which this output may not pass at once.
         held.add((OUT, ERRORS))
     return frozenset(held)
 
 
 def far_inlets(physical: Physical) -> frozenset[str]:
-    """The operators that get updates of times far in the future, since a step moves them there."""
+    """The operators that get updates from a step that moves time far into the future."""
     return frozenset(name for kind, name in far_targets(physical) if kind == IN)
 
 
 def far_targets(physical: Physical) -> frozenset[Target]:
-    """What gets updates of times far in the future, since a step moves them there."""
+    """The outputs and operators that get updates from a step that moves time far ahead."""
     moving = [b for branches in physical.branches.values() for b in branches if b.moves_time]
-    found = {
+    targets = {
         target
         for branch in moving
         for target in (
@@ -73,8 +73,8 @@ def far_targets(physical: Physical) -> frozenset[Target]:
             *((IN, name) for name in (*branch.inlets, *branch.hops)),
         )
     }
-    # What fails behind such a step is an error of that time.
-    return frozenset(found | {(OUT, ERRORS)} if moving else found)
+    # A failure after such a step is an error of that time.
+    return frozenset(targets | {(OUT, ERRORS)} if moving else targets)
 
 
 def held_outputs(plan: Plan, physical: Physical) -> frozenset[str]:

@@ -17,5 +17,5 @@ def chunks(
 ) -> Iterator[tuple[int, Updates]]:
     """The updates to each operator as rows for the shards of their keys."""
     for name, updates in hops.items():
-        for at, own in columns_by_shard(updates, shards, NO_KEY):
-            yield at, Updates([], *columns_of(own), inlets=[name], counted=True)
+        for at, rows in columns_by_shard(updates, shards, NO_KEY):
+            yield at, Updates([], *columns_of(rows), inlets=[name], counted=True)

@@ -1,10 +1,10 @@
 """Hydrate a join that is new in a running pipeline.
 
 At the time at which the join begins, the former contents of its first input go through the
-path of that input, as changes at that time that see the others strictly before it.  Their
-results are the join as it would be by then, because the first input counts before all
-others (`planning.joins.paths`).  Later changes go through all paths.  Hydration works in portions,
-and the state of a shard has its progress.
+path of that input, as changes at that time that see the other inputs strictly before it.  Their
+results are the whole join as of that time, because the first input counts before all others
+(`planning.joins.paths`).  Later changes go through all paths.  Hydration works in portions, and
+the state of a shard has its progress.
 """
 
 from itertools import groupby
@@ -19,13 +19,13 @@ from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.arrange_upsert import UpsertArrangement
 
-# So many data go their way in a batch, from each shard.
+# How many data a batch takes from each shard.
 PORTION = 20_000
 _AT = b"at"
 
 
 class _At(msgspec.Struct, array_like=True):
-    """How far a shard is: the next key of those that a join begins with; None is done."""
+    """The progress of a shard: the next key of the join's first input; None if it is done."""
 
     begin: int
     next: bytes | None = b""
@@ -49,23 +49,23 @@ def portion(store: Store, origin: Arrangement | UpsertArrangement, begin: Time) 
 
 
 def is_done(store: Store, begin: Time) -> bool:
-    """Whether the last portion has gone its way, in whatever batch."""
+    """Whether the last portion was taken, in this batch or an earlier one."""
     return _reached(store, begin).next is None
 
 
 def _reached(store: Store, begin: Time) -> _At:
     (entry,) = store.get_many([_AT])
     at = _At(begin) if entry is None else msgspec.msgpack.decode(entry, type=_At)
-    # Else it is that of a join of this name that there was before.
+    # With another time it is the progress of an earlier join of this name.
     return at if at.begin == begin else _At(begin)
 
 
 def data_from(
     origin: Arrangement | UpsertArrangement, begin: Time, start: bytes, most: int
 ) -> tuple[list[KeyedUpdate], bytes | None]:
-    """About `most` data of an arrangement before a time, as changes at it, from a key on.
+    """About `most` data of an arrangement as of just before `begin`, as changes at `begin`.
 
-    Also the next key, None if there is none.
+    They begin at the key `start`.  Also returns the next key, None if there is none.
     """
     rows: list[KeyedUpdate] = []
     for key, data in groupby(origin.contents(begin, start), key=itemgetter(0)):

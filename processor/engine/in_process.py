@@ -1,8 +1,8 @@
-"""The shards of a plan in this process, and what its outputs have got.
+"""The shards of a plan in this process, and the updates of its outputs.
 
-Both in-process shells stand on this: `evaluate`, whose records bring their times, and
-`ikebana.testing`, whose batches are minted as a run mints them.  A batch of a shard is an
-`Attempt` that changes nothing until it is committed, as on Spark.
+Both in-process shells use this: `evaluate`, where records bring their times, and
+`ikebana.testing`, which mints batches as a run does.  A batch of a shard is an `Attempt` that
+changes nothing until it is committed, as on Spark.
 """
 
 import json
@@ -31,28 +31,28 @@ if TYPE_CHECKING:
     from ikebana.codecs.avro_schema import Schemas
 
 
-class Planned(Protocol):
-    """What makes a plan, such as a `Pipeline`."""
+class HasPlan(Protocol):
+    """An object with a plan, such as a `Pipeline`."""
 
     def plan(self) -> Plan:
         """The plan."""
         ...
 
 
-def plan_of(given: Plan | Planned) -> Plan:
-    """A plan as it is, or that of a pipeline.  Raises: PlanError, with every problem."""
-    return checked(given) if isinstance(given, Plan) else given.plan()
+def plan_of(pipeline: Plan | HasPlan) -> Plan:
+    """A plan itself, or the plan of a pipeline.  Raises: PlanError, with every problem."""
+    return checked(pipeline) if isinstance(pipeline, Plan) else pipeline.plan()
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A batch of one shard that is computed and not committed: what came out, what changes."""
+    """A batch of one shard that is computed but not committed: its results, its state changes."""
 
     emitted: dataflow.Emitted
     changes: Mapping[bytes, bytes | None]
 
     def commit(self, store: MemoryStore) -> None:
-        """Let the changes be the shard's."""
+        """Apply the changes to the shard's store."""
         for key, value in self.changes.items():
             if value is None:
                 store.delete(key)
@@ -74,12 +74,12 @@ def attempt(
     return Attempt(emitted, overlay.changes)
 
 
-class Written:
-    """What the outputs of a plan have got so far.
+class OutputsWritten:
+    """What has been written to the outputs of a plan so far.
 
-    `updates` are those of each output as bytes, as they came; `messages` those of its topic, in
-    its own format.  `times` has how many updates each time has, for the formats whose progress
-    says so.  `counted` is what `dataflow.Emitted` counts.
+    `updates` has the updates of each output as bytes, in order of arrival; `messages` those of
+    its topic, in its format.  `times` has the number of updates at each time, for formats that
+    publish it with their progress.  `counted` adds up the counts of `dataflow.Emitted`.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -90,14 +90,14 @@ class Written:
         self.expect(plan)
 
     def expect(self, plan: Plan) -> None:
-        """Have a place for each output of a plan."""
+        """Make a place for each output of a plan."""
         for output in plan.published:
             self.updates.setdefault(output.name, [])
             self.messages.setdefault(output.name, [])
             self.times.setdefault(output.name, Counter())
 
     def rename(self, names: Mapping[str, str], plan: Plan) -> None:
-        """Keep what the outputs of a plan have got under other `names`, which are by topic."""
+        """Rename outputs: `names` has by topic the name that its output had so far."""
         were = {each.name: names[each.topic] for each in plan.published if each.topic in names}
         self.updates = {name: self.updates[was] for name, was in were.items()}
         self.messages = {name: self.messages[was] for name, was in were.items()}
@@ -110,9 +110,9 @@ class Written:
         emitted: Sequence[dataflow.Emitted],
         closed: Mapping[str, Interval],
     ) -> dict[str, list[OutputMessage]]:
-        """Take what all shards came to in a batch that closed these times of outputs.
+        """Take the results of all shards in a batch that closed these times of outputs.
 
-        Returns the messages that are new, by output.
+        Returns the new messages, by output.
         """
         new: dict[str, list[OutputMessage]] = {}
         for output in plan.published:
@@ -167,13 +167,13 @@ def _as_data(message: bytes | None, kind: str) -> Any:
     return message if message is None or kind == BLOB else canonical.decode(message)
 
 
-def found_schemas(given: "Schemas | Mapping[int, Any] | None") -> "Schemas | None":
-    """Whatever finds schemas, of such or of a mapping from their ids."""
-    return _Given(given) if isinstance(given, Mapping) else given
+def found_schemas(schemas: "Schemas | Mapping[int, Any] | None") -> "Schemas | None":
+    """An object that looks schemas up: such an object itself, or one for a mapping from ids."""
+    return _SchemasById(schemas) if isinstance(schemas, Mapping) else schemas
 
 
-class _Given:
-    """Schemas that are given by their ids."""
+class _SchemasById:
+    """Schemas from a mapping by id."""
 
     def __init__(self, schemas: Mapping[int, Any]) -> None:
         self._schemas = schemas

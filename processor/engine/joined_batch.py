@@ -1,7 +1,7 @@
 """The joins of a plan in one micro-batch on one shard: their arrangements, and the stages' rows.
 
-Arrangements take the updates of their intervals before anybody asks, and are settled when all
-have asked: what they keep of the past is what is still on its way to who will ask
+Arrangements take the updates of their intervals before the first lookup, and are settled after
+the last one.  They keep the history that rows which are still between operators will look up
 (`progress.since`).
 """
 
@@ -15,7 +15,7 @@ from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.engine import hydrating
 from ikebana.processor.engine.budget import Budget, JoinBudget
 from ikebana.processor.engine.extending import extending
-from ikebana.processor.engine.joining import Portion, looking
+from ikebana.processor.engine.joining import StageOutput, looking
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.arrange_upsert import UpsertArrangement
 from ikebana.processor.linear.chain import chain
@@ -29,7 +29,7 @@ from ikebana.processor.planning.joins.stages import Stage
 from ikebana.processor.planning.plan import Plan
 
 
-class JoinedBatch:
+class BatchJoins:
     """The joins of a plan, in one micro-batch."""
 
     def __init__(
@@ -43,9 +43,11 @@ class JoinedBatch:
         kept_for: Mapping[str, Time | None] | None = None,
         budget: Budget,
     ) -> None:
-        """Bring joins through a batch; arrangements that are `filling` get more of its times.
+        """Bring joins through a batch.
 
-        An edit reads, or has just read, those that are `kept_for` it: as of a time, or no more.
+        Arrangements in `filling` will get more updates of the batch's times.  `kept_for` are
+        those that an edit reads, with the time as of which it reads them, or None if it has read
+        them to the end.
         """
         self._budget = budget
         self._filling = filling
@@ -53,7 +55,7 @@ class JoinedBatch:
         self._plan = plan
         self._joined = joined(plan)
         self._intervals = intervals
-        # What they begin with is kept, whether they get more of it in this batch or not.
+        # The history for their beginning is kept, also in batches that take no portion of it.
         self._hydrating, self._hydrates = begins, hydrates
         self._graph = progress.edges(plan)
         self._lowers = {name: interval.lower for name, interval in intervals.items()}
@@ -64,7 +66,7 @@ class JoinedBatch:
         return upsert in self._joined.arrangements or upsert in self._kept_for
 
     def keep_upsert(self, name: str, part: Part, updates: Collection[KeyedUpdate]) -> None:
-        """Make an upsert's own state available for lookups; it has these updates already."""
+        """Make an upsert's own state available for lookups; it includes these updates already."""
         since = self._kept_from(name, self._lowers)
         interval = self._intervals[name]
         self._arrangements[name] = UpsertArrangement(part, updates, interval, since)
@@ -76,8 +78,10 @@ class JoinedBatch:
         arrangement.update(updates)
         self._arrangements[name] = arrangement
 
-    def run(self, stage: Stage, store: Store, rows: Collection[KeyedUpdate]) -> Iterator[Portion]:
-        """Apply a stage to rows; `store` has the matches that it remembers.
+    def run(
+        self, stage: Stage, store: Store, rows: Collection[KeyedUpdate]
+    ) -> Iterator[StageOutput]:
+        """Apply a stage to rows; `store` has the matches of a stage that keeps them.
 
         Raises: TooMuchError, if a batch cannot end in its time.
         """
@@ -91,15 +95,15 @@ class JoinedBatch:
             yield from applied(self._plan, stage, rows, arranged, budget)
 
     def hydrates(self, stage: Stage) -> bool:
-        """Whether a stage gets data from before its join began."""
+        """Whether a stage gets a portion of the data from before its join began."""
         return self._hydrates and self._begins(stage)
 
     def is_hydrated(self, stage: Stage, store: Store) -> bool:
-        """Whether a stage has got all of that data, in earlier batches."""
+        """Whether a stage got all of these data in earlier batches."""
         return self._begins(stage) and hydrating.is_done(store, self._hydrating[stage.join])
 
     def hydrate(self, stage: Stage, store: Store) -> "Begun":
-        """A portion of what a join's first input was; `store` knows how far that is."""
+        """The next portion of the contents of a join's first input; `store` has the progress."""
         origin = self._joined.origins[stage.join]
         begin = self._hydrating[stage.join]
         rows, done = hydrating.portion(store, self._arrangements[origin], begin)
@@ -108,8 +112,8 @@ class JoinedBatch:
     def reach(self, stage: Stage) -> Time:
         """The time before which a stage takes rows.
 
-        The first that a new join has see all others strictly before their time, and so need
-        not wait until it is over.
+        The first rows of a new join see all others strictly before their time, so they need not
+        wait until that time is closed.
         """
         upper = self._intervals[stage.name].upper
         join = catalog_of(self._plan).join(stage.join)
@@ -134,8 +138,8 @@ class JoinedBatch:
     def _kept_from(self, name: str, at: Mapping[str, Time]) -> Time:
         origins = self._joined.origins
         begins = (time for join, time in self._hydrating.items() if origins[join] == name)
-        kept = self._kept_for.get(name)
-        asked: list[Time] = [] if kept is None else [kept]
+        as_of = self._kept_for.get(name)
+        asked: list[Time] = [] if as_of is None else [as_of]
         return min([progress.since(self._graph, at, name), *begins, *asked])
 
 
@@ -145,8 +149,8 @@ def applied(
     rows: Collection[KeyedUpdate],
     arranged: Arrangement | UpsertArrangement,
     budget: JoinBudget | None = None,
-) -> Iterator[Portion]:
-    """Apply a stage that remembers nothing to rows; without a budget it may take any time."""
+) -> Iterator[StageOutput]:
+    """Apply a stage that keeps no matches to rows; without a budget it may take any time."""
     budget = budget or Budget().of(stage.join)
     if stage.role == "lookup":
         return looking(plan, stage).apply(rows, arranged, budget)
@@ -154,7 +158,7 @@ def applied(
 
 
 class Sent(NamedTuple):
-    """What goes to the first stage of a join: rows in their shards, rows to hop, and errors."""
+    """Rows for the first stage of a join: those for this shard, those to exchange, and errors."""
 
     near: list[KeyedUpdate]
     far: list[KeyedUpdate]
@@ -162,22 +166,22 @@ class Sent(NamedTuple):
 
 
 def sent(plan: Plan, stage: Stage, rows: list[KeyedUpdate]) -> Sent:
-    """What a join's first stage gets of data of the arrangement that the join begins from."""
+    """The rows for a join's first stage, from data of its first input's arrangement."""
     stages = joined(plan)
-    own = catalog_of(plan).join(stage.join).paths[0].arrangement
-    if stages.arrangements[stages.origins[stage.join]].arrangement.keys == own.keys:
+    arrangement = catalog_of(plan).join(stage.join).paths[0].arrangement
+    if stages.arrangements[stages.origins[stage.join]].arrangement.keys == arrangement.keys:
         return Sent(rows, [], [])
-    # By the key that its changes ask for, they are in other shards.
+    # The stage looks up by another key, so the rows belong to other shards.
     nulls = next((feed.nulls for feed in stages.feeds if feed.name == stage.name), False)
-    steps = ((str(own), Arrange(own.keys, nulls)),)
-    arranging = chain(steps, frozen(catalog_of(plan).relation(own.relation).scope))
+    steps = ((str(arrangement), Arrange(arrangement.keys, nulls)),)
+    arranging = chain(steps, frozen(catalog_of(plan).relation(arrangement.relation).scope))
     whole = [KeyedUpdate(*parts_of(row.value), row.time, row.diff) for row in rows]
     far, errors = arranging.apply(whole)
     return Sent([], far, errors)
 
 
 class Begun(NamedTuple):
-    """What a new join gets: near rows, far ones for an exchange, errors; whether it was all."""
+    """A portion for a new join: rows here, rows to exchange, errors; whether it was the last."""
 
     near: list[KeyedUpdate]
     far: list[KeyedUpdate]

@@ -1,13 +1,13 @@
-"""SQL over rows that are being joined: what they carry, and the data that they have met.
+"""SQL over rows that are being joined: over the columns they carry and the data they matched.
 
-A row carries the columns that later steps read, as a JSON object of flat columns; where it
-comes straight from a relation it is that relation's datum instead.
+A row carries the columns that later steps read, as a JSON object of flat columns; a row that
+comes straight from a relation is that relation's datum instead.
 
-Paths test predicates in different orders, and what one has said of a row another must take
-back.  So a row that a predicate fails on goes on, marked by the reason, and is an error when
-all is joined, unless another predicate is false of it.  Columns are carried as they are: of
-what type they are is asked where they are used.  A row that no key can be made for ends:
-what is arranged by that key tells the error.
+Paths test predicates in different orders, and all have to come to the same result.  So a row
+on which a predicate fails goes on, marked with the reason, and becomes an error after the last
+step, unless another predicate is false.  Columns are carried without a type; a type is applied
+where they are used.  A row with no key for the next lookup ends: the arrangement by that key
+reports the error.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ from ikebana.processor.planning.joins.qualified import Flat, alias_of
 
 _base64 = msgspec.json.encode
 _text_of = msgspec.json.encode
-# Before a column's name it is the column as it is, of no type.  Names of inputs do not begin so.
+# A name with this prefix is the column without a type.  Names of inputs do not begin with it.
 _AS_IT_IS = "~"
 # A row that a predicate has failed on begins with this and the reason.
 _MARK = b'{"!":'
@@ -35,36 +35,37 @@ _reason_of = msgspec.json.Decoder(str).decode
 
 
 class Sources(NamedTuple):
-    """Whose columns lie where: `payload` if rows are data of an input, `datum` of what they met.
+    """Which input's columns are where.
 
-    All other columns are carried.
+    `payload`: the input, if rows are its data; `datum`: the input of their matches.  All other
+    columns are carried by the rows.
     """
 
     payload: str | None
     datum: str | None
 
 
-class Failed(NamedTuple):
-    """A row of which nothing can be made, and why."""
+class RowFailure(NamedTuple):
+    """A row that cannot be evaluated, and why."""
 
     row: int
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """What rows have become, in columns of one length; `rows` says which they are."""
+class JoinedRows:
+    """Results in columns of one length; `rows` has the position of the row behind each."""
 
     rows: list[int]
     keys: list[bytes]
     values: list[bytes]
-    failed: list[Failed]
+    failed: list[RowFailure]
 
 
 class Maker:
-    """Conditions over rows, and what is made of those that fulfil them.
+    """Conditions over rows, and the key and value of rows that fulfil them.
 
-    Unless it is the `last`, nothing is an error yet.
+    Failures become errors only at the `last` step.
     """
 
     def __init__(
@@ -85,42 +86,43 @@ class Maker:
         self._select, self._key, self._last = tuple(select), key, last
         self._query = self._compiled(Sql(where=self._where, select=self._select, key=key))
 
-    def make(self, payloads: Sequence[bytes], data: Sequence[bytes | None]) -> Made:
-        """What becomes of rows; `data` are what they have met, each None if that is nothing."""
-        made, failed = self._outcome(self._query, payloads, data)
-        # What comes straight from a relation has failed on nothing.
+    def make(self, payloads: Sequence[bytes], data: Sequence[bytes | None]) -> JoinedRows:
+        """Evaluate rows; `data` has the match of each, None for a row without one."""
+        outcome, failed = self._outcome(self._query, payloads, data)
+        # On rows straight from a relation no predicate has failed yet.
         marks = {} if self._sources.payload else _marks(payloads)
         if not failed and not marks:
-            return made
-        reasons = {row: [marks[row]] for row in made.rows if row in marks}
+            return outcome
+        reasons = {row: [marks[row]] for row in outcome.rows if row in marks}
         reasons |= self._undecided(payloads, data, [each.row for each in failed], marks)
-        found = _without(made, reasons)
+        result = _without(outcome, reasons)
         if self._last:
-            told = {each.row: each.reason for each in failed}
-            # Paths may find several in any order.
-            found.failed.extend(
-                Failed(row, min(why, default=told.get(row, ""))) for row, why in reasons.items()
+            failures = {each.row: each.reason for each in failed}
+            # Paths may meet the reasons in any order, so the least one is reported.
+            result.failed.extend(
+                RowFailure(row, min(why, default=failures.get(row, "")))
+                for row, why in reasons.items()
             )
         else:
-            self._go_on(found, payloads, data, reasons)
-        return found
+            self._go_on(result, payloads, data, reasons)
+        return result
 
     def _go_on(
         self,
-        found: Made,
+        result: JoinedRows,
         payloads: Sequence[bytes],
         data: Sequence[bytes | None],
         reasons: Mapping[int, Sequence[str]],
     ) -> None:
-        """Add what becomes of rows whatever predicates say, marked by what they failed with."""
+        """Add results without regard to predicates, marked with the reason of the failure."""
         rows = sorted(reasons)
         anyway = self._compiled(Sql(select=self._select, key=self._key))
-        made, _ = self._outcome(anyway, [payloads[r] for r in rows], [data[r] for r in rows])
-        for at, key, value in zip(made.rows, made.keys, made.values, strict=True):
-            found.rows.append(rows[at])
-            found.keys.append(key)
+        outcome, _ = self._outcome(anyway, [payloads[r] for r in rows], [data[r] for r in rows])
+        for at, key, value in zip(outcome.rows, outcome.keys, outcome.values, strict=True):
+            result.rows.append(rows[at])
+            result.keys.append(key)
             why = reasons[rows[at]]
-            found.values.append(_marked(value, min(why)) if why else value)
+            result.values.append(_marked(value, min(why)) if why else value)
 
     def _undecided(
         self,
@@ -129,16 +131,16 @@ class Maker:
         rows: list[int],
         marks: Mapping[int, str],
     ) -> dict[int, list[str]]:
-        """The rows of which no predicate is false, with why some have failed on them."""
+        """The rows for which no predicate is false, with the reasons of predicates that failed."""
         left = {row: [marks[row]] if row in marks else [] for row in rows}
         for text in self._where:
             asked_of = list(left)
             query = self._compiled(Sql(where=(text,), key="NULL"))
-            made, failed = self._outcome(
+            outcome, failed = self._outcome(
                 query, [payloads[row] for row in asked_of], [data[row] for row in asked_of]
             )
             reasons = {each.row: each.reason for each in failed}
-            true = set(made.rows)
+            true = set(outcome.rows)
             for at, row in enumerate(asked_of):
                 if at in reasons:
                     left[row].append(reasons[at])
@@ -153,34 +155,34 @@ class Maker:
 
     def _outcome(
         self, query: Query, payloads: Sequence[bytes], data: Sequence[bytes | None]
-    ) -> tuple[Made, list[Failed]]:
+    ) -> tuple[JoinedRows, list[RowFailure]]:
         if not payloads:
-            return Made([], [], [], []), []
+            return JoinedRows([], [], [], []), []
 
         def columns(fields: tuple[str, ...]) -> list[Sequence[bytes | None]]:
             names = [name.removeprefix(_AS_IT_IS) for name in fields]
-            found: dict[str, Sequence[bytes | None]] = {}
+            texts: dict[str, Sequence[bytes | None]] = {}
             by_source: dict[str | None, list[str]] = {}
             for name in dict.fromkeys(names):
                 alias = alias_of(name)
-                known = alias if alias in self._sources else None
-                by_source.setdefault(known, []).append(name)
-            for of, own in by_source.items():
+                source = alias if alias in self._sources else None
+                by_source.setdefault(source, []).append(name)
+            for of, group in by_source.items():
                 if of is None:
-                    found |= zip(own, field_texts(tuple(own), payloads), strict=True)
+                    texts |= zip(group, field_texts(tuple(group), payloads), strict=True)
                 else:
-                    given = payloads if of == self._sources.payload else data
-                    found |= self._parts(of, own, given)
-            return [found[name] for name in names]
+                    source_rows = payloads if of == self._sources.payload else data
+                    texts |= self._parts(of, group, source_rows)
+            return [texts[name] for name in names]
 
-        made, failed = query.outcome_of(len(payloads), columns, whose=self._whose)
-        told = [Failed(each.row, each.reason) for each in failed]
-        return Made(made.rows, made.keys or [], made.values or [], []), told
+        outcome, failed = query.outcome_of(len(payloads), columns, whose=self._whose)
+        failures = [RowFailure(each.row, each.reason) for each in failed]
+        return JoinedRows(outcome.rows, outcome.keys or [], outcome.values or [], []), failures
 
     def _parts(
         self, alias: str, names: Sequence[str], data: Sequence[bytes | None]
     ) -> Iterator[tuple[str, Sequence[bytes | None]]]:
-        """Columns of data of one input; of data that come several times each is read once."""
+        """Columns of data of one input; repeated data are read once."""
         distinct = dict.fromkeys(data)
         if 2 * len(distinct) <= len(data):
             places = dict(zip(distinct, range(len(distinct)), strict=True))
@@ -192,10 +194,10 @@ class Maker:
     def _read(
         self, alias: str, names: Sequence[str], data: Sequence[bytes | None]
     ) -> Iterator[tuple[str, Sequence[bytes | None]]]:
-        own = {name: name.removeprefix(f"{alias}.") for name in names}
-        fields = tuple(column for column in own.values() if column not in (KEY, VALUE))
+        columns = {name: name.removeprefix(f"{alias}.") for name in names}
+        fields = tuple(column for column in columns.values() if column not in (KEY, VALUE))
         texts = dict(zip(fields, data_field_texts(fields, data), strict=True)) if fields else {}
-        for name, column in own.items():
+        for name, column in columns.items():
             if column in texts:
                 yield name, texts[column]
                 continue
@@ -224,7 +226,7 @@ def asked(key: Sequence[Flat]) -> str:
 
 
 def _marks(payloads: Sequence[bytes]) -> dict[int, str]:
-    """Why predicates have failed on rows before."""
+    """The reasons of earlier failures, by row."""
     return {
         row: _reason_of(texts)
         for row, payload in enumerate(payloads)
@@ -239,12 +241,12 @@ def _marked(value: bytes, reason: str) -> bytes:
     return _MARK + _text_of(reason) + rest
 
 
-def _without(made: Made, rows: Collection[int]) -> Made:
-    """What has been made of all other rows."""
-    kept = [at for at, row in enumerate(made.rows) if row not in rows]
-    return Made(
-        [made.rows[at] for at in kept],
-        [made.keys[at] for at in kept],
-        [made.values[at] for at in kept],
+def _without(result: JoinedRows, rows: Collection[int]) -> JoinedRows:
+    """The results of all other rows."""
+    places = [at for at, row in enumerate(result.rows) if row not in rows]
+    return JoinedRows(
+        [result.rows[at] for at in places],
+        [result.keys[at] for at in places],
+        [result.values[at] for at in places],
         [],
     )

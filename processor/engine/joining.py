@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
 from ikebana.arrangements.update import LARGEST, TOO_LARGE, within
-from ikebana.processor.base.columns import Columns, columns_of, in_columns_of, taken
+from ikebana.processor.base.columns import Columns, columns_of, in_columns_of, pick
 from ikebana.processor.base.datum import parts_of
 from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import KeyedUpdate
@@ -55,10 +55,10 @@ class Onward(NamedTuple):
     hop: bool
 
 
-class Portion(NamedTuple):
+class StageOutput(NamedTuple):
     """A portion of a stage's output: rows for a destination, and updates of error records.
 
-    `of` are the places of what each row was made of.
+    `of` has for each row the position of the row that it was made from.
     """
 
     to: Onward
@@ -67,7 +67,7 @@ class Portion(NamedTuple):
     of: Sequence[int] = ()
 
 
-class Looking:
+class LookupStage:
     """A compiled stage that looks up one input."""
 
     def __init__(self, join: Planned, path: Path, stage: Stage) -> None:
@@ -83,7 +83,7 @@ class Looking:
         types = join.types()
         sources = Sources(path.alias if stage.is_first else None, step.alias)
         self.next = onward(join, path, stage.number + 1)
-        # What an as-of join meets is settled before anything is made of it.
+        # An as-of join decides on its matches before their results are computed.
         apart = step.predicates if as_of and (self._outer or self._locked) else ()
         self._test = (
             Maker(types, sources, apart, (), "NULL", whose=shown(join.join.name))
@@ -99,7 +99,7 @@ class Looking:
 
     def apply(
         self, rows: Iterable[KeyedUpdate], arranged: Arranged, budget: JoinBudget
-    ) -> Iterator[Portion]:
+    ) -> Iterator[StageOutput]:
         """Look rows up, and yield the output.
 
         Raises: TooMuchError, if a batch cannot end in its time.
@@ -116,13 +116,13 @@ class Looking:
                 looked = lookups(asked, range(len(some)), sees_equal=self._sees_equal)
                 met = half_join(arranged, looked, watcher=budget)
                 settled = self._settled(asked, met, errors)
-                found = (each._replace(payload=some.values[each.payload]) for each in settled)
-                matches = map(Matches.of, portions(found))
+                passing = (each._replace(payload=some.values[each.payload]) for each in settled)
+                matches = map(Matches.of, portions(passing))
             for portion in matches:
-                yield self._made(portion)
+                yield self._output(portion)
                 budget.spend()
         if errors:
-            yield Portion(self.next, [], errors)
+            yield StageOutput(self.next, [], errors)
 
     def apply_locked(
         self,
@@ -131,7 +131,7 @@ class Looking:
         interval: Interval,
         arranged: Arranged,
         budget: JoinBudget,
-    ) -> Iterator[Portion]:
+    ) -> Iterator[StageOutput]:
         """Like `apply`, where retractions retract the matches of their insertions."""
 
         def meet(asking: Iterable[locked.LockedLookup]) -> Iterator[Match]:
@@ -146,21 +146,21 @@ class Looking:
                         large.append(self._error(TOO_LARGE, match))
 
         large: list[KeyedUpdate] = []
-        found = locked.step(store, rows, interval, meet, self._name, self._locks)
-        errors = [*found.errors, *large]
-        matches = (match._replace(payload=match.payload[1]) for match in found.matches)
+        result = locked.step(store, rows, interval, meet, self._name, self._locks)
+        errors = [*result.errors, *large]
+        matches = (match._replace(payload=match.payload[1]) for match in result.matches)
         for portion in portions(matches):
-            # What predicates failed on is remembered, and its error leaves with it.
+            # Matches on which predicates failed are kept, so that their errors can be retracted.
             met = [match for match in portion if match.datum is not None]
             passed, failing = self._tested(met, [match.payload for match in met])
             outer = (match for match in portion if match.datum is None)
-            yield self._made(Matches.of([*passed, *outer]))
+            yield self._output(Matches.of([*passed, *outer]))
             errors += [self._error(reason, match) for match, reason in failing]
-        yield Portion(self.next, [], errors)
+        yield StageOutput(self.next, [], errors)
 
     @property
     def is_locked(self) -> bool:
-        """Whether it remembers matches (`retract: locked`)."""
+        """Whether it keeps matches (`retract: locked`)."""
         return self._locked
 
     def _settled(
@@ -169,9 +169,9 @@ class Looking:
         matches: Iterable[Match],
         errors: list[KeyedUpdate] | None,
     ) -> Iterator[Match]:
-        """The matches that pass the predicates, and for rows without any, if `outer`, None.
+        """The matches that pass the predicates; in an outer join also rows without any, as None.
 
-        What they fail on is among the matches too if there are no `errors` to tell it.
+        Without a list of `errors`, matches on which predicates fail are yielded too.
         """
         unmatched = set(range(len(rows))) if self._outer else set()
         for some in portions(matches):
@@ -191,14 +191,14 @@ class Looking:
     def _tested(
         self, matches: Sequence[Match], payloads: Sequence[bytes]
     ) -> tuple[Sequence[Match], list[tuple[Match, str]]]:
-        """The matches that pass the predicates, and those that these fail on, and why."""
+        """The matches that pass the predicates, and those on which predicates fail, with why."""
         if self._test is None:
             return matches, []
-        made = self._test.make(payloads, [match.datum for match in matches])
-        failing = [(matches[row], reason) for row, reason in made.failed]
-        return [matches[row] for row in made.rows], failing
+        result = self._test.make(payloads, [match.datum for match in matches])
+        failing = [(matches[row], reason) for row, reason in result.failed]
+        return [matches[row] for row in result.rows], failing
 
-    def _made(self, matches: Matches) -> Portion:
+    def _output(self, matches: Matches) -> StageOutput:
         large: list[KeyedUpdate] = []
         diffs = matches.diffs
         if diffs and not -LARGEST <= min(diffs) <= max(diffs) <= LARGEST:
@@ -207,39 +207,39 @@ class Looking:
             matches = Matches.of(match for match in rows if fits(match))
         payloads, data, times, diffs = matches
         if not times:
-            return Portion(self.next, [], large)
-        made = self._maker.make(payloads, data)
-        if made.rows != [*range(len(times))]:
-            times, diffs = taken(times, made.rows), taken(diffs, made.rows)
-        found: Collection[KeyedUpdate] = Columns([*made.keys], made.values, times, diffs)
-        if any_null(made.keys, self._parts):
-            found = [row for row in found if row.key and not is_null(row.key, self._parts)]
-        errors = [self._error(reason, matches.row(row)) for row, reason in made.failed]
-        return Portion(self.next, found, large + errors)
+            return StageOutput(self.next, [], large)
+        result = self._maker.make(payloads, data)
+        if result.rows != [*range(len(times))]:
+            times, diffs = pick(times, result.rows), pick(diffs, result.rows)
+        updates: Collection[KeyedUpdate] = Columns([*result.keys], result.values, times, diffs)
+        if any_null(result.keys, self._parts):
+            updates = [row for row in updates if row.key and not is_null(row.key, self._parts)]
+        errors = [self._error(reason, matches.row(row)) for row, reason in result.failed]
+        return StageOutput(self.next, updates, large + errors)
 
     def _error(self, reason: str, match: Match) -> KeyedUpdate:
         return failed(self._name, reason, match.time, match.diff)
 
 
 def _locks(columns: Iterable[str]) -> locked.Locks:
-    """What data of the left are locked by: their keys, and the fields of these names."""
+    """The values by which data of the left input are locked: the key, and these fields."""
     fields = tuple(column for column in columns if column != KEY)
 
     def locks(data: Sequence[bytes]) -> list[Hashable]:
         parts = [parts_of(datum) for datum in data]
         texts = field_texts(fields, [value for _, value in parts])
-        # SQL does not tell a null from a field that is not there.
-        known = [[None if text == b"null" else text for text in column] for column in texts]
-        return list(zip([key for key, _ in parts], *known, strict=True))
+        # In SQL a null and a missing field are the same.
+        values = [[None if text == b"null" else text for text in column] for column in texts]
+        return list(zip([key for key, _ in parts], *values, strict=True))
 
     return locks
 
 
 @functools.lru_cache(maxsize=256)
-def looking(plan: Plan, stage: Stage) -> Looking:
+def looking(plan: Plan, stage: Stage) -> LookupStage:
     """A stage of lookups, compiled once in a process."""
     join = catalog_of(plan).join(stage.join)
-    return Looking(join, path_of(join, stage), stage)
+    return LookupStage(join, path_of(join, stage), stage)
 
 
 def path_of(join: Planned, stage: Stage) -> Path:
@@ -248,7 +248,7 @@ def path_of(join: Planned, stage: Stage) -> Path:
 
 
 def onward(join: Planned, path: Path, number: int) -> Onward:
-    """Where rows go that a step is behind, whose number is one less."""
+    """Where rows go after the step before `number`."""
     if number == len(path.steps):
         return Onward(None, hop=False)
     name, step = step_name(join.join.name, path.alias, number), path.steps[number]
@@ -260,12 +260,12 @@ def onward(join: Planned, path: Path, number: int) -> Onward:
 def results(
     join: Planned, path: Path, number: int, carries: Sequence[str]
 ) -> tuple[list[tuple[str, str]], str, int]:
-    """What rows become behind a step: what is selected, by which key, of how many parts.
+    """What a step selects, the key of its rows, and the number of parts of that key.
 
     Rows with a null key part never match.  Results may have any key; their number of parts is 0.
     """
     if number + 1 == len(path.steps):
-        return [(name, made.sql) for name, made in join.select], join.key.sql, 0
+        return [(name, column.sql) for name, column in join.select], join.key.sql, 0
     after = path.steps[number + 1]
     key = after.key if isinstance(after, Lookup) else after.candidates[0].key
     return carried(carries), asked(key), len(key)
@@ -274,7 +274,7 @@ def results(
 def lookups(
     rows: Sequence[KeyedUpdate], payloads: Iterable[Any], *, sees_equal: bool
 ) -> Iterator[LookupRow]:
-    """Rows as they ask, each with a payload of its own."""
+    """The lookups of rows, each with its payload."""
     if not rows:
         return iter(())
     keys, _, times, diffs = _asking(rows)

@@ -1,15 +1,15 @@
-"""The results of joins of the plan before an edit, computed once more from its arrangements.
+"""The results of joins of the old plan in an edit, recomputed from its arrangements.
 
-A join keeps no results.  At the frontier t of an edit all operators have come to t, and time
-stands still while the edit fills, so the arrangements of the plan before have what the inputs of
-a join were as of t - 1.  The data of its first input go the path of that input, as changes at t
-that see all others strictly before it, as when a join is hydrated (`engine.hydrating`).  What
-comes out is the whole join as of t - 1; nothing is stored, and no topic is read.
+A join keeps no results.  At the frontier t of an edit all operators have reached t, and time
+does not advance while the edit fills, so the arrangements of the old plan have the inputs of a
+join as of t - 1.  The data of its first input go through the path of that input, as changes at t
+that see all others strictly before it, as when a join is hydrated (`engine.hydrating`).  The
+result is the whole join as of t - 1; nothing is stored, and no topic is read.
 
-Rows for another shard go through the exchange topic, under names of their own, since the new
-plan may have a stage of the same name.  They are handled as they come, in any order.
+Rows for another shard go through the exchange topic under other names, since the new plan may
+have a stage of the same name.  They are processed as they come, in any order.
 
-A join that has begun at t itself has shown nothing yet: all of its results have the time t.
+A join that began at t itself has written nothing yet: all of its results have the time t.
 """
 
 from collections import defaultdict
@@ -34,15 +34,15 @@ Arriving = Mapping[str, Collection[KeyedUpdate]]
 
 
 def is_of_before(target: str) -> bool:
-    """Whether rows go to a join of the plan before, or to a stage of one."""
+    """Whether rows go to a join of the old plan, or to a stage of one."""
     return target.startswith(_MARK)
 
 
 class JoinsBefore:
-    """The joins of the plan before, in one batch of an edit that fills, on one shard.
+    """The joins of the old plan, in one batch of an edit that fills, on one shard.
 
-    `results` are what has come out by join, in the shards of the last lookups; `errors` are those
-    of combinations that cannot be evaluated, and `hops` are rows for other shards.
+    `results` has the results by join, in the shards of the last lookups; `errors` the errors of
+    combinations that cannot be evaluated, and `hops` the rows for other shards.
     """
 
     def __init__(self, edit: Edit, time: Time, store: Store) -> None:
@@ -54,12 +54,12 @@ class JoinsBefore:
         self._arrangements: dict[str, Arrangement | UpsertArrangement] = {}
 
     def arrive(self, arriving: Arriving) -> None:
-        """Take rows that have come from other shards, each on from where it is."""
+        """Take rows from other shards, and bring each on from its stage."""
         for join in self._edit.joins_before:
             self._run(join, {s.name: arriving.get(_MARK + s.name, ()) for s in self._path(join)})
 
     def begin(self, join: str, start: bytes, most: int) -> tuple[int, bytes | None]:
-        """Let about `most` data of a join's first input, from a key on, go their path.
+        """Send about `most` data of a join's first input, from a key on, through their path.
 
         Returns: the number of data, and the next key, None if there is none.
         """
@@ -72,22 +72,22 @@ class JoinsBefore:
         self._run(join, {first.name: near})
         return len(rows), reached
 
-    def _run(self, join: str, given: Arriving) -> None:
+    def _run(self, join: str, arriving: Arriving) -> None:
         plan = self._edit.before
-        waiting = defaultdict(list, {name: [*rows] for name, rows in given.items() if rows})
+        waiting = defaultdict(list, {name: [*rows] for name, rows in arriving.items() if rows})
         for stage in self._path(join):
             rows = waiting.pop(stage.name, [])
             if not rows:
                 continue
             arranged = self._arrangement(stage.looks_up)
-            for (to, hop), made, errors, _ in applied(plan, stage, rows, arranged):
+            for (to, hop), results, errors, _ in applied(plan, stage, rows, arranged):
                 self.errors[join] += errors
                 if to is None:
-                    self.results[join] += made
+                    self.results[join] += results
                 elif hop:
-                    self.hops[_MARK + to] += made
+                    self.hops[_MARK + to] += results
                 else:
-                    waiting[to] += made
+                    waiting[to] += results
 
     def _path(self, join: str) -> Iterator[Stage]:
         """The stages of the path of a join's first input, in the order of their rows."""
@@ -97,7 +97,7 @@ class JoinsBefore:
                 yield stage
 
     def _arrangement(self, name: str) -> Arrangement | UpsertArrangement:
-        """An arrangement of the plan before, to be read: nothing changes while time stands."""
+        """An arrangement of the old plan, for reading: it does not change while the edit fills."""
         if name not in self._arrangements:
             at = Interval(self._time, self._time)
             if self._joined.arrangements[name].is_own:

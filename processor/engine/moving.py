@@ -12,7 +12,7 @@ from ikebana.processor.engine.budget import Budget
 from ikebana.processor.engine.editing import Editing, remember
 from ikebana.processor.engine.flow import Flow
 from ikebana.processor.engine.gathered import MOST
-from ikebana.processor.engine.joined_batch import JoinedBatch
+from ikebana.processor.engine.joined_batch import BatchJoins
 from ikebana.processor.engine.joining import portions
 from ikebana.processor.kernels import arrange, facts, locked, upsert
 from ikebana.processor.kernels.layout import PartKind
@@ -29,7 +29,7 @@ Chunks = Sequence[Upserts | Truncate]
 
 
 class Operators:
-    """The operators of a plan in a micro-batch; what they come to goes into its flow."""
+    """The operators of a plan in a micro-batch; their results go into its flow."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Operators:
         self._owns = beside.owns
         filling = editing.edit.takers if editing is not None and editing.fills else ()
         kept_for = {} if editing is None else editing.kept_for
-        self._joins = JoinedBatch(
+        self._joins = BatchJoins(
             plan,
             flow.intervals,
             beside.hydrating,
@@ -63,9 +63,9 @@ class Operators:
 
     def fill(self, editing: Editing, *, takes: bool) -> None:
         """Send a portion of the state through the old plan and the new one, if it `takes` one."""
-        found = self._flow.fill(editing, takes=takes)
-        self.filled = found.parts, found.keys
-        self._is_filled = found.done
+        filling = self._flow.fill(editing, takes=takes)
+        self.filled = filling.parts, filling.keys
+        self._is_filled = filling.done
 
     @property
     def _fills(self) -> bool:
@@ -75,30 +75,30 @@ class Operators:
         """Keep the facts of an input until its frontier has passed them."""
         name = source.name
         interval = self._flow.intervals[name]
-        own = [row for row in rows if row.input == name]
-        found = facts.step(
+        of_input = [row for row in rows if row.input == name]
+        result = facts.step(
             self._flow.part(facts.PART, name),
-            [update for row in own for update in updates_of(row)],
+            [update for row in of_input for update in updates_of(row)],
             interval,
-            since=min((row.since for row in own if row.since is not None), default=None),
+            since=min((row.since for row in of_input if row.since is not None), default=None),
         )
-        self.new_facts[name] = found.counts
-        self._flow.counted["repeated"] += found.repeated
-        self._flow.flow(name, found.updates)
+        self.new_facts[name] = result.counts
+        self._flow.counted["repeated"] += result.repeated
+        self._flow.flow(name, result.updates)
 
     def move(self, name: str, upserts: Chunks) -> None:
         """Advance an operator through its interval, after all operators that it waits for."""
         operator = self._operators.get(name)
         if operator is not None:
-            own = _OfOperator(self, operator, upserts)
-            kind_of(operator).step(operator, own, catalog_of(self._plan))
+            view = _OfOperator(self, operator, upserts)
+            kind_of(operator).step(operator, view, catalog_of(self._plan))
         elif name in self._joined.stages:
             self._stage(name)
         elif name in self._joined.arrangements:
             self._arrange(name)
         elif name in self._gathered:
             self._flow.emitted[self._gathered[name]] += self._flow.arrived(name)
-        # Else it is an input in `mode: diffs`, whose updates have flowed as they were taken.
+        # Any other name is an input in `mode: diffs`: its updates flowed when they were taken.
 
     def settle(self) -> None:
         """Write the arrangements, without the history that no lookup needs any more."""
@@ -107,12 +107,12 @@ class Operators:
         if editing is None or not editing.fills:
             return
         remember(editing, self._flow.store, self._flow.of_moving)
-        # What this shard has sent of the times before others have to take first.
+        # Other shards first have to take the updates of earlier times that this one sent.
         if self._is_filled and not self._flow.sends_before(editing.time):
             self.hydrated.append(FILLED)
 
     def looked_up(self, name: str, updates: Collection[KeyedUpdate]) -> None:
-        """Keep what an upsert has emitted for the joins that look up its state."""
+        """Keep the updates of an upsert for joins that look up its state."""
         if self._joins.looks_up(name):
             part = self._flow.part(upsert.PART, name)
             self._joins.keep_upsert(name, part, updates)
@@ -121,7 +121,7 @@ class Operators:
         arrived = self._flow.arrived(name)
         self._joins.arrange(name, self._flow.part(arrange.PART, name), arrived)
         if self._editing is not None and self._fills and name in self._editing.edit.takers:
-            # A new join begins from what arrangements have when all of them are full.
+            # A new join begins from its arrangements when all of them are filled.
             return
         for stage in self._joined.stages.values():
             if stage.is_first and stage.rows_from == (name,):
@@ -136,7 +136,7 @@ class Operators:
         if self._joins.hydrates(stage):
             self._hydrate(stage)
         elif self._joins.is_hydrated(stage, self._flow.part(HYDRATE, stage.join)):
-            # It stays so while the exchange topic is read in shares, which may take many batches.
+            # It is reported until the exchange topic is read to the end, which may take batches.
             self.hydrated.append(stage.join)
         part = self._flow.part(locked.PART, name)
         arrived = self._flow.arrived(name, self._joins.reach(stage))

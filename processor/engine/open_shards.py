@@ -1,18 +1,18 @@
-"""Bring shards through their batches, and keep open what a shard's next batch needs.
+"""Bring shards through their batches, and keep resources open for each shard's next batch.
 
 Opening a local database, connecting a transactional producer, fencing, and looking at the last
 commit record (marker) take longer than a small batch itself.  A process that serves the same
 shards in every batch keeps them:
 
-* The *producer* goes on as long as nobody has fenced it.  The marker that it has committed last
-  is then the last one of the shard, so neither fencing nor a look would tell anything new.  If
-  it has been fenced, it cannot commit; nothing of that attempt counts.
+* The *producer* is used until it is fenced.  Until then the marker that it committed last is the
+  last one of the shard, so fencing and reading the marker again would change nothing.  If it
+  has been fenced, it cannot commit, and the attempt has no effect.
 * The *database* is compared with the manifest of each batch, open or not.
 * The *folder* of the shard's files has been made and synced.
 
-After any error, for another job (which another incarnation is), and for a batch that was
-committed already, everything of the shard is closed, and the batch takes the way of `task.run`:
-fence, look, begin.
+After any error, for another job (another incarnation is one), and for a batch that is already
+committed, everything of the shard is closed, and the batch goes through `task.run`: fence, look,
+begin.
 """
 
 # Decision (open producers do not look again): The first batch fences and looks (R5); had another
@@ -27,7 +27,7 @@ from ikebana.arrangements.databases import OpenDatabases
 from ikebana.processor.checkpoint.commits import Marker, replaced
 from ikebana.processor.checkpoint.continuing import Adopt, goes_on
 from ikebana.processor.engine import task
-from ikebana.processor.engine.task import Job, Place, Request
+from ikebana.processor.engine.task import Job, ShardBatch, ShardPlace
 from ikebana.processor.kafka.transactions import TransactionalProducer
 
 # A producer has some five threads and as many connections, a database some 30 open files.
@@ -35,25 +35,25 @@ MOST_OPEN = 64
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    """What is open of a shard, and the last marker that its producer knows."""
+class _Open:
+    """The open resources of a shard, and the last marker that its producer committed or read."""
 
     job: Job
     producer: TransactionalProducer
     marker: Marker
-    place: Place
+    place: ShardPlace
 
 
 class OpenShards:
-    """The shards that this process serves, at most `most` of which stay open.
+    """The shards that this process serves; at most `most` of them stay open.
 
-    It is not for several threads: it serves one batch of one shard after the other.
+    Not thread-safe: it serves one batch of one shard after the other.
     """
 
     def __init__(self, most: int = MOST_OPEN) -> None:
         self._most = most
         # In the order of their last use.
-        self._kept: dict[int, _Kept] = {}
+        self._open: dict[int, _Open] = {}
         self._databases: tuple[tuple[str, str], OpenDatabases] | None = None
         self._failed: set[int] = set()
 
@@ -62,42 +62,42 @@ class OpenShards:
 
         Raises:
             FencedError: a newer instance of the pipeline has taken over.
-            CheckpointError: the state is not the one that the marker before says.
+            CheckpointError: the state is not the one that the last marker names.
         """
         asked = task.request(job, shard, state, rows)
         # Whatever fails, nothing of the shard is used again.
-        kept = self._kept.pop(shard, None)
+        earlier = self._open.pop(shard, None)
         try:
-            done = self._run(job, asked, kept)
+            done = self._run(job, asked, earlier)
         except BaseException:
             self._failed.add(shard)
             self._close_database(shard)
             raise
         self._failed.discard(shard)
-        self._kept[shard] = done
-        while len(self._kept) > self._most:
-            del self._kept[next(iter(self._kept))]
+        self._open[shard] = done
+        while len(self._open) > self._most:
+            del self._open[next(iter(self._open))]
         return done.marker
 
     def close(self) -> None:
         """Close everything."""
-        self._kept.clear()
+        self._open.clear()
         if self._databases is not None:
             self._databases[1].close_all()
 
-    def _run(self, job: Job, asked: Request, kept: _Kept | None) -> _Kept:
-        if kept is not None and kept.job == job:
-            found = goes_on(task.holder(job, asked), asked.tick, kept.marker, asked.manifest)
-            if found is not None:
-                marker = task.computed(job, kept.producer, asked, found, kept.place)
-                return _Kept(job, kept.producer, marker, kept.place)
+    def _run(self, job: Job, asked: ShardBatch, earlier: _Open | None) -> _Open:
+        if earlier is not None and earlier.job == job:
+            decision = goes_on(task.holder(job, asked), asked.tick, earlier.marker, asked.manifest)
+            if decision is not None:
+                marker = task.computed(job, earlier.producer, asked, decision, earlier.place)
+                return _Open(job, earlier.producer, marker, earlier.place)
         if asked.shard in self._failed:
             _stop_if_replaced(job, asked.shard)
         place = task.place_of(job, asked.shard, self._databases_of(job))
         producer, begun = task.begun(job, asked)
         if isinstance(begun, Adopt):
-            return _Kept(job, producer, begun.marker, place)
-        return _Kept(job, producer, task.computed(job, producer, asked, begun, place), place)
+            return _Open(job, producer, begun.marker, place)
+        return _Open(job, producer, task.computed(job, producer, asked, begun, place), place)
 
     def _databases_of(self, job: Job) -> OpenDatabases:
         """The databases in the folder that a job names; those of another folder are closed."""

@@ -1,16 +1,16 @@
-"""Open a pipeline for a run: which plan runs, with how many shards, and as the one instance.
+"""Open a pipeline for a run: which plan runs, with how many shards, as the only instance.
 
 A start may have another plan than the checkpoint, another number of shards, or both.  Its steps,
-each of which a later start takes up where an earlier one has ended:
+each of which a later start continues if an earlier one ended in it:
 
 1. take over, so that no older instance changes the checkpoint any more;
-2. if another plan or number of shards follows and anything is on its way, drop a logged batch
-   that no shard has committed, and run the plan of before, which reads nothing new, until all
-   else is finished: the next start goes on;
-3. for another number of shards, or of tasks that they run in, write the state anew in a layout of
-   its own, then name that in the metadata, and take over again;
-4. for a plan that needs more of an input than there is in the state, read that again beside the
-   plan of before, which goes on (`planning.backfill`): the next start goes on when all is read;
+2. if the plan or the number of shards changes while work is unfinished, drop a logged batch that
+   no shard has committed, and run the old plan, which reads nothing new, until the rest is
+   finished; the next start continues from there;
+3. if the number of shards or of their tasks changes, rewrite the state in a layout of its own,
+   name that layout in the metadata, and take over again;
+4. if the plan needs more columns of an input than the state has, read the input again beside the
+   old plan, which goes on (`planning.backfill`); the next start continues when all is read;
 5. go on with the new plan.
 
 Nothing here knows Spark.
@@ -38,7 +38,7 @@ from ikebana.processor.checkpoint.evolution import (
 )
 from ikebana.processor.checkpoint.finishing import finishing, is_void
 from ikebana.processor.checkpoint.last_edit import recorded
-from ikebana.processor.checkpoint.layout import Layout
+from ikebana.processor.checkpoint.layout import CheckpointFiles
 from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.checkpoint.rescale import former_layouts, rescaled_in_place
 from ikebana.processor.kafka import client, own_reading, rights
@@ -54,21 +54,20 @@ _TOLD_EVERY = 1_000_000
 class Opened(NamedTuple):
     """What runs now.
 
-    A plan that `finishes` is the one of before: it reads nothing new, and ends when nothing is
-    on its way any more.  One that `backfills` is the one of before, too, and reads inputs again
-    beside it.
+    With `finishes`, it is the old plan, which reads nothing new and ends when all work is
+    finished.  With `backfills`, it is the old plan, too, and inputs are read again beside it.
     """
 
     plan: Plan
     birth: Birth
-    layout: Layout
-    taken: Takeover
+    layout: CheckpointFiles
+    takeover: Takeover
     finishes: bool
     backfills: bool
 
     @property
     def precedes(self) -> bool:
-        """Whether another start has to follow that goes on with the plan."""
+        """Whether another start has to follow, which goes on with the plan."""
         return self.finishes or self.backfills
 
 
@@ -78,14 +77,14 @@ def opened(
     on_step: Callable[[str], None],
     on_edit: Callable[[EditPlan], None],
     *,
-    own: int = 0,
+    incarnation: int = 0,
     tasks: int = 0,
 ) -> Opened:
-    """Take over a pipeline, and bring its checkpoint to what a run of the plan needs.
+    """Take over a pipeline, and prepare its checkpoint for a run of the plan.
 
-    `on_edit` gets what changes, if the plan or the number of shards does.  `own` is the
-    incarnation that this run had before it is restarted.  `tasks` is the number of tasks that a
-    new layout has; with 0, the run needs a task for each shard.
+    `on_edit` gets the changes, if the plan or the number of shards changes.  `incarnation` is the
+    one that this run had before it was restarted, else 0.  `tasks` is the number of tasks of a
+    new layout; with 0, there is a task for each shard.
 
     Raises:
         IkebanaError: checkpoint, topics and plan do not belong together.
@@ -98,27 +97,27 @@ def opened(
     shards = settings.shards if birth is None else max(birth.shards, settings.shards)
     rights.demand(plan, settings, shards)
     start = Inputs(plan, kafka).start(_read_before(checkpoint, birth))
-    opening = _Opening(plan, settings, checkpoint, start, on_step, own, tasks)
-    found, taken = opening.take()
-    if opening.drop(found, taken):
-        found, taken = opening.take()
+    opening = _Opening(plan, settings, checkpoint, start, on_step, incarnation, tasks)
+    to_run, takeover = opening.take()
+    if opening.drop(to_run, takeover):
+        to_run, takeover = opening.take()
     if (edit := opening.edit()) is not None:
         on_edit(edit)
-    for told in opening.told:
-        on_step(told)
+    for line in opening.reading:
+        on_step(line)
     if opening.is_ready_to_rescale():
-        opening.rescale(taken)
-        found, taken = opening.take()
-    if found.finishes:
-        rights.demand(found.plan, settings, found.birth.shards)
+        opening.rescale(takeover)
+        to_run, takeover = opening.take()
+    if to_run.finishes:
+        rights.demand(to_run.plan, settings, to_run.birth.shards)
         on_step("finishing what is on its way under the plan of before")
     else:
         opening.clean()
-    if found.backfills:
-        again = " and ".join(f'"{shown(name)}"' for name in found.plan.backfills)
+    if to_run.backfills:
+        again = " and ".join(f'"{shown(name)}"' for name in to_run.plan.backfills)
         on_step(f"reading {again} again from the beginning, beside the plan of before")
-    layout = checkpoint.layout(found.birth)
-    return Opened(found.plan, found.birth, layout, taken, found.finishes, found.backfills)
+    layout = checkpoint.layout(to_run.birth)
+    return Opened(to_run.plan, to_run.birth, layout, takeover, to_run.finishes, to_run.backfills)
 
 
 def read_before(settings: Settings) -> Collection[str]:
@@ -144,65 +143,64 @@ class _ToRun(NamedTuple):
 
 
 class _Opening:
-    """The steps of opening a pipeline, and what they have come to."""
+    """The steps of opening a pipeline, and their results so far."""
 
     def __init__(
         self,
-        given: Plan,
+        plan: Plan,
         settings: Settings,
         checkpoint: Checkpoint,
         start: SourceOffset,
         on_step: Callable[[str], None],
-        own: int,
+        incarnation: int,
         tasks: int,
     ) -> None:
-        self._own = own
+        self._incarnation = incarnation
         self._tasks = tasks
-        self._given = given
+        self._plan = plan
         self._settings = settings
         self._checkpoint = checkpoint
         self._start = start
         self._on_step = on_step
         self._look(checkpoint.birth())
-        for hint in hints_kept(self._present, given):
+        for hint in hints_kept(self._present, plan):
             on_step(f"going on as joins were laid out, with {hint} as it was")
 
     def take(self) -> tuple[_ToRun, Takeover]:
         """Become the one instance of the pipeline, with the plan that has to run now."""
         self._on_step("taking over the outputs")
-        found = self._to_run()
+        to_run = self._to_run()
         try:
-            return found, self._take(found)
+            return to_run, self._take(to_run)
         except CheckpointError:
-            # Until it was fenced, an older instance may have gone on with the plan of before.
+            # Until it was fenced, an older instance may have gone on with the old plan.
             again = self._to_run()
-            if found.finishes or not again.finishes:
+            if to_run.finishes or not again.finishes:
                 raise
             return again, self._take(again)
 
     def edit(self) -> EditPlan | None:
-        """What differs from the last run; None if nothing does."""
+        """The difference to the last run; None if there is none."""
         ran = self._ran
         if ran is None or (self._new.birth == ran and ran.shards == self._settings.shards):
             return None
         logged = self._checkpoint.layout(ran).logged()
         shards, location = self._settings.shards, self._settings.checkpoint
-        return planned(location, ran, self._given, shards, logged=logged)
+        return planned(location, ran, self._plan, shards, logged=logged)
 
-    def drop(self, found: _ToRun, taken: Takeover) -> bool:
-        """Drop a logged batch that has left nothing, and should be another one by now.
+    def drop(self, to_run: _ToRun, takeover: Takeover) -> bool:
+        """Drop a logged batch that no shard has committed, and that should not run any more.
 
-        It is of the plan of before, or reads more records than batches should since then.
-
-        Returns: whether there is one.
+        It belongs to the old plan, or has more records than the settings now allow.
+        Returns: whether a batch was dropped.
         Raises:
             FencedError: a newer instance has taken over meanwhile.
         """
         layout = self._checkpoint.layout(self._present)
-        logged, most = taken.logged, self._settings.max_records_per_batch
-        if logged.offset is None or not is_void(logged, taken.committed):
+        logged, most = takeover.logged, self._settings.max_records_per_batch
+        if logged.offset is None or not is_void(logged, takeover.committed):
             return False
-        if found.finishes:
+        if to_run.finishes:
             words = "of the plan of before"
         elif (size := logged.offset.records_since(self._before(layout, logged.batch))) > most:
             words = f"of {size:,} records, which is more than source.max_records_per_batch now"
@@ -210,18 +208,18 @@ class _Opening:
             return False
         self._on_step(f"dropping batch {logged.batch} {words}: no shard has written it")
         faults.point("before_dropped", logged.batch)
-        taken.confirm(self._new.plan)
+        takeover.confirm(self._new.plan)
         layout.drop(logged.batch)
         faults.point("after_dropped", logged.batch)
         self._look(self._checkpoint.birth())
         return True
 
     def is_ready_to_rescale(self) -> bool:
-        """Whether another layout in shards or tasks follows, and nothing is on its way."""
+        """Whether the layout in shards or tasks changes, and no work is unfinished."""
         return self._rescales and not self._is_on_its_way()
 
-    def rescale(self, taken: Takeover) -> None:
-        """Write the state for the new number of shards or tasks, and go on with that.
+    def rescale(self, takeover: Takeover) -> None:
+        """Rewrite the state for the new number of shards or tasks, and go on with that.
 
         Raises:
             FencedError: a newer instance has taken over meanwhile.
@@ -242,41 +240,41 @@ class _Opening:
                 self._on_step(f"{words}: {written:,} entries")
 
         reborn = rescaled_in_place(
-            self._checkpoint, ran, taken.manifests, shards, count, tasks=self._tasks
+            self._checkpoint, ran, takeover.manifests, shards, count, tasks=self._tasks
         )
         faults.point("before_rescaled", ran.epoch)
-        taken.confirm(self._new.plan)
+        takeover.confirm(self._new.plan)
         self._checkpoint.write(reborn)
         faults.point("after_rescaled", ran.epoch)
         self._look(reborn)
 
     def clean(self) -> None:
-        """Remove the layouts of before, which nobody can use any more."""
+        """Remove old layouts, which nobody can use any more."""
         for layout in former_layouts(self._checkpoint, self._new.birth):
             layout.remove()
 
     def _look(self, birth: Birth | None) -> None:
-        """Compare the plan with the metadata; drop an edit of which no batch has run.
+        """Compare the plan with the metadata; drop an edit if no batch of it has run.
 
         Raises: CheckpointError, if what changes is not allowed.
         """
-        self._known, self._ran = birth, self._run_before(birth)
+        self._birth, self._ran = birth, self._run_before(birth)
         settings = self._settings
         self._present = self._ran or newborn(
-            settings.checkpoint, self._given, settings.shards, self._start, tasks=self._tasks
+            settings.checkpoint, self._plan, settings.shards, self._start, tasks=self._tasks
         )
         logged = self._checkpoint.layout(self._present).logged()
-        step = step_to(self._present, self._given, logged.offset)
+        step = step_to(self._present, self._plan, logged.offset)
         self._new = _ToRun(step.plan, step.birth, backfills=step.backfills)
         if step.backfills:
             kafka = settings.reading_kafka
             last = logged.offset or self._present.start
             first = again.first_offsets(self._present.begins, last)
-            # What is under way goes on where it has come to.
+            # A backfill that is under way continues where it is.
             refuse_lost(
                 step.plan, kafka, again.begun(again.begins(step.plan, first), last.positions)
             )
-        self.told = self._read_back() if step.birth != self._present else []
+        self.reading = self._read_back() if step.birth != self._present else []
         # Without owners of shards, those of one task would run one after the other; and executors
         # without a task would do nothing.
         shards = self._present.shards
@@ -291,23 +289,23 @@ class _Opening:
                 "and recover with the new ones.",
             )
 
-    def _before(self, layout: Layout, batch: int) -> SourceOffset:
-        """What is in the log before a batch."""
+    def _before(self, layout: CheckpointFiles, batch: int) -> SourceOffset:
+        """The offset that is in the log before a batch."""
         number = batch - layout.first_batch
         return layout.offset(number - 1) if number else self._present.start
 
     def _read_back(self) -> list[str]:
-        """Look whether the edit can take back what outputs have had; say what it reads.
+        """Check that the edit can retract the contents of outputs; say which topics it reads.
 
-        Raises: IkebanaError, if it may not, or the beginning of a topic is gone.
+        Raises: IkebanaError, if it may not read them, or the beginning of a topic is gone.
         """
-        edit, settings = edit_to(self._present, self._given), self._settings
+        edit, settings = edit_to(self._present, self._plan), self._settings
         if edit is None or not edit.read_back:
             return []
-        rights.demand(self._given, settings, self._present.shards, edit.read_back)
+        rights.demand(self._plan, settings, self._present.shards, edit.read_back)
         return [
             f'what output "{shown(output)}" has had is '
-            + own_reading.words(own_reading.look(settings.kafka, [topic], self._given.error_topic))
+            + own_reading.words(own_reading.look(settings.kafka, [topic], self._plan.error_topic))
             for topic, output in edit.read_back.items()
         ]
 
@@ -315,7 +313,7 @@ class _Opening:
         return birth and begun(birth, self._checkpoint.layout(birth).logged().offset)
 
     def _to_run(self) -> _ToRun:
-        """The new plan, or that of before, as long as it or its layout has to be finished."""
+        """The new plan, or the old one as long as it has unfinished work or another layout."""
         ran = self._ran
         if ran is None or not (self._rescales or self._is_on_its_way()):
             return self._new
@@ -328,19 +326,19 @@ class _Opening:
         logged = self._checkpoint.layout(ran).logged()
         return finishing(ran, self._new.plan, logged, rescales=self._rescales) is not None
 
-    def _take(self, found: _ToRun) -> Takeover:
-        taken = take_over(
-            found.plan,
+    def _take(self, to_run: _ToRun) -> Takeover:
+        takeover = take_over(
+            to_run.plan,
             self._settings,
-            found.birth,
-            look=self._checkpoint.layout(found.birth).logged,
-            accepted=lambda: self._accept(found.birth),
+            to_run.birth,
+            look=self._checkpoint.layout(to_run.birth).logged,
+            accepted=lambda: self._accept(to_run.birth),
             holder=f"{socket.gethostname()}:{os.getpid()}",
-            finishes=found.finishes,
-            own=self._own,
+            finishes=to_run.finishes,
+            incarnation=self._incarnation,
         )
-        self._own = taken.incarnation
-        return taken
+        self._incarnation = takeover.incarnation
+        return takeover
 
     def _accept(self, birth: Birth) -> None:
         """Write the metadata of the run, after the take-over has accepted it.
@@ -349,16 +347,16 @@ class _Opening:
         """
         # An older instance is fenced only now, and the edit was computed from what was read
         # before.
-        checkpoint, known = self._checkpoint, self._known
-        if checkpoint.birth() != known or self._run_before(known) != self._ran:
+        checkpoint, at_start = self._checkpoint, self._birth
+        if checkpoint.birth() != at_start or self._run_before(at_start) != self._ran:
             raise CheckpointError(
                 f'the plan of checkpoint "{checkpoint.location}" was changed by another instance '
                 "of the pipeline while this one started",
                 hint="Start again if this is the plan that should run.",
             )
-        if birth != known:
+        if birth != at_start:
             if birth.edits > self._present.edits and (edit := self.edit()) is not None:
                 birth = recorded(birth, edit)
             checkpoint.write(birth)
-            self._known = birth
+            self._birth = birth
         checkpoint.layout(birth).forget_nothing()

@@ -1,8 +1,8 @@
-"""What outputs get while the state of a lost checkpoint is made anew, and when it has been.
+"""What outputs get while the state of a lost checkpoint is rebuilt, and when that is done.
 
-Until the last batch of it, outputs stand.  What comes to an output adds up in its hold: what the
-plan makes, and minus what the output's own topic has.  Both count at one time, so that what is
-the same cancels there.  The last batch writes what is left at that time, as the difference.
+Until the last batch of the rebuild, outputs are frozen.  The hold of an output adds up the
+results of the plan, minus the contents of the output's own topic.  Both count at one time, so
+that equal data cancel.  The last batch writes the remaining difference at that time.
 """
 
 from collections.abc import Collection
@@ -16,19 +16,19 @@ from ikebana.processor.linear.chain import consolidated
 from ikebana.processor.planning.plan import Plan
 
 
-def standing(given: dict[str, Interval], of: Rebuilding | None) -> dict[str, Interval]:
-    """The intervals of outputs: they stand where they were closed, until the last batch."""
+def standing(intervals: dict[str, Interval], of: Rebuilding | None) -> dict[str, Interval]:
+    """The intervals of outputs in a rebuild: empty at their frontiers until its last batch."""
     if of is None:
-        return given
-    found = {}
-    for name, interval in given.items():
+        return intervals
+    result = {}
+    for name, interval in intervals.items():
         stand = of.stands.get(name, 0)
-        found[name] = Interval(stand, interval.upper if of.ends else stand)
-    return found
+        result[name] = Interval(stand, interval.upper if of.ends else stand)
+    return result
 
 
 def standing_outputs(plan: Plan, of: Rebuilding | None) -> list[str]:
-    """List the outputs of which progress says nothing new, not even where their topics end."""
+    """List the frozen outputs, for which progress reports neither times nor end offsets."""
     return [output.name for output in plan.published] if under_way(of) else []
 
 
@@ -37,18 +37,18 @@ def rebuilt(
 ) -> list[KeyedUpdate]:
     """Add updates to the hold of an output, and release the difference in the last batch.
 
-    The output is closed up to `stand`, and what it shows has `passed` a time.  Updates of later
-    times go on waiting for these.
+    The output is closed up to `stand`, and its collection has `passed` a time.  Updates of later
+    times go on waiting.
     """
     adding = [
         update._replace(time=of.begin) if of.begin <= update.time < passed else update
         for update in updates
     ]
     if not of.ends:
-        found = hold.step(part, adding, stand)
-        assert not found, "an output gets updates of times that are closed"
-        return found
-    # What has waited for a time that has been passed meanwhile counts with all the others.
+        released = hold.step(part, adding, stand)
+        assert not released, "an output gets updates of times that are closed"
+        return released
+    # Updates that waited for a time which has been passed meanwhile count at the one time.
     return consolidated(
         [
             update._replace(time=min(update.time, of.begin))

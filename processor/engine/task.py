@@ -1,8 +1,7 @@
 """One micro-batch of one shard, from packed rows to a committed transaction.
 
-What runs in a task, whole: the kernels, the delta file and the Kafka transaction are
-in one process and one function, so nothing can be committed that was not computed to
-the end.  Order of events:
+The kernels, the delta file and the Kafka transaction are in one process and one function, so
+nothing can be committed that was not computed to the end.  Order of events:
 
 1. fence earlier holders of the shard's transactional id, then read its marker;
 2. the marker is of this batch: adopt its manifest and emit nothing;
@@ -10,9 +9,9 @@ the end.  Order of events:
    transaction;
 4. return the marker; Spark commits the state row that holds its manifest.
 
-A crash before the commit in 3 leaves nothing that counts; after it, the replay takes
-way 2.  `open_shards` goes through the same steps, and keeps open what they need.  Nothing here
-knows Spark.
+A crash before the commit in 3 leaves nothing that counts; after it, the replay adopts the batch
+as in 2.  `open_shards` takes the same steps, and keeps resources open between batches.  Nothing
+here knows Spark.
 """
 
 # Decision (the operator is the sink): A sink in another Python process sees a normal end of input
@@ -49,7 +48,7 @@ from ikebana.processor.engine.editing import Editing, output_intervals
 from ikebana.processor.engine.fill_progress import fill_progress
 from ikebana.processor.engine.rebuilt import standing, standing_outputs
 from ikebana.processor.kafka import loopback, markers
-from ikebana.processor.kafka.reader import Reader
+from ikebana.processor.kafka.reader import RangeReader
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.plan import Plan
@@ -59,9 +58,9 @@ from ikebana.processor.planning.plan import Plan
 class Job:
     """What every task of a running pipeline knows; it is sent to the executors.
 
-    `labels` has for each shard the group that Spark runs it in.  `seeds` are manifests that a
-    shard starts from when Spark holds no state of it yet.  `edit` is the last change of the plan,
-    which may be on its way.  `schemas` are the ids that a registry has given to those of outputs.
+    `labels` has for each shard the group that Spark runs it in.  `seeds` are the manifests from
+    which shards start when Spark has no state yet.  `edit` is the last change of the plan, which
+    may be unfinished.  `schemas` has by output the ids of its schemas in a registry.
     """
 
     plan: Plan
@@ -82,7 +81,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ShardBatch:
     """A batch of a shard: its tick, its records, and the manifest in Spark's state."""
 
     shard: int
@@ -94,7 +93,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ShardPlace:
     """Where a shard's files and its local database are."""
 
     files: Folder
@@ -109,18 +108,22 @@ def run(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> Mar
         CheckpointError: the state is not the one that the marker before says.
     """
     asked = request(job, shard, state, rows)
-    producer, found = begun(job, asked)
-    return found.marker if isinstance(found, Adopt) else computed(job, producer, asked, found)
+    producer, decision = begun(job, asked)
+    return (
+        decision.marker
+        if isinstance(decision, Adopt)
+        else computed(job, producer, asked, decision)
+    )
 
 
-def request(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> Request:
+def request(job: Job, shard: int, state: bytes | None, rows: Iterable[bytes]) -> ShardBatch:
     """Unpack what a shard is asked to do; `state` is the manifest in Spark's state row."""
     tick, records, size = unpacked(rows)
-    return Request(shard, tick, records, _committed(job, shard, state), size)
+    return ShardBatch(shard, tick, records, _committed(job, shard, state), size)
 
 
-def begun(job: Job, asked: Request) -> tuple[TransactionalProducer, Adopt | Compute]:
-    """Fence all others of a shard, then look at its last marker and decide what to do.
+def begun(job: Job, asked: ShardBatch) -> tuple[TransactionalProducer, Adopt | Compute]:
+    """Fence all other producers of a shard, then read its last marker and decide what to do.
 
     Raises:
         FencedError: a newer instance of the pipeline has taken over.
@@ -133,13 +136,13 @@ def begun(job: Job, asked: Request) -> tuple[TransactionalProducer, Adopt | Comp
     )
     end = producer.end_of(job.plan.markers_topic, markers.partition_of(asked.shard))
     last = last_marker(job, asked.shard, end)
-    found = verdict(holder(job, asked), asked.tick, last, asked.manifest)
-    if isinstance(found, Refusal):
-        raise found.error()
-    return producer, found
+    decision = verdict(holder(job, asked), asked.tick, last, asked.manifest)
+    if isinstance(decision, Refusal):
+        raise decision.error()
+    return producer, decision
 
 
-def holder(job: Job, asked: Request) -> Holder:
+def holder(job: Job, asked: ShardBatch) -> Holder:
     """The instance that runs a shard."""
     return Holder(job.plan, job.epoch, job.incarnation, asked.shard)
 
@@ -149,9 +152,9 @@ def last_marker(job: Job, shard: int, end: int | None = None) -> Marker | None:
     return markers.last_marker(_reader(_frozen(job.kafka)), job.plan.markers_topic, shard, end)
 
 
-def place_of(job: Job, shard: int, databases: LocalDatabases | None = None) -> Place:
-    """Say where a shard is; by default its local database is opened for a batch and closed."""
-    return Place(
+def place_of(job: Job, shard: int, databases: LocalDatabases | None = None) -> ShardPlace:
+    """The place of a shard; by default its local database is opened for a batch and closed."""
+    return ShardPlace(
         Folder.at(job.location, "shards", f"{shard:04d}"),
         databases or LocalDatabases(Path(job.local), name_of_copies(job)),
     )
@@ -165,18 +168,18 @@ def name_of_copies(job: Job) -> str:
 def computed(
     job: Job,
     producer: TransactionalProducer,
-    asked: Request,
-    found: Compute,
-    place: Place | None = None,
+    asked: ShardBatch,
+    decision: Compute,
+    place: ShardPlace | None = None,
 ) -> Marker:
     """Compute a batch, and commit it."""
-    done = compute(job, asked.tick, found.manifest, asked.records, place)
+    done = compute(job, asked.tick, decision.manifest, asked.records, place)
     return _send(job, producer, done, asked.size)
 
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """A batch that is computed, its delta file written, and nothing of it committed."""
+    """A computed batch with its delta file written, and nothing of it committed."""
 
     tick: Tick
     records: int
@@ -190,7 +193,7 @@ def compute(
     tick: Tick,
     manifest: Manifest,
     records: Sequence[Records],
-    place: Place | None = None,
+    place: ShardPlace | None = None,
 ) -> Computed:
     """Run the kernels on the state that a manifest names, and write what they change."""
     place = place or place_of(job, manifest.shard)
@@ -255,7 +258,7 @@ def _send(job: Job, producer: TransactionalProducer, computed: Computed, size: i
             )
         for target, row in hops.chunks(emitted.hops, len(job.labels)):
             loopback.produce(sender, plan.loopback_topic, target, pack(row))
-        # What is not known yet is how long the commit takes.
+        # How long the commit takes is not known yet.
         computed.watch.lap("send")
         marker = _marker(job, computed, counts, size)
         markers.produce_marker(sender, plan.markers_topic, marker)
@@ -265,7 +268,7 @@ def _send(job: Job, producer: TransactionalProducer, computed: Computed, size: i
 
 
 def _messages(job: Job, emitted: Emitted, name: str) -> Sequence[OutputMessage]:
-    """The messages of an output; those by schemas of a registry name them."""
+    """The messages of an output, framed with their schema ids if a registry has the schemas."""
     messages = emitted.messages[name].messages
     return framed(messages, job.schemas[name]) if name in job.schemas else messages
 
@@ -276,7 +279,7 @@ def _marker(job: Job, computed: Computed, counts: dict[str, int], size: int) -> 
     outputs = standing(
         output_intervals(job.plan, tick.interval_of(), _editing(job, tick)), rebuilding
     )
-    times = {name: pack_times(found.times) for name, found in emitted.messages.items()}
+    times = {name: pack_times(formatted.times) for name, formatted in emitted.messages.items()}
     return Marker(
         checkpoint=job.checkpoint,
         epoch=job.epoch,
@@ -317,19 +320,19 @@ def _marker(job: Job, computed: Computed, counts: dict[str, int], size: int) -> 
 
 
 def _closed(computed: Computed, counts: Mapping[str, int]) -> dict[str, int]:
-    """Say how many updates of each output the batch closes, of those written now and before."""
+    """By output, how many updates the batch closes: those written now and those before."""
     tick, before, rebuilding = (
         computed.tick,
         computed.emitted.written_before,
         computed.tick.rebuilding,
     )
-    # What is written in portions is published with the batch that closes it.
+    # Updates that are written in portions are published with the batch that closes them.
     closed = {
         name: 0 if name in tick.writes else count + before.get(name, 0)
         for name, count in counts.items()
     }
     if rebuilding is not None and rebuilding.ends and computed.manifest.shard == 0:
-        # The lost checkpoint had written these, and no progress has counted them.
+        # The lost checkpoint wrote these, and no progress has counted them.
         return {name: count + rebuilding.unclosed.get(name, 0) for name, count in closed.items()}
     return closed
 
@@ -356,7 +359,7 @@ def unpacked(rows: Iterable[bytes]) -> tuple[Tick, list[Records], int]:
             ticks.append(chunk)
         else:
             records.append(chunk)
-    # Whatever came without its tick is a part of the batch: it must not be committed.
+    # Without its tick the batch is incomplete, and must not be committed.
     assert len(ticks) == 1, f"a shard got {len(ticks)} ticks in one batch"
     return ticks[0], records, size
 
@@ -371,9 +374,9 @@ def _committed(job: Job, shard: int, state: bytes | None) -> Manifest:
 
 
 @functools.lru_cache(maxsize=4)
-def _reader(settings: frozenset[tuple[str, str]]) -> Reader:
+def _reader(settings: frozenset[tuple[str, str]]) -> RangeReader:
     # A worker lives through many batches and connecting takes longer than asking.
-    return Reader(dict(settings))
+    return RangeReader(dict(settings))
 
 
 def _frozen(settings: Mapping[str, str]) -> frozenset[tuple[str, str]]:

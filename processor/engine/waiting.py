@@ -10,7 +10,7 @@ from ikebana.processor.kernels.layout import operator_part
 from ikebana.processor.planning.backfill import reads_again
 from ikebana.processor.planning.plan import Plan
 
-# In each part of the state it is counted up to this, which takes a millisecond or two.
+# Each part of the state is counted up to this number, which takes a millisecond or two.
 MOST = 1_000
 
 
@@ -19,8 +19,9 @@ def waiting(
 ) -> int:
     """How many records, and updates of them, wait for a frontier to pass their times.
 
-    `holds` are the parts of the state where updates are held that do; what a step has moved
-    into the future waits for its time, and nobody for it; what is read again waits twice.
+    `holds` are the holds of updates that count; updates that a step moved into the future do not,
+    since nobody waits for them.  Inputs that are read again do not count: their records also wait
+    in the other reading.
     """
 
     again = reads_again(plan)

@@ -1,10 +1,11 @@
-"""What an edit gives an output at its time, written in portions, and closed as a whole.
+"""The updates of an output at an edit's time, written in portions and closed as a whole.
 
-All that an output gets at the time t of an edit waits in its hold until all that it shows has
-passed t.  If that is more than a batch should write, the output stands at t for some batches
-more.  Each writes a portion, in the order of the hold, and progress says nothing of it: it names
-the end offsets of before.  So readers get all of it at once, with the batch that closes t, and
-outputs that the edit does not change never wait for a batch of millions of updates.
+All updates that an output gets at the time t of an edit wait in its hold until the output's
+collection has passed t.  If they are more than a batch should write, the output stays frozen at
+t for some more batches.  Each writes a portion, in the order of the hold, while progress still
+names the end offsets from before the first one.  So readers get all of them at once, with the
+batch that closes t, and outputs that the edit does not change never wait for a batch of millions
+of updates.
 """
 
 # Decision (large differences in portions): An output at the edit's time writes beyond its end
@@ -24,7 +25,7 @@ _PREFIX = b"w"
 
 
 class _Ahead(msgspec.Struct, array_like=True):
-    """How many updates of an output were written, and where in its hold the next one lies."""
+    """How many updates of an output were written, and where the next one is in its hold."""
 
     count: int = 0
     next: bytes = b""
@@ -42,17 +43,17 @@ class WrittenAhead:
     def portion(self, output: str, held: Store) -> list[KeyedUpdate]:
         """Release the next portion of an output's hold."""
         ahead = self._of(output)
-        found, ahead.next = hold.portion(held, self._time, PORTION, ahead.next)
-        ahead.count += len(found)
+        updates, ahead.next = hold.portion(held, self._time, PORTION, ahead.next)
+        ahead.count += len(updates)
         self._store.put(_place(output), msgspec.msgpack.encode(ahead))
-        return found
+        return updates
 
     def is_large(self, output: str, held: Store) -> bool:
-        """Whether more than a portion is left in an output's hold."""
+        """Whether an output's hold has more than one portion."""
         return hold.has_more(held, self._time, PORTION, self._of(output).next)
 
     def closed(self, output: str) -> int:
-        """Return how much was written ahead of the batch that closes an output; forget it."""
+        """How many updates were written before the batch that closes an output; reset it."""
         if count := self._of(output).count:
             self._store.delete(_place(output))
         return count

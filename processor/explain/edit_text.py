@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from ikebana.processor.base.counting import counted
 from ikebana.processor.base.moments import moment
 from ikebana.processor.base.printable import printable
-from ikebana.processor.checkpoint.edit_plan import Does, EditPlan, Kind, Origin, PartPlan
+from ikebana.processor.checkpoint.edit_plan import Does, EditPlan, FillSource, Kind, PartPlan
 from ikebana.processor.explain.words import listed
 
 Tone = Literal["plain", "heading", "new", "replaced", "dropped", "stays", "refused"]
@@ -129,7 +129,7 @@ def _plain(part: PartPlan) -> str:
     return f"renamed, was {part.was}" if part.does == "renamed" else part.does
 
 
-def _origin(origin: Origin) -> str:
+def _origin(origin: FillSource) -> str:
     words = {
         "state": f"the state of {origin.name}",
         "arrangement": f"arrangement {origin.name}",

@@ -12,7 +12,7 @@ _NARROW = 0.61
 _FOREIGN = 1.1
 _EMOJI = 1.4
 # Latin, Greek and Cyrillic, which these fonts have; then punctuation and arrows.
-_OWN = (range(0x590), range(0x2010, 0x2028), range(0x2190, 0x2194))
+_BLOCKS = (range(0x590), range(0x2010, 0x2028), range(0x2190, 0x2194))
 _EMOJI_FROM = 0x1F000
 _HANGING = 2
 
@@ -48,7 +48,7 @@ def wrapped(text: str, most: float) -> Iterator[str]:
 
 def _advance(character: str) -> float:
     number = ord(character)
-    if any(number in block for block in _OWN):
+    if any(number in block for block in _BLOCKS):
         return _NARROW
     if unicodedata.combining(character):
         return 0.0

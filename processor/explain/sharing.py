@@ -15,7 +15,7 @@ from ikebana.processor.planning.plan import (
     WindowFunctions,
 )
 
-_KEPT = {
+_STATES = {
     Upsert: "upsert",
     StateMachine: "state machine",
     Reduce: "reduce",
@@ -55,7 +55,7 @@ def _state_behind(plan: Plan, output: Output) -> list[str]:
             continue
         seen.add(name)
         operator = operators[name]
-        if (kind := _KEPT.get(type(operator))) is not None:
+        if (kind := _STATES.get(type(operator))) is not None:
             parts[f"{kind} {name}"] = None
         if name in joins:
             parts |= dict.fromkeys(

@@ -30,7 +30,7 @@ def written(operator: Operator) -> list[str]:
 
 def state_of(operator: Operator) -> str:
     """Describe the state that an upsert, a state machine or a reduction keeps of each key."""
-    return _KEPT[type(operator)](operator)
+    return _TEXTS[type(operator)](operator)
 
 
 def _machine(operator: StateMachine) -> list[str]:
@@ -83,7 +83,7 @@ _WRITTEN: Mapping[type, Callable[[Any], list[str]]] = {
     DeltaJoin: joining.written,
     AsOfJoin: joining.written,
 }
-_KEPT: Mapping[type, Callable[[Any], str]] = {
+_TEXTS: Mapping[type, Callable[[Any], str]] = {
     Upsert: lambda _: "the current value of each key",
     StateMachine: lambda _: "the states of each key's machine",
     Reduce: _reduced,

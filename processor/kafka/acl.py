@@ -24,8 +24,8 @@ _SEEING = {AclOperation.READ, AclOperation.WRITE, AclOperation.ALTER, AclOperati
 
 def ordered(operations: Iterable[AclOperation]) -> list[AclOperation]:
     """Sort operations in the order in which messages name them."""
-    found = set(operations)
-    return [each for each in _RIGHTS if each in found]
+    chosen = set(operations)
+    return [each for each in _RIGHTS if each in chosen]
 
 
 def missing_right(operation: AclOperation) -> str:

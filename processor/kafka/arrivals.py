@@ -25,11 +25,11 @@ Positions = Mapping[str, Mapping[int, int]]
 
 
 class Arrival(Enum):
-    """What a wait has come to."""
+    """The result of a wait."""
 
     NONE = "no record has come"
     NEW = "a record has come"
-    KNOWN = "a record has come before, which nobody has read yet"
+    UNREAD = "a record has come before, which nobody has read yet"
 
 
 class Arrivals:
@@ -43,8 +43,8 @@ class Arrivals:
     def wait(self, positions: Positions, at_most_s: float) -> Arrival:
         """Wait until a record has come, at most for a time.
 
-        Other changes, such as the end of an aborted transaction, do not end the wait; they are
-        noticed by who looks at the topics.
+        Other changes, such as the end of an aborted transaction, do not end the wait; the next
+        look at the topics notices them.
         """
         if positions != self._waited_at:
             self._consumer.assign(
@@ -57,7 +57,7 @@ class Arrivals:
             self._waited_at, self._has_come = positions, False
         if self._has_come:
             time.sleep(min(at_most_s, _PAUSE_S))
-            return Arrival.KNOWN
+            return Arrival.UNREAD
         deadline = time.monotonic() + at_most_s
         while (left := deadline - time.monotonic()) > 0:
             event = self._consumer.poll(left)

@@ -8,7 +8,7 @@ NODE = 1
 LOGS = "kafka"
 PROPERTIES = "broker.properties"
 
-# What a JVM beside it, such as a worker of Kafka Connect, may use as well.
+# Another JVM beside the broker, such as a worker of Kafka Connect, may use it as well.
 LOG4J_FILE = """\
 appender.stdout.type = Console
 appender.stdout.name = stdout
@@ -65,20 +65,20 @@ OWN_SETTINGS = frozenset(
 def write_files(
     data: Path, listeners: Mapping[str, str], controller_port: int, settings: Mapping[str, str]
 ) -> None:
-    """Write the settings of a broker, and of what it logs, into its data folder.
+    """Write the settings of a broker and of its logging into its data folder.
 
-    `listeners` are addresses by security protocol; `settings` take the place of our defaults.
+    `listeners` are addresses by security protocol; `settings` replace our defaults.
     """
     # Paths are relative to the data folder, so that no character in its name can
     # mean anything to a properties file or to a list of folders.
-    told = ",".join(f"{name}://{at}" for name, at in listeners.items())
+    addresses = ",".join(f"{name}://{at}" for name, at in listeners.items())
     all_settings = {
         **_DEFAULT_SETTINGS,
         **settings,
-        "advertised.listeners": told,
+        "advertised.listeners": addresses,
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": f"{NODE}@127.0.0.1:{controller_port}",
-        "listeners": f"{told},CONTROLLER://127.0.0.1:{controller_port}",
+        "listeners": f"{addresses},CONTROLLER://127.0.0.1:{controller_port}",
         "log.dirs": LOGS,
         "node.id": str(NODE),
         "process.roles": "broker,controller",

@@ -32,14 +32,14 @@ def format_folder(folder: Path, lib: Path, node: int, tool: Callable[[str], None
     `lib` is the folder of Kafka's jars, and the cached file lies beside it.  `tool(cluster_id)`
     runs Kafka's storage tool on the folder; it is called if there is no cached file yet.
     """
-    kept = lib.with_name(f"{lib.name}-{_FEATURES}")
+    cached = lib.with_name(f"{lib.name}-{_FEATURES}")
     try:
-        features = kept.read_bytes()
+        features = cached.read_bytes()
     except FileNotFoundError:
         tool(random_id())
         # Without a cached file the tool runs again: a read-only cache costs only time.
         with contextlib.suppress(OSError):
-            write_whole(kept, (folder / _FEATURES).read_bytes())
+            write_whole(cached, (folder / _FEATURES).read_bytes())
         return
     folder.mkdir(exist_ok=True)
     write_whole(folder / _FEATURES, features)
@@ -55,10 +55,10 @@ def format_folder(folder: Path, lib: Path, node: int, tool: Callable[[str], None
 
 def cluster_id_of(folder: Path) -> str:
     """Read the id of the cluster that a folder of logs was formatted for; "" if it has none."""
-    found = re.search(
+    match = re.search(
         r"^cluster\.id=(.*)$", (folder / META).read_text(errors="replace"), re.MULTILINE
     )
-    return found[1].strip() if found else ""
+    return match[1].strip() if match else ""
 
 
 def random_id() -> str:

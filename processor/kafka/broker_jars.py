@@ -127,10 +127,10 @@ def ivy() -> Path:
     if pyspark is None:
         raise BrokerError("cannot find Ivy: pyspark is not installed", hint="Install pyspark.")
     folder = pyspark / "jars"
-    found = sorted(folder.glob("ivy-*.jar"))
-    if not found:
+    matching = sorted(folder.glob("ivy-*.jar"))
+    if not matching:
         raise BrokerError(f'cannot find Ivy: no ivy-*.jar in "{folder}"', hint="Install pyspark.")
-    return found[-1]
+    return matching[-1]
 
 
 def end_of_log(log_file: Path) -> str:

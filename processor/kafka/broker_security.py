@@ -82,11 +82,13 @@ class Security:
             BrokerError: the broker refuses them.
         """
         how = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, _SCRAM_ITERATIONS)
-        wanted = [
+        upsertions = [
             UserScramCredentialUpsertion(name, how, word.encode())
             for name, word in self.users.items()
         ]
-        for name, answer in admin.alter_user_scram_credentials(wanted).items() if wanted else ():
+        for name, answer in (
+            admin.alter_user_scram_credentials(upsertions).items() if upsertions else ()
+        ):
             try:
                 answer.result(_REQUEST_S)
             except KafkaException as error:

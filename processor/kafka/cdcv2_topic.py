@@ -1,8 +1,8 @@
-"""Read a CDCv2 topic from its beginning, or from a place at which a reader had nothing left over.
+"""Read a CDCv2 topic from its beginning, or from a place that an earlier reader has left.
 
-Facts of a time may lie before facts of earlier times.  So a place where reading can go on is one
-at which all facts before it were published; a pipeline that publishes the progress of a batch
-after its updates leaves one after each batch.
+Facts of a time may lie before facts of earlier times.  So reading can go on only at a place
+where all facts before it were yielded.  A pipeline publishes the progress of a batch after its
+updates, so there is such a place after each batch.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,11 +15,11 @@ from ikebana.errors import SourceError
 from ikebana.processor.base.cdcv2_reader import Cdcv2Reader, Published
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.read_topics import ReadTopics
-from ikebana.processor.kafka.reader import Range, Reader
+from ikebana.processor.kafka.reader import Range, RangeReader
 
 
 class FactPlace(msgspec.Struct, frozen=True):
-    """A place in a topic: all times before `upper` were read, whose facts lie before `offsets`."""
+    """A place in a topic: all times before `upper` were read, with all facts before `offsets`."""
 
     topic_id: str
     upper: int
@@ -44,18 +44,18 @@ class Cdcv2Topic:
         self._form = form
         self._decode = fact_codec(form).decode
         self._topics = ReadTopics(client.admin(settings), topic)
-        found = self._topics.described(topic)
-        if topic not in found:
+        described = self._topics.described(topic)
+        if topic not in described:
             raise SourceError(
                 f'cannot read topic "{topic}": it does not exist',
                 hint="Check its name and --bootstrap-servers; "
                 "the first run of a pipeline makes its topics.",
             )
-        self.topic_id = found[topic].id
+        self.topic_id = described[topic].id
         if place is None:
             place = FactPlace(self.topic_id, 0, {})
         self.place = place
-        """The last place from which all that was not published can be read again."""
+        """The last place from which reading can go on without missing a fact."""
         self._facts = Cdcv2Reader(place.upper)
         self._positions = dict(place.offsets)
         for partition, begin in sorted(self._topics.offsets(topics.beginnings, topic).items()):
@@ -65,12 +65,12 @@ class Cdcv2Topic:
                     "deleted",
                     hint="CDCv2 topics need retention.ms=-1 and retention.bytes=-1.",
                 )
-        self._reader = Reader(settings)
+        self._reader = RangeReader(settings)
 
     def published(self) -> Iterator[list[Published]]:
         """Yield complete times in order, up to the time that progress covers now.
 
-        `place` then lies behind all that was yielded, or before some of it.
+        `place` is then after all yielded times, or before some of them.
 
         Raises:
             SourceError: the topic has messages in another format, or was deleted.
@@ -92,14 +92,14 @@ class Cdcv2Topic:
                         hint=f"Is it a topic of {self._form}? --format says what to expect.",
                     ) from None
             self._positions[at.partition] = messages[-1].offset() + 1
-            if found := self._facts.take():
+            if complete := self._facts.take():
                 if self._facts.is_level:
                     self.place = FactPlace(self.topic_id, self._facts.upper, dict(self._positions))
-                yield found
+                yield complete
         self._positions |= {p: max(end, self._positions.get(p, 0)) for p, end in ends.items()}
 
     def behind(self) -> int:
-        """Count the offsets after what was read."""
+        """Count the offsets that were not read yet."""
         ends = self._topics.offsets(topics.ends, self.topic)
         return sum(max(0, end - self._positions.get(p, 0)) for p, end in ends.items())
 

@@ -93,8 +93,8 @@ def away(error: BaseException) -> AwayError | None:
 
 def away_in(text: str) -> str | None:
     """Find the name of such an error in a text; None if there is none."""
-    found = _AWAY_IN_TEXT.search(text)
-    return found[0] if found else None
+    match = _AWAY_IN_TEXT.search(text)
+    return match[0] if match else None
 
 
 def admin(settings: Mapping[str, Any]) -> AdminClient:
@@ -127,16 +127,16 @@ def with_registry(settings: Mapping[str, str], registry: Mapping[str, str]) -> d
 
 
 def reach(settings: Mapping[str, str]) -> None:
-    """Connect once, so that a mistake in the settings is reported now, as one of the settings.
+    """Connect once, so that a mistake in the settings is reported at once and as such.
 
     Raises:
         ConfigError: librdkafka knows no such setting or value.
         AccessError: the brokers refuse the user, or TLS cannot be agreed on with them.
         AwayError: the brokers did not answer in ten seconds.
     """
-    told: list[KafkaError] = []
+    errors: list[KafkaError] = []
     try:
-        asking = admin({**settings, "error_cb": told.append})
+        asking = admin({**settings, "error_cb": errors.append})
     except KafkaException as error:
         raise ConfigError(f"cannot make a Kafka client: {error.args[0].str()}") from error
     servers = settings["bootstrap.servers"]
@@ -148,17 +148,17 @@ def reach(settings: Mapping[str, str]) -> None:
         )
     except AwayError as error:
         asking.poll(0)
-        raise _why(settings, told) or error from error
+        raise _why(settings, errors) or error from error
 
 
-def _why(settings: Mapping[str, str], told: Iterable[KafkaError]) -> IkebanaError | None:
-    """Make an error of the last reason that librdkafka has told; None if it has told none."""
+def _why(settings: Mapping[str, str], errors: Iterable[KafkaError]) -> IkebanaError | None:
+    """Make an error of the last reason that librdkafka reported; None if it reported none."""
     servers = settings["bootstrap.servers"]
-    reasons = [error for error in told if error.code() != KafkaError._ALL_BROKERS_DOWN]
+    reasons = [error for error in errors if error.code() != KafkaError._ALL_BROKERS_DOWN]
     if not reasons:
         return None
     last = reasons[-1]
-    # Without the address in front and the state behind.
+    # Without the address before it and the state after it.
     reason = _AFTER.sub("", last.str().partition("/bootstrap: ")[2] or last.str())
     code = last.code()
     if code == KafkaError._TRANSPORT and _OF_TLS.search(reason):
@@ -181,7 +181,7 @@ def _why(settings: Mapping[str, str], told: Iterable[KafkaError]) -> IkebanaErro
 
 
 def _credentials(settings: Mapping[str, str]) -> str:
-    """Say which settings of the client say who it is."""
+    """Name the settings of the client that identify its user."""
     if "OAUTHBEARER" not in (settings.get("sasl.mechanism"), settings.get("sasl.mechanisms")):
         return "Check kafka's sasl.mechanism, sasl.username and sasl.password."
     return (
@@ -238,16 +238,18 @@ def transactional_producer(
         ConfigError: the brokers do not allow transactions of this length.
         AwayError: the brokers did not answer.
     """
-    made = Producer(producer_settings(settings, transactional_id, timeout_s))
+    producer = Producer(producer_settings(settings, transactional_id, timeout_s))
     # Connecting first keeps init_transactions from its half-second of waiting.
-    patiently(lambda: made.list_topics(timeout=_REQUEST_S), "the brokers")
+    patiently(lambda: producer.list_topics(timeout=_REQUEST_S), "the brokers")
     try:
-        patiently(lambda: made.init_transactions(_REQUEST_S), f"transaction {transactional_id}")
+        patiently(
+            lambda: producer.init_transactions(_REQUEST_S), f"transaction {transactional_id}"
+        )
     except KafkaException as error:
         if (named := _refused(error, settings, timeout_s)) is None:
             raise
         raise named from error
-    return made
+    return producer
 
 
 def producer_settings(
@@ -303,22 +305,22 @@ def with_leaders(
 ) -> Result:
     """Ask for offsets of topics; if the client asked a former leader, refresh its metadata.
 
-    The error is then one after which to ask again.  Without the refresh a client asks former
-    leaders for minutes.
+    Then a retriable error is raised.  Without the refresh a client asks former leaders for
+    minutes.
     """
     try:
         return ask()
     except KafkaException as error:
         if error.args[0].code() not in _STALE:
             raise
-        known = asked.list_topics(timeout=_REQUEST_S).topics
-        if not all(name in known for name in names):
+        listed = asked.list_topics(timeout=_REQUEST_S).topics
+        if not all(name in listed for name in names):
             raise
         raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE)) from error
 
 
 def patiently(ask: Callable[[], Result], what: str, patience_s: float = PATIENCE_S) -> Result:
-    """Ask until there is an answer; other errors than a broker that is away are raised.
+    """Ask until there is an answer; errors other than an absent broker are raised at once.
 
     Raises:
         AwayError: there was no answer in `patience_s`.

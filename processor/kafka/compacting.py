@@ -1,11 +1,11 @@
-"""Compact a diff topic: write a snapshot of its collection, and delete what it stands for.
+"""Compact a diff topic: write a snapshot of its collection, and delete the updates it replaces.
 
-The snapshot is written in transactions of some ten thousand updates, and a record that names it
-in a last one.  A process that dies before has written updates that nobody reads; one that dies
-after it has perhaps not deleted anything, which the next one does.
+The snapshot is written in transactions of some ten thousand updates, and a last transaction
+writes the record that names it.  If the process dies before that, nobody reads the updates; if
+it dies after that, the next process deletes the replaced updates.
 
 Two processes cannot mix: each fences the one before by a transactional id of the topic, and only
-then looks where the snapshot topic ends.  What the earlier one has written lies before that.
+then reads the end of the snapshot topic.  All writes of the earlier process are before that end.
 """
 
 # Decision (deleting up to the snapshot before the last): A reader that has begun there is not
@@ -63,22 +63,22 @@ class Collected(NamedTuple):
     read: int
 
 
-class Written(NamedTuple):
-    """What it took to write a snapshot: updates that were read, and time."""
+class SnapshotCost(NamedTuple):
+    """The cost of writing a snapshot: the number of updates read, and the time."""
 
     read: int
     seconds: float
 
 
 class Compacted(NamedTuple):
-    """A snapshot that is there now, and what it took if this call wrote it."""
+    """The present snapshot, and its cost if this call wrote it."""
 
     record: SnapshotRecord
-    written: Written | None
+    written: SnapshotCost | None
 
 
 class Compaction:
-    """Compacts one topic; it has the topic's transactional id until another one takes it.
+    """Compacts one topic; it holds the topic's transactional id until another one takes over.
 
     Raises:
         SourceError: the topic does not exist, or is no output.
@@ -90,7 +90,7 @@ class Compaction:
         self._settings = dict(settings)
         self._admin = client.admin(settings)
         self._reading = DiffTopic(settings, topic)
-        self._made: list[SnapshotRecord] = []
+        self._new_records: list[SnapshotRecord] = []
         try:
             self._reading.require_output()
             partitions = topics.describe(self._admin, [topic])[topic].partitions
@@ -128,12 +128,12 @@ class Compaction:
             )
         reading.begin(upto)
         before = reading.snapshot
-        found = self._collected(upto)
-        if found is None or (before is not None and found.last.batch == before.last.batch):
+        collected = self._collected(upto)
+        if collected is None or (before is not None and collected.last.batch == before.last.batch):
             return None if before is None else Compacted(before, None)
-        record = self._written(found)
-        self._made.append(record)
-        return Compacted(record, Written(found.read, time.monotonic() - began))
+        record = self._written(collected)
+        self._new_records.append(record)
+        return Compacted(record, SnapshotCost(collected.read, time.monotonic() - began))
 
     def delete(self, keep: int) -> dict[str, dict[int, int]]:
         """Delete the updates before the oldest of the newest `keep` snapshots.
@@ -144,25 +144,25 @@ class Compaction:
         Raises:
             SourceError: that snapshot is not what was written, or brokers refuse to delete.
         """
-        kept = self._kept(keep)
-        if len(kept) < keep:
+        snapshots = self._kept_records(keep)
+        if len(snapshots) < keep:
             return {}
-        oldest = kept[0]
+        oldest = snapshots[0]
         assert self._reading.snapshots is not None, "a format without snapshots"
         if not self._reading.snapshots.stands_alone(oldest):
-            # What it stands for cannot be had again, so it is read back first.
+            # The updates that it replaces cannot be recovered, so it is verified first.
             for _ in self._reading.snapshots.read(oldest):
                 pass
         before = {self.topic: oldest.last.ends, self.topic + ".progress": {0: oldest.progress_at}}
         return delete_before(self._admin, before)
 
     def trim(self, keep: int) -> dict[str, dict[int, int]]:
-        """Delete the snapshots before the newest `keep`, and what was left unfinished there."""
-        kept = self._kept(keep)
-        if len(kept) < keep:
+        """Delete the snapshots before the newest `keep`, and unfinished ones between them."""
+        snapshots = self._kept_records(keep)
+        if len(snapshots) < keep:
             return {}
         before = {RECORDS: self._ends()[RECORDS] - KEPT_OFFSETS}
-        for record in kept:
+        for record in snapshots:
             # An older time may have been written later.
             for partition, start in record.starts.items():
                 before[partition] = min(start, before.get(partition, start))
@@ -172,11 +172,11 @@ class Compaction:
         """Close the connections."""
         self._reading.close()
 
-    def _kept(self, keep: int) -> list[SnapshotRecord]:
+    def _kept_records(self, keep: int) -> list[SnapshotRecord]:
         assert self._reading.snapshots is not None, "a format without snapshots"
         # A record of our own may not be readable yet: brokers end a transaction in every partition
         # only after the commit has returned.
-        records = [*self._made, *self._reading.snapshots.records()]
+        records = [*self._new_records, *self._reading.snapshots.records()]
         return kept_snapshots(records, self._reading.topic_id, keep)
 
     def _collected(self, upto: int | None) -> Collected | None:
@@ -205,28 +205,28 @@ class Compaction:
         assert at is not None, "a batch without a progress record"
         return Collected(counts, partitions, last, at, read)
 
-    def _written(self, found: Collected) -> SnapshotRecord:
+    def _written(self, collected: Collected) -> SnapshotRecord:
         count, digest = 0, CollectionDigest()
         starts = self._ends()
         del starts[RECORDS]
         stamps = {
-            piece: diff.headers(found.last.upper - 1, piece)
-            for total in set(found.counts.values())
+            piece: diff.headers(collected.last.upper - 1, piece)
+            for total in set(collected.counts.values())
             for piece in pieces(total)
         }
-        for portion in _portions(_in_pieces(found.counts), _PORTION):
+        for portion in _portions(_in_pieces(collected.counts), _PORTION):
             with self._producer.transaction() as producer:
                 for (key, value), piece in portion:
                     count += 1
                     digest.add(key, value, piece)
                     self._enqueue(
-                        producer, found.partitions[key, value], key, value, stamps[piece]
+                        producer, collected.partitions[key, value], key, value, stamps[piece]
                     )
         ends = self._ends()
         del ends[RECORDS]
         record = SnapshotRecord(
-            found.last,
-            found.progress_at,
+            collected.last,
+            collected.progress_at,
             self._reading.topic_id,
             starts,
             ends,
@@ -245,25 +245,27 @@ class Compaction:
         value: bytes,
         headers: diff.Headers,
     ) -> None:
-        # What was in one partition of the topic is in one of the snapshot.
+        # Each partition of the topic has one partition of the snapshot topic.
         at = 1 + partition % (self._partitions - 1)
         enqueue(producer, self.name, key=key, value=value, headers=headers, partition=at)
 
     def _ends(self) -> dict[int, int]:
-        """Read the offsets after all that was committed."""
+        """Read the offsets after all committed records."""
         return topics.high_watermarks(self._admin, {self.name: self._partitions})[self.name]
 
 
 def delete_before(
     admin: AdminClient, before: Mapping[str, Mapping[int, int]]
 ) -> dict[str, dict[int, int]]:
-    """Delete the records before offsets, by topic and partition; return what there was to delete.
+    """Delete the records before offsets, by topic and partition; return the offsets that moved.
 
     Raises:
         SourceError: the brokers refuse it.
     """
-    found = topics.describe(admin, before)
-    begins = topics.beginnings(admin, {name: topic.partitions for name, topic in found.items()})
+    described = topics.describe(admin, before)
+    begins = topics.beginnings(
+        admin, {name: topic.partitions for name, topic in described.items()}
+    )
     due = {
         topic: {p: at for p, at in by.items() if at > begins[topic].get(p, 0)}
         for topic, by in before.items()

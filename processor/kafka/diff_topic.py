@@ -30,12 +30,12 @@ from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.output_messages import output_reader
 from ikebana.processor.kafka.progress_record import progress_record
 from ikebana.processor.kafka.read_topics import ReadTopics
-from ikebana.processor.kafka.reader import DeletedError, Range, Reader
+from ikebana.processor.kafka.reader import DeletedError, Range, RangeReader
 from ikebana.processor.kafka.snapshots import Snapshots
 
 
 class PassedError(SourceError):
-    """Updates that follow the place where a reader wants to go on were deleted."""
+    """The updates after a reader's place were deleted."""
 
     @classmethod
     def of(cls, refusal: Refusal) -> "PassedError":
@@ -43,14 +43,14 @@ class PassedError(SourceError):
         return cls(refusal.message, hint=refusal.hint)
 
 
-# What a message says: key, value and headers.
-_Told = tuple[bytes | None, bytes | None, list[tuple[str, bytes | str | None]] | None]
+# The content of a message: key, value and headers.
+_Content = tuple[bytes | None, bytes | None, list[tuple[str, bytes | str | None]] | None]
 # About how many offsets are in memory at once; a larger batch is in memory as a whole.
 _PORTION = 100_000
 
 
 class DiffTopic:
-    """One pass over a diff topic; `frontier` is that of the last batch that it yielded.
+    """One pass over a diff topic; `frontier` is the frontier after the last yielded batch.
 
     The checks of the topic and the counts of offsets are methods too, because they need the
     same connections and positions as the pass.
@@ -62,12 +62,12 @@ class DiffTopic:
         self.progress_topic = topic + ".progress"
         self._admin = client.admin(settings)
         # Progress and the updates that it names are read at the same time.
-        self._progress_reader = Reader(settings)
-        self._reader = Reader(settings)
+        self._progress_reader = RangeReader(settings)
+        self._reader = RangeReader(settings)
         self._last: ProgressRecord | None = None
         self._positions: dict[int, int] = {}
         self._progress_at = 0
-        # Of the batches that are read and not yielded yet.
+        # The offsets of the progress records of batches that are read and not yielded yet.
         self._records_at: dict[int, int] = {}
         self.yielded_at: int | None = None
         """The offset of the progress record of the last batch that was yielded."""
@@ -81,25 +81,25 @@ class DiffTopic:
         self.is_output = False
         """Whether there is a progress topic."""
         self._topics = ReadTopics(self._admin, topic)
-        found = self._topics.described(topic)
-        if topic not in found:
+        described = self._topics.described(topic)
+        if topic not in described:
             raise SourceError(
                 f'cannot read topic "{topic}": it does not exist',
                 hint="Check its name and --bootstrap-servers; "
                 "the first run of a pipeline makes its topics.",
             )
-        self.topic_id = found[topic].id
-        """What tells the topic from one of the same name that was made anew."""
+        self.topic_id = described[topic].id
+        """The id by which a recreated topic of the same name is recognized."""
         # Messages of other formats have old values in earlier messages.
         self.snapshots = (
             Snapshots(self._admin, self._progress_reader, topic, self.topic_id)
             if form == "diff"
             else None
         )
-        """Where its snapshots are, if its format can have any."""
-        if found := self._topics.described(self.progress_topic):
+        """The snapshots of the topic, if its format can have any."""
+        if described := self._topics.described(self.progress_topic):
             self.is_output = True
-            count = found[self.progress_topic].partitions
+            count = described[self.progress_topic].partitions
             begins = self._topics.offsets(topics.beginnings, self.progress_topic, count)
             self._progress_at = begins[0]
             self.complete = self._progress_at == 0
@@ -136,7 +136,7 @@ class DiffTopic:
     def begin(self, as_of: int | None = None, *, strict: bool = True) -> None:
         """Begin where the collection as of a time can be read, and all later times.
 
-        That is the newest snapshot that is not after `as_of`, or else the beginning, or, unless
+        This is the newest snapshot at or before `as_of`, else the beginning, else, unless
         `strict`, the oldest snapshot.
 
         Raises:
@@ -144,9 +144,9 @@ class DiffTopic:
         """
         if self.snapshots is None:
             self.require_beginning()
-        elif (found := self.snapshots.choose(as_of, strict=strict)) is not None:
-            self.snapshot, self._has_snapshot_left, self.complete = found, True, False
-            self._go_on(found.closing(), found.progress_at)
+        elif (snapshot := self.snapshots.choose(as_of, strict=strict)) is not None:
+            self.snapshot, self._has_snapshot_left, self.complete = snapshot, True, False
+            self._go_on(snapshot.closing(), snapshot.progress_at)
 
     def require_beginning(self) -> None:
         """Refuse a topic that has lost its beginning.
@@ -175,7 +175,7 @@ class DiffTopic:
 
     @property
     def progress_at(self) -> int:
-        """An offset of the progress topic; what was not yielded yet lies at or after it."""
+        """An offset of the progress topic at or before all batches that were not yielded yet."""
         return self._progress_at
 
     def resume(self, last: ProgressRecord, progress_at: int) -> None:
@@ -186,8 +186,8 @@ class DiffTopic:
         """
         for partition, begin in self._topics.offsets(topics.beginnings, self.topic).items():
             if begin > last.ends.get(partition, 0):
-                found = [] if self.snapshots is None else self.snapshots.usable()
-                raise PassedError.of(passed(self.topic, last.upper, found))
+                usable = [] if self.snapshots is None else self.snapshots.usable()
+                raise PassedError.of(passed(self.topic, last.upper, usable))
         self._go_on(last, progress_at)
 
     def _go_on(self, last: ProgressRecord, progress_at: int) -> None:
@@ -201,26 +201,26 @@ class DiffTopic:
         A snapshot comes as a history, and a batch without updates that closes its time.
 
         Raises:
-            PassedError: the topic was compacted beyond the place of the pass meanwhile.
+            PassedError: meanwhile the topic was compacted beyond the place of the pass.
             SourceError: records are missing or are no updates, the progress topic has a record
                 that is no progress, or one of the topics was deleted.
         """
         try:
             yield from self._parts()
         except DeletedError as error:
-            found = [] if self.snapshots is None else self.snapshots.usable()
-            if not found:
+            usable = [] if self.snapshots is None else self.snapshots.usable()
+            if not usable:
                 raise
-            raise PassedError.of(passed(self.topic, self.frontier or 0, found)) from error
+            raise PassedError.of(passed(self.topic, self.frontier or 0, usable)) from error
 
     def _parts(self) -> Iterator[Part]:
         end = self._progress_end()
         yield from self._snapshot()
         middle = not self.complete and self._last is None
-        found = self._records(self._progress_at, end)
+        progress = self._records(self._progress_at, end)
         if (after := self._resumed_after) is not None:
-            found = (record for record in found if record.batch > after)
-        records = diff_reader.without_repeats(found, self._last)
+            progress = (record for record in progress if record.batch > after)
+        records = diff_reader.without_repeats(progress, self._last)
         for portion in diff_reader.portions(
             records, self._positions, _PORTION, first_alone=middle
         ):
@@ -279,8 +279,8 @@ class DiffTopic:
 
     def _progress_end(self) -> int:
         # Of both, because the topic may be gone while its progress stays.
-        found = self._topics.described(self.topic, self.progress_topic)
-        if self.progress_topic not in found:
+        existing = self._topics.described(self.topic, self.progress_topic)
+        if self.progress_topic not in existing:
             return 0
         end = self._topics.offsets(topics.ends, self.progress_topic, 1)[0]
         if end < self._progress_at:
@@ -291,8 +291,8 @@ class DiffTopic:
         return end
 
     def _last_before(self, end: int) -> ProgressRecord | None:
-        found = self._progress_reader.tail(self.progress_topic, 0, self._progress_at, end)
-        records = [progress_record(message, SourceError) for message in found]
+        messages = self._progress_reader.tail(self.progress_topic, 0, self._progress_at, end)
+        records = [progress_record(message, SourceError) for message in messages]
         return records[-1] if records else None
 
     def progress_from(self, start: int) -> Iterator[tuple[ProgressRecord, int]]:
@@ -305,8 +305,8 @@ class DiffTopic:
             yield record
 
     def _progress(self, start: int, end: int) -> Iterator[tuple[ProgressRecord, int]]:
-        wanted = Range(self.progress_topic, 0, start, end)
-        for _, messages in self._progress_reader.read([wanted]):
+        span = Range(self.progress_topic, 0, start, end)
+        for _, messages in self._progress_reader.read([span]):
             for message in messages:
                 yield progress_record(message, SourceError), message.offset()
 
@@ -323,7 +323,9 @@ class DiffTopic:
                 yield decoded(topic, partition, messages)
             else:
                 read = self._messages.read
-                yield [u for m in messages for u in read((m.partition(), m.offset()), *_told(m))]
+                yield [
+                    u for m in messages for u in read((m.partition(), m.offset()), *_content(m))
+                ]
 
     def _require(self, ends: Mapping[int, int]) -> None:
         """Raise at once if the topic is shorter than its progress says."""
@@ -354,7 +356,7 @@ def decoded(topic: str, partition: int, messages: Sequence[Message]) -> list[Pla
     if None in values or not marks:
         # This finds the record that is none, and says why.
         return [
-            diff_reader.decode(topic, (partition, message.offset()), *_told(message))
+            diff_reader.decode(topic, (partition, message.offset()), *_content(message))
             for message in messages
         ]
     rows = zip(
@@ -372,5 +374,5 @@ def decoded(topic: str, partition: int, messages: Sequence[Message]) -> list[Pla
 _placed = maker(PlacedUpdate)
 
 
-def _told(message: Message) -> _Told:
+def _content(message: Message) -> _Content:
     return message.key(), message.value(), message.headers()

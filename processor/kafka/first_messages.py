@@ -1,8 +1,8 @@
-"""Look at some messages of each input while a pipeline runs, for what is probably not meant.
+"""Look at some messages of each input while a pipeline runs, for probable mistakes (notices).
 
 The driver reads them beside the run, which does no work for this.  An input is looked at again,
-at pauses that double, until it has had enough messages and nothing is to be said of them.  From
-then on its newest messages are looked at, once a minute, for columns that it had not before.
+at pauses that double, until it has had enough messages and there is no notice about them.  From
+then on its newest messages are looked at once a minute, for new columns.
 """
 
 import threading
@@ -17,13 +17,13 @@ from ikebana.processor.authoring.proposing.notices import new_columns, notices
 from ikebana.processor.base.notice import Notice
 from ikebana.processor.kafka import sampling
 from ikebana.processor.kafka.progress_topic import last_progress
-from ikebana.processor.kafka.reader import Reader
+from ikebana.processor.kafka.reader import RangeReader
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.topics.codec_of import needs_registry
 from ikebana.processor.topics.kinds_of_time import kind_of, mixed, of_input
 from ikebana.processor.topics.messages import Message
 
-# An input without anything to be said of so many messages is not looked at again.
+# An input with so many messages and without a notice is not looked at again.
 _ENOUGH = 10
 _AGAIN_S = 5.0
 _LATEST_S = 60.0
@@ -33,7 +33,7 @@ _END_WITHIN_S = 10.0
 
 
 class FirstMessages:
-    """A thread that looks at the messages of a plan's inputs; `tell` gets what it notices."""
+    """A thread that looks at the messages of a plan's inputs; `tell` gets its notices."""
 
     def __init__(
         self,
@@ -46,20 +46,20 @@ class FirstMessages:
         self._kafka = kafka
         self._registry = registry
         self._tell = tell
-        self._found: dict[str, list[Notice]] = {}
-        # The names of the columns of those inputs that have had enough messages.
+        self._notices: dict[str, list[Notice]] = {}
+        # The names of the columns, by input with enough messages.
         self._had: dict[str, frozenset[str]] = {}
         self._new: dict[str, Notice] = {}
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ikebana-look", daemon=True)
 
     def begin(self) -> None:
-        """Look from now on, if it does not do so already."""
+        """Start the thread, if it does not run yet."""
         if self._thread.ident is None:
             self._thread.start()
 
     def end(self, within_s: float = _END_WITHIN_S) -> None:
-        """Look no more; a look that is under way, such as the first one, is finished."""
+        """Stop the thread; a look that has begun, such as the first one, is finished."""
         self._ends.set()
         if self._thread.ident is not None:
             self._thread.join(within_s)
@@ -71,38 +71,39 @@ class FirstMessages:
                 if source.name in self._had:
                     self._look_for_new(source)
             left = [source for source in left if not self._is_done(source)]
-            noticed = [notice for each in self._found.values() for notice in each]
+            noticed = [notice for each in self._notices.values() for notice in each]
             self._tell([*noticed, *self._new.values(), *_of_times(self._plan, self._kafka)])
             if self._ends.wait(pause_s):
                 return
             pause_s = min(2 * pause_s, _LATEST_S)
 
     def _is_done(self, source: Input) -> bool:
-        """Look at an input; whether that need not be done again."""
+        """Look at an input; return whether it need not be looked at again."""
         try:
             messages, seen = looked_at(source, self._kafka, self._registry)
         except (IkebanaError, KafkaException):
             return False  # the run itself says what is wrong with the topic, if it lasts
-        self._found[source.name] = notices(self._plan, source, messages, seen)
-        is_done = seen.read >= _ENOUGH and not self._found[source.name]
+        self._notices[source.name] = notices(self._plan, source, messages, seen)
+        is_done = seen.read >= _ENOUGH and not self._notices[source.name]
         if is_done and source.columns:
             self._had[source.name] = frozenset(name for row in seen.rows for name in row)
         return is_done
 
     def _look_for_new(self, source: Input) -> None:
-        """Look at the newest messages of an input; what is new stays so."""
+        """Look for new columns in the newest messages of an input; their notice stays."""
         try:
             _, seen = looked_at(source, self._kafka, self._registry, sampling.newest)
         except (IkebanaError, KafkaException):
             return  # as above
-        if (found := new_columns(source, self._had[source.name], seen)) is not None:
-            self._new[source.name] = found
+        if (notice := new_columns(source, self._had[source.name], seen)) is not None:
+            self._new[source.name] = notice
 
 
 def _of_times(plan: Plan, kafka: Mapping[str, str]) -> list[Notice]:
-    """Notice that inputs with times of their own have them of different kinds.
+    """Notice that the times of dated inputs are of different kinds.
 
-    The kinds of those that the plan tells are the same (`planning.plan_problems`).
+    Where the plan determines the kinds, it was checked that they are equal
+    (`planning.plan_problems`).
     """
     dated = [source for source in plan.inputs if source.is_dated]
     diffs = [source for source in dated if source.traits.kind == "updates"]
@@ -110,7 +111,7 @@ def _of_times(plan: Plan, kafka: Mapping[str, str]) -> list[Notice]:
         return []
     kinds = {source.name: of_input(source) for source in dated}
     try:
-        with closing(Reader(kafka)) as reader:
+        with closing(RangeReader(kafka)) as reader:
             for source in diffs:
                 last = last_progress(reader, source.topics[0] + ".progress")
                 kinds[source.name] = None if last is None else kind_of(last.times, last.upper)

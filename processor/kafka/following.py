@@ -1,10 +1,11 @@
 """Follow an output's topic in any format: closed times as they come, from a place that is text.
 
-A place says where reading goes on, and may lie before what was read last.  So whoever goes on
-names the frontier that was reached, too, and gets no time before it again: each update once.
+A place says where reading goes on, and may be before the last updates that were read.  So a
+reader also names the frontier that it had reached, and gets no earlier time: each update comes
+once.
 
-Topics that `ikebana compact` compacts are read from a snapshot on: all of its updates have its
-time, and the collection can be read as of that time and later ones.
+Topics that `ikebana compact` compacts are read from a snapshot on: all updates of the snapshot
+have its time, and the collection can be read as of that time and later ones.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -25,20 +26,20 @@ from ikebana.processor.base.verify import batch_offence
 from ikebana.processor.kafka.cdcv2_topic import Cdcv2Topic, FactPlace
 from ikebana.processor.kafka.diff_topic import DiffTopic, PassedError
 
-# A reader that has given nothing yet begins again at a newer snapshot, so often at most, if the
-# topic is compacted under it.
+# If a topic is compacted before its reader has yielded anything, the reader begins again at a
+# newer snapshot, at most so often.
 _BEGINNINGS = 5
 
 
 class AnotherTopicError(SourceError):
-    """The topic of a place was deleted, and there is another one of its name."""
+    """The topic of a place was deleted, and there is another one with its name."""
 
 
 class ClosedTimes(NamedTuple):
-    """All updates with `lower <= time < upper`, and the place behind them.
+    """All updates with `lower <= time < upper`, and the place after them.
 
-    The first one of a topic whose progress was deleted has earlier times, too.  `lower` of the
-    first one is the earliest time that the collection can be read as of.
+    If progress was deleted, the first one has earlier times, too.  `lower` of the first one is
+    the earliest time as of which the collection can be read.
     """
 
     lower: int
@@ -46,13 +47,13 @@ class ClosedTimes(NamedTuple):
     updates: list[KeyedUpdate]
     place: str
     times: Times | None = None
-    """Their kind, if the topic tells it."""
+    """The kind of the times, if the topic has it."""
     columns: Mapping[str, str] = MappingProxyType({})
-    """The SQL types of the columns of values that the topic tells."""
+    """The SQL types of the columns of values, as far as the topic has them."""
 
 
 class Piece(NamedTuple):
-    """Updates of times that a `ClosedTimes` behind it closes, so that these fit into memory.
+    """Updates of times that a later `ClosedTimes` closes, split so that they fit into memory.
 
     If it `restarts`, all pieces since the last `ClosedTimes` are void.
     """
@@ -62,17 +63,17 @@ class Piece(NamedTuple):
 
 
 class Resume(NamedTuple):
-    """Where a reader goes on: at a place, or the beginning, with the times from `upper` on."""
+    """Where a reader goes on: at a place or the beginning, and with times from `upper` on."""
 
     place: str | None
     upper: int
 
 
 class Since(NamedTuple):
-    """From when on a collection is to be read.
+    """The time from which a collection is to be read.
 
-    `at` gives the time, for a topic and its present frontier.  If all that early was deleted,
-    it is an error, or, unless `strict`, the earliest time that can be read.
+    `at` computes it from a topic and its present frontier.  If that time cannot be read any more,
+    it is an error, or, unless `strict`, the earliest readable time is taken.
     """
 
     at: Callable[[str, int], int]
@@ -85,7 +86,7 @@ class Following(Protocol):
     topic: str
 
     def closed(self) -> Iterator[ClosedTimes]:
-        """Yield what is closed now and was not yielded yet; call it again for more.
+        """Yield the closed times that were not yielded yet; call it again for later ones.
 
         Raises:
             SourceError: records are missing, or are not of this format, or the topic was deleted.
@@ -105,7 +106,7 @@ class Following(Protocol):
         ...
 
     def behind(self) -> int:
-        """Count the offsets of the topic after what was yielded."""
+        """Count the offsets of the topic after the last yielded times."""
         ...
 
     def close(self) -> None:
@@ -126,7 +127,7 @@ def follow(
 
     Raises:
         SourceError: the topic does not exist, is no output, lacks records that are needed, or
-            is another one than that of the place.
+            is not the topic of the place.
     """
     if form in FACT_FORMATS:
         return _Facts(settings, topic, form, resume)
@@ -136,7 +137,7 @@ def follow(
 def goes_on(form: str) -> bool:
     """Return whether a reader of this format can go on where another one has stopped.
 
-    In the others the old value of a key is in an earlier message.
+    In other formats the old value of a key is in an earlier message, which may be compacted away.
     """
     return not OUTPUT_FORMATS[form].needs_earlier
 
@@ -174,7 +175,7 @@ class _Batches:
                 return
             self._from = resume.upper
             if resume.place is None:
-                # What was given out before this frontier must not come again in a snapshot.
+                # A snapshot must not repeat updates from before this frontier.
                 self._reading.begin(resume.upper - 1)
             else:
                 self._resume(resume.place)
@@ -217,9 +218,9 @@ class _Batches:
     def _pieces(self) -> Iterator[Piece | ClosedTimes]:
         with closing(self._reading.closed()) as parts:
             for part in parts:
-                found = list(map(_keyed, map(_without_place, part.updates)))
+                updates = list(map(_keyed, map(_without_place, part.updates)))
                 if isinstance(part, History):
-                    yield Piece(_not_before(found, self._from))
+                    yield Piece(_not_before(updates, self._from))
                     continue
                 progress = part.progress
                 offence = batch_offence(self.topic, self._last, part, counted=self._counted)
@@ -230,15 +231,15 @@ class _Batches:
                     )
                 self._last = progress
                 place = _BatchPlace(self._reading.topic_id, progress, self._reading.progress_at)
-                told = ClosedTimes(
+                closed = ClosedTimes(
                     progress.lower,
                     progress.upper,
-                    found,
+                    updates,
                     msgspec.json.encode(place).decode(),
                     progress.times,
                     progress.columns,
                 )
-                if (later := _later(told, self._from)) is not None:
+                if (later := _later(closed, self._from)) is not None:
                     yield later
 
     def horizon(self) -> int | None:
@@ -271,11 +272,11 @@ class _Facts:
 
     def closed(self) -> Iterator[ClosedTimes]:
         for times in self._reading.published():
-            found = [update for each in times for update in each.updates]
+            updates = [update for each in times for update in each.updates]
             lower, self._upper = self._upper, times[-1].upper
             place = msgspec.json.encode(self._reading.place).decode()
-            told = ClosedTimes(lower, self._upper, found, place)
-            if (later := _later(told, self._from)) is not None:
+            closed = ClosedTimes(lower, self._upper, updates, place)
+            if (later := _later(closed, self._from)) is not None:
                 yield later
 
     def pieces(self) -> Iterator[Piece | ClosedTimes]:
@@ -303,7 +304,7 @@ def _another(topic: str) -> AnotherTopicError:
 
 
 def _later(closed: ClosedTimes, reached: int | None) -> ClosedTimes | None:
-    """Drop the times before a frontier; None if that is all."""
+    """Drop the times before a frontier; None if there are no others."""
     if reached is None or closed.lower >= reached:
         return closed
     if closed.upper <= reached:

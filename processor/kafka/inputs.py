@@ -23,11 +23,11 @@ from ikebana.processor.checkpoint.inputs import (
     topics_refusal,
 )
 from ikebana.processor.checkpoint.refusal import Refusal
-from ikebana.processor.checkpoint.topic import Topic
+from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.kafka import client, loopback, missing_topics, topics
 from ikebana.processor.kafka.client import patiently
 from ikebana.processor.kafka.dated_inputs import DatedInputs, check_beginnings
-from ikebana.processor.kafka.reader import Reader
+from ikebana.processor.kafka.reader import RangeReader
 from ikebana.processor.kafka.snapshots import Snapshots
 from ikebana.processor.kafka.topics import Positions
 from ikebana.processor.planning import starts
@@ -38,15 +38,15 @@ from ikebana.processor.topics.starting import started
 
 # While no records come in, new partitions are looked for this often.
 _DESCRIBE_EVERY_S = 5.0
-# Records that are further apart than this have not come together.
+# Records that are further apart than this count as separate arrivals.
 _GATHER_EVERY_S = 0.005
-# How long to ask for the end of a partition that is before what was read of it.
+# How long to ask again for the end of a partition if it is before the offset already read.
 _REPLACED_S = 20.0
 _PAUSE_S = 0.5
 
 
-class Look(NamedTuple):
-    """The inputs at one moment; `begins` has every partition that is new."""
+class InputOffsets(NamedTuple):
+    """The inputs at one moment; `begins` has every new partition."""
 
     ends: Positions
     begins: Positions
@@ -56,19 +56,18 @@ class Look(NamedTuple):
 def refuse_lost(
     plan: Plan, settings: Mapping[str, str], begins: Mapping[str, Mapping[int, int]]
 ) -> None:
-    """Refuse to read inputs again whose topics have lost what was first read of them.
+    """Refuse to read inputs again if their topics have lost the records that were read first.
 
-    `begins` are the offsets at which reading them again begins or goes on, by their names in
-    positions.
+    `begins` are the offsets at which the second reading begins or goes on, by position key.
 
     Raises: SourceError.
     """
     admin = client.admin(settings)
     names = [topic for name in plan.backfills for topic in plan.input(name).topics]
-    found = topics.describe(admin, names)
-    if (refusal := topics_refusal(names, found, {})) is not None:
+    described = topics.describe(admin, names)
+    if (refusal := topics_refusal(names, described, {})) is not None:
         raise refusal.error()
-    have = topics.beginnings(admin, {name: topic.partitions for name, topic in found.items()})
+    have = topics.beginnings(admin, {name: topic.partitions for name, topic in described.items()})
     policies = {
         name: topics.settings_of(admin, name).get("cleanup.policy", "delete") for name in names
     }
@@ -86,20 +85,20 @@ class Inputs:
         self._topics = list(dict.fromkeys([*plan.topics, *plan.transaction_topics]))
         self._hopped = loopback.Ends()
         self.dated = DatedInputs(plan, self._admin, settings) if plan.is_dated else None
-        self._known: dict[str, Topic] = {}
-        self._described = 0.0
+        self._descriptions: dict[str, TopicInfo] = {}
+        self._described_s = 0.0
 
     def start(self, read: Collection[str] | None = None) -> SourceOffset:
         """Choose the offsets at which a new checkpoint begins to read.
 
-        `read` are the topics that a checkpoint that is there has begun to read, if there is one.
+        `read` are the topics that an existing checkpoint has begun to read; None without one.
 
         Raises:
             SourceError: a topic that has to be read from its beginning has lost it.
         """
         self._describe({})
         snapshots = self._snapshots()
-        # An input that is added to a checkpoint begins in the middle of its times.
+        # An input that is added to a checkpoint must not begin at a snapshot.
         compacted = snapshots if read is None else {*snapshots} & {*read}
         check_beginnings(self._plan, self._admin, compacted)
         begins = topics.beginnings(self._admin, self._partitions)
@@ -107,14 +106,14 @@ class Inputs:
         positions: Positions = {topic: begins[topic] for topic in self._plan.transaction_topics}
         for source in self._plan.inputs:
             for topic in source.topics:
-                # Where a topic began that has been read is known, and may be gone.
+                # The beginning of a topic that was read before is known, and may be gone.
                 is_new = read is None or topic not in read
                 positions[topic] = (
                     self._first(source, topic, begins[topic], ends[topic])
                     if is_new
                     else begins[topic]
                 )
-        ids = {name: topic.id for name, topic in self._known.items()}
+        ids = {name: topic.id for name, topic in self._descriptions.items()}
         # An input that is added to a checkpoint has none.
         histories = files_of(self._plan) if read is None else {}
         return started(self._plan, positions, ids, snapshots, histories)
@@ -124,17 +123,17 @@ class Inputs:
     ) -> dict[int, int]:
         """Find where an input begins to read a topic.  Raises: SourceError."""
         asked = {topic: self._partitions[topic]}
-        found = first_offsets(
+        offsets = first_offsets(
             source, topic, begins, ends, lambda ms: topics.at_time(self._admin, asked, ms)[topic]
         )
-        if isinstance(found, Refusal):
-            raise found.error()
-        return found
+        if isinstance(offsets, Refusal):
+            raise offsets.error()
+        return offsets
 
     def _added(
         self, positions: Mapping[str, Mapping[int, int]], begins: Positions, ends: Positions
     ) -> Positions:
-        """Find where topics begin that an edit adds, of inputs that start in their middle."""
+        """Find the first offsets of added topics, for inputs that start in their middle."""
         return {
             topic: self._first(source, topic, begins[topic], ends[topic])
             for source in self._plan.inputs
@@ -146,28 +145,30 @@ class Inputs:
         }
 
     def _snapshots(self) -> dict[str, SnapshotRecord]:
-        """Choose the snapshots at which diff topics begin that have lost their beginnings.
+        """Choose the snapshots at which reading begins, for diff topics without their beginnings.
 
         The others are read whole: rows of other inputs may be older than a snapshot.
         """
         diffs = {s.topics[0] for s in self._plan.inputs if s.traits.kind == "updates"}
         if not diffs:
             return {}
-        reader = Reader(self._settings)
+        reader = RangeReader(self._settings)
         try:
-            found = {
-                topic: Snapshots(self._admin, reader, topic, self._known[topic].id).instead()
+            records = {
+                topic: Snapshots(
+                    self._admin, reader, topic, self._descriptions[topic].id
+                ).instead()
                 for topic in sorted(diffs)
             }
         finally:
             reader.close()
-        return {topic: record for topic, record in found.items() if record is not None}
+        return {topic: record for topic, record in records.items() if record is not None}
 
     def _reached(self, positions: Mapping[str, Mapping[int, int]], refusal: Refusal) -> Positions:
         """Read the ends again, until they are not before `positions`.
 
-        A broker that was replaced as a leader, and has not heard of it, answers with the end that
-        the partition had then; whom the client asks next may know better.
+        A broker that was replaced as a leader, and has not noticed it, answers with an old end;
+        the broker that the client asks next may have the present one.
 
         Raises:
             SourceError: the refusal, after a while.
@@ -183,14 +184,14 @@ class Inputs:
 
     def look(
         self, positions: Mapping[str, Mapping[int, int]], ids: Mapping[str, str] | None = None
-    ) -> Look:
+    ) -> InputOffsets:
         """Read the last stable offsets.
 
         Raises:
             SourceError: a topic does not exist, has another id than in `ids`, or ends before
                 `positions`.
         """
-        if not self._known:
+        if not self._descriptions:
             self._describe(ids or {})
         try:
             ends = topics.ends(self._admin, self._partitions)
@@ -203,7 +204,7 @@ class Inputs:
             for topic, by in ends.items()
             for partition, end in by.items()
         )
-        if moved or time.monotonic() - self._described > _DESCRIBE_EVERY_S:
+        if moved or time.monotonic() - self._described_s > _DESCRIBE_EVERY_S:
             if self._describe(ids or {}):
                 ends = topics.ends(self._admin, self._partitions)
             if (refusal := lost_end(ends, positions)) is not None:
@@ -217,21 +218,21 @@ class Inputs:
         }
         begins = topics.beginnings(self._admin, new)
         begins |= self._added(positions, begins, ends)
-        return Look(
+        return InputOffsets(
             ends,
             {
                 key: begins.get(topic, dict.fromkeys(by, 0))
                 for topic, by in ends.items()
                 for key in keys[topic]
             },
-            {name: topic.id for name, topic in self._known.items()},
+            {name: topic.id for name, topic in self._descriptions.items()},
         )
 
     def wait_for_pause(self, at_most_s: float) -> None:
-        """Wait until no partition has got more within a few milliseconds, at most for a time.
+        """Wait until no records have come for a few milliseconds, at most for a time.
 
         The records of a producer, and the marks at the end of a transaction, reach partitions one
-        after the other.  A batch that begins with the first of them leaves the rest to another.
+        after the other.  A batch that began with the first of them would leave out the rest.
         """
         until = time.monotonic() + at_most_s
         before: Positions = {}
@@ -251,7 +252,7 @@ class Inputs:
 
     @functools.cached_property
     def _position_keys(self) -> Mapping[str, tuple[str, ...]]:
-        """The names that the positions in each topic have."""
+        """The position keys of each topic."""
         plan = self._plan
         again = [plan.input(name) for name in plan.backfills]
         return {
@@ -261,15 +262,15 @@ class Inputs:
 
     @property
     def _partitions(self) -> dict[str, int]:
-        return {name: topic.partitions for name, topic in self._known.items()}
+        return {name: topic.partitions for name, topic in self._descriptions.items()}
 
     def _describe(self, ids: Mapping[str, str]) -> bool:
-        """Ask for the topics and their partitions; return whether any of it has changed."""
-        found = topics.describe(self._admin, self._topics)
+        """Ask for the topics and their partitions; return whether they have changed."""
+        described = topics.describe(self._admin, self._topics)
         near = functools.partial(missing_topics.near, self._admin)
-        if (refusal := topics_refusal(self._topics, found, ids, near)) is not None:
+        if (refusal := topics_refusal(self._topics, described, ids, near)) is not None:
             raise refusal.error()
-        changed = found != self._known
-        self._known = found
-        self._described = time.monotonic()
+        changed = described != self._descriptions
+        self._descriptions = described
+        self._described_s = time.monotonic()
         return changed

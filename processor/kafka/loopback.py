@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ikebana.processor.checkpoint.commits import Marker
-from ikebana.processor.checkpoint.trimming import Unread
+from ikebana.processor.checkpoint.trimming import UnreadHops
 from ikebana.processor.kafka import topics
 from ikebana.processor.kafka.client import enqueue
 
@@ -36,13 +36,13 @@ class Ends:
     """
 
     def __init__(self) -> None:
-        self._known: tuple[int, Mapping[int, int]] | None = None
+        self._last: tuple[int, Mapping[int, int]] | None = None
 
     def after(self, batch: int, ask: Callable[[], Mapping[int, int]]) -> Mapping[int, int]:
         """Return the end offsets after a batch, from `ask` if they are not cached."""
-        if self._known is None or self._known[0] != batch:
-            self._known = batch, ask()
-        return self._known[1]
+        if self._last is None or self._last[0] != batch:
+            self._last = batch, ask()
+        return self._last[1]
 
 
 class Trimming:
@@ -51,7 +51,7 @@ class Trimming:
     def __init__(self, admin: AdminClient, topic: str, retained: int) -> None:
         self._admin = admin
         self._topic = topic
-        self._unread = Unread(retained)
+        self._unread = UnreadHops(retained)
 
     def after(self, batch: Iterable[Marker]) -> None:
         """Note where a committed batch began to read, and trim up to the oldest retained."""

@@ -16,7 +16,7 @@ from confluent_kafka import Message, Producer
 from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint.commits import Lease, Marker
 from ikebana.processor.kafka.client import TRANSACTIONS, enqueue
-from ikebana.processor.kafka.reader import Range, Reader
+from ikebana.processor.kafka.reader import Range, RangeReader
 
 TOPIC_SETTINGS = {
     "cleanup.policy": "compact",
@@ -27,7 +27,7 @@ Record = TypeVar("Record", bound=msgspec.Struct)
 
 
 def driver_id(checkpoint: str) -> str:
-    """Return the transactional id of the driver; whoever holds it has the lease."""
+    """Return the transactional id of the driver; its holder has the lease."""
     return f"{TRANSACTIONS}{checkpoint}-driver"
 
 
@@ -51,12 +51,14 @@ def shards_of(partitions: int) -> int:
     return partitions - 1
 
 
-def last_marker(reader: Reader, topic: str, shard: int, end: int | None = None) -> Marker | None:
-    """Read the last committed marker of a shard; `end` is that of `last_record`."""
+def last_marker(
+    reader: RangeReader, topic: str, shard: int, end: int | None = None
+) -> Marker | None:
+    """Read the last committed marker of a shard; for `end` see `last_record`."""
     return last_record(reader, topic, partition_of(shard), Marker, end)
 
 
-def last_markers(reader: Reader, topic: str, shards: int) -> list[Marker]:
+def last_markers(reader: RangeReader, topic: str, shards: int) -> list[Marker]:
     """Read the last committed markers of all shards at once."""
     partitions = [partition_of(shard) for shard in range(shards)]
     # A marker and the end of its transaction are two offsets.
@@ -66,35 +68,35 @@ def last_markers(reader: Reader, topic: str, shards: int) -> list[Marker]:
             partitions, reader.all_watermarks(topic, partitions), strict=True
         )
     ]
-    found = {at: messages[-1] for at, messages in reader.read(ranges)}
+    last = {at: messages[-1] for at, messages in reader.read(ranges)}
     markers: list[Marker] = []
     for shard, at in enumerate(ranges):
-        if at in found:
-            markers.append(_decoded(found[at], Marker))
+        if at in last:
+            markers.append(_decoded(last[at], Marker))
         elif at.start < at.end and (marker := last_marker(reader, topic, shard)) is not None:
-            # Of what was aborted since nothing was read.
+            # Aborted records after it hid it from the first reading.
             markers.append(marker)
     return markers
 
 
-def size_of(reader: Reader, topic: str, shards: int, batch: int) -> int:
-    """Read how many bytes the shards got in a batch, if it is the last one of theirs."""
-    told = last_markers(reader, topic, shards)
-    return sum(marker.size for marker in told if marker.batch == batch)
+def size_of(reader: RangeReader, topic: str, shards: int, batch: int) -> int:
+    """Read how many bytes the shards got in a batch, as far as it is their last one."""
+    last = last_markers(reader, topic, shards)
+    return sum(marker.size for marker in last if marker.batch == batch)
 
 
-def last_lease(reader: Reader, topic: str, end: int | None = None) -> Lease | None:
-    """Read the last committed lease; `end` is that of `last_record`."""
+def last_lease(reader: RangeReader, topic: str, end: int | None = None) -> Lease | None:
+    """Read the last committed lease; for `end` see `last_record`."""
     return last_record(reader, topic, 0, Lease, end)
 
 
 def last_record(
-    reader: Reader, topic: str, partition: int, kind: type[Record], end: int | None = None
+    reader: RangeReader, topic: str, partition: int, kind: type[Record], end: int | None = None
 ) -> Record | None:
     """Read and decode the last committed record of a partition.
 
-    Who fences others, and acts on what it reads, has to give an `end` that it has asked for
-    since (`TransactionalProducer.end_of`): what readers are told otherwise may be old.
+    A caller that has fenced others, and acts on the record, has to pass an `end` from after that
+    (`TransactionalProducer.end_of`): the end that readers see may be old.
     """
     message = last_message(reader, topic, partition, end)
     return None if message is None else _decoded(message, kind)
@@ -112,7 +114,7 @@ def _decoded(message: Message, kind: type[Record]) -> Record:
 
 
 def last_message(
-    reader: Reader, topic: str, partition: int, end: int | None = None
+    reader: RangeReader, topic: str, partition: int, end: int | None = None
 ) -> Message | None:
     """Read the last committed message of a partition, searching backwards from its end.
 
@@ -120,8 +122,8 @@ def last_message(
     partition, so no transaction is open before the high watermark.
     """
     low, high = reader.watermarks(topic, partition)
-    found = reader.tail(topic, partition, low, high if end is None else end)
-    return found[-1] if found else None
+    messages = reader.tail(topic, partition, low, high if end is None else end)
+    return messages[-1] if messages else None
 
 
 def produce_marker(producer: Producer, topic: str, marker: Marker) -> None:

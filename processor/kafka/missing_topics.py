@@ -1,6 +1,6 @@
-"""Input topics that are not there yet: wait for them, and say which others have names like theirs.
+"""Wait for input topics that do not exist yet, and suggest topics with similar names.
 
-A topic that a checkpoint has begun to read is not waited for: if it is gone, records are.
+A topic that a checkpoint has begun to read is not waited for: if it is gone, records are lost.
 """
 
 import time
@@ -17,16 +17,16 @@ from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.client import patiently
 from ikebana.processor.planning.plan import Plan
 
-# Topics are looked for this often; what is missing is said at pauses that double.
+# Topics are looked for this often; the missing ones are reported at pauses that double.
 _LOOK_EVERY_S = 1.0
 _SAY_AFTER_S = 10.0
 _SAY_EVERY_S = 300.0
-# Between two looks whether the run is to stop.
+# How often the wait checks whether the run is to stop.
 _SLICE_S = 0.1
 
 
-class Missing(NamedTuple):
-    """A topic of an input that is not there, and the topic there is with a name like its."""
+class MissingTopic(NamedTuple):
+    """A topic of an input that does not exist, and an existing topic with a similar name."""
 
     input: str
     topic: str
@@ -35,7 +35,7 @@ class Missing(NamedTuple):
     def words(self) -> str:
         """Name it, and the topic that may be meant.
 
-        >>> Missing("people", "custmers", "customers").words()
+        >>> MissingTopic("people", "custmers", "customers").words()
         'topic "custmers" of input people; did you mean "customers"?'
         """
         meant = f'; did you mean "{self.near}"?' if self.near else ""
@@ -43,7 +43,7 @@ class Missing(NamedTuple):
 
 
 def near(admin: AdminClient, topic: str) -> str | None:
-    """The topic that there is with a name like this one; None if brokers tell of none."""
+    """The existing topic with a name similar to this one; None if the brokers list none."""
 
     def ask() -> Collection[str]:
         listed: Mapping[str, object] = admin.list_topics(timeout=topics.REQUEST_S).topics
@@ -53,7 +53,7 @@ def near(admin: AdminClient, topic: str) -> str | None:
 
 
 def missing(plan: Plan, admin: AdminClient) -> dict[str, str]:
-    """Name the topics that are not there, each with its input; none if brokers do not tell."""
+    """The missing topics, each with its input; empty if the brokers refuse to describe them."""
     beside = read_whole(plan)
     readers: dict[str, str] = {}
     for source in plan.inputs:
@@ -70,14 +70,16 @@ def missing(plan: Plan, admin: AdminClient) -> dict[str, str]:
 def waited_for(
     plan: Plan,
     settings: Mapping[str, str],
-    known: Callable[[], Collection[str]],
+    read_before: Callable[[], Collection[str]],
     tell: Callable[[Sequence[Notice]], None],
     say: Callable[[str], None],
     stopped: Callable[[], bool],
 ) -> bool:
-    """Wait until every topic is there that is not `known` to a checkpoint; False if `stopped`.
+    """Wait for all missing topics; False if `stopped`.
 
-    `tell` gets a notice for each that is missing, and `say` the same in words, now and then.
+    The wait ends if one of them is among the topics that the checkpoint has read before
+    (`read_before`).  `tell` gets a notice for each missing topic, and `say` the same in words,
+    now and then.
 
     Raises:
         AwayError: the brokers do not answer.
@@ -86,16 +88,18 @@ def waited_for(
     admin = client.admin(settings)
     pause_s, due = _SAY_AFTER_S, 0.0
     said: dict[str, str] = {}
-    while found := missing(plan, admin):
+    while absent := missing(plan, admin):
         now = time.monotonic()
-        if found != said and not found.keys().isdisjoint(known()):
+        if absent != said and not absent.keys().isdisjoint(read_before()):
             break
-        if found != said or now >= due:
+        if absent != said or now >= due:
             # Which topics there are is asked no more often than something is said.
-            lacking = [Missing(reader, name, near(admin, name)) for name, reader in found.items()]
+            lacking = [
+                MissingTopic(reader, name, near(admin, name)) for name, reader in absent.items()
+            ]
             tell([_notice(each) for each in lacking])
             say(f"waiting for {' and '.join(each.words() for each in lacking)}")
-            said, due = found, now + pause_s
+            said, due = absent, now + pause_s
             pause_s = min(2 * pause_s, _SAY_EVERY_S)
         until = now + _LOOK_EVERY_S
         while time.monotonic() < until:
@@ -106,7 +110,7 @@ def waited_for(
     return True
 
 
-def _notice(lacking: Missing) -> Notice:
+def _notice(lacking: MissingTopic) -> Notice:
     remedy = "" if lacking.near else "; it is read as soon as it is there"
     words = f"waiting for {lacking.words()}{remedy}"
     return Notice("topic", lacking.input, lacking.topic, words)

@@ -1,9 +1,10 @@
 """Write numbered batches of messages into a topic, each exactly once.
 
-A writer has a name, and a log beside the topic: a compacted topic of one partition, whose last
-record says which batch the writer has committed last.  A batch and its record are one Kafka
-transaction.  Whoever does not know whether a batch was committed writes it again: the broker
-ends what an earlier instance has left open, and the log then says whether the batch is there.
+
+A writer has a name, and a log beside the topic: a compacted topic of one partition.  Its last
+record has the last batch that the writer has committed.  A batch and its record are one Kafka
+transaction.  If it is not known whether a batch was committed, it is written again: the broker
+ends the transaction of an earlier instance, and the log then says whether the batch is there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.errors import CheckpointError, SourceError
 from ikebana.processor.kafka import client, markers, topics
 from ikebana.processor.kafka.client import TRANSACTIONS, enqueue
-from ikebana.processor.kafka.reader import Reader
+from ikebana.processor.kafka.reader import RangeReader
 from ikebana.processor.kafka.transactions import TransactionalProducer
 
 # How long a transaction may take; after a crash, readers wait for the next start, or so long.
@@ -25,7 +26,7 @@ _USUAL = -1
 
 
 class Written(msgspec.Struct, frozen=True):
-    """The last batch of a writer: its number, and what it had."""
+    """The last batch of a writer: its number, and the number and digest of its messages."""
 
     batch: int
     messages: int
@@ -33,7 +34,7 @@ class Written(msgspec.Struct, frozen=True):
 
 
 def log_of(topic: str, writer: str) -> str:
-    """Return the name of the topic that has a writer's batches.
+    """Return the name of the topic with a writer's log.
 
     >>> log_of("orders", "billing")
     'orders.writer-billing'
@@ -51,19 +52,21 @@ def digest_of(messages: Sequence[OutputMessage]) -> str:
 
 
 def is_written(topic: str, writer: str, last: Written | None, batch: Written) -> bool:
-    """Decide whether a batch was committed before, by the last one of its writer.
+    """Decide whether a batch was committed before, from the last batch of its writer.
 
     Raises:
-        CheckpointError: the batch is one of another numbering.
+        CheckpointError: the batch belongs to another numbering.
     """
     if last is None or batch.batch > last.batch:
         return False
     if batch.batch == last.batch and batch.digest == last.digest:
         return True
-    found = "with other messages" if batch.batch == last.batch else f"and {last.batch} after it"
+    difference = (
+        "with other messages" if batch.batch == last.batch else f"and {last.batch} after it"
+    )
     raise CheckpointError(
         f'cannot write batch {batch.batch} of writer "{writer}" into "{topic}": batch '
-        f"{batch.batch} is there already, {found}",
+        f"{batch.batch} is there already, {difference}",
         hint="The checkpoint of the query is another one than before, or its rows depend on "
         "chance. Go on with the checkpoint of before, or give the writer another name: all "
         "batches of this checkpoint are then written.",
@@ -84,9 +87,9 @@ def write_batch(
         CheckpointError: the numbers are those of another query.
         FencedError: another instance of this writer has taken over.
     """
-    own = dict(settings)
-    client.reach(own)
-    admin = client.admin(own)
+    client_settings = dict(settings)
+    client.reach(client_settings)
+    admin = client.admin(client_settings)
     if topic not in topics.describe(admin, [topic]):
         raise SourceError(
             f'cannot write into "{topic}": there is no such topic',
@@ -94,9 +97,9 @@ def write_batch(
         )
     log = log_of(topic, writer)
     topics.create(admin, log, 1, _USUAL, markers.TOPIC_SETTINGS)
-    producer = TransactionalProducer(own, f"{TRANSACTIONS}{log}", _TIMEOUT_S)
+    producer = TransactionalProducer(client_settings, f"{TRANSACTIONS}{log}", _TIMEOUT_S)
     batch = Written(number, len(messages), digest_of(messages))
-    reader = Reader(own)
+    reader = RangeReader(client_settings)
     try:
         end = producer.end_of(log, 0)
         last = markers.last_record(reader, log, 0, Written, end)

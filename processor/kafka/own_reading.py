@@ -1,4 +1,4 @@
-"""Look for what outputs have had in their own topics, for an edit that takes it back."""
+"""Find the contents of outputs in their own topics, for an edit that retracts them."""
 
 from collections.abc import Collection, Mapping
 from functools import partial
@@ -7,11 +7,11 @@ from ikebana.errors import SourceError
 from ikebana.processor.base.check import Check, checked
 from ikebana.processor.base.counting import counted
 from ikebana.processor.kafka import client, topics
-from ikebana.processor.kafka.reader import Reader
+from ikebana.processor.kafka.reader import RangeReader
 from ikebana.processor.kafka.snapshots import Snapshots
 from ikebana.processor.topics import own_topics
 from ikebana.processor.topics.own_topics import Ends
-from ikebana.processor.topics.source_offset import Own
+from ikebana.processor.topics.source_offset import ReadBack
 
 _INSTEAD = (
     "The edit needs all that the output has had, and nothing else has it. Show the new collection "
@@ -20,19 +20,19 @@ _INSTEAD = (
 
 
 def look(settings: Mapping[str, str], names: Collection[str], errors: str = "") -> Ends:
-    """Find the offsets of all that outputs have written: from the newest snapshots on, if any.
+    """Find the offsets of all updates of outputs, from their newest snapshots on, if any.
 
-    Nobody may be writing to the topics.  An error topic `errors` whose beginning is gone is left
-    out: what it still has stays there, and goes as the rest has gone.
+    Nobody may be writing to the topics.  An error topic `errors` without its beginning is left
+    out: its errors are not retracted, and retention deletes them like the earlier ones.
 
     Raises: SourceError, if the beginning of a topic is gone, or the topic is.
     """
     if not names:
         return {}
-    admin, reader = client.admin(settings), Reader(settings)
+    admin, reader = client.admin(settings), RangeReader(settings)
     try:
         described = topics.describe(admin, names)
-        found: dict[str, Mapping[int, tuple[int, int]]] = {}
+        offsets: dict[str, Mapping[int, tuple[int, int]]] = {}
         for name in names:
             if name not in described:
                 raise SourceError(f'topic "{name}" is gone', hint=_INSTEAD)
@@ -47,37 +47,37 @@ def look(settings: Mapping[str, str], names: Collection[str], errors: str = "") 
                 if name != errors:
                     raise
                 continue
-            found |= own_topics.to_read(name, begins, ends, snapshot)
+            offsets |= own_topics.to_read(name, begins, ends, snapshot)
     except SourceError as error:
         raise SourceError(
             f"what an output has had cannot be taken back: {error.message}", hint=_INSTEAD
         ) from error
     finally:
         reader.close()
-    return found
+    return offsets
 
 
-def begun(settings: Mapping[str, str], names: Collection[str], errors: str = "") -> Own:
-    """What the first batch of an edit logs of the topics of outputs."""
+def begun(settings: Mapping[str, str], names: Collection[str], errors: str = "") -> ReadBack:
+    """The positions in outputs' own topics that the first batch of an edit logs."""
     return own_topics.begun(look(settings, names, errors))
 
 
 def checks(settings: Mapping[str, str], names: Collection[str], errors: str = "") -> list[Check]:
-    """Check for each output's topic that an edit can take back what it has had."""
+    """Check for each output's topic that an edit can retract its contents."""
     return [
-        checked(f'topic "{name}": what it has had', partial(_told, settings, name, errors))
+        checked(f'topic "{name}": what it has had', partial(_described, settings, name, errors))
         for name in names
     ]
 
 
-def _told(settings: Mapping[str, str], name: str, errors: str) -> str:
+def _described(settings: Mapping[str, str], name: str, errors: str) -> str:
     return words(look(settings, [name], errors))
 
 
-def words(found: Ends) -> str:
-    """Say what is read of an output's topic."""
-    if not found:
+def words(offsets: Ends) -> str:
+    """Describe the offsets that are read of an output's topic."""
+    if not offsets:
         return "left as it is, since its beginning is gone"
-    count = own_topics.left(own_topics.begun(found))
-    where = "its own topic" if len(found) == 1 else "a snapshot of its own topic"
+    count = own_topics.left(own_topics.begun(offsets))
+    where = "its own topic" if len(offsets) == 1 else "a snapshot of its own topic"
     return f"read from {where}, {counted(count, 'offset')}"

@@ -1,7 +1,7 @@
 """The topics that a pipeline writes; a start creates the missing ones.
 
-They are the topics of outputs and of their progress, the topic of markers, and the loopback
-topic of plans with exchanges.
+They are the topics of outputs and of their progress, the topic of markers, and, for plans with
+exchanges, the loopback topic.
 """
 
 from collections.abc import Container, Iterator, Mapping
@@ -9,7 +9,7 @@ from collections.abc import Container, Iterator, Mapping
 from confluent_kafka.admin import AdminClient
 
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.checkpoint.topic import Topic
+from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.kafka import client, markers, topics
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.graph import graph_of
@@ -33,47 +33,47 @@ def create(
     settings: Settings,
     shards: int,
     admin: AdminClient,
-    existing: Mapping[str, Topic],
+    existing: Mapping[str, TopicInfo],
 ) -> bool:
     """Create missing topics and partitions; return whether any topic was missing."""
-    # An edit may still send through the exchange topic where the new plan has no exchange.
+    # An edit may still use the exchange topic although the new plan has no exchange.
     for name, partitions in {plan.loopback_topic: shards, **by_shard(plan, shards)}.items():
         if name in existing and existing[name].partitions < partitions:
             topics.add_partitions(admin, name, partitions)
-    made = list(missing(plan, settings, shards, existing))
-    for name, count, own in made:
-        topics.create(admin, name, count, settings.replication_factor, own)
-    return bool(made)
+    new = list(missing(plan, settings, shards, existing))
+    for name, count, of_topic in new:
+        topics.create(admin, name, count, settings.replication_factor, of_topic)
+    return bool(new)
 
 
 def by_shard(plan: Plan, shards: int) -> dict[str, int]:
     """Return the topics with a partition for each shard, and their numbers of partitions."""
-    found = {plan.markers_topic: shards + 1}
+    partitions = {plan.markers_topic: shards + 1}
     if progress.has_hops(plan):
-        found[plan.loopback_topic] = shards
-    return found
+        partitions[plan.loopback_topic] = shards
+    return partitions
 
 
 def missing(
     plan: Plan, settings: Settings, shards: int, existing: Container[str]
 ) -> Iterator[tuple[str, int, dict[str, str]]]:
     """Yield the topics that a start creates: name, number of partitions, settings."""
-    own = {plan.markers_topic: {**_LARGEST_MESSAGE, **markers.TOPIC_SETTINGS}}
-    wanted: list[tuple[str, int | Output, Mapping[str, str]]] = [
-        (name, partitions, own.get(name, _DIFF_TOPIC))
+    special = {plan.markers_topic: {**_LARGEST_MESSAGE, **markers.TOPIC_SETTINGS}}
+    needed: list[tuple[str, int | Output, Mapping[str, str]]] = [
+        (name, partitions, special.get(name, _DIFF_TOPIC))
         for name, partitions in by_shard(plan, shards).items()
     ]
     for output in plan.published:
         its = _UPSERT_TOPIC if output.traits.latest else _DIFF_TOPIC
-        wanted += [(output.topic, output, its), (output.progress_topic, 1, _DIFF_TOPIC)]
-    for name, count, own_settings in wanted:
+        needed += [(output.topic, output, its), (output.progress_topic, 1, _DIFF_TOPIC)]
+    for name, count, own_settings in needed:
         if name not in existing:
             partitions = count if isinstance(count, int) else _partitions(plan, settings, count)
             yield name, partitions, {**own_settings, **settings.topic_settings}
 
 
 def _partitions(plan: Plan, settings: Settings, output: Output) -> int:
-    """Choose the number of partitions: the output's setting, else the most of its inputs'."""
+    """Choose the number of partitions: the output's setting, else the largest of its inputs."""
     if output.partitions is not None:
         return output.partitions
     read = {

@@ -11,17 +11,17 @@ def murmur2(data: bytes) -> int:
     '0xd067cf64'
     """
     size = len(data)
-    found = (0x9747B28C ^ size) & _MASK
+    hashed = (0x9747B28C ^ size) & _MASK
     whole = size & ~3
     for at in range(0, whole, 4):
         part = int.from_bytes(data[at : at + 4], "little") * _M & _MASK
         part ^= part >> 24
-        found = (found * _M & _MASK) ^ (part * _M & _MASK)
+        hashed = (hashed * _M & _MASK) ^ (part * _M & _MASK)
     if size > whole:
-        found = (found ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
-    found ^= found >> 13
-    found = found * _M & _MASK
-    return found ^ (found >> 15)
+        hashed = (hashed ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
+    hashed ^= hashed >> 13
+    hashed = hashed * _M & _MASK
+    return hashed ^ (hashed >> 15)
 
 
 def partition_of(key: bytes, partitions: int) -> int:

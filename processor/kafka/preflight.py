@@ -21,10 +21,10 @@ from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, newborn
 from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.checkpoint.evolution import edit_to, resumed
 from ikebana.processor.checkpoint.layout import Logged
-from ikebana.processor.checkpoint.preflight import Kept, kept
+from ikebana.processor.checkpoint.preflight import Contents, contents_of
 from ikebana.processor.checkpoint.refusal import Refusal
-from ikebana.processor.checkpoint.starting import History, judge, lease_refusal
-from ikebana.processor.checkpoint.topic import Topic
+from ikebana.processor.checkpoint.starting import StartHistory, judge, lease_refusal
+from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.kafka import (
     client,
     markers,
@@ -33,7 +33,7 @@ from ikebana.processor.kafka import (
     topics,
     written_schemas,
 )
-from ikebana.processor.kafka.reader import Reader
+from ikebana.processor.kafka.reader import RangeReader
 from ikebana.processor.kafka.rights import (
     AUTHORIZER,
     Rights,
@@ -41,7 +41,7 @@ from ikebana.processor.kafka.rights import (
     clients_of,
 )
 from ikebana.processor.kafka.takeover import shown
-from ikebana.processor.kafka.told_rights import Found
+from ikebana.processor.kafka.told_rights import TopicRights
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics.codec_of import needs_registry
 from ikebana.processor.topics.source_offset import SourceOffset
@@ -53,7 +53,7 @@ _REGISTRY_S = 5.0
 
 
 def of_brokers(settings: Settings) -> list[Check]:
-    """Check that the brokers answer to each of the clients' settings."""
+    """Check that the brokers answer, for the settings of each client."""
     return [
         checked(
             "brokers" if name == "kafka" else f"brokers by {name}",
@@ -92,10 +92,10 @@ def told_whole(
 def of_topics(plan: Plan, settings: Settings) -> Iterator[Check]:
     """Check inputs, outputs and the pipeline's own topics; the brokers have to answer.
 
-    They are compared with the checkpoint if it can be read.
+    The topics are compared with the checkpoint if it can be read.
     """
     try:
-        held = kept(Checkpoint(settings.checkpoint))
+        held = contents_of(Checkpoint(settings.checkpoint))
     except IkebanaError:
         held = None
     shards = settings.shards if held is None or held.birth is None else held.birth.shards
@@ -103,11 +103,11 @@ def of_topics(plan: Plan, settings: Settings) -> Iterator[Check]:
     ours = Rights(plan, settings, shards, read_back)
     yield from _of_inputs(plan, settings, held, ours)
     bad = False
-    for name in ours.own:
+    for name in ours.written:
         if (lacking := ours.refused(name)) is not None:
             bad = True
             yield lacking
-        elif isinstance(state := ours.state(name), Found):
+        elif isinstance(state := ours.state(name), TopicRights):
             may = "may be read and written" if ours.reads(name) else "may be written"
             yield _usable(f'topic "{name}"', state, may)
     yield from ours.of_missing()
@@ -122,25 +122,27 @@ def of_topics(plan: Plan, settings: Settings) -> Iterator[Check]:
         return
     yield from own_reading.checks(settings.kafka, read_back, plan.error_topic)
     existing = {
-        name: state.topic for name in ours.own if isinstance(state := ours.state(name), Found)
+        name: state.topic
+        for name in ours.written
+        if isinstance(state := ours.state(name), TopicRights)
     }
     yield _together(plan, settings, client.admin(settings.kafka), held, existing)
 
 
-def _read_back(plan: Plan, held: Kept | None) -> list[str]:
-    """List the topics of outputs that an edit to a plan takes back."""
+def _read_back(plan: Plan, held: Contents | None) -> list[str]:
+    """List the topics of outputs that an edit to the plan retracts."""
     if held is None or held.birth is None:
         return []
     edit = edit_to(held.birth, plan)
     return [] if edit is None else sorted(edit.read_back)
 
 
-def _usable(what: str, found: Found, may: str) -> Check:
-    """Make the check of a topic that exists, and of which no right is known to be missing."""
-    count = counted(found.topic.partitions, "partition")
-    if found.allowed is None:
-        told = f"{count}, the brokers do not tell what may be done with it"
-        return Check(what, "unknown", told)
+def _usable(what: str, state: TopicRights, may: str) -> Check:
+    """Make the check of an existing topic without a missing right."""
+    count = counted(state.topic.partitions, "partition")
+    if state.allowed is None:
+        words = f"{count}, the brokers do not tell what may be done with it"
+        return Check(what, "unknown", words)
     return Check(what, "ok", f"{count}, {may}")
 
 
@@ -156,20 +158,22 @@ def of_registry(plan: Plan, settings: Settings) -> Iterator[Check]:
         Registry(settings.registry, _REGISTRY_S).reach()
         return "it answers"
 
-    found = checked("schema registry", look)
-    yield found
-    if found.status == "ok":
+    check = checked("schema registry", look)
+    yield check
+    if check.status == "ok":
         yield from written_schemas.checks(plan, settings)
 
 
-def _of_inputs(plan: Plan, settings: Settings, held: Kept | None, ours: Rights) -> Iterator[Check]:
+def _of_inputs(
+    plan: Plan, settings: Settings, held: Contents | None, ours: Rights
+) -> Iterator[Check]:
     admin = client.admin(settings.reading_kafka)
     read = None if held is None else _read_so_far(settings, held)
     for name in ours.inputs:
         what, state = f'input topic "{name}"', ours.state(name)
         if (lacking := ours.refused(name)) is not None:
             yield lacking
-        elif not isinstance(state, Found):
+        elif not isinstance(state, TopicRights):
             gone = read is not None and name in read.positions
             yield _missing(what, missing_topics.near(admin, name), gone=gone)
         elif read is not None and read.topic_ids.get(name, state.topic.id) != state.topic.id:
@@ -185,16 +189,16 @@ def _of_inputs(plan: Plan, settings: Settings, held: Kept | None, ours: Rights) 
 
 
 def _missing(what: str, near: str | None, *, gone: bool) -> Check:
-    """Make the check of an input topic that is not there; `gone` if it has been read before."""
+    """Make the check of a missing input topic; `gone` if it has been read before."""
     meant = f'; did you mean "{near}"?' if near else ""
     remedy = "Create it, or correct its name in the pipeline file."
     if gone:
         return Check(what, "failed", f"does not exist{meant}", remedy)
-    told = f"does not exist: a run waits for it, unless it is told --no-wait{meant}"
-    return Check(what, "warning", told, remedy)
+    words = f"does not exist: a run waits for it, unless it is told --no-wait{meant}"
+    return Check(what, "warning", words, remedy)
 
 
-def _read_so_far(settings: Settings, held: Kept) -> SourceOffset | None:
+def _read_so_far(settings: Settings, held: Contents) -> SourceOffset | None:
     """Read the offsets of the last batch that the checkpoint has committed."""
     if held.birth is None or held.logged is None:
         return None
@@ -205,13 +209,13 @@ def _read_so_far(settings: Settings, held: Kept) -> SourceOffset | None:
 
 
 def _of_positions(
-    what: str, admin: AdminClient, name: str, found: Found, positions: Mapping[int, int]
+    what: str, admin: AdminClient, name: str, state: TopicRights, positions: Mapping[int, int]
 ) -> Check:
     """Check that the topic still has the next offsets to read."""
-    begins = topics.beginnings(admin, {name: found.topic.partitions})[name]
+    begins = topics.beginnings(admin, {name: state.topic.partitions})[name]
     gone = [p for p, begin in begins.items() if begin > positions.get(p, begin)]
     if not gone:
-        return _usable(what, found, "may be read")
+        return _usable(what, state, "may be read")
     at = ", ".join(f"{name}[{p}]@{positions[p]}" for p in gone)
     return Check(
         what,
@@ -226,10 +230,10 @@ def _together(
     plan: Plan,
     settings: Settings,
     admin: AdminClient,
-    held: Kept,
-    existing: Mapping[str, Topic],
+    held: Contents,
+    existing: Mapping[str, TopicInfo],
 ) -> Check:
-    """Check that checkpoint, markers and outputs are of one history, as a start does."""
+    """Check that checkpoint, markers and outputs belong to one history, as a start does."""
     what = "what belongs together"
     checkpoint, birth = Checkpoint(settings.checkpoint), held.birth
     if birth is None and not existing:
@@ -239,19 +243,21 @@ def _together(
         nothing = SourceOffset(-1, 0, 0, {}, plan.fingerprint())
         birth = newborn(settings.checkpoint, plan, settings.shards, nothing)
     plan = resumed(birth, plan)
-    reader = Reader(settings.kafka)
+    reader = RangeReader(settings.kafka)
     try:
         topic = plan.markers_topic
         shards = min(birth.shards, existing[topic].partitions - 1) if topic in existing else 0
         lease = markers.last_lease(reader, topic) if topic in existing else None
-        if (found := lease_refusal(plan, birth, lease, existing)) is not None:
-            return refused(what, found.error())
-        known: dict[int, Marker | None] = dict.fromkeys(range(birth.shards))
-        known |= {shard: markers.last_marker(reader, topic, shard) for shard in range(shards)}
+        if (refusal := lease_refusal(plan, birth, lease, existing)) is not None:
+            return refused(what, refusal.error())
+        last_markers: dict[int, Marker | None] = dict.fromkeys(range(birth.shards))
+        last_markers |= {
+            shard: markers.last_marker(reader, topic, shard) for shard in range(shards)
+        }
         outputs = {o.name: shown(admin, reader, o, existing) for o in plan.published}
         logged = _logged(checkpoint, birth, held.logged)
         # A start itself finishes the work that is still in the exchange topic.
-        judged = judge(History(plan, birth, logged, outputs, known, finishes=True))
+        judged = judge(StartHistory(plan, birth, logged, outputs, last_markers, finishes=True))
         if isinstance(judged, Refusal):
             return refused(what, judged.error())
     except IkebanaError as error:

@@ -24,10 +24,10 @@ _LONGEST = "transaction.max.timeout.ms"
 def of_transactions(settings: Settings, checkpoint_id: str | None) -> Iterator[Check]:
     """Check the right to use transactions, and their time limit."""
     sink = settings.writing_kafka
-    told = broker_settings(sink)
-    if (longest := told.get(_LONGEST)) is not None:
+    of_broker = broker_settings(sink)
+    if (longest := of_broker.get(_LONGEST)) is not None:
         yield _of_timeout(settings.max_batch_s, longest)
-    if told.get(AUTHORIZER) == "":
+    if of_broker.get(AUTHORIZER) == "":
         yield Check(_IDS, "ok", "the brokers check no rights")
         return
     lasting = Check(_BATCH, "ok", f"{settings.max_batch_s:.0f} s, the brokers allow it")

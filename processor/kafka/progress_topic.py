@@ -18,14 +18,14 @@ from ikebana.processor.kafka import topics
 from ikebana.processor.kafka.client import enqueue, patiently
 from ikebana.processor.kafka.markers import last_message
 from ikebana.processor.kafka.progress_record import progress_record
-from ikebana.processor.kafka.reader import Reader
+from ikebana.processor.kafka.reader import RangeReader
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics.formatting import progress_messages
 
 
-def last_progress(reader: Reader, topic: str) -> ProgressRecord | None:
-    """Read the last progress record of a topic; None if there is none, or none is left."""
+def last_progress(reader: RangeReader, topic: str) -> ProgressRecord | None:
+    """Read the last progress record of a topic; None if there is none."""
     message = last_message(reader, topic, 0)
     return None if message is None else progress_record(message, CheckpointError)
 
@@ -34,7 +34,7 @@ def publish(
     plan: Plan,
     lease: TransactionalProducer,
     admin: AdminClient,
-    found: Iterable[Marker],
+    markers: Iterable[Marker],
     new: Collection[str] = (),
     begin: int = 0,
     before: Mapping[str, dict[int, int]] = MappingProxyType({}),
@@ -44,15 +44,15 @@ def publish(
 
     `new` outputs have had no progress before, and begin at the time `begin`.  The end offsets
     are high watermarks taken after the batch's last commit returned: all of its updates lie
-    before them.  Of outputs that write a portion only, they are those of `before`.  `last` has the
-    ends that were published last, as far as they are known.
+    before them.  Outputs that write a portion only keep the ends in `before`.  `last` has the
+    last published ends, as far as they are known.
 
     Raises:
-        AwayError: the brokers did not answer, or as if they had not heard of the batch.
+        AwayError: the brokers did not answer, or only with ends from before the batch.
     """
-    found = list(found)
-    ends = patiently(lambda: _ends(plan, admin, found, last), "the leaders of outputs")
-    batch = closings(plan, found, ends, new, begin, before)
+    markers = list(markers)
+    ends = patiently(lambda: _ends(plan, admin, markers, last), "the leaders of outputs")
+    batch = closings(plan, markers, ends, new, begin, before)
     with lease.transaction() as producer:
         for output, record, times in batch:
             enqueue(producer, output.progress_topic, key=record.key(), value=record.encode())
@@ -64,38 +64,38 @@ def publish(
 def _ends(
     plan: Plan,
     admin: AdminClient,
-    found: Sequence[Marker],
+    markers: Sequence[Marker],
     last: Mapping[str, Mapping[int, int]],
 ) -> topics.Positions:
-    """Read the ends of outputs; a retriable error if a batch of so many updates is not in them.
+    """Read the ends of outputs; raise a retriable error if they are from before the batch.
 
-    A broker that was replaced as a partition's leader, and has not heard of it, answers with the
-    end that the partition had then.  A reader that believed it would find too few updates.
+    A broker that was replaced as a partition's leader, and has not noticed it, answers with an old
+    end.  A reader that believed it would miss updates.
     """
     described = topics.describe(admin, [output.topic for output in plan.published])
     partitions = {name: topic.partitions for name, topic in described.items()}
     ends = topics.high_watermarks(admin, partitions)
     for output in plan.published:
-        is_whole = output.traits.as_updates and output.name not in found[0].writes
+        is_whole = output.traits.as_updates and output.name not in markers[0].writes
         if is_whole and output.topic in last:
             added = sum(ends[output.topic].values()) - sum(last[output.topic].values())
-            if added < sum(marker.counts.get(output.name, 0) for marker in found):
-                # Whom the client asks next is told by some other broker.
+            if added < sum(marker.counts.get(output.name, 0) for marker in markers):
+                # Metadata from some other broker choose whom the client asks next.
                 admin.list_topics(timeout=topics.REQUEST_S)
                 raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
     return ends
 
 
 def ends_before(
-    plan: Plan, settings: Mapping[str, str], found: Sequence[Marker]
+    plan: Plan, settings: Mapping[str, str], markers: Sequence[Marker]
 ) -> dict[str, dict[int, int]]:
-    """Read the ends that were published last of the outputs of which a batch wrote a portion."""
-    if not found[0].writes:
+    """Read the last published ends of the outputs of which a batch wrote a portion."""
+    if not markers[0].writes:
         return {}
-    with closing(Reader(settings)) as reader:
+    with closing(RangeReader(settings)) as reader:
         last = {
             output.name: last_progress(reader, output.progress_topic)
             for output in plan.published
-            if output.name in found[0].writes
+            if output.name in markers[0].writes
         }
     return {name: dict(record.ends) for name, record in last.items() if record is not None}

@@ -1,9 +1,10 @@
 """Read exactly the committed records in ranges of offsets.
 
+
 Aborted records and Kafka's transaction markers take offsets, but no reader gets them.  So the
-number of records does not tell that a range is read completely.  It is read when a record comes
-from at or beyond its end, or when the partition ends there.  If the partition ends before the
-range does, the reader waits, because the last stable offset moves only after a commit.
+number of records does not show that a range is read completely.  It is, when a record comes from
+at or beyond its end, or when the partition ends there.  If the partition ends before the range
+does, the reader waits, because the last stable offset moves only after a commit.
 """
 
 import time
@@ -39,7 +40,7 @@ _REQUEST_S = 10.0
 
 
 class DeletedError(SourceError):
-    """The broker no longer has records that are to be read."""
+    """The broker no longer has records that were to be read."""
 
 
 class Range(NamedTuple):
@@ -51,7 +52,7 @@ class Range(NamedTuple):
     end: int
 
 
-class Reader:
+class RangeReader:
     """A consumer that reads ranges one after another, and keeps no position between them."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
@@ -71,11 +72,11 @@ class Reader:
         for left in _rounds(ranges):
             consumer.assign([TopicPartition(r.topic, r.partition, r.start) for r in left.values()])
             try:
-                yield from self._taken(left, patience_s)
+                yield from self._polled(left, patience_s)
             finally:
                 consumer.unassign()
 
-    def _taken(
+    def _polled(
         self, left: dict[tuple[str, int], Range], patience_s: float
     ) -> Iterator[tuple[Range, list[Message]]]:
         consumer = self._consumer
@@ -87,25 +88,25 @@ class Reader:
             else:
                 message = consumer.poll(_WAIT_S)
                 messages = [] if message is None else [message]
-            found: dict[tuple[str, int], list[Message]] = {}
+            arrived: dict[tuple[str, int], list[Message]] = {}
             finished = set()
             for at, records, events in runs(messages):
-                wanted = left.get(at)
+                span = left.get(at)
                 for event in events:
-                    if _at_the_end(event.error(), wanted, event.offset()):
+                    if _at_the_end(event.error(), span, event.offset()):
                         finished.add(at)
-                if wanted is None or not records:
+                if span is None or not records:
                     continue
                 last = records[-1].offset()
-                if last >= wanted.end - 1:
+                if last >= span.end - 1:
                     finished.add(at)
-                if last >= wanted.end:
-                    records = [each for each in records if each.offset() < wanted.end]
-                if at in found:
-                    found[at].extend(records)
+                if last >= span.end:
+                    records = [each for each in records if each.offset() < span.end]
+                if at in arrived:
+                    arrived[at].extend(records)
                 elif records:
-                    found[at] = records
-            for at, held in found.items():
+                    arrived[at] = records
+            for at, held in arrived.items():
                 yield left[at], held
                 remaining -= len(held)
             for at in finished:
@@ -113,7 +114,7 @@ class Reader:
             if finished and left:
                 # No records of a finished partition are prefetched in vain.
                 consumer.incremental_unassign([TopicPartition(*at) for at in finished])
-            if found or finished:
+            if arrived or finished:
                 deadline = time.monotonic() + patience_s
             elif time.monotonic() > deadline:
                 raise _too_late(left, patience_s)
@@ -127,9 +128,11 @@ class Reader:
         back = 4
         while high > low:
             start = max(low, high - back)
-            found = [m for _, ms in self.read([Range(topic, partition, start, high)]) for m in ms]
-            if found or start == low:
-                return found
+            messages = [
+                m for _, ms in self.read([Range(topic, partition, start, high)]) for m in ms
+            ]
+            if messages or start == low:
+                return messages
             back *= 8
         return []
 
@@ -138,19 +141,19 @@ class Reader:
         return self.all_watermarks(topic, [partition])[0]
 
     def all_watermarks(self, topic: str, partitions: Iterable[int]) -> list[tuple[int, int]]:
-        """Read those of several partitions at once, by two requests of each leader."""
+        """Read the watermarks of several partitions at once, by two requests to each leader."""
         asked = list(partitions)
 
         def ask(which: int) -> list[int]:
-            found = self._consumer.offsets_for_times(
+            answers = self._consumer.offsets_for_times(
                 [TopicPartition(topic, partition, which) for partition in asked], _REQUEST_S
             )
-            for each in found:
+            for each in answers:
                 if each.error is not None:
                     raise KafkaException(each.error)
                 if each.offset < 0:
                     raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
-            return [each.offset for each in found]
+            return [each.offset for each in answers]
 
         def both() -> list[tuple[int, int]]:
             return list(zip(ask(OFFSET_BEGINNING), ask(OFFSET_END), strict=True))
@@ -167,27 +170,27 @@ class Reader:
 def runs_of(
     messages: Iterable[Message],
 ) -> list[tuple[tuple[str, int], list[Message], list[Message]]]:
-    """Divide messages into neighbours of one partition: its records, and its events."""
-    found: list[tuple[tuple[str, int], list[Message], list[Message]]] = []
+    """Group consecutive messages of one partition, and divide them into records and events."""
+    result: list[tuple[tuple[str, int], list[Message], list[Message]]] = []
     for at, run in groupby(messages, lambda message: (message.topic(), message.partition())):
         records: list[Message] = []
         events: list[Message] = []
         for message in run:
             (records if message.error() is None else events).append(message)
-        found.append((at, records, events))
-    return found
+        result.append((at, records, events))
+    return result
 
 
 runs = runs_of if compiled_runs is None else compiled_runs
 
 
 def _rounds(ranges: Sequence[Range]) -> list[dict[tuple[str, int], Range]]:
-    """Divide ranges so that a round has one of each partition: a consumer reads at one place."""
+    """Divide ranges into rounds with one range a partition: a consumer has one position in it."""
     rounds: list[dict[tuple[str, int], Range]] = []
     for each in ranges:
         if each.start < each.end:
             at = each.topic, each.partition
-            into = next((found for found in rounds if at not in found), None)
+            into = next((one for one in rounds if at not in one), None)
             if into is None:
                 rounds.append(into := {})
             into[at] = each
@@ -200,10 +203,10 @@ def timestamp_of(message: Message) -> int | None:
     return None if kind == TIMESTAMP_NOT_AVAILABLE else int(timestamp)
 
 
-def expired(wanted: Range) -> DeletedError:
-    """Make the error for a range whose beginning the broker no longer has."""
+def expired(missing: Range) -> DeletedError:
+    """Make the error for a range if the broker no longer has its beginning."""
     return DeletedError(
-        f"cannot read {wanted.topic}[{wanted.partition}]@{wanted.start}: the broker no "
+        f"cannot read {missing.topic}[{missing.partition}]@{missing.start}: the broker no "
         "longer has this offset; the records up to the first one that it has are lost",
         hint="Raise the topic's retention. If an edit reads the topic again, start with the file "
         "of before, which withdraws the edit. Otherwise, to go on without the lost records, "
@@ -211,18 +214,18 @@ def expired(wanted: Range) -> DeletedError:
     )
 
 
-def _at_the_end(error: KafkaError, wanted: Range | None, offset: int) -> bool:
+def _at_the_end(error: KafkaError, span: Range | None, offset: int) -> bool:
     """Return whether an event means that the range is read; raise any other error."""
     code = error.code()
     if code == KafkaError._PARTITION_EOF:
-        return wanted is not None and offset >= wanted.end
+        return span is not None and offset >= span.end
     if code == KafkaError._AUTO_OFFSET_RESET:
-        # An event of a range that was given up may come when others are read.
-        if wanted is None:
+        # An event of an abandoned range may come while others are read.
+        if span is None:
             return False
-        raise expired(wanted)
+        raise expired(span)
     if not error.retriable() and code not in client.AWAY:
-        raise SourceError(f"could not read {wanted or 'a topic'}: {error.str()}")
+        raise SourceError(f"could not read {span or 'a topic'}: {error.str()}")
     return False
 
 

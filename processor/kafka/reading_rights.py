@@ -1,7 +1,7 @@
 """Check the rights that a command needs to read output topics, before it reads any.
 
-Who may not see a topic is not told whether it is there.  So the topic of the snapshots that a diff
-topic may have is asked for, too.
+Brokers do not reveal whether a topic exists to a client that may not see it.  So the topic of
+snapshots, which a diff topic may have, is checked, too.
 """
 
 from collections import defaultdict
@@ -28,9 +28,10 @@ def reach(
     compacts: bool = False,
     deletes: bool = False,
 ) -> None:
-    """Connect, and see that these topics may be read; `formats` has the format of each.
+    """Connect, and check that these topics may be read; `formats` has the format of each.
 
-    Who `compacts` writes snapshots as well, and who `deletes` deletes what is in them.
+    A command that `compacts` writes snapshots as well; one that `deletes` also deletes the
+    updates that snapshots replace.
 
     Raises:
         ConfigError, AwayError: as `client.reach`.
@@ -38,53 +39,53 @@ def reach(
     """
     client.reach(settings)
     needs = needs_of(formats, compacts=compacts, deletes=deletes)
-    told: list[str] = []
+    reasons: list[str] = []
     remedies: list[str] = []
 
     def lacks(what: str, how: list[str], operations: Operations, *resource: str) -> None:
-        told.append(f"{what} {', '.join(how)}")
+        reasons.append(f"{what} {', '.join(how)}")
         remedies.append(grant(settings, operations, *resource))
 
     admin = client.admin(settings)
     for topic, state in described(admin, needs).items():
-        wanted = needs[topic]
+        needed = needs[topic]
         if state is None:
-            if AclOperation.WRITE in wanted and not _may_be_made(settings, topic):
+            if AclOperation.WRITE in needed and not _may_be_made(settings, topic):
                 how = ["does not exist and may not be made"]
                 lacks(f'topic "{topic}"', how, {AclOperation.CREATE}, "--topic", topic)
         elif isinstance(state, KafkaError):
-            lacks(f'topic "{topic}"', ["may not be seen"], wanted, "--topic", topic)
-        elif state.allowed is not None and (missing := wanted - state.allowed):
+            lacks(f'topic "{topic}"', ["may not be seen"], needed, "--topic", topic)
+        elif state.allowed is not None and (missing := needed - state.allowed):
             how = [missing_right(each) for each in ordered(missing)]
             lacks(f'topic "{topic}"', how, missing, "--topic", topic)
     if not _may_name_group(settings):
         named = ("--group", client.GROUP)
         lacks(f'group "{client.GROUP}"', ["may not be seen"], {AclOperation.DESCRIBE}, *named)
-    if told:
+    if reasons:
         raise AccessError(
-            f"cannot read {', '.join(formats)}: {'; '.join(told)}", hint="\n".join(remedies)
+            f"cannot read {', '.join(formats)}: {'; '.join(reasons)}", hint="\n".join(remedies)
         )
 
 
 def needs_of(
     formats: Mapping[str, str], *, compacts: bool = False, deletes: bool = False
 ) -> dict[str, Operations]:
-    """Return the rights on each topic; each of them has Describe with it."""
-    found: dict[str, Operations] = defaultdict(set)
+    """Return the rights that are needed on each topic; each of them implies Describe."""
+    needs: dict[str, Operations] = defaultdict(set)
     for topic, form in formats.items():
-        found[topic].add(AclOperation.READ)
+        needs[topic].add(AclOperation.READ)
         if form not in FACT_FORMATS:
-            found[topic + ".progress"].add(AclOperation.READ)
+            needs[topic + ".progress"].add(AclOperation.READ)
         if form != "diff":
             continue
-        found[topic_of(topic)].add(AclOperation.READ)
+        needs[topic_of(topic)].add(AclOperation.READ)
         if compacts:
-            # Snapshots of before are deleted, so that some are kept.
-            found[topic_of(topic)] |= {AclOperation.WRITE, AclOperation.DELETE}
+            # Old snapshots are deleted: only the newest are kept.
+            needs[topic_of(topic)] |= {AclOperation.WRITE, AclOperation.DELETE}
         if deletes:
-            found[topic].add(AclOperation.DELETE)
-            found[topic + ".progress"].add(AclOperation.DELETE)
-    return dict(found)
+            needs[topic].add(AclOperation.DELETE)
+            needs[topic + ".progress"].add(AclOperation.DELETE)
+    return dict(needs)
 
 
 def _may_be_made(settings: Mapping[str, str], topic: str) -> bool:
@@ -97,7 +98,7 @@ def _may_be_made(settings: Mapping[str, str], topic: str) -> bool:
     try:
         patiently(ask, f'topic "{topic}"')
     except KafkaException as error:
-        # Anything else is told by who makes it.
+        # Whoever creates the topic reports any other error.
         return error.args[0].code() not in FORBIDDEN
     return True
 

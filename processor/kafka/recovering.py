@@ -1,15 +1,15 @@
-"""Recover a pipeline whose checkpoint is lost, on its brokers.
+"""Recover a pipeline with a lost checkpoint from its topics.
 
 `checkpoint.recovering` decides.  The steps and their order:
 
-1. look at all that is left, and refuse what cannot be recovered;
-2. fence the lost checkpoint's driver and tasks, and look again: from then on nobody adds to it;
+1. look at the topics of the pipeline, and refuse what cannot be recovered;
+2. fence the lost checkpoint's driver and tasks, and look again: from then on nobody writes there;
 3. commit the next epoch and incarnation in the lease and in all markers, with the producers that
    have fenced: an instance of the lost checkpoint that comes back finds them, and stops;
 4. write the metadata of the new checkpoint.
 
-The run that follows makes the state.  A death between 3 and 4 leaves what another `recover` finds
-as it was, but for the greater epoch.
+The run that follows rebuilds the state.  After a death between 3 and 4 another `recover` finds
+the same, except for a greater epoch.
 """
 
 import os
@@ -35,10 +35,10 @@ from ikebana.processor.checkpoint.checkpoint import (
 from ikebana.processor.checkpoint.commits import Lease, first_marker
 from ikebana.processor.checkpoint.inputs import topics_refusal
 from ikebana.processor.checkpoint.recovering import Left, Unclosed
-from ikebana.processor.checkpoint.starting import Shown, lasting_topics
-from ikebana.processor.checkpoint.topic import Topic
+from ikebana.processor.checkpoint.starting import OutputState, lasting_topics
+from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.kafka import client, markers, own_reading, topics
-from ikebana.processor.kafka.reader import Range, Reader
+from ikebana.processor.kafka.reader import Range, RangeReader
 from ikebana.processor.kafka.takeover import commit_lease, shown
 from ikebana.processor.kafka.transactions import TransactionalProducer, commit_marker
 from ikebana.processor.planning import starts
@@ -49,10 +49,10 @@ from ikebana.processor.topics.source_offset import Positions
 
 
 def look(plan: Plan, settings: Settings) -> Left:
-    """Read what is left of a pipeline; nothing is changed, and nobody is fenced.
+    """Read the topics of a pipeline; nothing is changed, and nobody is fenced.
 
-    What lies behind an open transaction, which an instance that died may have left, is known by
-    the commit records of other shards.
+    An instance that died may have left an open transaction.  What is after it is known from the
+    commit records of other shards.
 
     Raises: IkebanaError, if the brokers do not answer or an input is missing.
     """
@@ -60,15 +60,15 @@ def look(plan: Plan, settings: Settings) -> Left:
     return _looked(_Looking(plan, settings, is_fenced=False))
 
 
-def _looked(found: "_Looking") -> Left:
-    with closing(found):
-        return found.left()
+def _looked(looking: "_Looking") -> Left:
+    with closing(looking):
+        return looking.left()
 
 
 def recover(plan: Plan, settings: Settings, left: Left, checkpoint: Checkpoint) -> Birth:
     """Make the metadata of a checkpoint that goes on where the lost one has ended.
 
-    `left` was found to have no problems; what has changed since is refused.
+    `left` had no problems; any change since then is refused.
 
     Raises:
         CheckpointError: it can't be recovered any more.
@@ -84,11 +84,11 @@ def recover(plan: Plan, settings: Settings, left: Left, checkpoint: Checkpoint) 
     }
     left = _looked(_Looking(plan, settings, is_fenced=True))
     lease = left.lease
-    found = [f"{each.path} {each.reason}" for each in recovering.problems_left(plan, left)]
-    if lease is None or lease.checkpoint != lost or found:
+    problems = [f"{each.path} {each.reason}" for each in recovering.problems_left(plan, left)]
+    if lease is None or lease.checkpoint != lost or problems:
         raise CheckpointError(
             f"what is left of pipeline {plan.name!r} has changed while it was recovered"
-            + "".join(f"; {each}" for each in found),
+            + "".join(f"; {each}" for each in problems),
             hint="Look again with --plan.",
         )
     birth = _birth(plan, settings, left, lease)
@@ -120,14 +120,14 @@ def _birth(plan: Plan, settings: Settings, left: Left, lease: Lease) -> Birth:
         },
         topic_ids={topic: left.topic_ids[topic] for topic in plan.topics},
         hops=left.hops,
-        own=left.own,
+        read_back=left.read_back,
     )
-    made = newborn(settings.checkpoint, plan, settings.shards, start)
-    return replace(made, id=lease.checkpoint, epoch=lease.epoch + 1, first_batch=left.batch + 1)
+    birth = newborn(settings.checkpoint, plan, settings.shards, start)
+    return replace(birth, id=lease.checkpoint, epoch=lease.epoch + 1, first_batch=left.batch + 1)
 
 
-class _StableReader(Reader):
-    """A reader for whom partitions end before the first open transaction."""
+class _StableReader(RangeReader):
+    """A reader that takes the first open transaction of a partition as its end."""
 
     def __init__(self, settings: Mapping[str, str], admin: AdminClient) -> None:
         super().__init__(settings)
@@ -140,9 +140,9 @@ class _StableReader(Reader):
 
 
 class _Looking:
-    """What is asked of the brokers about a pipeline, once.
+    """The questions to the brokers about a pipeline, asked once.
 
-    If its writers are fenced, no transaction is open, and all that they have written is read.
+    If its writers are fenced, no transaction is open, and all of their records are read.
     """
 
     def __init__(self, plan: Plan, settings: Settings, *, is_fenced: bool) -> None:
@@ -151,7 +151,9 @@ class _Looking:
         self._admin: AdminClient = client.admin(settings.kafka)
         self._inputs: AdminClient = client.admin(settings.reading_kafka)
         self._reader = (
-            Reader(settings.kafka) if is_fenced else _StableReader(settings.kafka, self._admin)
+            RangeReader(settings.kafka)
+            if is_fenced
+            else _StableReader(settings.kafka, self._admin)
         )
 
     def close(self) -> None:
@@ -164,17 +166,19 @@ class _Looking:
             raise refusal.error()
         asked = {name: topic.partitions for name, topic in read.items()}
         written = [t for output in plan.published for t in (output.topic, output.progress_topic)]
-        own = topics.describe(self._admin, [plan.markers_topic, plan.loopback_topic, *written])
+        existing = topics.describe(
+            self._admin, [plan.markers_topic, plan.loopback_topic, *written]
+        )
         markers_of, shards = plan.markers_topic, 0
         lease = None
-        if markers_of in own:
-            shards = markers.shards_of(own[markers_of].partitions)
+        if markers_of in existing:
+            shards = markers.shards_of(existing[markers_of].partitions)
             lease = markers.last_lease(self._reader, markers_of)
         last = {
             shard: markers.last_marker(self._reader, markers_of, shard) for shard in range(shards)
         }
-        outputs = {o.name: shown(self._admin, self._reader, o, own) for o in plan.published}
-        had, lost = self._had(own)
+        outputs = {o.name: shown(self._admin, self._reader, o, existing) for o in plan.published}
+        had, lost = self._had(existing)
         ends = topics.ends(self._inputs, asked)
         return Left(
             lease=lease,
@@ -190,54 +194,54 @@ class _Looking:
                 for output in plan.published
             },
             lost=lost,
-            own=had,
+            read_back=had,
             begins=topics.beginnings(self._inputs, asked),
             ends=ends,
             policies={
                 name: topics.settings_of(self._inputs, name).get("cleanup.policy", "delete")
                 for name in asked
             },
-            topic_ids={name: topic.id for name, topic in {**own, **read}.items()},
-            hops=self._hops(own),
+            topic_ids={name: topic.id for name, topic in {**existing, **read}.items()},
+            hops=self._hops(existing),
             starts=self._starts(asked, ends),
         )
 
     def _starts(self, partitions: Mapping[str, int], ends: Positions) -> Positions:
         """Find the offsets at which inputs begin that start in the middle of their topics."""
-        found = {}
+        result = {}
         for source in self._plan.inputs:
             place = starts.place_of(source.start)
             for topic in source.topics:
                 asked = {topic: partitions[topic]}
                 if isinstance(place, starts.AtOffsets):
-                    found[topic] = dict(place.offsets)
+                    result[topic] = dict(place.offsets)
                 elif isinstance(place, starts.AtTime):
                     later = topics.at_time(self._inputs, asked, place.ms)[topic]
-                    found[topic] = {**ends[topic], **later}
-        return found
+                    result[topic] = {**ends[topic], **later}
+        return result
 
-    def _had(self, existing: Mapping[str, Topic]) -> tuple[Ends, dict[str, str]]:
-        """What outputs have had in their topics, and why that cannot be read of some."""
-        found: dict[str, Mapping[int, tuple[int, int]]] = {}
+    def _had(self, existing: Mapping[str, TopicInfo]) -> tuple[Ends, dict[str, str]]:
+        """The offsets of outputs' contents in their topics, and why some cannot be read."""
+        offsets: dict[str, Mapping[int, tuple[int, int]]] = {}
         lost = {}
         for output in self._plan.published:
             if output.topic not in existing or output.traits.codec is not None:
                 continue
             try:
-                found |= own_reading.look(self._settings.kafka, [output.topic])
+                offsets |= own_reading.look(self._settings.kafka, [output.topic])
             except SourceError as error:
                 lost[output.name] = error.message
-        return found, lost
+        return offsets, lost
 
     def _unclosed(
         self,
         output: Output,
-        has: Shown,
+        has: OutputState,
         lost: Mapping[str, str],
     ) -> Unclosed:
-        """Count the records that an output has beyond what its progress says.
+        """Count the records of an output after the end of its last progress.
 
-        Of a format that cannot be taken back, offsets are counted, as nothing reads its messages.
+        For a format that cannot be retracted, offsets are counted, as nothing reads its messages.
         """
         if has.topic is None or output.name in lost:
             return Unclosed()
@@ -261,8 +265,8 @@ class _Looking:
         ]
         return Unclosed(len(times), max(times, default=-1))
 
-    def _hops(self, existing: Mapping[str, Topic]) -> dict[int, int]:
-        """The ends of the loopback topic: what is there belongs to the lost state."""
+    def _hops(self, existing: Mapping[str, TopicInfo]) -> dict[int, int]:
+        """The ends of the loopback topic: all of its messages belong to the lost state."""
         name = self._plan.loopback_topic
         if name not in existing:
             return {}
@@ -273,14 +277,14 @@ def _times(output: Output, at: Range, message: Message) -> list[int]:
     """The times of the updates of a message.
 
     Raises:
-        SourceError: it is none of the output's format.
+        SourceError: the message does not have the output's format.
     """
     if output.traits.facts is None:
         place = at.partition, message.offset()
         value, headers = message.value(), message.headers()
         return [diff_reader.decode(at.topic, place, message.key(), value, headers).time]
     try:
-        found = output.traits.facts().decode(message.value())
+        content = output.traits.facts().decode(message.value())
     except DecodeError as error:
         raise SourceError(
             f"cannot read {at.topic}[{at.partition}]@{message.offset()} as {output.format}: "
@@ -289,4 +293,4 @@ def _times(output: Output, at: Range, message: Message) -> list[int]:
             f"{output.name!r}. Start with a new checkpoint, a new name of the pipeline, and new "
             "output topics.",
         ) from None
-    return [] if isinstance(found, Progress) else [fact[2] for fact in found.updates]
+    return [] if isinstance(content, Progress) else [fact[2] for fact in content.updates]

@@ -1,4 +1,4 @@
-"""Fetch schemas from a registry with Confluent's REST API, and register those of outputs.
+"""Fetch schemas from a registry with Confluent's REST API, and register schemas of outputs.
 
 The schema of an id never changes, so a schema that was found is cached for ever.  An id without
 a schema is requested again after half a minute.  If the registry is away, requests are
@@ -33,7 +33,7 @@ _NOT_FOUND = 404
 # A busy server, or a proxy before one that is away.
 _LATER = frozenset({408, 429, 500, 502, 503, 504})
 _REFUSED = frozenset({401, 403})
-# The registry has compared a schema with that of before, or judged it by itself.
+# The registry has refused a schema, as incompatible or as invalid.
 _NOT_TAKEN = frozenset({409, 422})
 # The client accepts these settings only as numbers.
 _NUMBERS = frozenset(
@@ -100,19 +100,23 @@ class Registry:
         self._see()
 
     def parsed(self, id: int | str) -> object:  # noqa: A002 -- as in `Schemas`
-        if (found := self._schemas.get(id)) is not None:
-            return found
-        found = self._schemas[id] = self._known(id, self._fetched)
-        return found
+        if (schema := self._schemas.get(id)) is not None:
+            return schema
+        schema = self._schemas[id] = self._unless_unknown(id, self._fetched)
+        return schema
 
     def described(self, id: int | str) -> Sequence[File]:  # noqa: A002 -- as in `Descriptions`
-        if (found := self._files.get(id)) is not None:
-            return found
-        found = self._files[id] = self._known(id, self._fetched_files)
-        return found
+        if (files := self._files.get(id)) is not None:
+            return files
+        files = self._files[id] = self._unless_unknown(id, self._fetched_files)
+        return files
 
-    def _known(self, id: int | str, fetch: Callable[[int | str], Result]) -> Result:  # noqa: A002
-        """What a schema is, unless it was unknown a moment ago."""
+    def _unless_unknown(
+        self,
+        id: int | str,  # noqa: A002
+        fetch: Callable[[int | str], Result],
+    ) -> Result:
+        """Fetch a schema, unless it was unknown a moment ago."""
         until, reason = self._unknown.get(id, (0.0, ""))
         if time.monotonic() < until:
             raise SchemaUnknown(reason)
@@ -130,19 +134,19 @@ class Registry:
         Raises:
             ConfigError: the registry does not take it, such as for its compatibility.
         """
-        found = self._patiently(
+        schema_id = self._patiently(
             lambda: self._client.register_schema(subject, self._schema(schema, kind))
         )
-        if found is None:
+        if schema_id is None:
             raise self._no_registry("it registers no schemas")
-        return int(found)
+        return int(schema_id)
 
     def takes(self, subject: str, schema: str, kind: str) -> bool:
-        """Whether the newest schema of a subject is compatible; one that is new always is."""
-        found = self._patiently(
+        """Whether the newest schema of a subject is compatible; without one, any schema is."""
+        answer = self._patiently(
             lambda: self._client.test_compatibility(subject, self._schema(schema, kind))
         )
-        return found is not False
+        return answer is not False
 
     def _fetched(self, schema_id: int | str) -> object:
         schema, references = self._with_references(schema_id)
@@ -165,12 +169,12 @@ class Registry:
         return schema, list(references.values())
 
     def _refer(
-        self, schema: Any, found: dict[tuple[str, int], tuple[str, Any]], form: str | None
+        self, schema: Any, references: dict[tuple[str, int], tuple[str, Any]], form: str | None
     ) -> None:
         """Add the references of a schema, each after its own references."""
         for reference in schema.references or ():
             subject, version = reference.subject, reference.version
-            if (subject, version) in found:
+            if (subject, version) in references:
                 continue
             # A deleted schema still describes the bytes that were written with it.
             registered = self._patiently(
@@ -178,8 +182,8 @@ class Registry:
             )
             if registered is None:
                 raise SchemaUnknown("its schema refers to one that is unknown")
-            self._refer(registered.schema, found, form)
-            found[subject, version] = reference.name, registered.schema
+            self._refer(registered.schema, references, form)
+            references[subject, version] = reference.name, registered.schema
 
     def _patiently(self, ask: Callable[[], Result]) -> Result | None:
         """Ask until there is an answer; return None if the answer is "not found"."""

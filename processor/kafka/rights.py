@@ -2,7 +2,7 @@
 
 `run` checks before its query starts, and `preflight` before that; both report the missing rules
 in the same words.  For an existing topic, brokers list our rights; for a topic that a start would
-create, they tell only whether we may create it; for a group, whether we may describe it.  The
+create, they only say whether we may create it; for a group, whether we may describe it.  The
 checks change nothing.
 """
 
@@ -23,7 +23,7 @@ from ikebana.errors import AccessError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.check import Check
 from ikebana.processor.base.counting import counted
-from ikebana.processor.checkpoint.topic import Topic
+from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.kafka import client, own_topics
 from ikebana.processor.kafka.acl import Operations, grant, missing_right, ordered
 from ikebana.processor.kafka.client import patiently
@@ -40,7 +40,7 @@ _KAFKA, _SOURCE, _SINK = "kafka", "source.kafka", "sink.kafka"
 class Rights:
     """The rights on each topic that a pipeline's clients need and have; requested once.
 
-    An edit takes back what is in the topics `read_back` of outputs.
+    `read_back` are the topics of outputs that an edit reads.
     """
 
     def __init__(
@@ -53,8 +53,8 @@ class Rights:
         self._needs = _needs(plan, self._clients, read_back)
         self._seen: dict[str, dict[str, State]] = {}
         self.inputs = _inputs(plan)
-        own = [topic for o in plan.published for topic in (o.topic, o.progress_topic)]
-        self.own = [*own_topics.by_shard(plan, shards), *own]
+        output_topics = [topic for o in plan.published for topic in (o.topic, o.progress_topic)]
+        self.written = [*own_topics.by_shard(plan, shards), *output_topics]
 
     def state(self, topic: str) -> State:
         """Return a topic as its clients see it; if any client is refused, that error."""
@@ -63,24 +63,24 @@ class Rights:
 
     def refused(self, topic: str) -> Check | None:
         """Return the failed check of a topic with a missing right; None if none is missing."""
-        told: list[str] = []
+        reasons: list[str] = []
         remedies: list[str] = []
         for name, operations in self._needs[topic].items():
             state = self._as_seen_by(name)[topic]
             if state is None:
                 continue
             if isinstance(state, KafkaError):
-                told.append(f"may not be seen: {state.str()}")
+                reasons.append(f"may not be seen: {state.str()}")
                 remedies.append(self._grant(name, operations, "--topic", topic))
                 continue
-            wanted = {AclOperation.DESCRIBE, *operations}
+            needed = {AclOperation.DESCRIBE, *operations}
             if name == _KAFKA and self._has_to_grow(topic, state.topic):
-                wanted.add(AclOperation.ALTER)
-            if state.allowed is not None and (lacking := wanted - state.allowed):
-                told += [missing_right(each) for each in ordered(lacking)]
+                needed.add(AclOperation.ALTER)
+            if state.allowed is not None and (lacking := needed - state.allowed):
+                reasons += [missing_right(each) for each in ordered(lacking)]
                 remedies.append(self._grant(name, lacking, "--topic", topic))
         what = f'input topic "{topic}"' if topic in self.inputs else f'topic "{topic}"'
-        return _failed(what, told, remedies) if told else None
+        return _failed(what, reasons, remedies) if reasons else None
 
     def reads(self, topic: str) -> bool:
         """Return whether a topic that is written is also read."""
@@ -88,8 +88,8 @@ class Rights:
 
     def of_missing(self) -> Iterator[Check]:
         """Check that a start may create the missing topics, without creating them."""
-        existing = {topic for topic in self.own if self.state(topic) is not None}
-        if existing.issuperset(self.own):
+        existing = {topic for topic in self.written if self.state(topic) is not None}
+        if existing.issuperset(self.written):
             return
         if any(self.refused(topic) for topic in self.inputs):
             # An output gets the number of partitions of an input.
@@ -128,9 +128,9 @@ class Rights:
             self._seen[name] = described(client.admin(self._clients[name]), asked)
         return self._seen[name]
 
-    def _has_to_grow(self, topic: str, found: Topic) -> bool:
+    def _has_to_grow(self, topic: str, existing: TopicInfo) -> bool:
         by_shard = own_topics.by_shard(self._plan, self._shards)
-        return topic in by_shard and found.partitions < by_shard[topic]
+        return topic in by_shard and existing.partitions < by_shard[topic]
 
     def _of_missing(
         self, admin: AdminClient, name: str, partitions: int, made_with: Mapping[str, str]
@@ -156,8 +156,8 @@ class Rights:
                 else "sink.replication_factor and sink.topics change what is asked for"
             )
             remedy += f". Or make it with {count} and {settings}."
-            told = f"does not exist and cannot be made: {error.args[0].str()}"
-            return Check(what, "failed", told, remedy)
+            reason = f"does not exist and cannot be made: {error.args[0].str()}"
+            return Check(what, "failed", reason, remedy)
         return Check(what, "ok", f"will be made, with {count}")
 
 
@@ -187,50 +187,50 @@ def demand(plan: Plan, settings: Settings, shards: int, read_back: Iterable[str]
     """
     rights = Rights(plan, settings, shards, read_back)
     lacking = [check for topic in rights.inputs if (check := rights.refused(topic))]
-    lacking += [check for topic in rights.own if (check := rights.refused(topic))]
+    lacking += [check for topic in rights.written if (check := rights.refused(topic))]
     more = [*rights.of_missing(), *rights.of_group()]
     lacking += [check for check in more if check.status == "failed"]
     if lacking:
         raise AccessError(
             f"cannot start pipeline {plan.name!r}: "
-            + "; ".join(f"{check.check} {check.told}" for check in lacking),
+            + "; ".join(f"{check.check} {check.fact}" for check in lacking),
             hint="\n".join(check.remedy for check in lacking),
         )
 
 
 def clients_of(settings: Settings) -> dict[str, dict[str, str]]:
     """Return the clients with different settings, by the section of their settings."""
-    found = {_KAFKA: dict(settings.kafka)}
+    clients = {_KAFKA: dict(settings.kafka)}
     for name, its in ((_SOURCE, settings.reading_kafka), (_SINK, settings.writing_kafka)):
-        if its != found[_KAFKA]:
-            found[name] = its
-    return found
+        if its != clients[_KAFKA]:
+            clients[name] = its
+    return clients
 
 
-def _failed(what: str, told: Iterable[str], remedies: Iterable[str]) -> Check:
-    return Check(what, "failed", ", ".join(dict.fromkeys(told)), "\n".join(remedies))
+def _failed(what: str, reasons: Iterable[str], remedies: Iterable[str]) -> Check:
+    return Check(what, "failed", ", ".join(dict.fromkeys(reasons)), "\n".join(remedies))
 
 
 def _inputs(plan: Plan) -> list[str]:
     """Return the topics that are read, except our own."""
-    found = [topic for source in plan.inputs for topic in source.topics]
-    found += [
+    names = [topic for source in plan.inputs for topic in source.topics]
+    names += [
         topic + ".progress"
         for source in plan.inputs
         if source.traits.kind == "updates"
         for topic in source.topics
     ]
-    return list(dict.fromkeys([*found, *plan.transaction_topics]))
+    return list(dict.fromkeys([*names, *plan.transaction_topics]))
 
 
 def _needs(
     plan: Plan, clients: Mapping[str, object], read_back: Iterable[str]
 ) -> dict[str, dict[str, Operations]]:
     """Return the rights that each client needs on each topic; any of them needs Describe too."""
-    found: dict[str, dict[str, Operations]] = defaultdict(lambda: defaultdict(set))
+    needs: dict[str, dict[str, Operations]] = defaultdict(lambda: defaultdict(set))
 
     def need(name: str, topic: str, *operations: AclOperation) -> None:
-        found[topic][name if name in clients else _KAFKA].update(operations)
+        needs[topic][name if name in clients else _KAFKA].update(operations)
 
     for topic in _inputs(plan):
         need(_SOURCE, topic, AclOperation.READ)
@@ -250,4 +250,4 @@ def _needs(
         need(_SINK, plan.loopback_topic, AclOperation.WRITE)
         need(_SOURCE, plan.loopback_topic, AclOperation.READ)
         need(_KAFKA, plan.loopback_topic, AclOperation.DELETE)
-    return found
+    return needs

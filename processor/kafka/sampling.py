@@ -7,7 +7,7 @@ from confluent_kafka import Message as KafkaMessage
 from ikebana.errors import SourceError
 from ikebana.processor.authoring.proposing.formats import Sample
 from ikebana.processor.kafka import client, topics
-from ikebana.processor.kafka.reader import Range, Reader, timestamp_of
+from ikebana.processor.kafka.reader import Range, RangeReader, timestamp_of
 from ikebana.processor.topics.messages import Message
 
 _PARTITIONS = 8
@@ -79,7 +79,7 @@ def _read(
         middle = min(low + first, high)
         ranges.append(Range(topic, partition, low, middle))
         ranges.append(Range(topic, partition, max(middle, high - last), high))
-    reader = Reader(settings)
+    reader = RangeReader(settings)
     try:
         # A reader can read only one range of a partition at a time.
         return [

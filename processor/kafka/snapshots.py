@@ -18,18 +18,18 @@ from ikebana.processor.base import diff_reader
 from ikebana.processor.base.collection_digest import CollectionDigest
 from ikebana.processor.base.diff_reader import PlacedUpdate
 from ikebana.processor.checkpoint.refusal import Refusal
-from ikebana.processor.checkpoint.snapshots import Kept, chosen, usable
+from ikebana.processor.checkpoint.snapshots import Available, chosen, usable
 from ikebana.processor.kafka import topics
 from ikebana.processor.kafka.read_topics import ReadTopics
-from ikebana.processor.kafka.reader import Range, Reader
+from ikebana.processor.kafka.reader import Range, RangeReader
 
-# Of the snapshot topic: where the records of snapshots are.
+# The partition of the snapshot topic with the records of snapshots.
 RECORDS = 0
-# As many offsets of these are read, and more are kept, so that none is deleted under a reader.
-# A record and Kafka's marker of its transaction take two.
+# This many offsets of it are read, and more are kept, so that none is deleted under a reader.
+# A record and Kafka's marker of its transaction take two offsets.
 _READ = 500
 KEPT_OFFSETS = 1_000
-# How long to ask for a topic that was there, and how often.
+# How long to ask again for a topic that existed, and how often.
 _GONE_S = 2.0
 _PAUSE_S = 0.2
 # A snapshot may be committed and an older one deleted between our questions.
@@ -43,7 +43,7 @@ class Snapshots:
         SourceError: the topic was deleted.
     """
 
-    def __init__(self, admin: AdminClient, reader: Reader, topic: str, topic_id: str) -> None:
+    def __init__(self, admin: AdminClient, reader: RangeReader, topic: str, topic_id: str) -> None:
         self._admin = admin
         self._reader = reader
         self._topic = topic
@@ -57,7 +57,7 @@ class Snapshots:
         Raises: AccessError, if brokers do not tell whether there are snapshots.
         """
         try:
-            found = topics.describe(self._admin, [self.name])
+            existing = topics.describe(self._admin, [self.name])
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 raise
@@ -67,7 +67,7 @@ class Snapshots:
                 hint=f'Grant Read on topic "{self.name}" to the client that reads '
                 f'"{self._topic}", whether it is there or not.',
             ) from error
-        if not found:
+        if not existing:
             return []
         try:
             begin = self._topics.offsets(topics.beginnings, self.name, 1)[RECORDS]
@@ -83,22 +83,22 @@ class Snapshots:
             for message in messages
         ]
 
-    def kept(self) -> Kept:
+    def available(self) -> Available:
         """Ask for the first offsets that the brokers still have."""
         progress = self._topic + ".progress"
-        found = self._topics.described(self._topic, progress)
+        existing = self._topics.described(self._topic, progress)
         begins = {
             name: self._topics.offsets(topics.beginnings, name, topic.partitions)
-            for name, topic in found.items()
+            for name, topic in existing.items()
         }
-        # Of the snapshots no id is kept: they may go, and come anew.
+        # The id of the snapshot topic is not checked: it may be deleted and created again.
         for name, topic in topics.describe(self._admin, [self.name]).items():
             try:
                 begins[name] = self._topics.offsets(topics.beginnings, name, topic.partitions)
             except KafkaException:
                 if not self._is_gone():
                     raise
-        return Kept(
+        return Available(
             self._topic,
             self._topic_id,
             begins[self._topic],
@@ -118,42 +118,42 @@ class Snapshots:
     def choose(self, as_of: int | None, *, strict: bool = True) -> SnapshotRecord | None:
         """Choose where a reader begins that is asked for a time; None: the topic's beginning.
 
-        Unless `strict`, the oldest snapshot does where none is old enough.
+        Unless `strict`, the oldest snapshot is chosen if none is old enough.
 
         Raises:
             SourceError: no snapshot that can be used is old enough, and the beginning is gone.
         """
         records = self.records()
         for left in reversed(range(_ATTEMPTS)):
-            found = chosen(records, self.kept(), as_of, strict=strict)
-            if not isinstance(found, Refusal):
-                return found
+            choice = chosen(records, self.available(), as_of, strict=strict)
+            if not isinstance(choice, Refusal):
+                return choice
             before, records = records, self.records()
             if records == before or not left:
-                raise found.error()
+                raise choice.error()
         raise AssertionError("no attempts")
 
     def instead(self) -> SnapshotRecord | None:
-        """Find the newest snapshot to begin at, where the beginning is gone; None if it is not."""
-        if self.kept().is_whole:
+        """Find the newest snapshot to begin at, if the topic has lost its beginning; else None."""
+        if self.available().is_whole:
             return None
-        found = self.usable()
-        return found[-1] if found else None
+        usable = self.usable()
+        return usable[-1] if usable else None
 
     def usable(self) -> list[SnapshotRecord]:
         """List the snapshots at which reading can begin now, in order of time."""
-        return usable(self.records(), self.kept())
+        return usable(self.records(), self.available())
 
     def stands_alone(self, record: SnapshotRecord) -> bool:
-        """Return whether everything that a snapshot stands for was deleted already."""
-        begins = self.kept().begins
+        """Return whether all updates that a snapshot replaces were deleted already."""
+        begins = self.available().begins
         return all(begin >= record.last.ends.get(p, 0) for p, begin in begins.items())
 
     def read(self, record: SnapshotRecord) -> Iterator[list[PlacedUpdate]]:
         """Yield the updates of a snapshot, and compare them with its record at the end.
 
         Raises:
-            SourceError: some of it was deleted meanwhile, or it is not what was written.
+            SourceError: some updates were deleted meanwhile, or differ from those written.
         """
         count, digest = 0, CollectionDigest()
         ranges = [

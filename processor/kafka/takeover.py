@@ -11,11 +11,11 @@ from ikebana.processor.checkpoint import takeover
 from ikebana.processor.checkpoint.checkpoint import Birth
 from ikebana.processor.checkpoint.commits import Lease, Marker
 from ikebana.processor.checkpoint.layout import Logged
-from ikebana.processor.checkpoint.starting import Shown
-from ikebana.processor.checkpoint.topic import Topic
+from ikebana.processor.checkpoint.starting import OutputState
+from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.kafka import client, markers, own_topics, rights, topics
 from ikebana.processor.kafka.progress_topic import last_progress
-from ikebana.processor.kafka.reader import Reader
+from ikebana.processor.kafka.reader import RangeReader
 from ikebana.processor.kafka.transactions import TransactionalProducer, commit_marker
 from ikebana.processor.planning.plan import Output, Plan
 
@@ -42,7 +42,7 @@ class Takeover(NamedTuple):
     logged: Logged
     """The end of the checkpoint's logs, read after the markers."""
     record: Lease
-    """What the lease has committed."""
+    """The committed lease record."""
 
     def confirm(self, plan: Plan) -> None:
         """Make sure that no newer instance has taken over since.
@@ -67,44 +67,44 @@ def take_over(
     holder: str,
     *,
     finishes: bool = False,
-    own: int = 0,
+    incarnation: int = 0,
 ) -> Takeover:
     """Become the one instance of the pipeline.
 
     `look` reads the checkpoint's logs; it is called after the lease is taken and the markers are
     read.  `accepted` is called when everything fits and missing topics are created, before
-    anything is written.  `finishes` is that of `starting.History`.  `own` is the incarnation that
-    this run had before it is restarted; 0 at its first start.
+    anything is written.  For `finishes` see `starting.StartHistory`.  `incarnation` is the one
+    that this run had before it was restarted; 0 at its first start.
 
     Raises:
         AccessError: the brokers do not let us do what a pipeline has to do.
         CheckpointError: checkpoint, markers and output topics do not belong together.
-        FencedError: an even newer instance came in between, or since `own`.
+        FencedError: an even newer instance came in between, or since `incarnation`.
     """
     brokers = _Brokers(plan, settings, birth)
-    taken = takeover.take_over(
-        plan, birth, brokers, look, accepted, holder, finishes=finishes, own=own
+    result = takeover.take_over(
+        plan, birth, brokers, look, accepted, holder, finishes=finishes, former=incarnation
     )
     brokers.close()
-    found = taken.found
+    go_on = result.go_on
     return Takeover(
         brokers.lease,
-        taken.lease.incarnation,
-        taken.adopted,
-        found.published,
-        found.ends,
-        found.new,
-        found.waiting,
-        taken.manifests,
-        taken.committed,
-        taken.logged,
-        taken.lease,
+        result.lease.incarnation,
+        result.adopted,
+        go_on.published,
+        go_on.ends,
+        go_on.new,
+        go_on.waiting,
+        result.manifests,
+        result.committed,
+        result.logged,
+        result.lease,
     )
 
 
 def shown(
-    admin: AdminClient, reader: Reader, output: Output, existing: Mapping[str, Topic]
-) -> Shown:
+    admin: AdminClient, reader: RangeReader, output: Output, existing: Mapping[str, TopicInfo]
+) -> OutputState:
     """Read the state of an output's topics; `existing` are the topics that exist."""
     last, begins, policy = None, 0, ""
     if output.progress_topic in existing:
@@ -112,7 +112,7 @@ def shown(
         begins, _ = reader.watermarks(output.progress_topic, 0)
     if output.topic in existing:
         policy = topics.settings_of(admin, output.topic).get("cleanup.policy", "delete")
-    return Shown(last, begins, existing.get(output.topic), policy)
+    return OutputState(last, begins, existing.get(output.topic), policy)
 
 
 class _Claimant:
@@ -132,16 +132,16 @@ class _Brokers:
         self._plan, self._settings, self._birth = plan, settings, birth
         self._sink = settings.writing_kafka
         self._admin = client.admin(settings.kafka)
-        self._reader = Reader(settings.kafka)
+        self._reader = RangeReader(settings.kafka)
         self._holds = False
-        # By shard, an offset behind all that others have committed before they were fenced.
+        # By shard, an offset after all records that others committed before they were fenced.
         self._ends: dict[int, int] = {}
 
     def hold_lease(self) -> None:
         self.lease = self._transactions(markers.driver_id(self._birth.id))
         self._holds = True
 
-    def topics(self, names: Iterable[str]) -> Mapping[str, Topic]:
+    def topics(self, names: Iterable[str]) -> Mapping[str, TopicInfo]:
         return topics.describe(self._admin, names)
 
     def last_lease(self) -> Lease | None:
@@ -159,10 +159,10 @@ class _Brokers:
         end = self._ends.get(shard)
         return markers.last_marker(self._reader, self._plan.markers_topic, shard, end)
 
-    def shown(self, output: Output, existing: Mapping[str, Topic]) -> Shown:
+    def shown(self, output: Output, existing: Mapping[str, TopicInfo]) -> OutputState:
         return shown(self._admin, self._reader, output, existing)
 
-    def make_topics(self, existing: Mapping[str, Topic]) -> None:
+    def make_topics(self, existing: Mapping[str, TopicInfo]) -> None:
         plan, settings, shards = self._plan, self._settings, self._birth.shards
         if own_topics.create(plan, settings, shards, self._admin, existing):
             # The brokers report rights to a topic only when it exists.

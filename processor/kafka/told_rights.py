@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient
 
-from ikebana.processor.checkpoint.topic import Topic
+from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.kafka import client
 from ikebana.processor.kafka.client import patiently
 
@@ -20,16 +20,16 @@ FORBIDDEN = {
 }
 
 
-class Found(NamedTuple):
+class TopicRights(NamedTuple):
     """A topic as the brokers describe it, and the rights of a client on it."""
 
-    topic: Topic
+    topic: TopicInfo
     allowed: frozenset[AclOperation] | None
     """None if the brokers do not report rights, as some other implementations of Kafka don't."""
 
 
 # An existing topic, the error of describing it, or None if it does not exist.
-State: TypeAlias = Found | KafkaError | None
+State: TypeAlias = TopicRights | KafkaError | None
 
 
 def ask_for_group(admin: AdminClient) -> None:
@@ -48,26 +48,26 @@ def described(admin: AdminClient, names: Iterable[str]) -> dict[str, State]:
     asked = TopicCollection(list(names))
 
     def ask() -> dict[str, State]:
-        found: dict[str, State] = {}
+        states: dict[str, State] = {}
         answers = admin.describe_topics(
             asked, include_authorized_operations=True, request_timeout=_REQUEST_S
         )
         for name, answer in answers.items():
             try:
-                told = answer.result()
+                description = answer.result()
             except KafkaException as error:
                 cause = error.args[0]
                 if cause.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    found[name] = None
+                    states[name] = None
                 elif cause.code() in FORBIDDEN:
-                    found[name] = cause
+                    states[name] = cause
                 else:
                     raise
                 continue
-            topic = Topic(str(told.topic_id), len(told.partitions))
+            topic = TopicInfo(str(description.topic_id), len(description.partitions))
             # A client that can describe a topic has the right Describe, so this is never empty.
-            allowed = told.authorized_operations
-            found[name] = Found(topic, frozenset(allowed) if allowed else None)
-        return found
+            allowed = description.authorized_operations
+            states[name] = TopicRights(topic, frozenset(allowed) if allowed else None)
+        return states
 
     return patiently(ask, "the brokers")

@@ -1,7 +1,7 @@
 """Plan which offsets have the collection of a topic as of a time, or its closed batches.
 
-What is planned on one machine is read on others, partition by partition.  Nothing is read here
-but progress, and the first record of each partition.
+One machine plans the offsets, and others read them, partition by partition.  Only progress and
+the first record of each partition are read here.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,13 +14,13 @@ from ikebana.codecs.snapshot_record import SnapshotRecord, topic_of
 from ikebana.errors import SourceError
 from ikebana.processor.base.moments import moment
 from ikebana.processor.kafka.diff_topic import DiffTopic
-from ikebana.processor.kafka.reader import Range, Reader
+from ikebana.processor.kafka.reader import Range, RangeReader
 
 _PEEKED = 100
 
 
-class Piece(msgspec.Struct, frozen=True):
-    """Offsets of one partition of a topic, and of the snapshot of it."""
+class PartitionPiece(msgspec.Struct, frozen=True):
+    """Offsets of one partition of a topic, and of its snapshot."""
 
     partition: int
     ranges: list[Range]
@@ -29,29 +29,29 @@ class Piece(msgspec.Struct, frozen=True):
 class AsOf(NamedTuple):
     """The collection as of a time: the updates in `pieces` at or before it.
 
-    Unless `by_key`, updates of a key lie in several pieces.
+    Unless `by_key`, updates of a key may be in several pieces.
     """
 
     time: int
-    pieces: list[Piece]
+    pieces: list[PartitionPiece]
     partitions: int
     by_key: bool
 
 
-class Place(msgspec.Struct, frozen=True):
-    """A place behind a closed batch: its frontier, and offsets of the topic and its progress."""
+class TopicPlace(msgspec.Struct, frozen=True):
+    """A place after a closed batch: its frontier, and offsets of the topic and its progress."""
 
     topic_id: str
     upper: int
     ends: dict[int, int]
     progress_at: int
     batch: int
-    # Of the snapshot that lies before, if a reader began there.
+    # The snapshot before it, if a reader began there.
     base: SnapshotRecord | None = None
 
 
 class TopicRanges:
-    """Plans what is read of one topic.
+    """Plans the offsets that are read of one topic.
 
     Raises:
         SourceError: the topic does not exist, or is no output.
@@ -61,7 +61,7 @@ class TopicRanges:
         self.topic = topic
         self._form = form
         self._reading = DiffTopic(settings, topic, form)
-        self._reader = Reader(settings)
+        self._reader = RangeReader(settings)
         try:
             self._reading.require_output()
         except BaseException:
@@ -109,20 +109,20 @@ class TopicRanges:
         by_key = same and placed and not self._has_no_keys(pieces)
         return AsOf(time, pieces, len(ends), by_key)
 
-    def first(self, since: int | None) -> Place:
-        """Plan where a reader begins that goes on for ever: at a snapshot, or the beginning.
+    def first(self, since: int | None) -> TopicPlace:
+        """Plan where an endless reader begins: at a snapshot, or the beginning.
 
         Raises:
             SourceError: the beginning is gone, and there is no snapshot at or before `since`.
         """
         topic_id = self._reading.topic_id
         if (base := self._begin(since)) is None:
-            return Place(topic_id, 0, {}, 0, -1)
-        return Place(
+            return TopicPlace(topic_id, 0, {}, 0, -1)
+        return TopicPlace(
             topic_id, base.last.upper, base.last.ends, base.progress_at, base.last.batch, base
         )
 
-    def after(self, place: Place, most: int | None) -> Place:
+    def after(self, place: TopicPlace, most: int | None) -> TopicPlace:
         """Find the place after all batches that are closed now, or about `most` offsets.
 
         Raises:
@@ -134,18 +134,18 @@ class TopicRanges:
                 hint="Begin with a new checkpoint.",
             )
         begin = sum(place.ends.values())
-        found = place
+        result = place
         for record, at in self._records(place.progress_at):
-            if record.batch <= found.batch:
+            if record.batch <= result.batch:
                 continue
             size = sum(record.ends.values()) - begin
-            if most is not None and size > most and found is not place:
+            if most is not None and size > most and result is not place:
                 break
-            found = Place(place.topic_id, record.upper, record.ends, at, record.batch)
-        return found
+            result = TopicPlace(place.topic_id, record.upper, record.ends, at, record.batch)
+        return result
 
-    def between(self, start: Place | None, end: Place) -> list[Piece]:
-        """List the offsets of the batches after `start`, or of all that lies before `end`."""
+    def between(self, start: TopicPlace | None, end: TopicPlace) -> list[PartitionPiece]:
+        """List the offsets of the batches after `start`, up to `end`; without one, of all."""
         begins = {} if start is None else start.ends
         if start is None and end.base is not None:
             begins = end.base.last.ends
@@ -171,7 +171,7 @@ class TopicRanges:
                 yield record, at
                 last = record.batch
 
-    def _has_no_keys(self, pieces: list[Piece]) -> bool:
+    def _has_no_keys(self, pieces: list[PartitionPiece]) -> bool:
         """Return whether a record among the first of each piece has no key."""
         first = [each.ranges[0] for each in pieces]
         peeked = [r._replace(end=min(r.end, r.start + _PEEKED)) for r in first]
@@ -187,14 +187,14 @@ def _pieces(
     starts: Mapping[int, int],
     ends: Mapping[int, int],
     base: SnapshotRecord | None,
-) -> list[Piece]:
-    found = {p: [Range(topic, p, starts.get(p, 0), end)] for p, end in ends.items()}
+) -> list[PartitionPiece]:
+    by_partition = {p: [Range(topic, p, starts.get(p, 0), end)] for p, end in ends.items()}
     if base is not None:
         for at, start in base.starts.items():
             held = Range(topic_of(topic), at, start, base.ends[at])
-            found.setdefault(at - 1, []).insert(0, held)
+            by_partition.setdefault(at - 1, []).insert(0, held)
     pieces = []
-    for partition, ranges in sorted(found.items()):
+    for partition, ranges in sorted(by_partition.items()):
         if some := [each for each in ranges if each.start < each.end]:
-            pieces.append(Piece(partition, some))
+            pieces.append(PartitionPiece(partition, some))
     return pieces

@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from ikebana.processor.checkpoint.topic import Topic
+from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.kafka.client import patiently, with_leaders
 
 # By topic, by partition.
@@ -26,12 +26,12 @@ Positions = dict[str, dict[int, int]]
 REQUEST_S = 10.0
 
 
-def describe(admin: AdminClient, names: Iterable[str]) -> dict[str, Topic]:
+def describe(admin: AdminClient, names: Iterable[str]) -> dict[str, TopicInfo]:
     """Describe the topics of these names that exist."""
     asked = TopicCollection(list(names))
 
-    def ask() -> dict[str, Topic]:
-        found = {}
+    def ask() -> dict[str, TopicInfo]:
+        described = {}
         answers = admin.describe_topics(asked, request_timeout=REQUEST_S)
         for name, answer in answers.items():
             try:
@@ -40,8 +40,8 @@ def describe(admin: AdminClient, names: Iterable[str]) -> dict[str, Topic]:
                 if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                     continue
                 raise
-            found[name] = Topic(str(description.topic_id), len(description.partitions))
-        return found
+            described[name] = TopicInfo(str(description.topic_id), len(description.partitions))
+        return described
 
     return patiently(ask, "the brokers")
 
@@ -70,13 +70,13 @@ def beginnings(admin: AdminClient, partitions: Mapping[str, int]) -> Positions:
 
 
 def at_time(admin: AdminClient, partitions: Mapping[str, int], ms: int) -> Positions:
-    """Read the offset of the first record of each partition that is not earlier than a time.
+    """Read the offset of the first record at or after a time, in each partition.
 
     The time is in milliseconds since 1970.  Partitions without such a record are left out.
     """
     which = OffsetSpec.for_timestamp(ms)
-    found = _offsets(admin, partitions, which, IsolationLevel.READ_COMMITTED, or_none=True)
-    return {t: {p: at for p, at in by.items() if at >= 0} for t, by in found.items()}
+    offsets = _offsets(admin, partitions, which, IsolationLevel.READ_COMMITTED, or_none=True)
+    return {t: {p: at for p, at in by.items() if at >= 0} for t, by in offsets.items()}
 
 
 def _offsets(
@@ -94,14 +94,14 @@ def _offsets(
     }
 
     def ask() -> Positions:
-        found: Positions = {topic: {} for topic in partitions}
+        offsets: Positions = {topic: {} for topic in partitions}
         answers = admin.list_offsets(asked, isolation_level=isolation, request_timeout=REQUEST_S)
         for at, answer in answers.items():
-            found[at.topic][at.partition] = answer.result().offset
-        if not or_none and any(offset < 0 for by in found.values() for offset in by.values()):
+            offsets[at.topic][at.partition] = answer.result().offset
+        if not or_none and any(offset < 0 for by in offsets.values() for offset in by.values()):
             # While a broker comes back there may be neither an offset nor an error.
             raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
-        return found
+        return offsets
 
     if not asked:
         return {topic: {} for topic in partitions}
@@ -133,7 +133,7 @@ def create(
                 raise
 
     patiently(ask, f'topic "{name}"')
-    patiently(lambda: _known(admin, name), f'topic "{name}"')
+    patiently(lambda: _described(admin, name), f'topic "{name}"')
 
 
 def add_partitions(admin: AdminClient, name: str, partitions: int) -> None:
@@ -146,7 +146,7 @@ def add_partitions(admin: AdminClient, name: str, partitions: int) -> None:
     )
 
 
-def _known(admin: AdminClient, name: str) -> None:
+def _described(admin: AdminClient, name: str) -> None:
     """Raise a retriable error until the brokers name leaders for a new topic."""
     topic = admin.list_topics(name, timeout=REQUEST_S).topics[name]
     # A broker that has not heard of the topic yet says that there is none.

@@ -4,9 +4,10 @@ The order makes it safe: first fence the former holder of the transactional id, 
 what was committed, then begin a transaction.  Between reading and committing nobody else can
 commit without fencing us.
 
-What was committed is read up to an offset that `end_of` has asked for.  A broker that was
-replaced as a partition's leader, and has not heard of it, still answers readers: with the end
-and the records that the partition had then.
+
+Committed records are read up to an offset from `end_of`.  A broker that was replaced as a
+partition's leader, and has not noticed it, still answers readers, with an old end and old
+records.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -97,21 +98,21 @@ class TransactionalProducer:
         )
 
     def end_of(self, topic: str, partition: int) -> int:
-        """Return an offset behind everything that was committed to a partition before this call.
+        """Return an offset after all records that were committed to a partition before this call.
 
-        It is that of a record, which is aborted.  Only the leader can have it acknowledged by
-        the other replicas, so a reader that comes this far has read all of it.
+        It is the offset of a record that is written and aborted.  Only the real leader can have it
+        acknowledged by the other replicas, so a reader that reaches it has read all of them.
 
         Raises:
             FencedError: a newer holder of the transactional id has taken over.
             AwayError: the brokers were away for too long.
         """
-        told: list[Message] = []
+        delivered: list[Message] = []
         self._begun_s = None
         self._guarded(self._producer.begin_transaction)
         self._begun_s = monotonic()
         record = {"value": b"", "key": _LOOK, "partition": partition}
-        enqueue(self._producer, topic, **record, on_delivery=lambda _, m: told.append(m))
+        enqueue(self._producer, topic, **record, on_delivery=lambda _, m: delivered.append(m))
         self._producer.flush(self._timeout_s)
         self._guarded(
             lambda: patiently(
@@ -120,10 +121,10 @@ class TransactionalProducer:
                 PATIENCE_S,
             )
         )
-        if not told or told[0].error() is not None:
-            why = told[0].error().str() if told else "no answer"
+        if not delivered or delivered[0].error() is not None:
+            why = delivered[0].error().str() if delivered else "no answer"
             raise AwayError(f"could not write to {topic}[{partition}]: {why}")
-        return int(told[0].offset())
+        return int(delivered[0].offset())
 
     def produce(self, topic: str, updates: Iterable[KeyedUpdate]) -> int:
         """Add updates in the `diff` format; return their number."""
@@ -133,14 +134,14 @@ class TransactionalProducer:
         count = 0
         now: int | None = None
         at: tuple[str, bytes] = diff.time_header(0)
-        known: dict[int, tuple[str, bytes]] = {}
+        diff_headers: dict[int, tuple[str, bytes]] = {}
         for key, value, time, change in updates:
             # Updates of one time are mostly adjacent, and of few different diffs.
             if time != now:
                 now, at = time, diff.time_header(time)
-            by = known.get(change)
+            by = diff_headers.get(change)
             if by is None:
-                by = known[change] = diff.diff_header(change)
+                by = diff_headers[change] = diff.diff_header(change)
             while True:
                 try:
                     # By position: by name, the call takes half as long again.
@@ -186,7 +187,7 @@ class TransactionalProducer:
     def _named(self, error: KafkaException) -> Exception:
         cause = error.args[0]
         if cause.code() in _FENCED:
-            # The brokers say the same of a transaction that they have ended themselves.
+            # Brokers answer the same for a transaction that they have ended themselves.
             if self._is_expired():
                 return LateError(
                     f"the brokers have ended transaction {self.id}, which took longer than "

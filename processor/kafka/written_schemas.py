@@ -1,4 +1,4 @@
-"""The schemas of outputs in the registry: registered at a start, and tried before one."""
+"""The schemas of outputs in the registry: registered at a start, and checked by preflight."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -45,7 +45,7 @@ def subjects_of(plan: Plan, output: Output) -> tuple[Subject, Subject]:
 
 
 def registered(plan: Plan, settings: Mapping[str, str]) -> dict[str, Ids]:
-    """Register the schemas of all outputs that have some, and return their ids by output.
+    """Register the schemas of outputs in Avro, and return their ids by output.
 
     Raises:
         ConfigError: the registry does not take a schema.
@@ -53,7 +53,7 @@ def registered(plan: Plan, settings: Mapping[str, str]) -> dict[str, Ids]:
     """
     outputs = [output for output in plan.outputs if output.traits.in_registry]
     registry = _registry(settings) if outputs else None
-    found = {}
+    result = {}
     for output in outputs:
         assert registry is not None
         ids = []
@@ -66,8 +66,8 @@ def registered(plan: Plan, settings: Mapping[str, str]) -> dict[str, Ids]:
                     f'"{subject.name}": {error.message}',
                     hint=_REMEDY,
                 ) from error
-        found[output.name] = Ids(*ids)
-    return found
+        result[output.name] = Ids(*ids)
+    return result
 
 
 def checks(plan: Plan, settings: Settings) -> Iterator[Check]:

@@ -41,7 +41,7 @@ def canonical_results(
     calls.begin((operator, name, None))
     try:
         return _results(name, called)
-    except calls.Stopped:
+    except calls.CallStopped:
         raise calls.stuck() from None
     finally:
         calls.end()

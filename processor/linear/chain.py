@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ikebana.arrangements.update import LARGEST, TOO_LARGE, pieces, sums, within
 from ikebana.codecs.error_record import error_record
-from ikebana.processor.base.columns import Columns, columns_of, rows_of, taken
+from ikebana.processor.base.columns import Columns, columns_of, pick, rows_of
 from ikebana.processor.base.datum import data_of
 from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import KeyedUpdate
@@ -217,12 +217,12 @@ class _SqlPart:
         keys, values, times, diffs = columns_of(updates)
         outcome, failed = self.query.outcome(keys, values, whose=self._whose)
         rows = outcome.rows
-        keys_of: Sequence[bytes | None] = outcome.keys if outcome.keys else taken(keys, rows)
+        keys_of: Sequence[bytes | None] = outcome.keys if outcome.keys else pick(keys, rows)
         columns = (
             keys_of,
-            outcome.values or taken(values, rows),
-            taken(times, rows),
-            taken(diffs, rows)
+            outcome.values or pick(values, rows),
+            pick(times, rows),
+            pick(diffs, rows)
             if outcome.diffs is None
             else [diffs[row] * diff for row, diff in zip(rows, outcome.diffs, strict=True)],
         )
@@ -269,7 +269,7 @@ class _ArrangePart:
         parts = 0 if self._arrange.nulls else len(self._arrange.keys)
         columns: list[list[Any]] = [keys, values, times, diffs]
         if len(outcome.rows) < len(keys):
-            columns = [taken(column, outcome.rows) for column in columns]
+            columns = [pick(column, outcome.rows) for column in columns]
         keys_of, values_of, *rest = columns
         results = Columns([*outcome.keys], data_of(keys_of, values_of), *rest)
         if any_null(outcome.keys, parts):

@@ -114,7 +114,7 @@ def guarded(operator: str, step: Call, *, raw_key: bool, raw_value: bool) -> Log
                 triples = [_triple(result) for result in logic_of(data)]
             finally:
                 calls.end()
-        except calls.Stopped:
+        except calls.CallStopped:
             raise calls.stuck() from None
         except BaseException as error:
             if not calls.is_own_doing(error):

@@ -9,7 +9,7 @@ from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import Input, Operator
 from ikebana.processor.planning.unread import ALL_READ, Unread
-from ikebana.processor.relational.known import Known, MakingError, UnmadeError
+from ikebana.processor.relational.known import KnownRelations, MakingError, UnmadeError
 from ikebana.processor.relational.sql import sql_operators, tables_of
 from ikebana.processor.relational.sql_shape import notes
 
@@ -25,7 +25,7 @@ class Derived:
 
     name: str
     kind: str
-    make: Callable[[Known], tuple[Operator, ...]]
+    make: Callable[[KnownRelations], tuple[Operator, ...]]
     reads: Callable[[], Iterable[str]]
     """The names of the collections that it reads."""
 
@@ -42,7 +42,7 @@ class Resolved:
 def from_sql(name: str, text: str, key: str | None) -> Derived:
     """A view in SQL."""
 
-    def make(pipeline: Known) -> tuple[Operator, ...]:
+    def make(pipeline: KnownRelations) -> tuple[Operator, ...]:
         try:
             operators = sql_operators(name, text, pipeline, key)
         except SqlQueryError as error:
@@ -63,7 +63,7 @@ def resolved(
     """
     waiting = {part.name: part for part in parts if isinstance(part, Derived)}
     plain = [part for part in parts if not isinstance(part, Derived)]
-    pipeline = Known(inputs, plain, waiting, unread)
+    pipeline = KnownRelations(inputs, plain, waiting, unread)
     derived: dict[str, tuple[Operator, ...]] = {}
     problems: list[Problem] = []
     lost: set[str] = set()

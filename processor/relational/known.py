@@ -75,7 +75,7 @@ class Table:
         return name
 
 
-class Known:
+class KnownRelations:
     """The inputs and operators of a pipeline that a section may read.
 
     `pending` are names of sections that are not translated yet.  `unread` are parts of the file

@@ -30,7 +30,7 @@ from ikebana.processor.planning.plan import (
 )
 from ikebana.processor.planning.unique_keys import Keyed, Keys, KnownKeys
 from ikebana.processor.relational.known import (
-    Known,
+    KnownRelations,
     MakingError,
     Table,
     declared,
@@ -44,7 +44,7 @@ class Making:
     They get the names `name.what`, and the last one gets `name` itself; see `finished`.
     """
 
-    def __init__(self, pipeline: Known, name: str) -> None:
+    def __init__(self, pipeline: KnownRelations, name: str) -> None:
         self._pipeline = pipeline
         self._name = name
         self._catalog = pipeline.catalog.copy()

@@ -14,7 +14,7 @@ from ikebana.processor.planning.joins.query import DeltaJoin
 from ikebana.processor.planning.plan import Operator
 from ikebana.processor.relational import rows
 from ikebana.processor.relational.deriving import Derived
-from ikebana.processor.relational.known import Known, MakingError, Table, UnmadeError
+from ikebana.processor.relational.known import KnownRelations, MakingError, Table, UnmadeError
 from ikebana.processor.relational.making import Making
 from ikebana.processor.relational.matching import (
     Conditions,
@@ -37,14 +37,14 @@ Pairs = Sequence[tuple[str, str]]
 def _derived(
     name: str, kind: str, reads: Sequence[str], last: Callable[[Making, list[Table]], Table]
 ) -> Derived:
-    def make(pipeline: Known) -> tuple[Operator, ...]:
+    def make(pipeline: KnownRelations) -> tuple[Operator, ...]:
         making = Making(pipeline, name)
         return making.finished(last(making, [source_of(pipeline, making, each) for each in reads]))
 
     return Derived(name, kind, make, lambda: reads)
 
 
-def source_of(pipeline: Known, making: Making, name: str) -> Table:
+def source_of(pipeline: KnownRelations, making: Making, name: str) -> Table:
     """The collection of a name, which may be an input.  Raises: MakingError, UnmadeError."""
     every = {**pipeline.inputs, **pipeline.operators, **dict.fromkeys(pipeline.pending)}
     if pipeline.hides(name):

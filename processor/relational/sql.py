@@ -36,7 +36,7 @@ from ikebana.processor.linear.trees import (
     has_subquery,
 )
 from ikebana.processor.planning.plan import Operator
-from ikebana.processor.relational.known import Known, MakingError, Table
+from ikebana.processor.relational.known import KnownRelations, MakingError, Table
 from ikebana.processor.relational.looping import Limits
 from ikebana.processor.relational.making import Making
 from ikebana.processor.relational.matching import Conditions, Side, null_safe, outer_join
@@ -70,7 +70,7 @@ from ikebana.processor.relational.windows import without_windows
 
 
 def sql_operators(
-    name: str, text: str, pipeline: Known, key: str | None = None
+    name: str, text: str, pipeline: KnownRelations, key: str | None = None
 ) -> tuple[Operator, ...]:
     """Translate a query into operators; the last one is called `name`.
 
@@ -98,7 +98,11 @@ def sql_operators(
 
 
 def _translated(
-    making: Making, pipeline: Known, text: str, tables: Mapping[str, Table], limits: Limits
+    making: Making,
+    pipeline: KnownRelations,
+    text: str,
+    tables: Mapping[str, Table],
+    limits: Limits,
 ) -> Table:
     """Translate a query over the pipeline and over further `tables`.  Raises: SqlQueryError."""
     text, windows = without_windows(text)

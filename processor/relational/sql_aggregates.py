@@ -68,9 +68,9 @@ def calls(value: object) -> list[Node]:
 def parts_of(node: Node, type_of: Callable[[str], str]) -> Parts:
     """Translate a call over unqualified columns.  Raises: SqlQueryError."""
     call = _call(node, type_of)
-    make = _MADE.get(call.name) if user_aggregate(call.name) is None else _user_defined
+    make = _MAKERS.get(call.name) if user_aggregate(call.name) is None else _user_defined
     if make is None:
-        listed = ", ".join(sorted(_MADE))
+        listed = ", ".join(sorted(_MAKERS))
         raise SqlQueryError(
             f"the aggregate {call.name}() is not supported; there are {listed}", call.place
         )
@@ -395,7 +395,7 @@ _ALIASES = {
 # Aggregates of reductions that SQL does not have, or that have a row of their own below.
 _NOT_PLAIN = {"top", "bottom", "distinct", "list", "count", "min", "max"}
 
-_MADE: Mapping[str, Callable[[Call], Parts]] = {
+_MAKERS: Mapping[str, Callable[[Call], Parts]] = {
     **{name: _plain(name) for name in KINDS if name not in _NOT_PLAIN},
     **dict.fromkeys(("count", "count_star", "approx_count_distinct"), _count),
     **dict.fromkeys(("count_if", "countif"), _count_if),

@@ -134,7 +134,7 @@ class OverColumns:
             Order(self.column(each["expression"]), *direction(each)) for each in node["orders"]
         )
         name = free(called, self._used)
-        call_node = {**node, **{key: self.over_parts(node[key]) for key in _OWN}}
+        call_node = {**node, **{key: self.over_parts(node[key]) for key in _PARTS}}
         call_node["partitions"] = [column(each) for each in partition]
         call_node["orders"] = [
             {**each, "expression": column(order.column)}
@@ -156,7 +156,7 @@ class OverColumns:
 
 # Aggregates that take their values in the window's order unless they have an ORDER BY.
 _IN_ORDER = ("list", "array_agg", "string_agg", "group_concat", "listagg", "any_value")
-_OWN = ("arguments", "filter_expr", "arg_orders", "start_expr", "end_expr")
+_PARTS = ("arguments", "filter_expr", "arg_orders", "start_expr", "end_expr")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from ikebana.processor.linear.syntax import Node, shown, text_of, tree
 from ikebana.processor.linear.trees import column, equated, nodes
 from ikebana.processor.planning.joins.binding import reached
 from ikebana.processor.relational import rows
-from ikebana.processor.relational.known import Known, MakingError, Table, UnmadeError
+from ikebana.processor.relational.known import KnownRelations, MakingError, Table, UnmadeError
 from ikebana.processor.relational.looping import Limits
 from ikebana.processor.relational.making import Making
 from ikebana.processor.relational.matching import aliases_of, without
@@ -101,7 +101,7 @@ class Query:
     def __init__(
         self,
         making: Making,
-        pipeline: Known,
+        pipeline: KnownRelations,
         node: Node,
         select: _Select,
         windows: Mapping[str, WindowCall],

@@ -14,7 +14,7 @@ from ikebana.processor.linear.syntax import Node
 from ikebana.processor.linear.trees import bare
 from ikebana.processor.planning.plan import Operator
 from ikebana.processor.relational.deriving import Derived
-from ikebana.processor.relational.known import Known, MakingError
+from ikebana.processor.relational.known import KnownRelations, MakingError
 from ikebana.processor.relational.looping import ROUNDS
 from ikebana.processor.relational.making import Making
 from ikebana.processor.relational.sections import column_of, source_of
@@ -68,7 +68,7 @@ class Windowed:
 def windowed(name: str, source: str, of: Windowed) -> Derived:
     """A collection with window functions."""
 
-    def make(pipeline: Known) -> tuple[Operator, ...]:
+    def make(pipeline: KnownRelations) -> tuple[Operator, ...]:
         try:
             columns = source_of(pipeline, Making(pipeline, name), source)
             for each in of.partition:
@@ -93,7 +93,7 @@ def iterated(name: str, query: str, columns: Pairs, rounds: int = 0) -> Derived:
     begin += f"{quoted(name)} ({listed}) AS ("
     text = f"{begin}{query}\n) SELECT * FROM {quoted(name)}"
 
-    def make(pipeline: Known) -> tuple[Operator, ...]:
+    def make(pipeline: KnownRelations) -> tuple[Operator, ...]:
         if not columns:
             raise MakingError("are missing, with their types: {a: BIGINT}", "columns")
         try:

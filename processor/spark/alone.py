@@ -18,7 +18,7 @@ def alone(pipeline: str) -> Iterator[None]:
     The block may end in another thread than it has begun in.
 
     Raises:
-        ConfigError: it runs in this process already, or is being started.
+        ConfigError: Spark runs in this process already, or is being started.
     """
     is_free = _ours.acquire(blocking=False)
     try:

@@ -1,4 +1,4 @@
-"""Start and end child processes that each lead a session of their own, and what they are given."""
+"""Start and end child processes that lead sessions of their own; set their environment."""
 
 import contextlib
 import os

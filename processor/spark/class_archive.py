@@ -1,9 +1,9 @@
 """An archive of the classes of Spark's JVM, which halves the cost of its start.
 
+
 Java calls this class data sharing: classes that are parsed and verified already are mapped into
-memory.  An archive belongs to one Java and one set of jars, so its name has both.  It lies in
-the cache folder of a user, or in that of the installation.  A JVM that cannot use it starts
-without it.
+memory.  An archive belongs to one Java and one set of jars, so its name depends on both.  It is in
+the cache folder of a user, or of the installation.  A JVM that cannot use it starts without it.
 
 The first run on a machine makes it when Spark has ended, in a process of the lowest priority
 that outlives the run by about a minute; `ikebana prepare` makes it at once, and with `--shared`
@@ -46,7 +46,7 @@ _SILENT = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
 VARIABLE = "IKEBANA_CLASS_ARCHIVE"
 _ROOM = 500_000_000
 _FORGOTTEN_AFTER_S = 90 * 86_400.0
-# A making that has neither ended nor succeeded by then has failed, and is tried again.
+# After this time an unfinished attempt to make an archive counts as failed, and is repeated.
 _FAILED_AFTER_S = 86_400.0
 
 
@@ -61,7 +61,7 @@ def flags(java: Path) -> list[str]:
     if archive is None:
         return []
     with contextlib.suppress(OSError):
-        # Those that nobody uses any more are removed by their time.
+        # Archives that were not used for long are removed by this time.
         os.utime(archive)
     return [f"-XX:SharedArchiveFile={archive}", *_SILENT]
 
@@ -83,20 +83,20 @@ def path_for(java: Path, folder: Path | None = None) -> Path:
     It is one in `folder`, by default the user's cache folder.
     """
     real = java.resolve()
-    known = hashlib.sha256(CLASSES.read_bytes())
+    digest = hashlib.sha256(CLASSES.read_bytes())
     for file in (real, real.parent.parent / "lib" / "modules", *_jars()):
         with contextlib.suppress(FileNotFoundError):
-            found = file.stat()
+            status = file.stat()
             # Java compares whole seconds too: an image's layers have no others.
-            known.update(f"{file}:{found.st_size}:{int(found.st_mtime)}\n".encode())
-    return (folder or cache_folder()) / f"spark-{known.hexdigest()[:16]}.jsa"
+            digest.update(f"{file}:{status.st_size}:{int(status.st_mtime)}\n".encode())
+    return (folder or cache_folder()) / f"spark-{digest.hexdigest()[:16]}.jsa"
 
 
 def make_later(java: Path, environ: Mapping[str, str]) -> "subprocess.Popen[bytes] | None":
     """Start a process of low priority that makes the archive, if there is none.
 
-    One process makes it, even if several runs end at the same time.  Where it cannot be made,
-    nothing is told, and the next day tries again.
+    One process makes it, even if several runs end at the same time.  A failure is silent, and the
+    next attempt is made a day later.
     """
     if environ.get(VARIABLE) == "off":
         return None
@@ -125,7 +125,7 @@ def making(java: Path, archive: Path) -> "subprocess.Popen[bytes]":
 
 
 def _claimed(folder: Path) -> bool:
-    """Make a folder that says who makes an archive; return whether nobody else has."""
+    """Make the folder that marks an attempt; return whether no other process has made it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileNotFoundError):
         if time.time() - folder.stat().st_mtime > _FAILED_AFTER_S:
@@ -160,8 +160,8 @@ def _making(
         "-XX:+UseSerialGC",
         *("-Xlog:disable", "-cp", class_path()),
     ]
-    # Two processes at once make equal archives, and moving a file is atomic.  What is left of a
-    # failure in the background is the folder, which says that it has been tried.
+    # Two processes at once make equal archives, and moving a file is atomic.  A failure in the
+    # background leaves the folder, which marks the attempt.
     script = '"$@" && mv "$MADE" "$ARCHIVE"; status=$?; rm -f "$MADE" "$CLASSES"; '
     script += '[ $status != 0 ] && [ -n "$KEPT" ] || rm -rf "$FOLDER"; exit $status'
     return subprocess.Popen(

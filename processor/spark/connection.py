@@ -1,4 +1,4 @@
-"""The connection to Spark in a JVM, and what is asked of it there."""
+"""The connection to Spark in a JVM, and requests to it."""
 
 # Decision (Spark's files on a local disk): They have no checksum files and no renames that check:
 # the lease (R20), commit records (R4, R19) and hashes in names find what these would. Not
@@ -19,11 +19,11 @@ from pyspark.sql import SparkSession
 
 from ikebana.processor.spark.child_processes import environment
 
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 
-class Connection:
-    """The connection of pyspark to a JVM, which says in the file `address` where it listens."""
+class JvmConnection:
+    """The connection of pyspark to a JVM, which writes its port and secret to `address`."""
 
     def __init__(self, address: Path) -> None:
         with address.open("rb") as file:
@@ -58,34 +58,34 @@ def _ignored(request: object, client: object) -> None:
     """Ignore an error in a connection."""
 
 
-def _in_a_thread(make: Callable[[], Made]) -> Made:
+def _in_a_thread(make: Callable[[], Result]) -> Result:
     """Run a function in another thread, and wait for its result; a signal ends the wait."""
-    made: Future[Made] = Future()
+    result: Future[Result] = Future()
 
     def run() -> None:
         try:
-            made.set_result(make())
+            result.set_result(make())
         except Exception as error:  # noqa: BLE001 -- passed to the waiting thread
-            made.set_exception(error)
+            result.set_exception(error)
 
     Thread(target=run, name="starting Spark", daemon=True).start()
-    return made.result()
+    return result.result()
 
 
 def is_stopped(session: SparkSession) -> bool:
-    """Whether its Spark has ended: a cluster removes applications that fail too often."""
+    """Whether a session's Spark has ended: a cluster removes applications that fail too often."""
     try:
         return bool(session._jsc.sc().isStopped())
     except (Py4JError, OSError):
-        # A JVM that does not answer has its own end.
+        # The end of the JVM itself is noticed elsewhere.
         return False
 
 
 def write_no_checksums(session: SparkSession) -> None:
     """Let the driver's JVM write files on this machine without checksum files beside them.
 
-    Hadoop has one object for local files, which all of the JVM share.  Its class has to stay:
-    Spark's state store copies files by it, and fails with another one.
+    Hadoop has one object for local files in a JVM.  Its class has to stay: Spark's state store
+    copies files by it, and fails with another one.
     """
     files = session._jvm.org.apache.hadoop.fs.FileSystem.getLocal(
         session._jsc.hadoopConfiguration()
@@ -104,9 +104,9 @@ def labels(spark: SparkSession, shards: int, tasks: int) -> tuple[int, ...]:
     # The class also has a static hashInt.  On the class itself Py4J takes the first method of
     # that name, and Java lists methods in no fixed order, so the call would sometimes fail.
     murmur = spark._jvm.org.apache.spark.unsafe.hash.Murmur3_x86_32(42)
-    found: dict[int, int] = {}
+    by_task: dict[int, int] = {}
     label = 0
-    while len(found) < tasks:
-        found.setdefault(murmur.hashInt(label) % tasks, label)
+    while len(by_task) < tasks:
+        by_task.setdefault(murmur.hashInt(label) % tasks, label)
         label += 1
-    return tuple(found[shard % tasks] for shard in range(shards))
+    return tuple(by_task[shard % tasks] for shard in range(shards))

@@ -29,7 +29,7 @@ from ikebana.errors import (
 from ikebana.processor.kafka import client
 
 _PYTHON_ERROR = re.compile(r"[A-Za-z_.]+(Error|Exception): ")
-# An error whose class is in a module of ours.
+# An error with a class in a module of ours.
 _OURS = re.compile(r"\b(ikebana(?:\.\w+)*)\.(\w+Error): ")
 _SAFE = "The checkpoint is as the last batch left it: starting again is safe."
 
@@ -59,7 +59,7 @@ _LOST = (
     ("java.io.EOFException", "a Python worker was lost"),
 )
 _FULL = ("No space left on device", "Disk quota exceeded")
-# What Spark says of files of its own that it cannot use.
+# Spark's messages about files of its own that it cannot use.
 _LOG_FILE = re.compile(r"Failed to read log file (?P<file>\S+?)\. (?P<reason>[^\n]*)")
 _STATE = "[CANNOT_LOAD_STATE_STORE"
 # Java's words before the cause of an exception.
@@ -78,10 +78,10 @@ def named(error: Exception, *, alive: bool = True) -> Exception:
     `alive` says whether Spark still runs.
     """
     if isinstance(error, StreamingQueryException):
-        found = from_text(_with_causes(error))
-        # The end of Spark shows in any place.
-        return found if alive or not isinstance(found, QueryError) else ended(str(found))
-    # Py4J tries again what was cut off, and then finds nobody to connect to.
+        result = from_text(_with_causes(error))
+        # The end of Spark may show as any error.
+        return result if alive or not isinstance(result, QueryError) else ended(str(result))
+    # Py4J repeats a call that was cut off, and then cannot connect.
     if isinstance(error, Py4JError | ConnectionError) and not alive:
         return _gone()
     if isinstance(error, Py4JJavaError):
@@ -102,7 +102,7 @@ def is_cut_off(error: Exception) -> bool:
 
 
 def _with_causes(error: StreamingQueryException) -> str:
-    """Add the causes to the text: that of a broken connection has nothing but its message."""
+    """Add the causes to the text, which for a broken connection has only the message."""
     stack = getattr(error, "_stackTrace", None) or ""
     causes = [line for line in stack.splitlines() if line.startswith(_CAUSE)]
     return "\n".join([str(error), *causes])
@@ -113,7 +113,7 @@ def _gone() -> LostError:
 
 
 def ended(why: str = "it gave no reason") -> LostError:
-    """The error for the end of Spark, or of its query, that nobody has asked for."""
+    """The error for an unexpected end of Spark, or of its query."""
     return LostError(
         f"Spark ended by itself ({why})",
         hint=f"A cluster removes an application whose executors do not start. {_SAFE}",
@@ -152,9 +152,9 @@ def from_text(text: str) -> IkebanaError:
 
 
 def _damaged(text: str) -> CheckpointError | None:
-    """Find the file of a checkpoint that Spark says it cannot read."""
-    if found := _LOG_FILE.search(text):
-        file, reason = found["file"].removeprefix("file:"), found["reason"].split(" SQLSTATE")[0]
+    """Make the error for a file of the checkpoint that Spark cannot read."""
+    if match := _LOG_FILE.search(text):
+        file, reason = match["file"].removeprefix("file:"), match["reason"].split(" SQLSTATE")[0]
         what = f'Spark cannot read its file "{file}" of the checkpoint: {reason}'
     elif _STATE in text:
         what = f'Spark cannot read its files in "state" of the checkpoint: {gist(text)}'
@@ -179,9 +179,9 @@ def _ours(text: str) -> IkebanaError | None:
 
 
 def _kind(module: str, name: str) -> type[IkebanaError] | None:
-    """Find the class of an error of ours, or what `errors` has of its bases.
+    """Find the class of an error of ours, or its nearest base in `errors`.
 
-    Those that other modules have may be made of more than words.
+    Classes in other modules may need more than a message.
     """
     try:
         kind = getattr(importlib.import_module(module), name, None)
@@ -198,8 +198,8 @@ def gist(text: str) -> str:
     python = [line for line in lines if _PYTHON_ERROR.match(line)]
     java = [line[len(_CAUSE) :] for line in lines if line.startswith(_CAUSE)]
     raised = [line.removeprefix(": ") for line in lines if line.startswith(": ")]
-    found = (python or java or raised or lines[:1] or ["no reason given"])[-1]
-    return found.strip()[:300]
+    innermost = (python or java or raised or lines[:1] or ["no reason given"])[-1]
+    return innermost.strip()[:300]
 
 
 def _in_full(text: str) -> str:

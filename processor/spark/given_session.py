@@ -30,12 +30,12 @@ class GivenSpark:
     do not affect the user's queries.
     """
 
-    # Its Python workers may open the shards themselves, and its executors be anywhere.
+    # The session's Python workers may open the shards themselves, and its executors are anywhere.
     tasks = 0
     rows = ""
     places = False
 
-    def __init__(self, given: SparkSession, settings: Settings, name: str) -> None:
+    def __init__(self, session: SparkSession, settings: Settings, name: str) -> None:
         """Check a session and keep it.
 
         Raises:
@@ -43,22 +43,22 @@ class GivenSpark:
                 ikebana controls, or its Python workers on this machine cannot import ikebana.
             LostError: it has been stopped.
         """
-        self._name, self._given = name, given
-        if not hasattr(given, "_jsparkSession"):
+        self._name, self._callers = name, session
+        if not hasattr(session, "_jsparkSession"):
             raise ConfigError(
                 f'cannot run pipeline "{name}" on a session of Spark Connect',
                 hint="Give a session of a SparkContext in this process, or none.",
             )
         self.begin()
-        known = given.sparkContext.getConf()
-        for key, wanted in OWNED.items():
-            if not key.startswith("spark.sql.") and known.get(key, wanted) != wanted:
+        conf = session.sparkContext.getConf()
+        for key, value in OWNED.items():
+            if not key.startswith("spark.sql.") and conf.get(key, value) != value:
                 raise ConfigError(
                     f'cannot run pipeline "{name}" on this Spark session: it has {key}='
-                    f"{known.get(key)}",
-                    hint=f"Start Spark with {key}={wanted}, or give no session.",
+                    f"{conf.get(key)}",
+                    hint=f"Start Spark with {key}={value}, or give no session.",
                 )
-        context = given.sparkContext
+        context = session.sparkContext
         if context.master.startswith("local") and not _can_import_us(context.pythonExec):
             raise ConfigError(
                 f'cannot run pipeline "{name}" on this Spark session: its Python workers run '
@@ -67,9 +67,9 @@ class GivenSpark:
             )
         if folder := os.environ.get(FOLDER_VARIABLE):
             # Workers get these variables even if Spark was started before.
-            given.sparkContext.environment[FOLDER_VARIABLE] = folder
+            session.sparkContext.environment[FOLDER_VARIABLE] = folder
         self._options = spark_settings(settings, name)
-        has_owners = known.get(_MODULE, "") == daemon.MODULE
+        has_owners = conf.get(_MODULE, "") == daemon.MODULE
         self.fast_paths = (
             FastPath(OWNERS, "" if has_owners else f"the Spark session has no {_MODULE} of ours"),
             FastPath("class archive", "the Spark session was given"),
@@ -97,13 +97,13 @@ class GivenSpark:
 
     def has_ended(self) -> bool:
         """Whether somebody has stopped the given session's Spark."""
-        return is_stopped(self._given)
+        return is_stopped(self._callers)
 
     def survives(self, error: Exception) -> bool:
         """Return True: a JVM that is not ours is never restarted.
 
         Raises:
-            LostError: the given session has been stopped, whatever error has come of that.
+            LostError: the given session has been stopped, which is then the cause of the error.
         """
         self.begin()
         return True
@@ -118,9 +118,9 @@ class GivenSpark:
             LostError: the given session has been stopped.
         """
         try:
-            has_ended = self._given._jsc.sc().isStopped()
+            has_ended = self._callers._jsc.sc().isStopped()
         except (Py4JError, OSError):
-            # Its JVM has ended, as that of a run's own session does with the run.
+            # Its JVM has ended.
             has_ended = True
         if has_ended:
             raise LostError(
@@ -138,20 +138,20 @@ class GivenSpark:
         """
         if self._session is None:
             try:
-                made: Any = self._given.newSession()
+                session: Any = self._callers.newSession()
                 for key, value in self._options.items():
-                    if key.startswith("spark.sql.") and made.conf.isModifiable(key):
-                        made.conf.set(key, value)
+                    if key.startswith("spark.sql.") and session.conf.isModifiable(key):
+                        session.conf.set(key, value)
             except Exception as error:
                 raise SparkStartError(
                     f"could not use the Spark session: {str(error).splitlines()[0]}"
                 ) from error
-            self._session = made
+            self._session = session
         return self._session
 
 
 def _can_import_us(python: str) -> bool:
-    """Whether Spark's Python is ours, or has ikebana installed."""
+    """Whether Spark's Python is this one, or has ikebana installed."""
     if is_this_python(python):
         return True
     try:

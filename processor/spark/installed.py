@@ -1,4 +1,4 @@
-"""Where the Spark that comes with pyspark lies, and which commands run this Python."""
+"""The folder of the Spark within pyspark, and whether a command runs this Python."""
 
 import os
 import shutil
@@ -7,14 +7,14 @@ from pathlib import Path
 
 from ikebana.processor.base.packages import folder_of
 
-_found = folder_of("pyspark")
-assert _found is not None, "pyspark is installed with ikebana"
-HOME = _found
+_folder = folder_of("pyspark")
+assert _folder is not None, "pyspark is installed with ikebana"
+HOME = _folder
 """The folder of pyspark."""
 
 
 def is_this_python(command: str) -> bool:
-    """Return whether a command runs the Python that runs this, with the same packages.
+    """Return whether a command runs the same Python as this process, with the same packages.
 
     An environment has several names for its Python, such as `python` and `python3.11`, and
     shares the interpreter behind these links with other environments.  So the environment's

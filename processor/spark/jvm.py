@@ -26,7 +26,7 @@ from ikebana.processor.spark.child_processes import kill_session, undisturbed
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-    from ikebana.processor.spark.connection import Connection
+    from ikebana.processor.spark.connection import JvmConnection
 
 _LOOK_EVERY_S = 0.05
 # The time limit for Spark's own shutdown, which removes its folders.
@@ -35,7 +35,7 @@ END_WITHIN_S = 30.0
 _IGNORING = ("/bin/sh", "-c", "trap '' INT TERM; exec \"$@\"", "sh")
 
 
-# How lines of a JVM's log begin that do not say why it has ended.
+# The beginnings of lines of a JVM's log that do not say why it has ended.
 _NO_REASON = ("WARNING: ", "NOTE: ", "Using Spark's ", "Setting default ", "To adjust ")
 
 
@@ -49,7 +49,7 @@ class Jvm:
         self.options = options
         self._log = log
         self._address = folder / "gateway"
-        self._connection: Connection | None = None
+        self._connection: JvmConnection | None = None
         self._process = _spawned(options, java, self._address, log)
 
     def context(self) -> "SparkContext":
@@ -59,13 +59,13 @@ class Jvm:
             ChildProcessError: the JVM ended before that.
         """
         # Not at the top: the JVM comes up while pyspark is imported.
-        from ikebana.processor.spark.connection import Connection
+        from ikebana.processor.spark.connection import JvmConnection
 
         while not self._address.exists():
             if self.status is not None:
                 raise ChildProcessError("the JVM ended before it listened")
             time.sleep(_LOOK_EVERY_S)
-        self._connection = Connection(self._address)
+        self._connection = JvmConnection(self._address)
         return self._connection.context(self.options)
 
     @property
@@ -75,7 +75,7 @@ class Jvm:
 
     @property
     def status(self) -> int | None:
-        """With which status the process has ended, below 0 by a signal; None if it runs."""
+        """The status with which the process has ended, below 0 for a signal; None if it runs."""
         return self._process.poll()
 
     def ends(self, within_s: float) -> bool:
@@ -87,13 +87,13 @@ class Jvm:
         return True
 
     def last_words(self) -> str:
-        """Return what the log says first of why the JVM has ended, behind a colon."""
+        """Return the first reason in the log why the JVM has ended, after a colon."""
         lines = [line.strip() for line in self._logged().splitlines()]
         reasons = [line for line in lines if line and not line.startswith(_NO_REASON)]
         return f": {reasons[0][:300]}" if reasons else ""
 
     def kept_log(self, error: Exception) -> str:
-        """Keep an error and the JVM's log after the end of the run; say where."""
+        """Save an error and the JVM's log in a file that outlives the run; say where."""
         descriptor, path = tempfile.mkstemp(prefix="ikebana-spark-", suffix=".log")
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(self._logged())
@@ -128,13 +128,13 @@ def _spawned(
     command, environment = launching.command(options, java, os.environ)
     environment["_PYSPARK_DRIVER_CONN_INFO_PATH"] = str(address)
     with contextlib.ExitStack() as files:
-        told = files.enter_context(log.open("ab")) if log is not None else None
+        output = files.enter_context(log.open("ab")) if log is not None else None
         # A child inherits the blocked signals, and no signal can come before we have its handle.
         with undisturbed():
             return subprocess.Popen(
                 [*_IGNORING, *command],
                 stdin=subprocess.PIPE,
-                stderr=told,
+                stderr=output,
                 env=environment,
                 start_new_session=True,
             )

@@ -1,6 +1,7 @@
 """The only keyed operator of the query: a group is a task, with one shard or several.
 
 Each group has a state partition of its own, and one state row with the manifests of its shards.
+
 Each task costs Spark and its Python processes some 25 ms of CPU time in every micro-batch.  So
 on one machine all shards are in one group: its task passes rows on, and the owners of shards
 compute side by side.
@@ -32,10 +33,10 @@ OUTPUT_SCHEMA = "result binary"
 STATE_SCHEMA = "manifest binary"
 
 
-class Result(msgspec.Struct, frozen=True, array_like=True):
-    """What a group's batch has come to: the markers of its shards, as JSON.
+class GroupResult(msgspec.Struct, frozen=True, array_like=True):
+    """The result of a group's batch: the markers of its shards, as JSON.
 
-    `owned` says whether owners have run it, and not the worker itself; `missed` are the hosts
+    `owned` says whether owners have run it rather than the worker itself; `missed` are the hosts
     that were not reached.
     """
 
@@ -46,7 +47,7 @@ class Result(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """What is sent to every task: the pickled job, and the groups of the shards.
+    """The data of every task: the pickled job, and the groups of the shards.
 
     A worker that passes a batch on does not unpickle the job.
     """
@@ -69,28 +70,28 @@ class Groups:
         states: Mapping[int, bytes | None],
         rows: Mapping[int, list[bytes]],
         hosts: Mapping[int, Owners],
-    ) -> tuple[list[Done], Result]:
+    ) -> tuple[list[Done], GroupResult]:
         """Bring shards through a batch, in owners on the given hosts, or else on this one.
 
-        The results are in the order of `rows`.  What is not reached is fenced by who takes its
-        place.  A worker whose own host is gone ends: Spark then starts a daemon anew, which has
-        one.
+        The results are in the order of `rows`.  An owner that is not reached is fenced by its
+        replacement on this host.  If this worker's own host is gone, the worker ends: Spark then
+        starts another daemon, with a new host.
         """
         here = Owners.here()
         if here is None or not here.processes:
             done = [self._run_here(shard, states[shard], rows[shard]) for shard in rows]
-            return done, Result(_markers(done), owned=False)
-        own = dict.fromkeys(rows, here)
-        found = owners.run({**own, **hosts}, self.job, self.digest, states, rows)
-        left = {shard: rows[shard] for shard in rows if found[shard] is None}
+            return done, GroupResult(_markers(done), owned=False)
+        all_here = dict.fromkeys(rows, here)
+        results = owners.run({**all_here, **hosts}, self.job, self.digest, states, rows)
+        left = {shard: rows[shard] for shard in rows if results[shard] is None}
         if left:
-            found |= owners.run(own, self.job, self.digest, states, left)
-        done = [found[shard] or daemon.leave() for shard in rows]
+            results |= owners.run(all_here, self.job, self.digest, states, left)
+        done = [results[shard] or daemon.leave() for shard in rows]
         missed = sorted({hosts[shard].text for shard in left if shard in hosts})
-        return done, Result(_markers(done), owned=True, missed=missed)
+        return done, GroupResult(_markers(done), owned=True, missed=missed)
 
     def _run_here(self, shard: int, state: bytes | None, rows: list[bytes]) -> Done:
-        marker = shard_batch.run(_job(self.job), shard, state, left_rows.found(rows))
+        marker = shard_batch.run(_job(self.job), shard, state, left_rows.resolve(rows))
         return Done(shard_batch.encode_state(marker.manifest), msgspec.json.encode(marker))
 
 
@@ -100,8 +101,8 @@ def run_group(
     """Run the batch on the shards of a group; yield its result as the only row.
 
     The markers' transactions are committed before the row is yielded and before Spark commits
-    the state.  After a crash in between, the replay of the batch adopts the markers; those of
-    shards that had not committed compute.
+    the state.  After a crash in between, the replay of the batch adopts the markers of shards that
+    had committed, and computes the others.
     """
     worker.settle()
     shards = groups.shards_of(int(key[0]))
@@ -113,8 +114,8 @@ def run_group(
     for frame in frames:
         for shard, chunk in zip(frame["shard"].tolist(), frame["chunk"], strict=True):
             rows[shard].append(chunk)
-    told = rows.pop(PLACEMENT)
-    done, result = groups.run(states, rows, placement.hosts_of(told[0]) if told else {})
+    placed = rows.pop(PLACEMENT)
+    done, result = groups.run(states, rows, placement.hosts_of(placed[0]) if placed else {})
     after = task_state.joined([each.state for each in done])
     if after != before:
         state.update((after,))

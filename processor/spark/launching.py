@@ -63,7 +63,7 @@ _OWN_OPTIONS = (
 # Files of a configuration folder that change the command too.
 _OWN_FILES = ("spark-env.sh", "java-opts")
 
-# Hundreds of short threads of Spark's would each leave their part of glibc's memory as it is.
+# Without this limit, hundreds of short threads of Spark would each keep an arena of glibc.
 _ARENAS = "2"
 
 
@@ -98,10 +98,10 @@ def command(
 
 
 def why_indirect(options: Mapping[str, str], environ: Mapping[str, str]) -> str | None:
-    """Return why the JVM is started by `spark-submit`, so without an archive; None if it is not.
+    """Return why `spark-submit` has to start the JVM, without an archive; None if it need not.
 
-    Memory and Java options of the driver in `spark-defaults.conf` do not matter: those of
-    `options` win over them.
+    Memory and Java options of the driver in `spark-defaults.conf` do not matter: `options`
+    override them.
     """
     if options["spark.master"].startswith("yarn"):
         return "the master is YARN"

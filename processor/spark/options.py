@@ -41,8 +41,8 @@ DEFAULTS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16",
     "spark.sql.streaming.pollingDelay": "10ms",
     "spark.sql.streaming.numRecentProgressUpdates": "4",
-    # Of each batch that is over Spark keeps the plan, its metrics and its tasks for its pages, a
-    # third of a megabyte.  By default it keeps a thousand of them.
+    # Spark keeps the plan, metrics and tasks of past batches for its pages, a third of a megabyte
+    # for each batch.  By default it keeps a thousand of them.
     "spark.sql.ui.retainedExecutions": "10",
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",
@@ -58,7 +58,7 @@ DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.python.worker.reuse": "true",
-    # On each machine it sees to it that there is a host, with owners of shards.
+    # This daemon makes sure that each machine has a host, with owners of shards.
     "spark.python.daemon.module": daemon.MODULE,
     # The time for a Python worker, or a process that fetches a result, to authenticate itself.
     # On a busy machine Spark's 15 s are too short.
@@ -118,7 +118,7 @@ def spark_settings(settings: Settings, name: str) -> dict[str, str]:
         "spark.driver.memory": settings.driver_memory,
         "spark.sql.streaming.minBatchesToRetain": str(max(2, settings.retained_batches)),
     }
-    # Workers on this machine have it from what starts them.
+    # Workers on this machine inherit these variables.
     executors_have = {
         calls.LIMIT_VARIABLE: calls.limit(settings.max_batch_s),
         daemon.OWNERS_VARIABLE: str(owners(settings)),
@@ -140,8 +140,8 @@ def spark_settings(settings: Settings, name: str) -> dict[str, str]:
             options["spark.master"] = f"{master[:-1]},{_LOCAL_FAILURES}]"
         elif master == "local":
             options["spark.master"] = f"local[1,{_LOCAL_FAILURES}]"
-    told = "log4j2-json.properties" if log_lines.wanted() else "log4j2.properties"
-    path = resources.files("ikebana.processor.spark") / told
+    file = "log4j2-json.properties" if log_lines.is_json() else "log4j2.properties"
+    path = resources.files("ikebana.processor.spark") / file
     for key in (_JAVA_OPTIONS, EXECUTORS_JAVA_OPTIONS):
         if not logs_itself(settings, key):
             options[key] += f" -D{_LOG_FILE}={path}"
@@ -156,8 +156,8 @@ def logs_itself(settings: Settings, key: str = _JAVA_OPTIONS) -> bool:
 def slots(settings: Settings) -> int:
     """The number of tasks that Spark runs at a time in a local run."""
     named = re.fullmatch(r"local\[(\d+|\*)(?:,.*)?\]", settings.master)
-    found = "1" if named is None else named[1]
-    return (os.cpu_count() or 1) if found == "*" else int(found)
+    cores = "1" if named is None else named[1]
+    return (os.cpu_count() or 1) if cores == "*" else int(cores)
 
 
 def encrypts(options: Mapping[str, str]) -> str:
@@ -168,13 +168,13 @@ def encrypts(options: Mapping[str, str]) -> str:
 def owners(settings: Settings) -> int:
     """Choose the number of processes that own shards, on each machine that runs tasks.
 
-    With twice as many as there are slots, two tasks that run at a time seldom need the same one:
-    shards follow one another in turn.
+    With twice as many owners as slots, two tasks that run at the same time seldom need the same
+    owner, since shards are assigned to owners in turn.
     """
     if settings.is_local:
         cores = slots(settings)
     else:
-        # Executors of a standalone cluster take all that a worker has, which may be as ours.
+        # Executors of a standalone cluster take all cores of a worker; assume as many as here.
         every = (os.cpu_count() or 1) if settings.master.startswith("spark:") else 1
         cores = int(settings.spark.get("spark.executor.cores", every))
     return max(1, min(settings.shards, 2 * cores))

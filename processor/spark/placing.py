@@ -1,4 +1,4 @@
-"""Place the shards of a run on the hosts of its executors, and place them anew after a loss."""
+"""Place the shards of a run on the hosts of its executors, and again after a loss."""
 
 # Decision (one task reaches all executors): Further tasks and the rows' way through a shuffle
 # cost more than connections of our own. Both ends prove a secret of the run; what they send is
@@ -20,15 +20,15 @@ from ikebana.processor.spark.workers.owners import EXECUTOR_VARIABLE, Owners
 from ikebana.processor.spark.workers.placement import Placement
 from ikebana.processor.spark.workers.stand_in import VARIABLE
 
-# While a task of the look waits for this long, others begin on other executors.
+# Each task of the job that asks for hosts waits this long, so that others begin elsewhere.
 _SPREAD_S = 0.2
 _LOOKS = 5
 
 
 class Placing:
-    """Knows the hosts of a run's executors, and tells the source of the query where shards are.
+    """Tracks the hosts of a run's executors, and tells the query's source where shards are.
 
-    The source passes that on with each batch, so it reaches the task that asks the owners.
+    The source passes the placement on with each batch to the task that asks the owners.
     """
 
     def __init__(self, spark: SparkSession, shards: int, path: Path) -> None:
@@ -41,14 +41,14 @@ class Placing:
         self._looking: threading.Thread | None = None
 
     def begin(self) -> None:
-        """Place the shards on the executors that there are."""
+        """Place the shards on the present executors."""
         self._place(executors_of(self._spark))
 
     def look(self) -> frozenset[str]:
-        """Place shards anew if there are other executors than before; return what is lost.
+        """Place shards again if the executors have changed; return the lost ones.
 
-        What has come is asked in a thread: it may have to wait for a batch.  What is lost may
-        still hold up a batch that is under way.
+        New executors are asked in a thread, because the answer may have to wait for a batch.  A
+        lost executor may still hold up a running batch.
         """
         now = executors_of(self._spark)
         lost = self._placed.hosts.keys() - now
@@ -63,15 +63,15 @@ class Placing:
         return frozenset(lost)
 
     def leave_out(self, missed: set[str]) -> None:
-        """Place shards anew, without hosts that a task has not reached.
+        """Place shards again, without hosts that a task has not reached.
 
-        An executor whose daemon was lost has another one by then.
+        An executor that has lost its daemon gets a new one, with another host.
         """
         self._left_out |= missed
         self._looked_for = frozenset()
 
     def _place(self, executors: frozenset[str]) -> None:
-        known = len(self._left_out)
+        missed_before = len(self._left_out)
         try:
             hosts = hosts_of(self._spark, executors)
         except Exception as error:  # noqa: BLE001 -- Spark may be losing executors, or end
@@ -79,8 +79,8 @@ class Placing:
             print(f"could not ask executors where shards can be: {why}", file=sys.stderr)
             return
         self._tell({each: host for each, host in hosts.items() if host not in self._left_out})
-        # Meanwhile a host may have been missed, in whose place there is another one.
-        if len(self._left_out) == known:
+        # If another host was missed meanwhile, the executors have to be asked again.
+        if len(self._left_out) == missed_before:
             self._looked_for = executors
 
     def _tell(self, hosts: dict[str, str]) -> None:
@@ -91,29 +91,29 @@ class Placing:
 def executors_of(spark: SparkSession) -> frozenset[str]:
     """Return the ids of the executors that Spark has now."""
     try:
-        found = spark.sparkContext._jsc.sc().getExecutorIds()
-        return frozenset(found.apply(at) for at in range(found.size()))
+        ids = spark.sparkContext._jsc.sc().getExecutorIds()
+        return frozenset(ids.apply(at) for at in range(ids.size()))
     except (Py4JError, OSError):
         return frozenset()
 
 
 def hosts_of(spark: SparkSession, executors: frozenset[str]) -> dict[str, str]:
-    """Ask executors for their hosts, by a small job; one that has none is not in the answer.
+    """Ask executors for their hosts, by a small job; an executor without one is left out.
 
-    At the start of Spark there may be none yet: the job waits for the first.
+    At the start of Spark there may be no executor yet: the job waits for the first.
     """
     slots = max(spark.sparkContext.defaultParallelism, len(executors))
-    found: dict[str, str] = {}
+    hosts: dict[str, str] = {}
     for _ in range(_LOOKS):
         rows = spark.range(slots, numPartitions=slots).mapInArrow(_host, "id string, host string")
-        found |= {row[0]: row[1] for row in rows.collect() if row[0]}
-        if executors <= found.keys():
+        hosts |= {row[0]: row[1] for row in rows.collect() if row[0]}
+        if executors <= hosts.keys():
             break
-    return found
+    return hosts
 
 
 def _host(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Tell the host of the machine that a task runs on; one that is gone is replaced."""
+    """Report the host of the machine that a task runs on; a dead one is replaced."""
     for _ in batches:
         time.sleep(_SPREAD_S)
     here = Owners.here()

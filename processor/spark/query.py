@@ -22,7 +22,7 @@ from ikebana.processor.base.garbage import collect_at_times
 from ikebana.processor.checkpoint.checkpoint import Birth
 from ikebana.processor.checkpoint.edit_plan import EditPlan
 from ikebana.processor.checkpoint.evolution import edit_under_way
-from ikebana.processor.checkpoint.layout import Layout
+from ikebana.processor.checkpoint.layout import CheckpointFiles
 from ikebana.processor.engine.opening import Opened, opened
 from ikebana.processor.engine.task import Job, encode_state
 from ikebana.processor.kafka.written_schemas import registered
@@ -36,48 +36,48 @@ from ikebana.processor.spark.keyed_operator import Groups
 from ikebana.processor.spark.options import encrypts
 from ikebana.processor.spark.placing import Placing
 from ikebana.processor.spark.session import Spark
-from ikebana.processor.spark.sink import Sink
+from ikebana.processor.spark.sink import ProgressSink
 from ikebana.processor.spark.source import IkebanaSource
 from ikebana.processor.spark.source_config import SourceConfig
 from ikebana.processor.spark.source_files import done_at, filled_at, hosts_at, inputs_told
-from ikebana.processor.spark.triggers import Listening, Told, listen
+from ikebana.processor.spark.triggers import OnTrigger, TriggerListener, listen
 from ikebana.processor.topics import again
-from ikebana.processor.topics.reach import Standing
+from ikebana.processor.topics.reach import InputsState
 from ikebana.processor.watching.batch_report import BatchReport
 
 _LOOK_EVERY_S = 0.1
 _SPARK_EVERY = 10
-# A batch that has lost a host ends within this, or waits for it.
+# A batch that has lost a host usually fails within this time; after that it waits in vain.
 _WAITS_S = 10.0
 
 
 class Going(NamedTuple):
-    """A query that has been started, and what tells how it goes.
+    """A started query, and the means to watch it.
 
-    At the path `stop` its source leaves files, and finds one when it is to stop.  `told` hears
-    of triggers, and `has_ended` says whether Spark has, in a JVM that goes on.  `give_up` ends
-    Spark without waiting for anything.  `placing` is None if shards need no places.
+    At the path `stop` its source leaves files, and finds one when it is to stop.  `listening`
+    reports triggers, and `has_ended` says whether Spark has ended in a JVM that still runs.
+    `give_up` ends Spark without waiting for anything.  `placing` is None if shards need no places.
     """
 
     query: StreamingQuery
     stop: Path
-    told: Listening | None
+    listening: TriggerListener | None
     has_ended: Callable[[], bool]
     give_up: Callable[[], None]
     placing: Placing | None
 
 
 class Running:
-    """A pipeline that is running; made by `start`.
+    """A running pipeline; made by `start`.
 
-    One that `precedes` the plan ends by itself: it finishes what is on its way under the plan of
-    before, or reads inputs again beside it.  Another start then goes on with the plan.
+    A run that `precedes` the plan ends by itself: it finishes the work of the old plan, or reads
+    inputs again beside it.  Another start then goes on with the plan.
     """
 
     def __init__(
         self,
         going: Going,
-        layout: Layout,
+        layout: CheckpointFiles,
         job: Job,
         ui: str | None,
         waiting: int,
@@ -91,12 +91,14 @@ class Running:
         self.spark_ui = ui
         self.waiting = waiting
         self.fast_paths = fast_paths
-        self._query, self._stop, self._told, self._has_ended, self._give_up, self._placing = going
+        self._query, self._stop, self._listening, self._has_ended, self._give_up, self._placing = (
+            going
+        )
         self._layout = layout
         self._waits_since = -1, 0.0
 
     def wait(self, stopping: Callable[[], bool]) -> None:
-        """Wait until the query has done what it was to do, or was stopped between two batches.
+        """Wait until the query has ended by itself, or was stopped between two batches.
 
         Raises:
             LostError: Spark has ended, or has ended the query without a reason.
@@ -104,8 +106,8 @@ class Running:
         try:
             self._wait(stopping)
         finally:
-            if self._told is not None:
-                self._told.end()
+            if self._listening is not None:
+                self._listening.end()
 
     def _wait(self, stopping: Callable[[], bool]) -> None:
         asked = False
@@ -121,7 +123,7 @@ class Running:
                 return
             if look % _SPARK_EVERY == 0:
                 collect_at_times()
-                # A query may stand still for ever when its cluster has ended Spark.
+                # A query may hang for ever when its cluster has ended Spark.
                 if self._has_ended():
                     raise failures.ended()
                 if self._placing is not None:
@@ -130,9 +132,9 @@ class Running:
             raise failures.ended()
 
     def _go_on_without(self, lost: frozenset[str]) -> None:
-        """End Spark if a batch seems to wait for executors that it has lost.
+        """End Spark if a batch seems to wait for lost executors.
 
-        A connection that has ended ends the wait; one to a machine that stands still does not.
+        A closed connection ends such a wait; a connection to a machine that hangs does not.
 
         Raises:
             LostError: Spark was ended.
@@ -145,19 +147,21 @@ class Running:
             self._give_up()
             raise failures.lost_executor()
 
-    def standing(self) -> Standing | None:
+    def standing(self) -> InputsState | None:
         """The latest frontiers of the inputs with times of their own."""
         return inputs_told(self._stop)
 
     def _is_between_batches(self) -> bool:
-        """Whether no batch is being made, nor will be: the source has been told to stop."""
-        told = self._stop.with_suffix(".ack").exists() or not self._query.status["isTriggerActive"]
+        """Whether no batch runs, and none will: the source has acknowledged the stop."""
+        is_idle = (
+            self._stop.with_suffix(".ack").exists() or not self._query.status["isTriggerActive"]
+        )
         logged = self._layout.logged()
-        return told and logged.batch == logged.committed
+        return is_idle and logged.batch == logged.committed
 
 
 class _Ending:
-    """The end of a query, for which a thread waits: a question to the JVM takes a millisecond."""
+    """Waits in a thread for the end of a query, since asking the JVM takes a millisecond."""
 
     def __init__(self, query: StreamingQuery) -> None:
         self._is_over = threading.Event()
@@ -165,10 +169,10 @@ class _Ending:
         threading.Thread(target=self._await, args=(query,), daemon=True).start()
 
     def within(self, seconds: float) -> bool:
-        """Wait for the end for a time; return whether it has come.
+        """Wait for the end for a time; return whether the query has ended.
 
         Raises:
-            Exception: what has ended the query.
+            Exception: the error that has ended the query.
         """
         if not self._is_over.wait(seconds):
             return False
@@ -186,19 +190,19 @@ class _Ending:
 
 
 class Callbacks(NamedTuple):
-    """What is called on the way.
+    """The callbacks of a run.
 
     `on_batch` gets each committed batch, and `on_step` the steps of the start.  `on_begin` is
     called right before the query starts; from then on it has to be ended between two batches.  If
     the plan or the number of shards differs from the last run, `on_edit` gets the changes.
-    `on_trigger` gets all triggers, also those that found nothing to do.
+    `on_trigger` gets all triggers, also those without a batch.
     """
 
     on_batch: Callable[[BatchReport], None]
     on_step: Callable[[str], None]
     on_begin: Callable[[], None]
     on_edit: Callable[[EditPlan], None] = lambda _: None
-    on_trigger: Told | None = None
+    on_trigger: OnTrigger | None = None
 
 
 def start(
@@ -208,58 +212,67 @@ def start(
     callbacks: Callbacks,
     *,
     once: bool,
-    own: int = 0,
+    incarnation: int = 0,
 ) -> Running:
     """Take over the pipeline and start its query; with `once` it ends when caught up.
 
-    `opening.opened` says what comes before the query, and which plan it runs.  `own` is the
-    incarnation that this run had before it is restarted.
+    `incarnation` is the one that this run had before it was restarted; 0 at its first start.
 
     Raises:
         PlanError: the parts of the plan do not fit.
         IkebanaError: checkpoint, topics and plan do not belong together.
     """
     portable, on_step = _portable(plan, settings), callbacks.on_step
-    found = opened(portable, settings, on_step, callbacks.on_edit, own=own, tasks=spark.tasks)
-    birth, taken = found.birth, found.taken
+    opening = opened(
+        portable, settings, on_step, callbacks.on_edit, incarnation=incarnation, tasks=spark.tasks
+    )
+    birth, takeover = opening.birth, opening.takeover
     on_step("starting Spark")
     running = spark.session()
     labels = _laid_out(running, birth)
-    stop = spark.folder / f"stop-{taken.incarnation}"
-    edit = _edit(found)
+    stop = spark.folder / f"stop-{takeover.incarnation}"
+    edit = _edit(opening)
     readers = running.sparkContext.defaultParallelism
-    config = _source_config(found, settings, labels, readers, stop, edit, spark.rows)
-    job = _job(found, settings, labels, _local_directory(spark, settings), edit)
-    # A query that only finishes something is over before there is anything to tell.
-    on_trigger = None if found.finishes else callbacks.on_trigger
-    told = None if on_trigger is None else listen(running, on_trigger)
+    config = _source_config(opening, settings, labels, readers, stop, edit, spark.rows)
+    job = _job(opening, settings, labels, _local_directory(spark, settings), edit)
+    listening = _listener(running, opening, callbacks)
     on_step("starting the query")
     callbacks.on_begin()
     placing = _placing(running, birth, stop) if spark.places else None
     on_missed = placing.leave_out if placing is not None else lambda _: None
-    # Where inputs were read from snapshots, nothing is known of the times before.
+    # If inputs were read from snapshots, nothing is known about earlier times.
     begin, on_batch = birth.begin, callbacks.on_batch
-    sink = Sink(job, taken, settings, on_batch, begin=begin, config=config, on_missed=on_missed)
-    query = _query(running, config, job, settings, sink, once=once or found.finishes)
+    sink = ProgressSink(
+        job, takeover, settings, on_batch, begin=begin, config=config, on_missed=on_missed
+    )
+    query = _query(running, config, job, settings, sink, once=once or opening.finishes)
     return Running(
-        Going(query, stop, told, spark.has_ended, spark.give_up, placing),
-        found.layout,
+        Going(query, stop, listening, spark.has_ended, spark.give_up, placing),
+        opening.layout,
         job,
         running.sparkContext.uiWebUrl,
-        taken.waiting,
-        precedes=found.precedes,
+        takeover.waiting,
+        precedes=opening.precedes,
         fast_paths=tuple(spark.fast_paths),
     )
 
 
 def _portable(plan: Plan, settings: Settings) -> Plan:
-    """A plan that is sent to other processes, the schemas of which a registry takes.
+    """A plan that can be sent to other processes, with its schemas registered.
 
-    Whether it does is known before an older instance is stopped.
+    Schemas are registered before an older instance is stopped, since a registry may refuse them.
     """
     portable = checked(plan).portable()
     registered(portable, settings.registry)
     return portable
+
+
+def _listener(
+    running: SparkSession, opening: Opened, callbacks: Callbacks
+) -> TriggerListener | None:
+    # A query that only finishes work is over before there is anything to report.
+    on_trigger = None if opening.finishes else callbacks.on_trigger
+    return None if on_trigger is None else listen(running, on_trigger)
 
 
 def _placing(running: SparkSession, birth: Birth, stop: Path) -> Placing | None:
@@ -272,24 +285,24 @@ def _placing(running: SparkSession, birth: Birth, stop: Path) -> Placing | None:
     return placing
 
 
-def _edit(found: Opened) -> Edit | None:
-    """Return the edit of the plan that the query goes on with, if there is one."""
-    logged = found.layout.logged()
+def _edit(opening: Opened) -> Edit | None:
+    """Return the edit that the query continues, if there is one."""
+    logged = opening.layout.logged()
     is_done = logged.batch <= logged.committed
-    return edit_under_way(found.birth, logged.offset or found.birth.start, is_done=is_done)
+    return edit_under_way(opening.birth, logged.offset or opening.birth.start, is_done=is_done)
 
 
 def _laid_out(running: SparkSession, birth: Birth) -> tuple[int, ...]:
     """Set the number of state partitions; return the groups of shards.
 
-    What is on its way is finished with the shards and tasks that there were.
+    Unfinished work is finished with the old number of shards and tasks.
     """
     running.conf.set("spark.sql.shuffle.partitions", birth.state_partitions)
     return connection.labels(running, birth.shards, birth.state_partitions)
 
 
 def _source_config(
-    found: Opened,
+    opening: Opened,
     settings: Settings,
     labels: Sequence[int],
     readers: int,
@@ -297,27 +310,27 @@ def _source_config(
     edit: Edit | None,
     rows: str,
 ) -> SourceConfig:
-    """What the source needs to mint batches and to read them."""
-    birth, taken = found.birth, found.taken
-    last = found.layout.logged().offset or birth.start
+    """Make the configuration of the source, for minting and reading batches."""
+    birth, takeover = opening.birth, opening.takeover
+    last = opening.layout.logged().offset or birth.start
     return SourceConfig(
-        plan=found.plan,
+        plan=opening.plan,
         kafka=settings.reading_kafka,
         start=birth.start,
-        begins=again.begins(found.plan, again.first_offsets(birth.begins, last)),
+        begins=again.begins(opening.plan, again.first_offsets(birth.begins, last)),
         labels=list(labels),
         readers=readers,
         max_records=settings.max_records_per_batch,
         heartbeat_s=settings.heartbeat_s,
         stop=str(stop),
-        incarnation=taken.incarnation,
+        incarnation=takeover.incarnation,
         registry=dict(settings.registry),
-        adopted=taken.adopted,
+        adopted=takeover.adopted,
         released=birth.released,
         edits=birth.edits,
         standing=() if edit is None else tuple(sorted(edit.standing)),
-        finishes=found.finishes,
-        exchanges=_exchanges(found.plan, edit),
+        finishes=opening.finishes,
+        exchanges=_exchanges(opening.plan, edit),
         own_kafka=dict(settings.kafka),
         read_back={} if edit is None else edit.read_back,
         interval_s=settings.trigger_interval_s,
@@ -327,19 +340,19 @@ def _source_config(
 
 
 def _job(
-    found: Opened, settings: Settings, labels: tuple[int, ...], local: str, edit: Edit | None
+    opening: Opened, settings: Settings, labels: tuple[int, ...], local: str, edit: Edit | None
 ) -> Job:
-    """What the tasks of shards need."""
-    birth = found.birth
+    """Make the job that the tasks of shards get."""
+    birth = opening.birth
     return Job(
-        plan=found.plan,
+        plan=opening.plan,
         kafka=dict(settings.kafka),
         sink_kafka=dict(settings.sink_kafka),
         checkpoint=birth.id,
         epoch=birth.epoch,
-        incarnation=found.taken.incarnation,
+        incarnation=opening.takeover.incarnation,
         first_batch=birth.first_batch,
-        location=found.layout.location,
+        location=opening.layout.location,
         local=local,
         labels=labels,
         seeds={shard: encode_state(manifest) for shard, manifest in birth.seeds.items()},
@@ -347,12 +360,12 @@ def _job(
         max_batch_s=settings.max_batch_s,
         edit=edit,
         # The plan of before may have other schemas, which are registered already.
-        schemas=registered(found.plan, settings.registry),
+        schemas=registered(opening.plan, settings.registry),
     )
 
 
 def _exchanges(plan: Plan, edit: Edit | None) -> bool:
-    """Whether anything goes through the exchange topic; an edit also runs joins of before."""
+    """Whether the exchange topic is used, by the plan or by joins of the old one in an edit."""
     return any(progress.has_hops(each) for each in (plan, *([edit.before] if edit else ())))
 
 
@@ -370,7 +383,7 @@ def _query(
     config: SourceConfig,
     job: Job,
     settings: Settings,
-    sink: Sink,
+    sink: ProgressSink,
     *,
     once: bool,
 ) -> StreamingQuery:
@@ -383,7 +396,7 @@ def _query(
     if len({*job.labels}) == 1:
         # One task runs all shards: nothing is to be shuffled.
         rows = rows.coalesce(1)
-    found = rows.groupBy("label").applyInPandasWithState(
+    results = rows.groupBy("label").applyInPandasWithState(
         functools.partial(keyed_operator.run_group, Groups.of(job)),
         keyed_operator.OUTPUT_SCHEMA,
         keyed_operator.STATE_SCHEMA,
@@ -391,14 +404,14 @@ def _query(
         "NoTimeout",
     )
     # A projection, even one that only renames, makes rows that tasks can send.
-    found = found.withColumnRenamed("result", "answer")
+    results = results.withColumnRenamed("result", "answer")
     writer = (
-        found.writeStream.foreachBatch(sink)
+        results.writeStream.foreachBatch(sink)
         .option("checkpointLocation", job.location)
         .queryName(f"{job.plan.name}-{job.checkpoint}")
     )
     if once:
         return writer.trigger(availableNow=True).start()
-    # The source keeps the interval: Spark's would also hold up what is on its way, and the first
-    # record after a pause.
+    # The source keeps the interval: Spark's would also delay updates between operators, and the
+    # first record after a pause.
     return writer.trigger(processingTime="0 seconds").start()

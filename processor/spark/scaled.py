@@ -1,4 +1,4 @@
-"""Ask Spark for more executors while batches take long, and for fewer when they do not."""
+"""Ask Spark for more executors while batches take long, and for fewer while they are short."""
 
 from collections.abc import Callable
 
@@ -11,10 +11,10 @@ from ikebana.processor.watching.batch_report import BatchReport
 
 
 class Scaled:
-    """Passes reports on batches on, and asks for another number of executors when they say so.
+    """Passes reports on batches on, and asks for another number of executors if they show a need.
 
     It is called when a batch is committed and the next one has not begun, so that no task of ours
-    runs on an executor that is given up.  `tell` is told what is asked for.
+    runs on an executor that is ended.  `tell` gets a message about each request.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Scaled:
     def __call__(self, report: BatchReport) -> None:
         self._on_batch(report)
         if self._scaling is None:
-            # What was asked for before the query was started again still is.
+            # A request from before a restart of the query still holds.
             now = max(self._least, len(executors_of(self._session())))
             self._scaling = Scaling(self._least, self._most, min(now, self._most))
         if self._scaling.after(report.seconds, report.behind):
@@ -46,14 +46,14 @@ def scaled(
     on_batch: Callable[[BatchReport], None],
     tell: Callable[[str], None],
 ) -> Callable[[BatchReport], None]:
-    """Return what takes reports on batches: it scales only if the settings name a most."""
+    """Return the callback for reports on batches; it scales if the settings have a maximum."""
     if not settings.max_executors:
         return on_batch
     return Scaled(settings, session, on_batch, tell)
 
 
 def ask_for(spark: SparkSession, count: int) -> None:
-    """Ask Spark for so many executors; the newest of those that are too many are ended.
+    """Ask Spark for `count` executors; if there are more, the newest are ended.
 
     Executors come later, or never: the cluster may have no room for them.
     """

@@ -1,6 +1,6 @@
 """The Spark session of a run, and the processes that it needs.
 
-This module imports nothing of pyspark, so that these processes can come up while it is imported.
+This module does not import pyspark, so that these processes can start while it is imported.
 """
 
 # Decision (socket files): Over TCP Nagle's algorithm and delayed acknowledgements hold the last
@@ -72,8 +72,8 @@ class Spark:
         # The Java that starts from an archive of classes, if it can.
         self._archived_for: Path | None = None
         self.fast_paths: list[FastPath] = []
-        """Which of the ways that make a run cheap are on; empty before `begin`."""
-        self._rows: left_rows.Folder | None = None
+        """The fast paths, and which of them are on; empty before `begin`."""
+        self._rows: left_rows.RowsFolder | None = None
         self._folder = RunFolder()
         self._secret = secrets.token_hex(32)
 
@@ -104,7 +104,7 @@ class Spark:
 
     @property
     def tasks(self) -> int:
-        """The number of tasks for all shards that a new checkpoint has; 0 for one a shard.
+        """The number of tasks for all shards of a new checkpoint; 0 for one a shard.
 
         Only owners run the shards of one task side by side.
         """
@@ -112,12 +112,12 @@ class Spark:
 
     @property
     def places(self) -> bool:
-        """Whether shards have to be placed on hosts, which are those of executors."""
+        """Whether shards have to be placed on the hosts of executors."""
         return self.tasks == 1 and not self._settings.is_local
 
     @property
     def rows(self) -> str:
-        """The folder in which large rows are left for owners; empty if these may be elsewhere."""
+        """The folder for large rows that owners read; empty if owners may be on other machines."""
         return "" if self._rows is None else str(self._rows.path)
 
     @property
@@ -161,14 +161,14 @@ class Spark:
         why_indirect = launching.why_indirect(options, os.environ)
         self._archived_for = java if why_indirect is None else None
         # A user who configures the JVM's log wants to see it.
-        if not log_lines.wanted() and not logs_itself(settings):
+        if not log_lines.is_json() and not logs_itself(settings):
             self._log = self.folder / "spark.log"
         if settings.is_local:
             if not os.environ.get("SPARK_LOCAL_DIRS"):
                 options.setdefault("spark.local.dir", str(self.folder / "spark"))
             extra = sockets(self.folder)
         else:
-            # Those of executors lie in their temporary folders.
+            # The sockets of executors are in their temporary folders.
             extra = {f"{_SOCKETS}.enabled": "true"}
             # Spark hides the values of settings with such names.
             extra[f"spark.executorEnv.{network.VARIABLE}"] = self._secret
@@ -191,10 +191,10 @@ class Spark:
             self._jvm = Jvm(options, java, Path(tempfile.mkdtemp(dir=self.folder)), self._log)
 
     def _start_host(self) -> None:
-        """Start what forks Spark's Pythons, reads batches, and in a local run owns the shards."""
+        """Start the host, which forks Spark's Pythons, readers, and in a local run owners."""
         settings = self._settings
         if settings.is_local:
-            self._rows = left_rows.Folder(
+            self._rows = left_rows.RowsFolder(
                 os.environ.get("SPARK_LOCAL_DIRS")
                 or settings.spark.get("spark.local.dir", tempfile.gettempdir())
             )
@@ -253,16 +253,16 @@ class Spark:
 
     @contextmanager
     def _environment(self) -> Iterator[None]:
-        """Set the Python of Spark in a `with` block, and what its processes find the host by.
+        """Set the environment of Spark in a `with` block: its Python, and how to find the host.
 
-        One name is for the driver and for executors.  For this Python it is a program that asks
-        the host of its machine; the `python3` that Spark would run may be another one.
+        The driver and executors share one setting for Python.  For this Python it is a program
+        that asks the host of its machine; the `python3` that Spark would run may be another one.
         """
         python = _python() if _why_no_forks() else str(PROGRAM)
-        found = {} if self._workers is None else self._workers.environment
+        variables = {} if self._workers is None else self._workers.environment
         if not self._settings.is_local:
-            found = {**found, network.VARIABLE: self._secret}
-        with environment(PYSPARK_PYTHON=python, **found):
+            variables = {**variables, network.VARIABLE: self._secret}
+        with environment(PYSPARK_PYTHON=python, **variables):
             yield
 
     def _end(self, within_s: float) -> None:
@@ -280,7 +280,7 @@ class Spark:
 
 
 def _why_not_one_task(options: Mapping[str, str]) -> str:
-    """Return why owners on other machines are not asked: what they are sent is not encrypted."""
+    """Return why owners on other machines are not used: messages to them are not encrypted."""
     if options["spark.master"].startswith("local") or not (name := encrypts(options)):
         return ""
     return f"{name} is set, and what owners on other executors get would not be encrypted"
@@ -292,7 +292,7 @@ def _python() -> str:
 
 
 def _why_no_forks() -> str:
-    """Return why Spark runs a Python itself, and no fork of the host; an empty text if not."""
+    """Return why Spark runs a Python itself rather than a fork; an empty text if it forks."""
     if not is_this_python(_python()):
         return f"PYSPARK_PYTHON {_python()} is another Python than {sys.executable}"
     return "" if os.access(PROGRAM, os.X_OK) else f"{PROGRAM} may not be executed"
@@ -301,8 +301,8 @@ def _why_no_forks() -> str:
 def sockets(folder: Path) -> dict[str, str]:
     """Return settings by which the JVM and Python talk over socket files in a run's folder.
 
-    Over TCP each task waits for 40 ms: the last part of what one side has sent is held until the
-    other has acknowledged the part before (Nagle's algorithm), which it does late.
+    Over TCP each task waits for 40 ms: the last part of a message is held until the other side has
+    acknowledged the part before (Nagle's algorithm), which it does late.
     """
     folder = folder / "sockets"
     if len(os.fsencode(folder)) > _LONGEST_SOCKET_FOLDER:
@@ -312,9 +312,9 @@ def sockets(folder: Path) -> dict[str, str]:
 
 
 def _not_started(jvm: Jvm, error: Exception) -> IkebanaError:
-    """Return the error for a start of Spark that has failed.
+    """Return the error for a failed start of Spark.
 
-    A JVM that somebody has killed is lost, and may be started again: that is no mistake.
+    A JVM that was killed is lost, and may be started again: that is no mistake of the user's.
     """
     from ikebana.processor.spark.failures import gist, is_cut_off
 
@@ -327,5 +327,5 @@ def _not_started(jvm: Jvm, error: Exception) -> IkebanaError:
 
 
 def is_news(record: logging.LogRecord) -> bool:
-    """Return whether a record of the root logger tells more than the exceptions do."""
+    """Return whether a record of the root logger says more than the exceptions do."""
     return record.msg != _CUT_OFF

@@ -9,7 +9,7 @@ from ikebana.processor.kafka.reader import Range
 from ikebana.processor.topics.own_topics import OwnRange
 from ikebana.processor.topics.slices import Slice
 
-# The cost of passing on a packed row, as a number of records that are read and decoded.
+# The cost of passing on a packed row, as a number of records to read and decode.
 _HOP_SIZE = 500
 # A further task costs some 20 ms of CPU time, in which several thousand records are read, and a
 # process that reads before Spark does costs 1 or 2 ms.  From so many on, one more saves time.
@@ -22,23 +22,26 @@ _Piece = list[Slice] | Range | OwnRange
 class Share(InputPartition):  # type: ignore[misc]
     """The work of one source task: emit ticks, read slices, pass on exchanged rows (hops).
 
-    With `own`, it also takes back what outputs have had in their own topics.
+    With `read_back`, it also retracts contents of outputs' own topics.
     """
 
     ticks: list[tuple[int, bytes]]
     slices: list[Slice]
     hops: list[Range]
-    own: list[OwnRange]
+    read_back: list[OwnRange]
 
 
 def shares_of(
-    slices: Sequence[Slice], hops: Sequence[Range], readers: int, own: Sequence[OwnRange] = ()
+    slices: Sequence[Slice],
+    hops: Sequence[Range],
+    readers: int,
+    read_back: Sequence[OwnRange] = (),
 ) -> list[Share]:
     """Distribute slices and hops over tasks by size, with as few tasks as are worth their cost.
 
-    Inputs with the same offsets form one piece, whose offsets are read once.
+    Inputs with the same offsets form one piece, so that the offsets are read once.
     """
-    pieces = _pieces(slices, hops, own)
+    pieces = _pieces(slices, hops, read_back)
     worth = 1 + sum(map(_size, pieces)) // _TASK_SIZE
     count = max(1, min(readers, len(pieces), worth))
     shares = [Share([], [], [], []) for _ in range(count)]
@@ -49,27 +52,29 @@ def shares_of(
         if isinstance(piece, list):
             shares[least].slices += piece
         elif isinstance(piece, OwnRange):
-            shares[least].own.append(piece)
+            shares[least].read_back.append(piece)
         else:
             shares[least].hops.append(piece)
     return shares
 
 
 def is_small(shares: Sequence[Share]) -> bool:
-    """Whether a task of its own for the work of all would not be worth its cost."""
-    pieces = (piece for each in shares for piece in _pieces(each.slices, each.hops, each.own))
+    """Whether the work of all shares is too small to be worth the cost of a task."""
+    pieces = (
+        piece for each in shares for piece in _pieces(each.slices, each.hops, each.read_back)
+    )
     return sum(map(_size, pieces)) < _TASK_SIZE
 
 
 def united(shares: Sequence[Share]) -> Share:
-    """One share with the work of all."""
-    found = Share([], [], [], [])
+    """One share with the work of several."""
+    result = Share([], [], [], [])
     for each in shares:
-        found.ticks += each.ticks
-        found.slices += each.slices
-        found.hops += each.hops
-        found.own += each.own
-    return found
+        result.ticks += each.ticks
+        result.slices += each.slices
+        result.hops += each.hops
+        result.read_back += each.read_back
+    return result
 
 
 def range_of(piece: Slice) -> Range:
@@ -79,12 +84,12 @@ def range_of(piece: Slice) -> Range:
 
 
 def _pieces(
-    slices: Sequence[Slice], hops: Sequence[Range], own: Sequence[OwnRange]
+    slices: Sequence[Slice], hops: Sequence[Range], read_back: Sequence[OwnRange]
 ) -> list[_Piece]:
     by_range: dict[Range, list[Slice]] = {}
     for each in slices:
         by_range.setdefault(range_of(each), []).append(each)
-    return [*by_range.values(), *hops, *own]
+    return [*by_range.values(), *hops, *read_back]
 
 
 def _size(piece: _Piece) -> int:

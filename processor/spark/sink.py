@@ -19,20 +19,20 @@ from ikebana.processor.engine.task import Job
 from ikebana.processor.kafka import client, progress_topic
 from ikebana.processor.kafka.loopback import Trimming
 from ikebana.processor.kafka.takeover import Takeover
-from ikebana.processor.spark.keyed_operator import Result
+from ikebana.processor.spark.keyed_operator import GroupResult
 from ikebana.processor.spark.source_config import SourceConfig
 from ikebana.processor.spark.source_files import reading_s
 from ikebana.processor.spark.workers import left_rows
 from ikebana.processor.watching.batch_report import BatchReport, report
 
 
-class Sink:
+class ProgressSink:
     """Runs a batch with one action, and publishes its progress from the markers."""
 
     def __init__(
         self,
         job: Job,
-        taken: Takeover,
+        takeover: Takeover,
         settings: Settings,
         on_batch: Callable[[BatchReport], None],
         *,
@@ -44,11 +44,11 @@ class Sink:
         self._begin = begin
         self._rows = config.rows
         self._stop = Path(config.stop)
-        left_rows.forget(self._rows)  # of a batch that begins anew, and may do so often
-        self._lease = taken.lease
-        self._published = taken.published
-        self._ends = dict(taken.ends)
-        self._new = taken.new
+        left_rows.forget(self._rows)  # of a batch that is repeated, perhaps many times
+        self._lease = takeover.lease
+        self._published = takeover.published
+        self._ends = dict(takeover.ends)
+        self._new = takeover.new
         self._admin = client.admin(settings.kafka)
         self._on_batch = on_batch
         self._on_missed = on_missed
@@ -67,7 +67,7 @@ class Sink:
         left_rows.forget(self._rows)
         batch = job.first_batch + spark_batch
         markers = [
-            msgspec.json.decode(each, type=Marker) for found in results for each in found.markers
+            msgspec.json.decode(each, type=Marker) for result in results for each in result.markers
         ]
         shards = sorted(marker.shard for marker in markers)
         assert shards == list(range(len(job.labels))), f"batch {batch}: markers of {shards}"
@@ -89,24 +89,24 @@ class Sink:
         faults.point("after_progress", batch)
         if self._trimming is not None:
             self._trimming.after(markers)
-        owned = all(found.owned for found in results)
-        if missed := {host for found in results for host in found.missed}:
+        owned = all(result.owned for result in results)
+        if missed := {host for result in results for host in result.missed}:
             self._on_missed(missed)
         self._on_batch(report(markers, time.monotonic() - begun, owned=owned))
 
 
-def results_of(frame: DataFrame) -> list[Result]:
-    """Run a batch, by the plainest action there is, and return the results of its groups.
+def results_of(frame: DataFrame) -> list[GroupResult]:
+    """Run a batch by the cheapest action, and return the results of its groups.
 
-    To collect the rows of a frame Spark plans a second query and reads its own classes to see
-    what its functions refer to, a quarter of the time of its query's thread.
+    To collect the rows of a frame, Spark would plan a second query and read its own classes to
+    find the references of its functions, a quarter of the time of the query's thread.
     """
     try:
-        # What `foreachBatch` has made its frame of.
+        # The RDD from which `foreachBatch` has made its frame.
         rows = frame._jdf.queryExecution().logical().rdd().toJavaRDD().collectAsync()
     except Py4JError:
-        found = [row[0] for row in frame.collect()]
+        results = [row[0] for row in frame.collect()]
     else:
         # Spark uses an object for all rows of a partition, which has one of them.
-        found = [row.getBinary(0) for row in rows.get()]
-    return [msgspec.msgpack.decode(bytes(each), type=Result) for each in found]
+        results = [row.getBinary(0) for row in rows.get()]
+    return [msgspec.msgpack.decode(bytes(each), type=GroupResult) for each in results]

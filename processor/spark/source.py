@@ -36,7 +36,7 @@ from ikebana.processor.checkpoint.commits import hydrated_in, large_in, replaced
 from ikebana.processor.kafka import inputs, markers, own_reading
 from ikebana.processor.kafka.arrivals import Arrival, Arrivals
 from ikebana.processor.kafka.inputs import Inputs
-from ikebana.processor.kafka.reader import Range, Reader
+from ikebana.processor.kafka.reader import Range, RangeReader
 from ikebana.processor.planning.backfill import has_caught_up
 from ikebana.processor.spark import worker
 from ikebana.processor.spark.shares import Share, is_small, shares_of, united
@@ -60,10 +60,10 @@ from ikebana.processor.topics.allowance import Allowance
 from ikebana.processor.topics.beats import Beats
 from ikebana.processor.topics.own_topics import OwnRange, ranges, read_in
 from ikebana.processor.topics.pace import Pace
-from ikebana.processor.topics.reach import Standing, reach
+from ikebana.processor.topics.reach import InputsState, reach
 from ikebana.processor.topics.slices import Slice, slices
 from ikebana.processor.topics.source_offset import Positions, SourceOffset, is_settled
-from ikebana.processor.topics.taking import Look, capped
+from ikebana.processor.topics.taking import MintingState, capped
 
 NAME = "ikebana"
 # Spark hides the values of options whose name has "secret"; these settings have passwords.
@@ -96,10 +96,10 @@ class IkebanaSource(DataSource):  # type: ignore[misc]
 
 
 class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """Mints batches on the driver, and has them read: by processes for that, or in tasks.
+    """Mints batches on the driver, and has them read by reader processes or in tasks.
 
-    Of readers of this private class Spark takes rows along with the partitions, and then needs no
-    Python worker to read them.  All of the class that would be used is overridden.
+    From a reader of this private class Spark takes rows along with the partitions, and then needs
+    no Python worker to read them.  All methods of the class that Spark uses are overridden.
     """
 
     def __init__(self, config: SourceConfig) -> None:
@@ -108,8 +108,8 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         self._read: list[tuple[int, bytes]] | None = None
         self._target: Positions | None = None
         self._asked_for_lease = 0.0
-        self._looked: Look | None = None
-        self._told: Standing | None = None
+        self._looked: MintingState | None = None
+        self._reported: InputsState | None = None
         self._beats = Beats(config.heartbeat_s)
         self._pace = Pace(config.interval_s)
         limits = config.max_records, reclock.MOST_HOPS
@@ -132,19 +132,19 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         # Spark always runs a first batch, even if it should stop.
         first = last.batch == self._config.start.batch
         until = time.monotonic() + _ANSWER_AFTER_S
-        told = self._config.plan.markers_topic, len(self._config.labels), last.batch
-        self._allowance.done(last, lambda: markers.size_of(self._connected(), *told))
+        of_batch = self._config.plan.markers_topic, len(self._config.labels), last.batch
+        self._allowance.done(last, lambda: markers.size_of(self._connected(), *of_batch))
         while first or not stop.exists():
             if self._has_filled(last):
                 filled_at(stop).touch()
                 return start
             self._check_lease()
             early_s = 0.0 if self._target is not None else self._pace.early_s(last)
-            found = None if early_s > 0.0 else self._minted(last, limit, first=first)
-            if found is not None:
+            minted = None if early_s > 0.0 else self._minted(last, limit, first=first)
+            if minted is not None:
                 self._pace.begin()
-                self._allowance.minted(last, found)
-                return found.to_json()
+                self._allowance.minted(last, minted)
+                return minted.to_json()
             if self._target is not None and not self._waits_for_silence(last):
                 done_at(stop).touch()
                 return start
@@ -163,23 +163,23 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         """Wait for records, or until the topics have to be looked at again."""
         read = {t: by for t, by in last.positions.items() if t in self._config.plan.topics}
         until = min(until, time.monotonic() + self._look_every_s(last))
-        while (found := self._arrivals.wait(read, _STOP_WITHIN_S)) is Arrival.NONE:
+        while (arrival := self._arrivals.wait(read, _STOP_WITHIN_S)) is Arrival.NONE:
             if time.monotonic() >= until or Path(self._config.stop).exists():
                 return
-        if found is Arrival.NEW:
+        if arrival is Arrival.NEW:
             self._inputs.wait_for_pause(_GATHER_S)
 
     def _look_every_s(self, last: SourceOffset) -> float:
         """How often the topics are looked at while no record comes."""
         config = self._config
         if self._inputs.dated is None and config.edits <= last.edits and is_settled(last):
-            # Records tell of themselves, and nothing else makes a batch but a heartbeat.
+            # The wait notices records, and only a heartbeat makes a batch without them.
             return max(_LOOK_EVERY_S, config.heartbeat_s / 10 or _ANSWER_AFTER_S)
         return _LOOK_EVERY_S
 
     def _minted(self, last: SourceOffset, limit: ReadLimit, *, first: bool) -> SourceOffset | None:
         config = self._config
-        found, look = self._look(last)
+        seen, look = self._look(last)
         self._looked = look
         self._tell(last, look)
         now_ms = time.time_ns() // 1_000_000
@@ -191,9 +191,9 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         )
         minted = reclock.mint(
             config.plan,
-            msgspec.structs.replace(last, topic_ids=found.ids),
+            msgspec.structs.replace(last, topic_ids=seen.ids),
             look,
-            reclock.Trigger(
+            reclock.BatchTrigger(
                 now_ms, most, self._target is None and beats, first, self._allowance.hops
             ),
             reclock.Edited(config.edits, config.standing, config.finishes),
@@ -201,7 +201,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         return minted if minted.batch != last.batch else None
 
     def _has_filled(self, last: SourceOffset) -> bool:
-        """Whether all that is read again has been read, so that the next plan can take over."""
+        """Whether the backfill has caught up, so that the next plan can take over."""
         config = self._config
         return (
             bool(config.plan.backfills)
@@ -210,52 +210,60 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
             and has_caught_up(config.plan, last.positions)
         )
 
-    def _tell(self, last: SourceOffset, look: Look) -> None:
+    def _tell(self, last: SourceOffset, look: MintingState) -> None:
         """Write the frontiers of the inputs for the process that watches the query."""
         if self._inputs.dated is None:
             return
-        found = reach(
-            self._config.plan, look.known, look.closed, last.positions, last.upper, limit=None
+        reached = reach(
+            self._config.plan,
+            look.input_times,
+            look.closed,
+            last.positions,
+            last.upper,
+            limit=None,
         )
-        standing = found.standing(last.upper)
-        if standing != self._told:
+        standing = reached.standing(last.upper)
+        if standing != self._reported:
             tell_inputs(Path(self._config.stop), standing)
-            self._told = standing
+            self._reported = standing
 
-    def _look(self, last: SourceOffset) -> tuple[inputs.Look, Look]:
-        """Look at the topics, and collect what `mint` needs for a batch after `last`."""
+    def _look(self, last: SourceOffset) -> tuple[inputs.InputOffsets, MintingState]:
+        """Look at the topics, and collect the input of `mint` for a batch after `last`."""
         config = self._config
-        found = self._inputs.look(last.positions, last.topic_ids)
-        ends = found.ends if self._target is None else capped(self._target, last.positions)
+        seen = self._inputs.look(last.positions, last.topic_ids)
+        ends = seen.ends if self._target is None else capped(self._target, last.positions)
         shards = len(config.labels)
         hops = self._inputs.hops(last.batch, shards) if config.exchanges else {}
-        look = Look(ends, again.begun(found.begins, config.begins), hops=hops)
+        look = MintingState(ends, again.begun(seen.begins, config.begins), hops=hops)
         if self._inputs.dated is not None:
-            known, closed = self._inputs.dated.known(last, ends)
-            look = look._replace(known=known, closed=closed)
+            times, closed = self._inputs.dated.knowledge(last, ends)
+            look = look._replace(input_times=times, closed=closed)
         if config.edits > last.edits:
             look = look._replace(
-                own=own_reading.begun(config.own_kafka, config.read_back, config.plan.error_topic)
+                read_back=own_reading.begun(
+                    config.own_kafka, config.read_back, config.plan.error_topic
+                )
             )
         if last.asks_shards:
             reader = self._connected()
-            told = markers.last_markers(reader, config.plan.markers_topic, shards)
+            reports = markers.last_markers(reader, config.plan.markers_topic, shards)
             look = look._replace(
-                hydrated=hydrated_in(told, last.batch, shards), large=large_in(told, last.batch)
+                hydrated=hydrated_in(reports, last.batch, shards),
+                large=large_in(reports, last.batch),
             )
-        return found, look
+        return seen, look
 
     def _waits_for_silence(self, last: SourceOffset) -> bool:
         """Return whether there would be a batch if all partitions read to their ends were idle."""
         dated, look = self._inputs.dated, self._looked
         if dated is None or look is None or self._config.finishes:
             return False
-        known = dated.known_if_silent(last, look.ends)
-        if known is None:
+        times = dated.knowledge_if_silent(last, look.ends)
+        if times is None:
             return False
-        look = look._replace(known={**look.known, **known})
-        found = reclock.mint(self._config.plan, last, look, reclock.Trigger(0))
-        return found.batch != last.batch
+        look = look._replace(input_times={**look.input_times, **times})
+        following = reclock.mint(self._config.plan, last, look, reclock.BatchTrigger(0))
+        return following.batch != last.batch
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Share]:
         config = self._config
@@ -263,29 +271,29 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         adopted = after.digest() == config.adopted
         pieces: list[Slice] = []
         hops: list[Range] = []
-        own: list[OwnRange] = []
+        read_back: list[OwnRange] = []
         if not adopted:
-            own = list(ranges(read_in(config.plan, config.read_back, after), after))
+            read_back = list(ranges(read_in(config.plan, config.read_back, after), after))
             pieces = list(slices(config.plan, before, after))
             hops = [
                 Range(config.plan.loopback_topic, shard, before.hops.get(shard, 0), end)
                 for shard, end in after.hops.items()
                 if end > before.hops.get(shard, 0)
             ]
-        shares = shares_of(pieces, hops, config.readers, own)
+        shares = shares_of(pieces, hops, config.readers, read_back)
         tick = _tick(config, before, after, adopted=adopted)
         shares[0].ticks = [(shard, tick) for shard in range(len(config.labels))]
-        placed = placement.told(hosts_at(Path(config.stop)))
+        placed = placement.read(hosts_at(Path(config.stop)))
         if placed is not None:
             shares[0].ticks.append((PLACEMENT, placed))
         self._read = self._read_beforehand(after.batch, shares, placed)
-        # Rows that come along are those of one partition.  If Spark loses them, a task reads it.
+        # Rows that come along belong to one partition.  If Spark loses them, a task reads it.
         return shares if self._read is None else [united(shares)]
 
     def getCache(
         self, start: dict[str, Any], end: dict[str, Any]
     ) -> Iterator[pa.RecordBatch] | None:
-        """Return the rows of the batch whose partitions were asked for last, if they were read."""
+        """Return the rows of the last planned batch, if readers have read it already."""
         rows, self._read = self._read, None
         if rows is None:
             return None
@@ -296,9 +304,9 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
     ) -> list[tuple[int, bytes]] | None:
         """Have a batch read by readers, if there are any.
 
-        A small one is read by those of the driver's host, and a large one where the owners are:
-        on this machine, or by the readers of all hosts, so that the driver need not pass on its
-        rows.  What fails is left to tasks, where Spark and ours know what to do.
+        A small batch is read by the readers of the driver's host, and a large one where the owners
+        are: on this machine, or by the readers of all hosts, so that the driver need not pass on
+        its rows.  After a failure tasks read the batch, where errors are handled.
         """
         here = Owners.here()
         readers: list[Address] = []
@@ -308,17 +316,17 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
             readers = placement.readers_of(placed)
         begun = time.monotonic()
         try:
-            found = owners.read(readers, *self._pickled, batch, shares)
+            rows = owners.read(readers, *self._pickled, batch, shares)
         except Exception:  # noqa: BLE001 -- the tasks meet it again
             print("could not read a batch before Spark runs it", file=sys.stderr)
             traceback.print_exc()
             return None
-        if found is not None:
+        if rows is not None:
             tell_reading(Path(self._config.stop), time.monotonic() - begun)
-        return found
+        return rows
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: what is read follows from Spark's log."""
+        """Do nothing: Spark's log says which offsets are read."""
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Share)
@@ -328,7 +336,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         return spark_rows(packed, self._config.labels, self._config.rows)
 
     def _check_lease(self) -> None:
-        """Stop if there is a newer instance, which a batch logged now would stop."""
+        """Stop if there is a newer instance, since a batch logged now would disturb it."""
         config = self._config
         if time.monotonic() - self._asked_for_lease < _ASK_FOR_LEASE_EVERY_S:
             return
@@ -339,7 +347,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
             raise refusal.error()
         self._asked_for_lease = time.monotonic()
 
-    def _connected(self) -> Reader:
+    def _connected(self) -> RangeReader:
         return connected(self._config.kafka)
 
     @functools.cached_property

@@ -1,4 +1,4 @@
-"""What the source needs to mint batches and to read them."""
+"""The configuration of the source, for minting and reading batches."""
 
 import msgspec
 
@@ -9,19 +9,22 @@ from ikebana.processor.topics.source_offset import Positions, SourceOffset
 class SourceConfig(msgspec.Struct, frozen=True):
     """The configuration of the source, passed through a Spark option as JSON.
 
-    `adopted` is the digest of a batch that all shards have committed.  `released` are the parts
-    of the state that no operator owns any more.  A run that `finishes` reads nothing, and makes
-    batches as long as anything is on its way.  With `exchanges`, there is an exchange topic to
-    read.  While the file `stop` exists, no batch is
-    minted; the source then writes the file `stop`.ack.  The file `stop`.inputs has the frontiers
-    of inputs with times of their own.  Inputs that are read again begin at `begins`.  The file
-    `stop`.filled says that what the plan reads again
-    has been read; no batch is minted from then on.  The file `stop`.done says that a run that ends
-    by itself has nothing left to do.  `own_kafka` reads the topics of the outputs
-    in `read_back`, which an edit takes back, with their names by topic.  `interval_s` is the least
-    time between two batches, unless the first leaves anything on its way.  Batches read less than
-    `max_records` if they would take too large a part of `max_batch_s`.  `rows` is the folder in
-    which large rows are left for the owners of shards; it is empty if these may be elsewhere.
+    * `adopted`: the digest of a batch that all shards have committed.
+    * `released`: the parts of the state that no operator owns any more.
+    * `finishes`: the run reads nothing, and makes batches as long as work is unfinished.
+    * `exchanges`: there is an exchange topic to read.
+    * `stop`: while this file exists, no batch is minted; the source then writes the file
+      `stop`.ack.  The file `stop`.inputs has the frontiers of dated inputs.  The file
+      `stop`.filled says that a backfill has caught up; no batch is minted from then on.  The file
+      `stop`.done says that a run that ends by itself has nothing more to do.
+    * `begins`: the offsets at which inputs that are read again begin.
+    * `own_kafka`: the client that reads the topics in `read_back`.
+    * `read_back`: the outputs that an edit retracts, by topic.
+    * `interval_s`: the least time between two batches, unless the first leaves unfinished work.
+    * `max_records`: the most records of a batch; fewer are read if they would take too large a
+      part of `max_batch_s`.
+    * `rows`: the folder for large rows that owners of shards read; empty if owners may be on
+      other machines.
     """
 
     plan: Plan

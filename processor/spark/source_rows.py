@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ikebana.processor.kafka.reader import Range, Reader, timestamp_of
+from ikebana.processor.kafka.reader import Range, RangeReader, timestamp_of
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark.workers import left_rows
 from ikebana.processor.topics.messages import Message
@@ -13,12 +13,12 @@ from ikebana.processor.topics.own_reading import taken_back
 from ikebana.processor.topics.own_topics import OwnRange
 
 try:
-    from ikebana.compiled._kafka_records import taken
+    from ikebana.compiled._kafka_records import taken as compiled_messages
 except ImportError:
-    taken = None  # type: ignore[assignment]
+    compiled_messages = None  # type: ignore[assignment]
 
 SCHEMA = "label int, shard int, chunk binary"
-"""What a source task emits: packed rows for a shard, with the group in which it runs."""
+"""The rows of a source task: a packed chunk, its shard, and the group in which that runs."""
 
 
 def spark_rows(
@@ -26,8 +26,7 @@ def spark_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Make Spark rows of packed chunks by shard; `labels` are the groups of the shards.
 
-    If there is a `folder`, large chunks are left in a file there, and what is then to be passed
-    on comes in one piece.
+    With a `folder`, large chunks are left in a file there, and everything to pass on is one batch.
     """
     if not folder:
         for each in packed:
@@ -46,10 +45,10 @@ def rows_of(packed: Sequence[tuple[int, bytes]], labels: Sequence[int]) -> pa.Re
     )
 
 
-def messages(found: Sequence[Any], *, headers: bool, dated: bool) -> list[Message]:
-    """Take of Kafka's messages what their readers need; the rest costs time."""
-    if taken is not None and not headers:
-        return taken(found, Message, dated)
+def messages(records: Sequence[Any], *, headers: bool, dated: bool) -> list[Message]:
+    """Take the needed fields of Kafka's messages; the others would cost time."""
+    if compiled_messages is not None and not headers:
+        return compiled_messages(records, Message, dated)
     return [
         Message(
             m.offset(),
@@ -58,16 +57,16 @@ def messages(found: Sequence[Any], *, headers: bool, dated: bool) -> list[Messag
             m.headers() if headers else None,
             timestamp_of(m) if dated else None,
         )
-        for m in found
+        for m in records
     ]
 
 
 def rows_taken_back(
-    plan: Plan, reader: Reader, own: Sequence[OwnRange], shards: int
+    plan: Plan, reader: RangeReader, ranges: Sequence[OwnRange], shards: int
 ) -> Iterator[list[tuple[int, bytes]]]:
-    """Yield the packed rows that take back what outputs have had in their own topics."""
-    by_range = {Range(each.topic, each.partition, each.start, each.end): each for each in own}
-    for at, found in reader.read(list(by_range)):
-        read = messages(found, headers=True, dated=False)
+    """Yield the packed rows that retract contents of outputs' own topics."""
+    by_range = {Range(each.topic, each.partition, each.start, each.end): each for each in ranges}
+    for at, records in reader.read(list(by_range)):
+        read = messages(records, headers=True, dated=False)
         if packed := [*taken_back(plan, by_range[at], read, shards)]:
             yield packed

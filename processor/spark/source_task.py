@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ikebana.codecs.snapshot_record import topic_of
 from ikebana.processor.kafka import client
-from ikebana.processor.kafka.reader import Range, Reader
+from ikebana.processor.kafka.reader import Range, RangeReader
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.spark.shares import Share, range_of
@@ -29,7 +29,7 @@ _REGISTRY_PATIENCE_S = client.PATIENCE_S / 4
 
 
 def packed_rows(
-    config: SourceConfig, share: Share, reader: Reader
+    config: SourceConfig, share: Share, reader: RangeReader
 ) -> Iterator[Sequence[tuple[int, bytes]]]:
     """Yield the packed rows of a task, each with its shard; `reader` reads the inputs."""
     shards = len(config.labels)
@@ -46,35 +46,35 @@ def packed_rows(
         reading = reading_of(config.plan, each, intake, shards)
         if each.file is not None:
             source = config.plan.input(each.input)
-            for rows in rows_in(source, each):
-                if made := [*reading.add(rows)]:
-                    yield made
+            for of_file in rows_in(source, each):
+                if rows := [*reading.add(of_file)]:
+                    yield rows
             yield [*reading.finish()]
             continue
         by_range.setdefault(range_of(each), []).append(reading)
     with closing(reader.read(share.hops)) as reading_hops:
         for at, hopped in reading_hops:
             yield [(at.partition, message.value()) for message in hopped]
-    if share.own:
-        own = connected(config.own_kafka)
-        yield from rows_taken_back(config.plan, own, share.own, shards)
+    if share.read_back:
+        of_outputs = connected(config.own_kafka)
+        yield from rows_taken_back(config.plan, of_outputs, share.read_back, shards)
     if not by_range:
         return
     with_headers = {topic for i in config.plan.inputs if needs_headers(i) for topic in i.topics}
     with_headers |= {topic_of(topic) for topic in with_headers}
     dated = {topic for i in config.plan.inputs if needs_timestamps(i) for topic in i.topics}
     with closing(reader.read(list(by_range))) as fetching:
-        for at, found in fetching:
-            given = messages(found, headers=at.topic in with_headers, dated=at.topic in dated)
+        for at, records in fetching:
+            read = messages(records, headers=at.topic in with_headers, dated=at.topic in dated)
             for reading in by_range[at]:
-                if made := [*reading.add(given)]:
-                    yield made
+                if rows := [*reading.add(read)]:
+                    yield rows
     for reading in itertools.chain.from_iterable(by_range.values()):
-        if made := [*reading.finish()]:
-            yield made
+        if rows := [*reading.finish()]:
+            yield rows
 
 
-def connected(settings: Mapping[str, str]) -> Reader:
+def connected(settings: Mapping[str, str]) -> RangeReader:
     """Return the process's reader for these settings of Kafka's client."""
     return _reader(tuple(sorted(settings.items())))
 
@@ -99,6 +99,6 @@ def _registry(settings: tuple[tuple[str, str], ...]) -> "Registry | None":
 
 
 @functools.lru_cache(maxsize=4)
-def _reader(settings: tuple[tuple[str, str], ...]) -> Reader:
+def _reader(settings: tuple[tuple[str, str], ...]) -> RangeReader:
     # Cached for the worker, because connecting in each batch would cost more than reading.
-    return Reader(dict(settings))
+    return RangeReader(dict(settings))

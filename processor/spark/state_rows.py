@@ -15,21 +15,21 @@ from ikebana.processor.spark.session import Spark
 def manifests(checkpoint: Checkpoint, birth: Birth, batch: int | None = None) -> list[Manifest]:
     """Read the manifest of every shard after `batch`, by default the last committed batch.
 
-    A shard without a state row has the manifest with which it was seeded, or an empty one.
+    A shard without a state row has its seed as the manifest, or an empty one.
 
     Raises:
         CheckpointError: no batch is committed, or Spark no longer has the state of that batch.
     """
     committed = checkpoint.layout(birth).logged().committed
-    wanted = committed if batch is None else batch
-    found = {
+    chosen = committed if batch is None else batch
+    by_shard = {
         shard: birth.seeds.get(shard, Manifest(birth.id, shard)) for shard in range(birth.shards)
     }
     if committed < birth.first_batch:
-        return list(found.values())
-    if not birth.first_batch <= wanted <= committed:
+        return list(by_shard.values())
+    if not birth.first_batch <= chosen <= committed:
         raise CheckpointError(
-            f"batch {wanted} is not among the committed ones of this checkpoint: "
+            f"batch {chosen} is not among the committed ones of this checkpoint: "
             f"{birth.first_batch} to {committed}"
         )
     settings = Settings(
@@ -42,18 +42,18 @@ def manifests(checkpoint: Checkpoint, birth: Birth, batch: int | None = None) ->
         reading = spark.session().read.format("statestore")
         try:
             rows = (
-                reading.option("batchId", wanted - birth.first_batch)
+                reading.option("batchId", chosen - birth.first_batch)
                 .load(checkpoint.data(birth))
                 .selectExpr("value.groupState.manifest AS manifest")
                 .collect()
             )
         except Exception as error:
             raise CheckpointError(
-                f"cannot read the state after batch {wanted}: {str(error).splitlines()[0]}",
+                f"cannot read the state after batch {chosen}: {str(error).splitlines()[0]}",
                 hint="Spark keeps the last run.retained_batches batches.",
             ) from error
     for row in rows:
         for state in task_state.parted(bytes(row.manifest)):
             manifest = decode_state(state)
-            found[manifest.shard] = manifest
-    return list(found.values())
+            by_shard[manifest.shard] = manifest
+    return list(by_shard.values())

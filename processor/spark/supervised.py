@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ikebana.errors import LateError, LostError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.notice import Board
-from ikebana.processor.base.restarts import Failed, Restarts, persistently
+from ikebana.processor.base.restarts import AttemptFailed, Restarts, persistently
 from ikebana.processor.base.stopping import Stopping
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark.session import Spark
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from ikebana.processor.kafka.first_messages import FirstMessages
     from ikebana.processor.spark.given_session import GivenSpark
     from ikebana.processor.spark.query import Running
-    from ikebana.processor.spark.triggers import Told
+    from ikebana.processor.spark.triggers import OnTrigger
 
 
 class Hooks(NamedTuple):
-    """What is called on the way.
+    """The callbacks of a supervised run.
 
-    `on_start` gets each query that has been started, and `on_trigger` Spark's report on each
-    trigger, also on those that had nothing to do.
+    `on_start` gets each started query, and `on_trigger` Spark's report on each trigger, also on
+    triggers without a batch.
     """
 
     on_start: "Callable[[Running], None]" = lambda _: None
-    on_trigger: "Told | None" = None
+    on_trigger: "OnTrigger | None" = None
 
 
 _NO_HOOKS = Hooks()
@@ -58,18 +58,18 @@ def run(
 ) -> None:
     """Run a plan until it is asked to stop, or with `once` until it has caught up.
 
-    With `wait`, by default unless `once`, it waits for input topics that are not there yet.  When
-    this returns, nothing that was started is left.  A session of the user's, `spark`, is used in
-    place of our own, and stays; without it the caller is `alone` in this process.
+    With `wait`, by default unless `once`, it waits for missing input topics.  When this returns,
+    all started processes have ended.  A session of the user's, `spark`, is used in place of our
+    own, and stays; without it the caller has to be `alone` in this process.
 
     Raises:
-        IkebanaError: what ended it, by its name.
+        IkebanaError: the error that ended it.
         Stopped: it was asked to stop when there was nothing to finish.
     """
     waits = not once if wait is None else wait
     board = Board(watcher.notice)
     with _spark(settings, plan.name, spark) as ours:
-        # Its processes come up while we import pyspark and pandas, and look at the topics.
+        # Spark's processes start while we import pyspark and pandas, and look at the topics.
         ours.begin()
         from ikebana.processor.spark import query
         from ikebana.processor.spark.scaled import scaled
@@ -78,12 +78,12 @@ def run(
             return
         messages = _first_messages(plan, settings, board)
 
-        def start(on_begin: Callable[[], None], own: int) -> "Running":
+        def start(on_begin: Callable[[], None], former: int) -> "Running":
             ours.begin()
             on_batch = scaled(settings, ours.session, watcher.batch, watcher.step)
             reports = (on_batch, watcher.step, on_begin, watcher.edit, hooks.on_trigger)
             callbacks = query.Callbacks(*reports)
-            running = query.start(ours, plan, settings, callbacks, once=once, own=own)
+            running = query.start(ours, plan, settings, callbacks, once=once, incarnation=former)
             hooks.on_start(running)
             if not running.precedes:
                 watcher.step("waiting for records")
@@ -121,19 +121,19 @@ def _topics_are_there(
     )
 
 
-def _spark(settings: Settings, name: str, given: "SparkSession | None") -> "Spark | GivenSpark":
-    if given is None:
+def _spark(settings: Settings, name: str, session: "SparkSession | None") -> "Spark | GivenSpark":
+    if session is None:
         return Spark(settings, name)
     from ikebana.processor.spark.given_session import GivenSpark
 
-    return GivenSpark(given, settings, name)
+    return GivenSpark(session, settings, name)
 
 
 class _Attempts:
-    """Attempts to run a plan to its end; `start` starts a query, and calls what it is given then.
+    """Attempts to run a plan to its end.
 
-    `start` also gets the incarnation of the attempt before, 0 at first.  `survives` tells whether
-    Spark is still there after an error.
+    `start` starts a query; it gets a function to call right before that, and the incarnation of
+    the attempt before, 0 at first.  `survives` says whether Spark still runs after an error.
     """
 
     def __init__(
@@ -146,17 +146,17 @@ class _Attempts:
         self._stopping = stopping
         self._survives = survives
         self._has_begun = False
-        self._own = 0
+        self._incarnation = 0
 
     def attempt(self) -> None:
         """Run the plan's query.
 
         Raises:
-            Failed: it has failed from what may pass.
-            Exception: what has ended it otherwise.
+            AttemptFailed: it has failed from a cause that may pass.
+            Exception: any other error that has ended it.
         """
         try:
-            # What an edit has found on its way goes first, in a query of its own.
+            # Unfinished work of an old plan goes first, in a query of its own.
             while self._run():
                 if self._stopping.asked:
                     return
@@ -165,23 +165,23 @@ class _Attempts:
             from ikebana.processor.spark.failures import is_transient, named
 
             cause = named(error, alive=self._survives(error))
-            # A mistake is likelier than bad luck when nothing has run yet, but for processes of
-            # Spark's that are lost, and transactions that brokers have ended: a busy machine has
-            # no time for them.
+            # Before the first query has begun, a mistake is likelier than bad luck, except for
+            # lost processes of Spark and for transactions that brokers have ended: a busy machine
+            # may cause these.
             worthwhile = self._has_begun or isinstance(cause, LostError | LateError)
             if worthwhile and is_transient(cause):
                 if self._stopping.asked:
                     return
                 self._stopping.at_once()
-                raise Failed from cause
+                raise AttemptFailed from cause
             if cause is error:
                 raise
             raise cause from error
 
     def _run(self) -> bool:
-        """Run one query until its end; whether it was one before that of the plan."""
-        running = self._start(self._begin, self._own)
-        self._own = running.incarnation
+        """Run one query until its end; return whether the query of the plan has to follow."""
+        running = self._start(self._begin, self._incarnation)
+        self._incarnation = running.incarnation
         running.wait(lambda: self._stopping.asked)
         return running.precedes
 

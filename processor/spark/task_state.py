@@ -1,7 +1,8 @@
 """The state row of a task: the manifests of its shards.
 
-Of one shard the row is that shard's manifest; of several it is a list of theirs, in the order of
-the shards.
+
+For one shard, the row is its manifest; for several, a list of their manifests in the order of the
+shards.
 """
 
 # Decision (all shards in one task): A task costs the same for one row or ten thousand, and with

@@ -1,7 +1,7 @@
-"""The rows that Spark gets of updates: the raw key and value, or columns of their JSON.
+"""The rows that Spark gets for updates: the raw key and value, or columns of their JSON.
 
-The columns `key`, `value`, `time`, `diff` and `count` are those of the update; `count` is another
-name of `diff`.  Any other column is a field of the key, if that is a JSON object which has it,
+The columns `key`, `value`, `time` and `diff` are the fields of the update, and `count` is another
+name of `diff`.  Any other column is a field of the key, if that is a JSON object with this field,
 or else of the value.
 """
 
@@ -46,7 +46,7 @@ Column = Callable[[Any], Any]
 # Numbers keep all of their digits, for columns that are decimals.
 _decode = msgspec.json.Decoder(float_hook=decimal.Decimal).decode
 _encode = msgspec.json.Encoder(decimal_format="number").encode
-# The columns of SQL types; those of others are STRING.
+# Spark's types for SQL types; any other type becomes STRING.
 _COLUMNS = {
     **{name: name for name in ("BOOLEAN", "TINYINT", "SMALLINT", "BIGINT", "DOUBLE", "FLOAT")},
     **{"INTEGER": "INT", "UTINYINT": "SMALLINT", "USMALLINT": "INT", "UINTEGER": "BIGINT"},
@@ -73,7 +73,7 @@ def schema_of(columns: Mapping[str, str]) -> str:
 def net_rows(updates: Iterable[KeyedUpdate], time: int, topic: str) -> Iterator[KeyedUpdate]:
     """Sum updates up to one row, at `time`, for each key that changes.
 
-    It has the key's new value with a diff of 1, or its old one with -1 if the key is gone.
+    The row has the key's new value with a diff of 1, or its old one with -1 if the key is gone.
 
     >>> ups = [KeyedUpdate(b"1", b"a", 3, -1), KeyedUpdate(b"1", b"b", 4, 1)]
     >>> list(net_rows(ups, 5, "t"))
@@ -118,18 +118,18 @@ class RowMaker:
                 self._texts[field.name] = isinstance(field.dataType, StringType)
 
     def absent(self, messages: Sequence[tuple[bytes | None, bytes | None]]) -> list[str]:
-        """Say which columns none of these keys and values has, and which they have."""
-        found = [
+        """Describe the columns that none of these keys and values has."""
+        fields = [
             set().union(*(part for part in map(_object, message)))
             for message in messages
             if message[1] is not None
         ]
-        there = set().union(*found)
+        there = set().union(*fields)
         others = there - self._fields.keys()
         return [
-            "".join(absent_words(len(found), name, "column", there, others))
+            "".join(absent_words(len(fields), name, "column", there, others))
             for name in self._fields
-            if found and name not in there
+            if fields and name not in there
         ]
 
     def batches(self, updates: Iterable[KeyedUpdate]) -> Iterator[pa.RecordBatch]:
@@ -151,7 +151,7 @@ class RowMaker:
         self, name: str, rows: list[KeyedUpdate], fields: list[dict[str, Any]]
     ) -> list[Any]:
         if name in self._fields:
-            return [self._value(name, found.get(name)) for found in fields]
+            return [self._value(name, row.get(name)) for row in fields]
         if name == "time":
             return [update.time for update in rows]
         if name in _NUMBERS:
@@ -175,18 +175,18 @@ class RowMaker:
 
     def _decoded(self, update: KeyedUpdate) -> dict[str, Any]:
         """Decode the fields of a value and, over them, of a key."""
-        found: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         try:
             for data in (update.value, update.key):
                 decoded = None if data is None else _decode(data)
                 if isinstance(decoded, dict):
-                    found |= decoded
+                    fields |= decoded
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise SourceError(
                 f'cannot read columns of "{self._topic}": a key or a value is not JSON',
                 hint="Give no schema, or one of key, value, time and diff.",
             ) from None
-        return found
+        return fields
 
     def _value(self, name: str, value: Any) -> Any:
         if value is None:
@@ -227,13 +227,13 @@ def _field(name: str, kind: DataType) -> Column:
         case TimestampType():
             return _timestamp
         case _:
-            known = "STRING, BOOLEAN, whole numbers, DOUBLE, DECIMAL, DATE, TIMESTAMP"
-            raise _wrong(name, kind, known)
+            types = "STRING, BOOLEAN, whole numbers, DOUBLE, DECIMAL, DATE, TIMESTAMP"
+            raise _wrong(name, kind, types)
 
 
-def _wrong(name: str, kind: DataType, known: str) -> ConfigError:
+def _wrong(name: str, kind: DataType, types: str) -> ConfigError:
     return ConfigError(
-        f"cannot read column {name} as {kind.simpleString()}: it can be {known}",
+        f"cannot read column {name} as {kind.simpleString()}: it can be {types}",
         hint="Nested JSON comes as STRING, for from_json.",
     )
 
@@ -269,6 +269,6 @@ def _decimal(value: Any) -> decimal.Decimal:
 def _timestamp(value: Any) -> datetime.datetime:
     """Milliseconds since 1970, or text, which is in UTC unless it says otherwise."""
     if isinstance(value, str):
-        found = datetime.datetime.fromisoformat(value)
-        return found if found.tzinfo is not None else found.replace(tzinfo=datetime.UTC)
+        instant = datetime.datetime.fromisoformat(value)
+        return instant if instant.tzinfo is not None else instant.replace(tzinfo=datetime.UTC)
     return datetime.datetime.fromtimestamp(_number(value) / 1000, datetime.UTC)

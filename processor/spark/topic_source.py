@@ -6,9 +6,11 @@
     frame.writeStream.format("ikebana").option("topic", "orders").option("writer", "billing")
 
 The driver plans offsets once, and tasks read them, one for each partition of the topic.  A batch
-read gives each datum once, with its count.  A stream gives each update once; a micro-batch has
-whole closed batches, so all updates of its times; or, of these, one row for each key that changes.
-`topic_writer` has what writes.
+read gives each datum once, with its count.  A stream gives each update once, or only the net
+change of each key; a micro-batch consists of whole closed batches, so it has all updates of its
+times.
+
+`topic_writer` is the sink.
 """
 
 # Decision (Spark's tasks read a partition each): They check that keys are where Kafka's hash
@@ -49,24 +51,24 @@ from ikebana.processor.kafka import client, sampling
 from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.kafka.output_messages import output_reader
 from ikebana.processor.kafka.partitioner import partition_of
-from ikebana.processor.kafka.reader import Reader
-from ikebana.processor.kafka.topic_ranges import Piece, Place, TopicRanges
+from ikebana.processor.kafka.reader import RangeReader
+from ikebana.processor.kafka.topic_ranges import PartitionPiece, TopicPlace, TopicRanges
 from ikebana.processor.spark.topic_rows import SCHEMA, RowMaker, net_rows, schema_of
 from ikebana.processor.spark.topic_writer import TopicWriter, write_options
 
 NAME = "ikebana"
 _KAFKA = "kafka."
 _OPTIONS = ("topic", "format", "as_of", "since", "tasks", "max_offsets", "columns", "rows")
-# What a stream gives: all updates, or the new value of each key that a micro-batch changes.
+# The rows of a stream: all updates, or the new value of each key that a micro-batch changes.
 _ROWS_OF_STREAMS = ("updates", "net")
 # Formats whose values are rows.
 _OF_ROWS = ("diff", "upsert")
-# What Spark adds itself.
+# Options that Spark adds itself.
 _OF_SPARK = ("path",)
 
 
-class TopicOptions(msgspec.Struct, frozen=True):
-    """The options of a read, as they were given."""
+class TopicReadOptions(msgspec.Struct, frozen=True):
+    """The options of a read."""
 
     topic: str
     kafka: dict[str, str]
@@ -76,7 +78,7 @@ class TopicOptions(msgspec.Struct, frozen=True):
     tasks: str = "partitions"
     max_offsets: int = 1_000_000
     columns: bool = False
-    """Whether rows have the columns that the topic tells, and not keys and values as bytes."""
+    """Whether rows have the columns that the topic declares, not keys and values as bytes."""
     net: bool = False
     """Whether a stream has one row for each key that a micro-batch changes."""
 
@@ -138,13 +140,13 @@ class IkebanaTopic(DataSource):  # type: ignore[misc]
             raise _refused("rows is of streams; a batch read has one row for each datum")
         return BatchReader(options, schema)
 
-    def streamReader(self, schema: StructType) -> "StreamReader":
+    def streamReader(self, schema: StructType) -> "TopicStreamReader":
         options = read_options(dict(self.options))
         if options.as_of is not None:
             raise _refused("as_of is of batch reads; a stream takes since")
         if options.form != "diff":
             raise _refused(f"a stream is of the format diff, and not of {options.form}")
-        return StreamReader(options, schema)
+        return TopicStreamReader(options, schema)
 
     def streamWriter(
         self,
@@ -154,14 +156,14 @@ class IkebanaTopic(DataSource):  # type: ignore[misc]
         return TopicWriter(write_options(dict(self.options)), schema, replaces=overwrite)
 
 
-def read_options(given: dict[str, str]) -> TopicOptions:
+def read_options(options: dict[str, str]) -> TopicReadOptions:
     """Read the options of a read.
 
     Raises:
         ConfigError: one is missing, unknown, or has a wrong value.
     """
-    kafka = {name[len(_KAFKA) :]: v for name, v in given.items() if name.startswith(_KAFKA)}
-    others = {name: v for name, v in given.items() if not name.startswith(_KAFKA)}
+    kafka = {name[len(_KAFKA) :]: v for name, v in options.items() if name.startswith(_KAFKA)}
+    others = {name: v for name, v in options.items() if not name.startswith(_KAFKA)}
     for name in others:
         if name not in (*_OPTIONS, *_OF_SPARK):
             raise _refused(f'there is no option "{name}"{instead(name, _OPTIONS)}')
@@ -172,8 +174,8 @@ def read_options(given: dict[str, str]) -> TopicOptions:
         raise _refused('name the brokers: .option("kafka.bootstrap.servers", "host:9092")')
     form = others.get("format", "diff")
     if form not in (formats := ("diff", *SINGLE_VALUE_FORMATS)):
-        known = ", ".join(formats)
-        raise _refused(f"the format {form} cannot be read; it can be {known}")
+        choices = ", ".join(formats)
+        raise _refused(f"the format {form} cannot be read; it can be {choices}")
     tasks = others.get("tasks", "partitions")
     if tasks not in ("partitions", "1"):
         raise _refused('tasks is "partitions" or "1"')
@@ -186,7 +188,7 @@ def read_options(given: dict[str, str]) -> TopicOptions:
     rows = others.get("rows", "updates")
     if rows not in _ROWS_OF_STREAMS:
         raise _refused(f'rows is "updates" or "net", and not "{rows}"')
-    return TopicOptions(
+    return TopicReadOptions(
         topic,
         kafka,
         form,
@@ -199,15 +201,15 @@ def read_options(given: dict[str, str]) -> TopicOptions:
     )
 
 
-def _time(given: dict[str, str], name: str) -> int | None:
-    if name not in given:
+def _time(options: dict[str, str], name: str) -> int | None:
+    if name not in options:
         return None
     try:
-        return moments.parsed(given[name])
+        return moments.parsed(options[name])
     except ValueError:
         raise _refused(
             f"{name} is a whole number, or a date like 2024-02-29T12:30:00Z, and not "
-            f'"{given[name]}"'
+            f'"{options[name]}"'
         ) from None
 
 
@@ -219,10 +221,10 @@ def _refused(why: str) -> ConfigError:
 class Task(InputPartition):  # type: ignore[misc]
     """The offsets that one task reads.
 
-    With `partitions`, keys have to lie where Kafka's hash of them says.
+    With `partitions`, each key has to be in the partition of Kafka's hash.
     """
 
-    pieces: list[Piece]
+    pieces: list[PartitionPiece]
     time: int
     partitions: int | None = None
 
@@ -230,7 +232,7 @@ class Task(InputPartition):  # type: ignore[misc]
 class BatchReader(DataSourceReader):  # type: ignore[misc]
     """Reads the collection as of a time; conditions on `key` restrict which partitions."""
 
-    def __init__(self, options: TopicOptions, schema: StructType) -> None:
+    def __init__(self, options: TopicReadOptions, schema: StructType) -> None:
         self._options = options
         self._rows = RowMaker(options.topic, schema)
         self._keys: set[bytes] | None = None
@@ -261,10 +263,10 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
         _warn(options, self._rows)
         if not plan.by_key or options.tasks == "1":
             return [Task(plan.pieces, plan.time)]
-        wanted: Collection[int] = range(plan.partitions)
+        needed: Collection[int] = range(plan.partitions)
         if self._keys is not None:
-            wanted = {partition_of(key, plan.partitions) for key in self._keys}
-        pieces = (piece for piece in plan.pieces if piece.partition in wanted)
+            needed = {partition_of(key, plan.partitions) for key in self._keys}
+        pieces = (piece for piece in plan.pieces if piece.partition in needed)
         return [Task([piece], plan.time, plan.partitions) for piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -289,15 +291,15 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
         yield from self._rows.batches(KeyedUpdate(*d, at, count) for d, count in counts.items())
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """Reads closed batches; an offset is a `Place`, or empty at the beginning."""
+class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """Reads closed batches; an offset is a `TopicPlace`, or empty at the beginning."""
 
-    def __init__(self, options: TopicOptions, schema: StructType) -> None:
+    def __init__(self, options: TopicReadOptions, schema: StructType) -> None:
         self._options = options
         self._rows = RowMaker(options.topic, schema)
-        self._made: TopicRanges | None = None
+        self._open_ranges: TopicRanges | None = None
         self._has_looked = False
-        self._target: Place | None = None
+        self._target: TopicPlace | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         return {}
@@ -317,16 +319,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         begin = _place(start)
         place = self._ranges.first(self._options.since) if begin is None else begin
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        found = self._ranges.after(place, most)
-        if self._target is not None and found.batch > self._target.batch:
-            found = self._target
+        reached = self._ranges.after(place, most)
+        if self._target is not None and reached.batch > self._target.batch:
+            reached = self._target
         if begin is None:
-            if found.upper == 0:
+            if reached.upper == 0:
                 return start
-            found = msgspec.structs.replace(found, base=place.base)
-        elif found.batch <= begin.batch:
+            reached = msgspec.structs.replace(reached, base=place.base)
+        elif reached.batch <= begin.batch:
             return start
-        return _offset(found)
+        return _offset(reached)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Task]:
         before, after = _place(start), _place(end)
@@ -350,23 +352,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             yield from self._rows.batches(updates)
 
     def stop(self) -> None:
-        if self._made is not None:
-            self._made.close()
+        if self._open_ranges is not None:
+            self._open_ranges.close()
 
     @property
     def _ranges(self) -> TopicRanges:
         # Not before it is needed: the reader is also sent to tasks.
-        if self._made is None:
+        if self._open_ranges is None:
             options = self._options
             client.reach(options.kafka)
-            self._made = TopicRanges(options.kafka, options.topic, options.form)
-        return self._made
+            self._open_ranges = TopicRanges(options.kafka, options.topic, options.form)
+        return self._open_ranges
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_made": None}
+        return {**self.__dict__, "_open_ranges": None}
 
 
-def _warn(options: TopicOptions, rows: RowMaker) -> None:
+def _warn(options: TopicReadOptions, rows: RowMaker) -> None:
     """Say on standard error, which Spark passes on, which columns of the schema are all null."""
     if options.form not in _OF_ROWS:
         return
@@ -381,10 +383,10 @@ def _warn(options: TopicOptions, rows: RowMaker) -> None:
 def _in_place(
     updates: Iterable[KeyedUpdate], topic: str, partition: int, partitions: int
 ) -> Iterator[KeyedUpdate]:
-    """Pass on the updates of a partition; each key must be where its hash says.
+    """Pass on the updates of a partition; each key must be in the partition of its hash.
 
     Raises:
-        SourceError: one is not, so its other updates may be in another partition.
+        SourceError: a key is not, so other updates of it may be in another partition.
     """
     placed: set[bytes] = set()
     for update in updates:
@@ -404,42 +406,42 @@ def _bytes(key: str | bytes) -> bytes:
     return key.encode() if isinstance(key, str) else bytes(key)
 
 
-def _offset(place: Place) -> dict[str, Any]:
+def _offset(place: TopicPlace) -> dict[str, Any]:
     built: dict[str, Any] = msgspec.to_builtins(place, str_keys=True)
     return built
 
 
-def _place(offset: dict[str, Any]) -> Place | None:
-    return msgspec.convert(offset, Place, strict=False) if offset else None
+def _place(offset: dict[str, Any]) -> TopicPlace | None:
+    return msgspec.convert(offset, TopicPlace, strict=False) if offset else None
 
 
-def _updates(options: TopicOptions, piece: Piece) -> Iterator[KeyedUpdate]:
+def _updates(options: TopicReadOptions, piece: PartitionPiece) -> Iterator[KeyedUpdate]:
     """Read the updates of a piece, those of its snapshot first."""
     decode = _decoding(options)
-    reader = Reader(options.kafka)
+    reader = RangeReader(options.kafka)
     try:
-        for wanted in piece.ranges:
-            for _, messages in reader.read([wanted]):
+        for span in piece.ranges:
+            for _, messages in reader.read([span]):
                 for message in messages:
-                    yield from decode(wanted.topic, message)
+                    yield from decode(span.topic, message)
     finally:
         reader.close()
 
 
-def _decoding(options: TopicOptions) -> Callable[[str, Any], list[KeyedUpdate]]:
+def _decoding(options: TopicReadOptions) -> Callable[[str, Any], list[KeyedUpdate]]:
     messages = output_reader(options.kafka, options.topic, options.form)
     if messages is not None:
 
         def read(_: str, message: Any) -> list[KeyedUpdate]:
             at = message.partition(), message.offset()
-            found = messages.read(at, message.key(), message.value(), message.headers())
-            return [KeyedUpdate(*update[:4]) for update in found]
+            updates = messages.read(at, message.key(), message.value(), message.headers())
+            return [KeyedUpdate(*update[:4]) for update in updates]
 
         return read
 
     def decode(topic: str, message: Any) -> list[KeyedUpdate]:
         at = message.partition(), message.offset()
-        found = diff_reader.decode(topic, at, message.key(), message.value(), message.headers())
-        return [KeyedUpdate(*found[:4])]
+        update = diff_reader.decode(topic, at, message.key(), message.value(), message.headers())
+        return [KeyedUpdate(*update[:4])]
 
     return decode

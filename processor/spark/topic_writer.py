@@ -28,13 +28,13 @@ from ikebana.processor.kafka.numbered_batches import write_batch
 
 _KAFKA = "kafka."
 _OPTIONS = ("topic", "writer", "key", "deleted", "order")
-# What Spark adds itself.
+# Options that Spark adds itself.
 _OF_SPARK = ("path", "checkpointLocation")
 _RAW = {"key", "value"}
 
 
 class WriteOptions(msgspec.Struct, frozen=True):
-    """The options of a write, as they were given."""
+    """The options of a write."""
 
     topic: str
     writer: str
@@ -45,8 +45,8 @@ class WriteOptions(msgspec.Struct, frozen=True):
     order: str | None = None
 
 
-class Upsert(NamedTuple):
-    """A message, and what decides between it and others of its key."""
+class UpsertMessage(NamedTuple):
+    """A message, and its order among messages of the same key."""
 
     key: bytes
     value: bytes | None
@@ -54,20 +54,20 @@ class Upsert(NamedTuple):
 
 
 @dataclass
-class Upserts(WriterCommitMessage):  # type: ignore[misc]
+class TaskUpserts(WriterCommitMessage):  # type: ignore[misc]
     """The messages of one task."""
 
-    rows: list[Upsert]
+    rows: list[UpsertMessage]
 
 
-def write_options(given: dict[str, str]) -> WriteOptions:
+def write_options(options: dict[str, str]) -> WriteOptions:
     """Read the options of a write.
 
     Raises:
         ConfigError: one is missing or unknown.
     """
-    kafka = {name[len(_KAFKA) :]: v for name, v in given.items() if name.startswith(_KAFKA)}
-    others = {name: v for name, v in given.items() if not name.startswith(_KAFKA)}
+    kafka = {name[len(_KAFKA) :]: v for name, v in options.items() if name.startswith(_KAFKA)}
+    others = {name: v for name, v in options.items() if not name.startswith(_KAFKA)}
     for name in others:
         if name.lower() not in map(str.lower, (*_OPTIONS, *_OF_SPARK)):
             raise _refused(f'there is no option "{name}"{instead(name, _OPTIONS)}')
@@ -98,14 +98,14 @@ class TopicWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         self._options = options
         _require_columns(options, schema)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Upserts:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskUpserts:
         make = _raw_upserts if not self._options.key else self._json_upserts
         rows = (row for batch in iterator for row in make(batch))
-        return Upserts(latest(rows, self._options.topic))
+        return TaskUpserts(latest(rows, self._options.topic))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        told = [message for message in messages if isinstance(message, Upserts)]
-        rows = latest((row for each in told for row in each.rows), self._options.topic)
+        parts = [message for message in messages if isinstance(message, TaskUpserts)]
+        rows = latest((row for each in parts for row in each.rows), self._options.topic)
         written = [OutputMessage(row.key, row.value, []) for row in rows]
         options = self._options
         write_batch(options.kafka, options.topic, options.writer, batchId, written)
@@ -113,7 +113,7 @@ class TopicWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Leave nothing: only `commit` writes."""
 
-    def _json_upserts(self, batch: pa.RecordBatch) -> Iterator[Upsert]:
+    def _json_upserts(self, batch: pa.RecordBatch) -> Iterator[UpsertMessage]:
         options = self._options
         special = {*options.key, options.deleted, options.order}
         of_key = objects(batch, options.key)
@@ -122,19 +122,21 @@ class TopicWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         order = batch.column(options.order).to_pylist() if options.order else None
         for at, (key, value) in enumerate(zip(of_key, of_value, strict=True)):
             is_gone = gone is not None and bool(gone[at])
-            yield Upsert(key, None if is_gone else value, None if order is None else order[at])
+            yield UpsertMessage(
+                key, None if is_gone else value, None if order is None else order[at]
+            )
 
 
-def latest(rows: Iterable[Upsert], topic: str) -> list[Upsert]:
+def latest(rows: Iterable[UpsertMessage], topic: str) -> list[UpsertMessage]:
     """Keep the last row of each key, in order of the keys.
 
-    >>> latest([Upsert(b"1", b"a", 2), Upsert(b"1", b"b", 1)], "t")
-    [Upsert(key=b'1', value=b'a', order=2)]
+    >>> latest([UpsertMessage(b"1", b"a", 2), UpsertMessage(b"1", b"b", 1)], "t")
+    [UpsertMessage(key=b'1', value=b'a', order=2)]
 
     Raises:
-        SourceError: nothing says which of two values of a key is the last one.
+        SourceError: the order does not determine which of two values of a key is the last one.
     """
-    last: dict[bytes, Upsert] = {}
+    last: dict[bytes, UpsertMessage] = {}
     for row in rows:
         other = last.get(row.key)
         if other is None or _is_after(row, other):
@@ -148,18 +150,18 @@ def latest(rows: Iterable[Upsert], topic: str) -> list[Upsert]:
     return [last[key] for key in sorted(last)]
 
 
-def _is_after(row: Upsert, other: Upsert) -> bool:
+def _is_after(row: UpsertMessage, other: UpsertMessage) -> bool:
     if row.order is None or other.order is None:
         return row.order is not None
     return bool(row.order > other.order)
 
 
-def _raw_upserts(batch: pa.RecordBatch) -> Iterator[Upsert]:
+def _raw_upserts(batch: pa.RecordBatch) -> Iterator[UpsertMessage]:
     keys, values = (batch.column(name).cast(pa.binary()).to_pylist() for name in ("key", "value"))
     for key, value in zip(keys, values, strict=True):
         if key is None:
             raise SourceError("cannot write a row: its key is null")
-        yield Upsert(key, value, None)
+        yield UpsertMessage(key, value, None)
 
 
 def _require_columns(options: WriteOptions, schema: StructType) -> None:

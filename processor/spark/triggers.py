@@ -19,13 +19,13 @@ from pyspark.sql import SparkSession
 
 from ikebana.processor.base.generations import shown
 from ikebana.processor.topics.source_offset import SourceOffset
-from ikebana.processor.watching.health import Progress
-from ikebana.processor.watching.metrics import Trigger
+from ikebana.processor.watching.health import BatchProgress
+from ikebana.processor.watching.metrics import TriggerReport
 
-Told = Callable[[Trigger | None], None]
+OnTrigger = Callable[[TriggerReport | None], None]
 
 
-class Listening:
+class TriggerListener:
     """A listener of a session, until its end."""
 
     def __init__(self, manager: Any, listener: Any) -> None:
@@ -37,13 +37,13 @@ class Listening:
             self._manager.removeListener(self._listener)
 
 
-def listen(spark: SparkSession, tell: Told) -> Listening:
+def listen(spark: SparkSession, tell: OnTrigger) -> TriggerListener:
     """Report each trigger that ran a batch; report None now and then while none does."""
     ensure_callback_server_started(spark.sparkContext._gateway)
     streaming = spark._jvm.org.apache.spark.sql.streaming
     listener = streaming.PythonStreamingQueryListenerWrapper(_Events(tell))
     spark.streams._jsqm.addListener(listener)
-    return Listening(spark.streams._jsqm, listener)
+    return TriggerListener(spark.streams._jsqm, listener)
 
 
 class _Events:
@@ -52,7 +52,7 @@ class _Events:
     class Java:
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
 
-    def __init__(self, tell: Told) -> None:
+    def __init__(self, tell: OnTrigger) -> None:
         self._tell = tell
 
     def onQueryStarted(self, event: Any) -> None:
@@ -68,17 +68,17 @@ class _Events:
         """Ignore the event: the end is known without it."""
 
 
-def trigger_of(progress: Mapping[str, Any]) -> Trigger:
+def trigger_of(progress: Mapping[str, Any]) -> TriggerReport:
     """Make a trigger from Spark's JSON on the progress of its query."""
     offset = SourceOffset.from_json(progress["sources"][0]["endOffset"])
     phases_ms = progress["durationMs"]
     done = sum(at for by in offset.positions.values() for at in by.values())
     # A batch that was logged before a restart is not minted again, so no topics were looked up.
     looked = "latestOffset" in phases_ms
-    return Trigger(
+    return TriggerReport(
         phases_ms,
         {shown(name): at for name, at in offset.frontiers.items()},
-        Progress(
+        BatchProgress(
             done=done,
             offered=done + offset.behind if looked else None,
             upper=offset.upper,

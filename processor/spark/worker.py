@@ -12,14 +12,14 @@ from pathlib import Path
 from ikebana.processor.base.garbage import seldom_collect
 
 _calls = itertools.count(1)
-# By then a process has imported and cached what its kind of task needs.
+# After these tasks a process has imported and cached the objects for its kind of task.
 _SETTLES = (1, 4, 16)
 # The longest name of a process that Linux shows.
 _NAME = 15
 
 
 def settle() -> None:
-    """Exempt all objects from garbage collection that there are in the first tasks of a process.
+    """Exempt the objects of the first tasks of a process from garbage collection.
 
     Spark's worker collects garbage after every task.  With pandas and pyarrow loaded, each
     collection visits several hundred thousand objects that live as long as the process.
@@ -38,7 +38,7 @@ def named(name: str) -> None:
 
 
 def close_streams() -> None:
-    """Have no input, and print where errors go."""
+    """Close the input, and print to standard error."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)

@@ -1,13 +1,13 @@
-"""Inputs that are read again in a plan whose inputs have times of their own.
+"""Inputs that are read again (backfills) in a plan with dated inputs.
 
-Their operators stand apart from all others (`planning.backfill`).
+Their operators are separate from all others (`planning.backfill`).
 
-* With event times, each record counts when it counted the first time, which is in the log of
-  the input that has read it then (`topics.reading_log`).  These times lie in the past, so the
-  operators go through intervals of their own, up to the frontiers that the log has for what has
-  been read again.  Records of later times wait in them as in any operator.  When the input has
-  caught up, so have they.
-* Records without times of their own count when they are read, at the last time that is closed.
+* With event times, each record counts at the same time as when it was read first; the log of
+  that input has these times (`topics.reading_log`).  They lie in the past, so the operators have
+  intervals of their own, up to the frontier that the log has for the offsets read again so far.
+  Records of later times wait as in any operator.  When the input has caught up, its operators
+  have, too.
+* Records without times of their own count when they are read, at the last closed time.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from dataclasses import replace
 import msgspec
 
 from ikebana.arrangements.frontier import Interval
-from ikebana.processor.base.placing import Place
+from ikebana.processor.base.placing import PartitionRange
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.backfill import is_read_alike, origin_of, reads_again
 from ikebana.processor.planning.plan import Input, Plan
@@ -30,16 +30,17 @@ _BEGIN = 0
 def learned_again(
     plan: Plan,
     last: SourceOffset,
-    known: Mapping[str, InputTimes],
+    knowledge: Mapping[str, InputTimes],
     positions: Positions,
     upper: int,
 ) -> dict[str, InputTimes]:
-    """Add to the knowledge about inputs what a batch after `last` logs of reading again.
+    """Add the progress of inputs that are read again to the `knowledge` that a batch logs.
 
-    The batch reads up to `positions`, and closes times before `upper`.  An input that is read
-    again knows what the one knows that has read its topics first, and how far it has come itself.
+    The batch comes after `last`, reads up to `positions`, and closes times before `upper`.  An
+    input that is read again has the knowledge of the input that read its topics first, and its
+    own progress.
     """
-    found = dict(known)
+    result = dict(knowledge)
     origins = {
         name: origin
         for name in plan.backfills
@@ -47,28 +48,28 @@ def learned_again(
     }
     asked = {origin.name for origin in origins.values()}
     for source in plan.inputs:
-        times = found.get(source.name)
+        times = result.get(source.name)
         if times is None or source.event_time is None or source.name in plan.backfills:
             continue
         read = {t: last.positions[t] for t in source.topics if t in last.positions}
         log = times.log.with_frontier(last.upper, read)
         if source.name not in asked:
             log = log.limited()
-        found[source.name] = msgspec.structs.replace(times, log=log, again=None)
+        result[source.name] = msgspec.structs.replace(times, log=log, again=None)
     for name, origin in origins.items():
-        source, times = plan.input(name), found.get(origin.name, InputTimes())
-        own = {t: positions.get(plan.position_key(source, t), {}) for t in source.topics}
-        if all(own[topic] == positions.get(topic, {}) for topic in source.topics):
+        source, times = plan.input(name), result.get(origin.name, InputTimes())
+        reached = {t: positions.get(plan.position_key(source, t), {}) for t in source.topics}
+        if all(reached[topic] == positions.get(topic, {}) for topic in source.topics):
             again = upper
         else:
-            before = last.known.get(name, InputTimes()).again or _BEGIN
-            again = max(before, times.log.closed(own))
-        found[name] = msgspec.structs.replace(times, again=again)
-    return found
+            before = last.input_times.get(name, InputTimes()).again or _BEGIN
+            again = max(before, times.log.closed(reached))
+        result[name] = msgspec.structs.replace(times, again=again)
+    return result
 
 
 def why_not_placed(times: InputTimes | None) -> str | None:
-    """Why nobody knows when the records of an input counted that have been read of it, if so."""
+    """Why the times at which an input's past records counted are not known; None if they are."""
     if times is None or not times.log.is_full:
         return None
     return f"more of its records were late than are logged ({MOST_JUDGED:,} ranges of offsets)"
@@ -77,7 +78,7 @@ def why_not_placed(times: InputTimes | None) -> str | None:
 def first_offsets(begun: Positions, last: SourceOffset) -> Positions:
     """The first offsets that were read of topics.
 
-    `begun` has those with which the checkpoint has begun.
+    `begun` has those at which the checkpoint began.
     """
     return {**begun, **last.firsts}
 
@@ -96,49 +97,55 @@ def begins(plan: Plan, first: Positions) -> Positions:
 
 
 def begun(present: Positions, begins: Positions) -> Positions:
-    """The first offsets of topics, with those at which what is read again `begins` in place."""
+    """The first offsets of topics, replaced by those at which inputs are read again."""
     return {**present, **{key: {**present.get(key, {}), **by} for key, by in begins.items()}}
 
 
 def intervals(plan: Plan, before: SourceOffset, after: SourceOffset) -> dict[str, Interval]:
     """The interval of each operator in the batch between two offsets."""
-    found = progress.intervals(before.frontiers, after.frontiers)
+    result = progress.intervals(before.frontiers, after.frontiers)
     if not (plan.is_dated and plan.backfills):
-        return found
+        return result
     for name in plan.backfills:
         source = plan.input(name)
         if source.event_time is None:
-            own = Interval(max(after.upper - 1, 0), after.upper)
+            interval = Interval(max(after.upper - 1, 0), after.upper)
         else:
             at = [
-                offset.known.get(name, InputTimes()).again or _BEGIN for offset in (before, after)
+                offset.input_times.get(name, InputTimes()).again or _BEGIN
+                for offset in (before, after)
             ]
-            own = Interval(*at)
-        found |= dict.fromkeys(reads_again(plan, name), own)
-    return found
+            interval = Interval(*at)
+        result |= dict.fromkeys(reads_again(plan, name), interval)
+    return result
 
 
 def pieces(
-    plan: Plan, source: Input, place: Place, end: int, start: SourceOffset, after: SourceOffset
-) -> Iterator[tuple[Place, int]]:
-    """Cut the offsets that an input reads, from `place.start` up to `end`, where the past ends.
+    plan: Plan,
+    source: Input,
+    place: PartitionRange,
+    end: int,
+    start: SourceOffset,
+    after: SourceOffset,
+) -> Iterator[tuple[PartitionRange, int]]:
+    """Split the offsets of an input, from `place.start` up to `end`, where the past ends.
 
-    Records of the past, which have been read before, are placed as they were then.
+    Records of the past were read before, and get the same times as then.
     """
     if source.name not in plan.backfills:
         yield place, end
         return
-    place = replace(place, again=True, told=is_read_alike(plan, source))
+    place = replace(place, again=True, reported=is_read_alike(plan, source))
     topic, partition = place.topic, place.partition
     began = after.begins.get(topic, {}).get(partition, 0)
     present = start.positions.get(topic, {}).get(partition, began)
     if place.start < (until := min(end, present)):
         past = place
         if source.event_time is not None:
-            log = after.known[source.name].log
+            log = after.input_times[source.name].log
             past = replace(
                 past,
-                base=start.known.get(source.name, InputTimes()).again or _BEGIN,
+                base=start.input_times.get(source.name, InputTimes()).again or _BEGIN,
                 latest=None,
                 judged=log.within(topic, partition, place.start, until),
             )

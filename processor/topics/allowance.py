@@ -1,13 +1,13 @@
-"""How much of what its settings allow a batch reads: less, where more would take too long.
+"""How many records a batch reads: fewer than the settings allow, if more would take too long.
 
-`source.max_records_per_batch` is a bound for records of the usual kind.  What a record costs is
-known when a batch has been run: one that meets 100,000 rows of a join takes seconds, and 250,000
-records of 10 kB are 2.5 GB.  So the first batch of a run reads a little, and each further one so
-much that it takes about a tenth of `run.max_batch`, and not too many bytes.  What a batch takes
-that reads next to nothing, as it does on a busy machine, is not the records' fault: where that
-alone is more, it is no reason to read less.
+`source.max_records_per_batch` is a bound for usual records.  The cost of a record is known only
+after a batch: one that joins with 100,000 rows takes seconds, and 250,000 records of 10 kB are
+2.5 GB.  So the first batch of a run reads a little, and each further one so much that it takes
+about a tenth of `run.max_batch`, and not too many bytes.  The time of a nearly empty batch, which
+may be long on a busy machine, is not due to records: it is subtracted before the next size is
+chosen.
 
-This changes when records are read, and nothing of what they come to: a batch is what was logged.
+This only changes when records are read, not their results: a batch is what was logged.
 """
 
 # Decision (the size of batches): What a record costs is not known before it runs, so a run begins
@@ -25,31 +25,31 @@ from ikebana.processor.topics.source_offset import SourceOffset
 FIRST = 25_000
 """The number of records that the first batch of a run may read."""
 FIRST_JOINED = 5_000
-"""The same where records meet others: the results of a join may be many for each."""
+"""The same for plans with joins, where a record may have many results."""
 MOST_BYTES = 256 << 20
-"""About the size of the records that a batch reads, as they are packed for the shards."""
+"""About the most bytes of records in a batch, packed for the shards."""
 _OF_MAX_BATCH = 0.1
 _GROWTH = 4.0
-# A batch of no more than so many messages tells what one takes whatever it reads.
+# A batch of at most this many messages shows how long a batch takes without records.
 _NEXT_TO_NOTHING = 16
-# That time follows a machine which has become slower by so much from one such batch to the next.
+# That time may grow by at most this factor from one such batch to the next.
 _SLOWER = 1.25
-# Where it is more than the target, batches grow by this, as long as they would take less than so
-# much of the longest if all of it were the records' fault.
+# If it exceeds the target, batches grow by this factor, as long as they would take less than this
+# part of `run.max_batch` if all of the time were due to records.
 _CAREFUL_GROWTH = 2.0
 _MOST_OF_MAX_BATCH = 0.5
 _LAST = 4
-# Fewer records are no measure of the size of others; it is measured in one of so many batches.
+# Batches of fewer records do not measure the size of a record; one of so many others does.
 _FEW = 5_000
 _MEASURE_EVERY = 16
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A batch that was minted at a time, and the shares that it reads of the most.
+    """A batch, the time when it was minted, and which shares of the most it reads.
 
-    One that `is_start` is the first of a run, and has less than it may read: what it takes is
-    that of a start.
+    With `is_start`, it is the first of a run and reads less than it may: its time is the time of
+    a start, and does not count.
     """
 
     batch: int
@@ -76,14 +76,14 @@ class Allowance:
         first = FIRST_JOINED if plan.joins else FIRST
         self._target_s = max_batch_s * _OF_MAX_BATCH
         self._most_s = max_batch_s * _MOST_OF_MAX_BATCH
-        # What a batch takes whatever it reads, once it is known.
+        # How long a batch takes without records, once it is known.
         self._least_s = 0.0
-        # What the last batches would have let the next one read, had they all taken too long.
+        # The shares that would have met the target in each of the last batches.
         self._fair: tuple[deque[float], deque[float]] = deque(maxlen=_LAST), deque(maxlen=_LAST)
         self._most, self._most_hops = most, most_hops
         self._clock = clock
         self._records, self._hops = min(1.0, first / most), 1.0
-        # The bytes of a record.  What a start goes on with was not measured by it.
+        # The bytes of a record, as measured in this run.
         self._each: float | None = None
         self._measured_in = 0
         self._running: _Run | None = None
@@ -130,7 +130,7 @@ class Allowance:
     ) -> float:
         """The share after a batch that has used so much of the most."""
         if used <= 0:
-            # It says nothing of what the next records take: those before may have been slow.
+            # It says nothing about the time of the next records: earlier ones may have been slow.
             return share
         grown = min(1.0, max(share, 1.0 / most) * _GROWTH)
         of_it_s = max(took_s - self._least_s, self._target_s / _CAREFUL_GROWTH)

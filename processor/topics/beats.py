@@ -4,8 +4,8 @@
 class Beats:
     """Whether a heartbeat is due, `every_s` seconds after the last batch; never if that is 0.
 
-    The wall clock tells how long ago the last batch was, also over restarts.  If it was set
-    back, it tells nothing until it has caught up, so the time that has passed here counts, too.
+    The time since the last batch is measured by the wall clock, also over restarts, and by a
+    monotonic clock in case the wall clock is set back; the longer one counts.
     """
 
     def __init__(self, every_s: float) -> None:

@@ -5,9 +5,9 @@ counts more updates than were found.  It equals that of `cdcv2_reader`, which ha
 themselves; this module needs only statements and numbers of distinct updates, which fit into
 markers and the logged offset.  The order of the reports does not matter.
 
-What lies before the frontier is forgotten.  Two statements that contradict each other are an
-error as long as both are known, even beyond a gap; so are more updates than progress counts.
-Each update may be counted in `found` only once: `kernels.facts` removes repeats.
+Times before the frontier are dropped.  Two statements that contradict each other are an error
+as long as both are there, even beyond a gap; so are more updates than progress counts.  Each
+update may be counted only once: `kernels.facts` removes repeats.
 """
 
 from bisect import bisect_left, bisect_right
@@ -23,40 +23,40 @@ from ikebana.processor.base.cdcv2_reader import ContradictionError
 class Coverage(msgspec.Struct, frozen=True):
     """The statements and the updates found, for times at or beyond the frontier.
 
-    `stated` has the united statements as `packed` packs them.  `found` has the numbers of
+    `stated` has the united statements as `packed` packs them.  `counts` has the numbers of
     distinct updates by time, as `progress.pack_times` packs them.  The form is unique: two
     coverages with the same content are equal.
     """
 
     frontier: int = 0
     stated: list[list[int]] = []
-    found: list[int] = []
+    counts: list[int] = msgspec.field(default_factory=list, name="found")
 
 
 def advanced(
-    coverage: Coverage, statements: Iterable[Progress], found: Mapping[int, int]
+    coverage: Coverage, statements: Iterable[Progress], new: Mapping[int, int]
 ) -> Coverage:
-    """Add the statements of a batch, and the numbers of new updates that it `found`, by time.
+    """Add the statements of a batch, and its numbers of `new` updates by time.
 
     Raises:
         ContradictionError: statements contradict each other or the updates.
     """
     frontier = coverage.frontier
-    known = united(_beyond(frontier, [*unpacked(coverage.stated), *statements]))
+    merged = united(_beyond(frontier, [*unpacked(coverage.stated), *statements]))
     there: dict[int, int] = {}
-    add_times(there, coverage.found)
-    for time, count in found.items():
+    add_times(there, coverage.counts)
+    for time, count in new.items():
         if time < frontier:
             raise ContradictionError(time, "there are more of them than progress counts")
         there[time] = there.get(time, 0) + count
-    _check(known, there)
-    if known and known[0].lower == frontier:
-        _, covered, counts = known[0]
+    _check(merged, there)
+    if merged and merged[0].lower == frontier:
+        _, covered, counts = merged[0]
         missing = (time for time, count in counts.items() if there.get(time, 0) < count)
         frontier = min(missing, default=covered)
     return Coverage(
         frontier,
-        packed(_beyond(frontier, known)),
+        packed(_beyond(frontier, merged)),
         pack_times({time: count for time, count in there.items() if time >= frontier}),
     )
 
@@ -75,7 +75,7 @@ def united(statements: Iterable[Progress]) -> list[Progress]:
     # The keys of the last piece's `counts`, in order.
     times: list[int] = []
     for statement in sorted(statements, key=lambda one: (one.lower, one.upper)):
-        lower, upper, given = statement
+        lower, upper, stated = statement
         if lower == upper:
             continue
         if not pieces or pieces[-1].upper < lower:
@@ -83,12 +83,12 @@ def united(statements: Iterable[Progress]) -> list[Progress]:
             pieces.append(Progress(lower, lower, counts))
         covered = pieces[-1].upper
         before = times[bisect_left(times, lower) : bisect_left(times, upper)]
-        for time in (*before, *given):
-            if time < covered and counts.get(time, 0) != given.get(time, 0):
+        for time in (*before, *stated):
+            if time < covered and counts.get(time, 0) != stated.get(time, 0):
                 raise ContradictionError(time, "progress gives two counts of them")
-        fresh = sorted(time for time in given if time >= covered)
+        fresh = sorted(time for time in stated if time >= covered)
         times += fresh
-        counts.update((time, given[time]) for time in fresh)
+        counts.update((time, stated[time]) for time in fresh)
         pieces[-1] = pieces[-1]._replace(upper=max(covered, upper))
     return pieces
 
@@ -120,11 +120,11 @@ def _beyond(frontier: int, statements: Iterable[Progress]) -> Iterator[Progress]
             yield Progress(frontier, upper, left)
 
 
-def _check(known: Sequence[Progress], there: Mapping[int, int]) -> None:
-    lowers = [statement.lower for statement in known]
+def _check(statements: Sequence[Progress], there: Mapping[int, int]) -> None:
+    lowers = [statement.lower for statement in statements]
     for time, count in there.items():
         at = bisect_right(lowers, time) - 1
-        if at >= 0 and time < known[at].upper:
-            counted = known[at].counts.get(time, 0)
+        if at >= 0 and time < statements[at].upper:
+            counted = statements[at].counts.get(time, 0)
             if count > counted:
                 raise ContradictionError(time, f"there are {count}, and progress counts {counted}")

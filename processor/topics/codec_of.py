@@ -21,13 +21,13 @@ def codec_of(source: Input, reading: Reading, schemas: "Schemas | None") -> Code
     """Make the codec of an input; `schemas` is the registry, for the formats that need one."""
     narrow = wanted_of(source, reading)
     columns = checked_of(source, reading)
-    wanted = msgspec.structs.replace(narrow, columns=columns)
+    wide = msgspec.structs.replace(narrow, columns=columns)
     traits = source.traits
     assert traits.codec is not None, f"{source.value_format} has updates, not changes"
     assert schemas is not None or not traits.in_registry, (
         f"input {source.name} is read without a schema registry"
     )
-    codec = traits.codec(wanted, source.key_format, schemas)
+    codec = traits.codec(wide, source.key_format, schemas)
     if not traits.quick or columns == narrow.columns or (usual := usual_of(source)) is None:
         return codec
     return Vouched(traits.codec(narrow, source.key_format, schemas), codec, usual)
@@ -61,7 +61,7 @@ def checked_of(source: Input, reading: Reading) -> tuple[str, ...] | None:
 
 
 def columns_of_rows(source: Input, reading: Reading) -> tuple[str, ...] | None:
-    """List the columns that are read, without those of metadata: no message's value has them."""
+    """List the columns that are read, without metadata columns, which no message's value has."""
     if reading.columns is None or not source.metadata:
         return reading.columns
     return tuple(name for name in reading.columns if name not in dict(source.metadata))

@@ -1,8 +1,8 @@
 """Check rows against the types that an input declares, in all columns, also unread ones.
 
-The SQL that reads a type decides which values it takes (`linear.typed_json`).  Most values
-have a usual form of their type, and for these SQL is not needed: a decoder that knows these
-forms (`usual_forms`) goes over the rows first, and only the rows that it refuses are given to SQL.
+The SQL that reads a type decides which values it takes (`linear.typed_json`).  Most values have a
+usual form of their type, which a fast decoder recognizes (`usual_forms`): only the rows that it
+refuses go to SQL.
 """
 
 import functools
@@ -22,7 +22,7 @@ from ikebana.processor.topics.usual_forms import Usual
 
 
 def checked_columns(source: Input) -> tuple[str, ...]:
-    """List the declared columns whose values may not fit their types, so must be decoded."""
+    """List the declared columns that must be decoded, since a value may not fit the type."""
     if source.traits.is_updates:
         return ()
     return tuple(dict.fromkeys((*_kinds(source), *encodings_of(source))))
@@ -71,7 +71,7 @@ class ColumnTypes:
 def _name_parts(
     wrong: dict[int, str], rows: Sequence[bytes | None], name: str, type_: SqlType
 ) -> None:
-    """Say of values that do not fit a nested type which part of them does not."""
+    """Name the part that does not fit, in values of a nested type."""
     from ikebana.processor.topics.misfits import misfits
 
     reason = misfit_of(name, type_)

@@ -13,12 +13,12 @@ from ikebana.processor.base.by_shard import MOST_BYTES, MOST_RECORDS, by_shard
 from ikebana.processor.base.envelope import pack
 from ikebana.processor.base.judged import Judged
 from ikebana.processor.base.noted import MOST, Noted, NotedRecord
-from ikebana.processor.base.placing import Place, shard_of
+from ikebana.processor.base.placing import PartitionRange, shard_of
 from ikebana.processor.base.rows import (
     NO_KEY,
     Errors,
     Facts,
-    Ignored,
+    IgnoredMessages,
     KeyedUpdate,
     Seen,
     Truncate,
@@ -32,7 +32,7 @@ from ikebana.processor.linear.portions import Growing
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.topics.codec_of import takes_empty_for_null
 from ikebana.processor.topics.event_time import Dating
-from ikebana.processor.topics.intake import Intake, Made
+from ikebana.processor.topics.intake import DecodedUpdates, Intake
 from ikebana.processor.topics.messages import Message
 from ikebana.processor.topics.source_dating import SourceDating
 from ikebana.processor.topics.update_intake import UpdateIntake
@@ -47,15 +47,15 @@ except ImportError:
 class Decoding:
     """Decodes the messages of one partition, in order, into chunks for each shard.
 
-    With `counted`, another input before this one reads the same messages and counts them; the
-    rows say so.
+    With `counted`, the rows are marked as already counted: an earlier input reads the same
+    messages.
     """
 
     def __init__(
         self,
         source: Input,
         intake: Intake | UpdateIntake,
-        place: Place,
+        place: PartitionRange,
         shards: int,
         dating: SourceDating | None = None,
         *,
@@ -87,7 +87,7 @@ class Decoding:
         if self._empty_is_null:
             messages = [m if m.value != b"" else m._replace(value=None) for m in messages]
         if self._source_dating is not None:
-            # A tombstone follows a delete that says the same and has a time of the source.
+            # A tombstone repeats the delete before it, which has a time of the source.
             whole = [message for message in messages if message.value is not None]
             self._ignored += Counter({"tombstone": len(messages) - len(whole)})
             messages = self._source_dating.dated(whole)
@@ -98,15 +98,15 @@ class Decoding:
                 place = self._place
                 interval = Interval(place.base, place.upper)
                 for some in self._growing.portions(messages, all_at_once=not self._intake.expands):
-                    made = self._intake.updates(some, self._where, interval, place.since)
-                    yield from self._made(made, len(some))
+                    result = self._intake.updates(some, self._where, interval, place.since)
+                    yield from self._results(result, len(some))
             else:
                 yield from self._facts(*self._intake.facts(messages, self._where))
         elif self._source.is_collection:
             for some in self._growing.portions(messages, all_at_once=not self._intake.expands):
                 times = self._place.times([message.offset for message in some])
-                made = self._intake.updates(some, self._where, times, self._dating)
-                yield from self._made(made, len(some))
+                result = self._intake.updates(some, self._where, times, self._dating)
+                yield from self._results(result, len(some))
         elif self._intake.takes_as_is:
             yield from self._upserts(self._place_as_is(messages))
         else:
@@ -123,8 +123,8 @@ class Decoding:
             yield 0, pack(seen)
         if self._judged is not None:
             first, last, ahead = self._judged
-            found = Judged(first, last, self._place.base, self._place.latest if ahead else None)
-            yield 0, pack(Seen(self._source.name, *self._where, judged=found))
+            judged = Judged(first, last, self._place.base, self._place.latest if ahead else None)
+            yield 0, pack(Seen(self._source.name, *self._where, judged=judged))
 
     def flush(self) -> Iterator[tuple[int, bytes]]:
         """Yield the gathered rows of every shard."""
@@ -140,7 +140,7 @@ class Decoding:
             yield 0, pack(errors)
             self._errors = []
         if self._ignored and not self._place.again:
-            yield 0, pack(Ignored(dict(self._ignored), self._counted, self._noted()))
+            yield 0, pack(IgnoredMessages(dict(self._ignored), self._counted, self._noted()))
             self._ignored = Counter()
             self._latecomers.clear()
         if self._greatest is not None:
@@ -158,7 +158,7 @@ class Decoding:
         self._ignored += decoded.ignored
         self._latecomers += decoded.latecomers
         self._see(decoded.greatest)
-        for offset, record in () if place.told else decoded.errors:
+        for offset, record in () if place.reported else decoded.errors:
             (time,) = place.times([offset])
             self._error(record, time, 1)
         begin = 0
@@ -217,19 +217,19 @@ class Decoding:
                 assert isinstance(dated, list)
                 dated.append(time)
 
-    def _made(self, made: Made, taken: int) -> Iterator[tuple[int, bytes]]:
-        self._growing.came(taken, sum(len(updates) for _, updates in made.updates))
-        self._ignored += made.ignored
-        self._latecomers += made.latecomers
-        self._see(made.greatest)
-        for _, record, time, diff in made.errors:
+    def _results(self, result: DecodedUpdates, count: int) -> Iterator[tuple[int, bytes]]:
+        self._growing.came(count, sum(len(updates) for _, updates in result.updates))
+        self._ignored += result.ignored
+        self._latecomers += result.latecomers
+        self._see(result.greatest)
+        for _, record, time, diff in result.errors:
             self._error(record, time, diff)
-        for branch, updates in made.updates:
+        for branch, updates in result.updates:
             outputs = list(branch.outputs)
             inlets = list(branch.inlets)
             root = "" if outputs or inlets else branch.root
-            for at, own in by_shard(updates, self._count):
-                row = Updates(outputs, *in_columns(own), root, inlets, self._counted)
+            for at, part in by_shard(updates, self._count):
+                row = Updates(outputs, *in_columns(part), root, inlets, self._counted)
                 yield at, pack(row)
 
     def _facts(self, facts: Facts, seen: Seen) -> Iterator[tuple[int, bytes]]:
@@ -243,7 +243,7 @@ class Decoding:
             yield 0, pack(seen)
 
     def _noted(self) -> list[Noted]:
-        """Note the late records among what was ignored."""
+        """Note the late records among the ignored ones."""
         if not self._latecomers:
             return []
         records = tuple(NotedRecord(*self._where, offset, by) for offset, by in self._latecomers)
@@ -253,10 +253,10 @@ class Decoding:
         if greatest is not None and (self._greatest is None or greatest > self._greatest):
             self._greatest = greatest
 
-    def _judge(self, found: tuple[int, int, bool] | None) -> None:
-        if found is not None:
-            first, _, ahead = found if self._judged is None else self._judged
-            self._judged = first, found[1], ahead or found[2]
+    def _judge(self, judged: tuple[int, int, bool] | None) -> None:
+        if judged is not None:
+            first, _, ahead = judged if self._judged is None else self._judged
+            self._judged = first, judged[1], ahead or judged[2]
 
     def _error(self, record: bytes, time: int, diff: int) -> None:
         self._errors.append(KeyedUpdate(None, record, time, diff))

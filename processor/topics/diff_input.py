@@ -12,14 +12,14 @@ from typing import NamedTuple
 from ikebana.codecs.progress import ProgressRecord
 
 
-class Closed(NamedTuple):
+class ClosedProgress(NamedTuple):
     """A progress record, and the offset after it in its topic."""
 
     record: ProgressRecord
     after: int
 
 
-class Span(NamedTuple):
+class DiffSpan(NamedTuple):
     """The offsets that a batch reads of a diff topic: from its own positions up to `reads`.
 
     The next batch begins to read updates at `positions`, and progress at `progress_at`; both
@@ -32,24 +32,24 @@ class Span(NamedTuple):
 
 
 def reach(
-    closed: Sequence[Closed], positions: Mapping[int, int], lower: int, limit: int | None
+    closed: Sequence[ClosedProgress], positions: Mapping[int, int], lower: int, limit: int | None
 ) -> int:
     """Compute the frontier up to which a batch that begins at `lower` can read a topic.
 
     The batch reads at most about `limit` offsets, or one batch of the topic if that is more.
     """
-    found = lower
+    frontier = lower
     for record, _ in closed:
         if record.upper <= lower:
             continue
         size = sum(max(0, end - positions.get(p, 0)) for p, end in record.ends.items())
-        if found > lower and limit is not None and size > limit:
+        if frontier > lower and limit is not None and size > limit:
             break
-        found = record.upper
-    return found
+        frontier = record.upper
+    return frontier
 
 
-def span(closed: Iterable[Closed], upper: int, lower: int) -> Span:
+def span(closed: Iterable[ClosedProgress], upper: int, lower: int) -> DiffSpan:
     """Compute what a batch [lower, upper) reads of a topic that is closed up to `upper`."""
     reads: dict[int, int] = {}
     positions, progress_at = None, None
@@ -60,4 +60,4 @@ def span(closed: Iterable[Closed], upper: int, lower: int) -> Span:
             reads = dict(record.ends)
             if record.upper >= upper:
                 break
-    return Span(reads, positions, progress_at)
+    return DiffSpan(reads, positions, progress_at)

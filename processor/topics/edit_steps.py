@@ -1,4 +1,4 @@
-"""How batches go on with an edit of the plan, and with joins that are new."""
+"""How batches continue an edit of the plan, and the hydration of new joins."""
 
 from collections.abc import Mapping, Set
 from typing import NamedTuple
@@ -10,18 +10,18 @@ from ikebana.processor.planning import progress
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics import own_topics
-from ikebana.processor.topics.source_offset import Own, Positions, SourceOffset
-from ikebana.processor.topics.taking import Look
+from ikebana.processor.topics.source_offset import Positions, ReadBack, SourceOffset
+from ikebana.processor.topics.taking import MintingState
 
-# Shards report this name among the joins that they have hydrated when they are done with an edit.
+# Shards report this name among the hydrated joins when they have filled an edit.
 FILLED = "@edit"
 
 
 class EditStep(NamedTuple):
     """The edit in progress: its frontier, and whether the batch fills.
 
-    The frontier is 0 if there is none, and while an edit fills that was made before any time was
-    closed: when it is through, none is left in progress.
+    The frontier is 0 without an edit, and also while an edit from before the first closed time
+    fills: after the fill such an edit is over.
 
     With `goes_on`, the edit needs a batch even if there is nothing to read.
     """
@@ -31,15 +31,15 @@ class EditStep(NamedTuple):
     goes_on: bool
 
 
-def step_of(last: SourceOffset, look: Look, edits: int) -> EditStep:
+def step_of(last: SourceOffset, look: MintingState, edits: int) -> EditStep:
     """Determine how the batch after `last` continues an edit of the plan."""
     if edits > last.edits:
-        # A checkpoint without a batch has no state to fill from.  One that has closed no time yet
-        # has no contents, but what it has read waits in it, and may be of the plan before.
+        # A checkpoint without a batch has no state to fill from.  One that has closed no time has
+        # no contents, but updates may wait in it that were computed by the old plan.
         return EditStep(last.upper, fills=last.upper > 0 or last.batch >= 0, goes_on=True)
     if last.fills:
-        # Without all that was in the exchange topic, a batch may have missed what is on its way.
-        is_done = last.hydrates and FILLED in look.hydrated and not own_topics.left(last.own)
+        # Only a batch that read the whole exchange topic can know that nothing is in flight.
+        is_done = last.hydrates and FILLED in look.hydrated and not own_topics.left(last.read_back)
         return EditStep(last.editing, fills=not is_done, goes_on=True)
     # Outputs hold the updates of an edit until its time is closed.
     least = min(last.frontiers.values(), default=last.upper)
@@ -47,16 +47,22 @@ def step_of(last: SourceOffset, look: Look, edits: int) -> EditStep:
     return EditStep(last.editing if is_open else 0, fills=False, goes_on=False)
 
 
-def own_of(last: SourceOffset, look: Look, edits: int, limit: int | None, *, reads: bool) -> Own:
-    """What the batch after `last`, which fills, takes back out of the topics of outputs."""
-    own = look.own if edits > last.edits else last.own
-    return own_topics.advanced(own, limit if reads else 0)
+def own_of(
+    last: SourceOffset, look: MintingState, edits: int, limit: int | None, *, reads: bool
+) -> ReadBack:
+    """The positions in outputs' own topics after the batch after `last`, which fills an edit."""
+    positions = look.read_back if edits > last.edits else last.read_back
+    return own_topics.advanced(positions, limit if reads else 0)
 
 
 def writing(
-    plan: Plan, last: SourceOffset, look: Look, edit: EditStep, frontiers: Mapping[str, int]
+    plan: Plan,
+    last: SourceOffset,
+    look: MintingState,
+    edit: EditStep,
+    frontiers: Mapping[str, int],
 ) -> list[str]:
-    """Find the outputs that could go on after the edit, and have too much for one batch.
+    """Find the outputs that could go on after the edit, but have too many updates for one batch.
 
     `frontiers` are those of the operators after the batch.
     """
@@ -71,7 +77,7 @@ def writing(
 
 
 def without_former_parts(plan: Plan, last: SourceOffset, edits: int) -> SourceOffset:
-    """Drop topics and operators from the last batch that an edited plan no longer has."""
+    """Drop from the last batch the topics and operators that an edited plan no longer has."""
     if edits <= last.edits:
         return last
     topics = {*plan.topics, *plan.transaction_topics}
@@ -89,7 +95,7 @@ def without_former_parts(plan: Plan, last: SourceOffset, edits: int) -> SourceOf
 
 
 def at_their_ends(plan: Plan, last: SourceOffset, ends: Positions) -> Positions:
-    """Find where topics begin that an edit adds, of inputs that are read from their ends."""
+    """Find the first offsets of topics that an edit adds and reads from their ends."""
     return {
         topic: dict(by)
         for topic, by in ends.items()
@@ -101,17 +107,17 @@ def at_their_ends(plan: Plan, last: SourceOffset, ends: Positions) -> Positions:
 
 def hydrating(plan: Plan, last: SourceOffset, hydrated: Set[str]) -> dict[str, int]:
     """Find the joins that are new or not yet hydrated, with the times at which they begin."""
-    found = {join: at for join, at in last.hydrating.items() if join not in hydrated}
+    begins = {join: at for join, at in last.hydrating.items() if join not in hydrated}
     if last.frontiers:
         begin = progress.beginning(last.frontiers)
-        found |= {j.name: begin for j in plan.joins if j.name not in last.frontiers}
-    return {join: at for join, at in found.items() if join in joined(plan).origins}
+        begins |= {j.name: begin for j in plan.joins if j.name not in last.frontiers}
+    return {join: at for join, at in begins.items() if join in joined(plan).origins}
 
 
 def began(last: SourceOffset, frontiers: Mapping[str, int], edit: EditStep) -> dict[str, int]:
-    """Find the joins that have begun, or begin, at a time that some operator has not passed.
+    """Find the joins that began, or begin, at a time that some operator has not passed.
 
-    While an edit fills, what it shows has not passed its time.
+    While an edit fills, the outputs that it changes have not passed its time.
     """
     least = min(frontiers.values(), default=0)
     if edit.fills:

@@ -27,12 +27,12 @@ Where = tuple[str, int]
 
 def merged(greatest: Greatest, seen: Greatest) -> dict[str, dict[int, int]]:
     """Merge greatest times: for each partition the greater of both."""
-    found = {topic: dict(by) for topic, by in greatest.items()}
+    result = {topic: dict(by) for topic, by in greatest.items()}
     for topic, by in seen.items():
-        known = found.setdefault(topic, {})
+        of_topic = result.setdefault(topic, {})
         for partition, time in by.items():
-            known[partition] = max(time, known.get(partition, time))
-    return found
+            of_topic[partition] = max(time, of_topic.get(partition, time))
+    return result
 
 
 def frontier(
@@ -50,14 +50,14 @@ def frontier(
     """
     times = {where: greatest.get(where[0], {}).get(where[1]) for where in partitions}
     active = [time for where, time in times.items() if where not in idle]
-    known = [time for time in times.values() if time is not None]
-    if not known or None in active:
+    seen_times = [time for time in times.values() if time is not None]
+    if not seen_times or None in active:
         return before
-    reached = min((time for time in active if time is not None), default=max(known))
+    reached = min((time for time in active if time is not None), default=max(seen_times))
     return max(before, reached - event.lateness_ms)
 
 
-class Bounds(NamedTuple):
+class TimeBounds(NamedTuple):
     """Earlier times than `lower` count there, later ones than `latest` are none."""
 
     lower: int
@@ -67,24 +67,24 @@ class Bounds(NamedTuple):
 class Dating(NamedTuple):
     """The bounds of a batch's event times: its lower, and the latest time that it accepts.
 
-    Of messages that are read again, some were `judged` by other bounds.
+    `judged` has other bounds for some offsets of an input that is read again.
     """
 
     lower: int
     latest: int | None
     judged: Sequence[Judged] = ()
 
-    def of(self, offsets: Sequence[int]) -> list[Bounds]:
+    def of(self, offsets: Sequence[int]) -> list[TimeBounds]:
         """The bounds for each of the messages at these offsets."""
         if not self.judged:
-            return [Bounds(self.lower, self.latest)] * len(offsets)
+            return [TimeBounds(self.lower, self.latest)] * len(offsets)
         return [self._at(offset) for offset in offsets]
 
-    def _at(self, offset: int) -> Bounds:
+    def _at(self, offset: int) -> TimeBounds:
         place = bisect_right(self.judged, offset, key=attrgetter("first")) - 1
-        if place >= 0 and offset <= (found := self.judged[place]).last:
-            return Bounds(found.lower, found.latest)
-        return Bounds(self.lower, self.latest)
+        if place >= 0 and offset <= (judged := self.judged[place]).last:
+            return TimeBounds(judged.lower, judged.latest)
+        return TimeBounds(self.lower, self.latest)
 
 
 class Dated(NamedTuple):
@@ -121,39 +121,44 @@ class EventTimes:
         keys: Sequence[bytes | None],
         rows: Sequence[bytes | None],
         clocks: Sequence[int | None],
-        bounds: Sequence[Bounds],
+        bounds: Sequence[TimeBounds],
     ) -> Dated:
         """Compute the times of rows within their bounds; `clocks` are their messages' timestamps.
 
         A row is None for a tombstone, which has no columns.  Its time is the timestamp of its
         message, and does not move the frontier.
         """
-        told: list[int | str | None] = list(clocks)
-        own = [True] * len(rows)
+        stamps: list[int | str | None] = list(clocks)
+        counting = [True] * len(rows)
         if self._query is not None:
             which: Sequence[int] = range(len(rows))
             if None in rows:
                 which = [at for at, row in enumerate(rows) if row is not None]
-                own = [row is not None for row in rows]
+                counting = [row is not None for row in rows]
                 keys, rows = [keys[at] for at in which], [rows[at] for at in which]
             for at in which:
-                told[at] = _NULL
-            made, failed = self._query.run(keys, rows)  # type: ignore[arg-type]
-            for index, begin in zip(made.rows, made.begins or (), strict=True):
-                told[which[index]] = _NULL if begin is None else begin
+                stamps[at] = _NULL
+            result, failed = self._query.run(keys, rows)  # type: ignore[arg-type]
+            for index, begin in zip(result.rows, result.begins or (), strict=True):
+                stamps[which[index]] = _NULL if begin is None else begin
             for index, _, reason in failed:
-                told[which[index]] = f"event time: {reason}"
-        return self._placed(told, own, bounds)
+                stamps[which[index]] = f"event time: {reason}"
+        return self._placed(stamps, counting, bounds)
 
     def _placed(
-        self, told: Sequence[int | str | None], own: Sequence[bool], bounds: Sequence[Bounds]
+        self,
+        stamps: Sequence[int | str | None],
+        counting: Sequence[bool],
+        bounds: Sequence[TimeBounds],
     ) -> Dated:
-        if (all_fine := _all_within(told, own, bounds)) is not None:
+        if (all_fine := _all_within(stamps, counting, bounds)) is not None:
             return all_fine
         times: list[int | str] = []
         ahead: list[int] = []
         late, greatest = 0, None
-        for at, (time, counts, (lower, latest)) in enumerate(zip(told, own, bounds, strict=True)):
+        for at, (time, counts, (lower, latest)) in enumerate(
+            zip(stamps, counting, bounds, strict=True)
+        ):
             if time is None:
                 times.append("event time: the message has none")
             elif isinstance(time, str):
@@ -166,35 +171,35 @@ class EventTimes:
                 times.append(max(time, lower))
                 if counts and (greatest is None or time > greatest):
                     greatest = time
-        return Dated(times, late, greatest, ahead, _latecomers(told, bounds) if late else ())
+        return Dated(times, late, greatest, ahead, _latecomers(stamps, bounds) if late else ())
 
 
 def _all_within(
-    told: Sequence[int | str | None], own: Sequence[bool], bounds: Sequence[Bounds]
+    stamps: Sequence[int | str | None], counting: Sequence[bool], bounds: Sequence[TimeBounds]
 ) -> Dated | None:
-    """What nearly every batch has: times of rows that are all within the same bounds."""
-    if not told or {*map(type, told)} != {int} or not all(own):
+    """The times of rows if all are within the same bounds, as in nearly every batch; else None."""
+    if not stamps or {*map(type, stamps)} != {int} or not all(counting):
         return None
     lower, latest = bounds[0]
-    times: list[int | str] = list(told)  # type: ignore[arg-type]
-    least, greatest = min(told), max(told)  # type: ignore[type-var]
+    times: list[int | str] = list(stamps)  # type: ignore[arg-type]
+    least, greatest = min(stamps), max(stamps)  # type: ignore[type-var]
     assert isinstance(least, int)
     assert isinstance(greatest, int)
     if least < lower or (latest is not None and greatest > latest):
         return None
-    # They are one and the same for all messages that are read for the first time.
+    # All messages that are read for the first time have the same bounds.
     if bounds.count(bounds[0]) < len(bounds):
         return None
     return Dated(times, 0, greatest)
 
 
 def _latecomers(
-    told: Sequence[int | str | None], bounds: Sequence[Bounds]
+    stamps: Sequence[int | str | None], bounds: Sequence[TimeBounds]
 ) -> list[tuple[int, int]]:
     """Find the last rows whose times lie before their lower bounds, and how far."""
-    found = (
+    late = (
         (at, bounds[at].lower - time)
-        for at in range(len(told) - 1, -1, -1)
-        if isinstance(time := told[at], int) and time < bounds[at].lower
+        for at in range(len(stamps) - 1, -1, -1)
+        if isinstance(time := stamps[at], int) and time < bounds[at].lower
     )
-    return list(islice(found, MOST))[::-1]
+    return list(islice(late, MOST))[::-1]

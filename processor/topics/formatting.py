@@ -1,9 +1,9 @@
-"""Encode updates as messages of an output's format; what it cannot write is an error.
+"""Encode updates as messages of an output's format; an update that it cannot write is an error.
 
-`diff` is written as the updates come, and not here.  The others need all updates of a time
-and of a key together, which a shard has: keys lie in one shard, and the planner lets no step
-before these formats make other keys.  Of formats that need one value a key, an output that
-has no more by what it shows is written without state, and any other is watched.
+The format `diff` is written as updates come, not here.  The others need all updates of a time and
+a key together.  A shard has them, since a key lies in one shard, and the planner lets no step
+before these formats change keys.  For formats that need one value for a key, an output that
+cannot have more is written without state; any other is checked against state.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,9 +32,10 @@ _LARGEST_STATEMENT = 512 << 10
 
 
 class Formatted(NamedTuple):
-    """Messages of an output, error records of what has none, and counts by time.
+    """Messages of an output, error records of updates without a message, and counts by time.
 
-    `times` are the distinct updates by time, for the formats whose progress says them.
+    `times` has the number of distinct updates at each time, for formats that publish it with
+    their progress.
     """
 
     messages: Sequence[OutputMessage]
@@ -47,20 +48,20 @@ def formatted(
 ) -> Formatted:
     """The messages of one shard's updates of one batch.
 
-    `store` has what is known of the keys of an output that `planner.watches`.
+    `store` has the values of keys, for an output that `promises.watches`.
     """
     if output.traits.facts is not None:
         return _facts(output, output.traits.facts(), updates)
-    found = _by_key(plan, output, updates, store)
+    result = _by_key(plan, output, updates, store)
     if output.traits.schemas is None:
-        return found
+        return result
     writers = output.traits.schemas().writers(shape_of(plan, output))
-    messages, violations = encoded(writers, found.messages)
-    return Formatted(messages, [*found.errors, *_errors(output, violations)], {})
+    messages, violations = encoded(writers, result.messages)
+    return Formatted(messages, [*result.errors, *_errors(output, violations)], {})
 
 
 def _by_key(plan: Plan, output: Output, updates: Sequence[KeyedUpdate], store: Store) -> Formatted:
-    """The messages of formats that have the changes of keys, in JSON."""
+    """The messages of formats that write the changes of keys, in JSON."""
     traits = output.traits
     assert traits.codec is not None, f"{output.format} is written as it comes"
     errors: list[KeyedUpdate] = []
@@ -68,13 +69,13 @@ def _by_key(plan: Plan, output: Output, updates: Sequence[KeyedUpdate], store: S
     if promises.watches(plan, output):
         changes = single_value.step(store, updates, output.name, keyless=not traits.latest)
         if traits.latest:
-            # The state knows what each key has from then on.
-            known = [
+            # The state has the value of each key after the change.
+            latest = [
                 OutputMessage(change.key, change.after, time_header(change.time))
                 for change in changes.keys
                 if change.before != change.after
             ]
-            return Formatted(known, changes.errors, {})
+            return Formatted(latest, changes.errors, {})
         empty = {(each.time, each.key) for each in changes.keys if each.empty}
         errors = changes.errors
     origin = EnvelopeOrigin(plan.name, output.name, tombstones=output.tombstones)
@@ -107,7 +108,7 @@ def _facts(output: Output, codec: FactCodec, updates: Sequence[KeyedUpdate]) -> 
 def progress_messages(
     output: Output, lower: int, upper: int, times: dict[int, int]
 ) -> Iterator[bytes]:
-    """The progress of a batch that a format has in the output's own topic."""
+    """The progress messages that a format writes into the output's own topic."""
     if output.traits.facts is not None:
         counts = dict(sorted(times.items()))
         yield from output.traits.facts().encode_progress(lower, upper, counts, _LARGEST_STATEMENT)

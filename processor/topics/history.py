@@ -56,7 +56,7 @@ def files_of(plan: Plan) -> dict[str, list[RowFile]]:
 def before_topics(plan: Plan, last: SourceOffset, ends: Positions) -> Positions:
     """The ends of histories as well, and those of topics that wait for one where they are."""
     ends_of_all = dict(ends)
-    for source, base in _unread(plan, last.known, last.positions):
+    for source, base in _unread(plan, last.input_times, last.positions):
         ends_of_all[base.topic] = dict(base.ends)
         for topic in source.topics:
             at = last.positions.get(topic, {})

@@ -24,7 +24,7 @@ def images_of(change: Change, time: int) -> Iterator[KeyedUpdate]:
 
 
 def untold(change: Change) -> tuple[str, str] | None:
-    """Name what the images of a change do not say, and the reason; None if they say all."""
+    """Name the missing part of a change's images, and the reason; None if they are complete."""
     if change.kind == "truncate":
         return "truncate", "without state there is nothing to tell what is gone"
     if change.replaces and change.before is None:

@@ -51,7 +51,7 @@ class InputTimes(msgspec.Struct, frozen=True, omit_defaults=True):
 
     * `frontier`: the time up to which the input is complete.
     * `greatest`: the greatest event time by topic and partition.
-    * `idle`: all partitions are idle, so nobody waits for the input.
+    * `idle`: all partitions are idle, so the frontier does not wait for the input.
     * `coverage`: the statements and counts of a CDCv2 input.
     * `transactions`: the state of a source's transactions.
     * `reads`, `progress_at`, `checkpoint`, of a diff topic: the offsets up to which the batch
@@ -101,14 +101,14 @@ def topic_key(topic: str) -> str:
 
 
 def key_of(source: Input) -> str:
-    """Choose the key for knowledge about an input: its own, or its transaction topic's."""
+    """Choose the key for knowledge about an input: its name, or that of its transaction topic."""
     topic = source.transaction_topic
     return source.name if topic is None else topic_key(topic)
 
 
 def learned(
     plan: Plan,
-    known: Mapping[str, InputTimes],
+    knowledge: Mapping[str, InputTimes],
     news: Learned,
     positions: Ends,
     ends: Ends,
@@ -116,14 +116,14 @@ def learned(
 ) -> dict[str, InputTimes]:
     """Update the knowledge about inputs by the reports on a batch.
 
-    `positions` are the offsets up to which topics have been read, `ends` those at which they
-    end, of every partition.  `idle` has the idle partitions of each input.
+    `positions` are the offsets up to which topics have been read, `ends` the end offsets of every
+    partition.  `idle` has the idle partitions of each input.
     """
-    found = dict(known)
+    result = dict(knowledge)
     for topic in plan.transaction_topics:
-        before = known.get(topic_key(topic), InputTimes())
+        before = knowledge.get(topic_key(topic), InputTimes())
         changes = [t for s in plan.inputs if s.transaction_topic == topic for t in s.topics]
-        found[topic_key(topic)] = _transactions(
+        result[topic_key(topic)] = _transactions(
             before,
             [seen for seen in news.seen if seen.input == topic_key(topic)],
             {name: positions.get(name, {}) for name in changes},
@@ -131,20 +131,20 @@ def learned(
         )
     for source in plan.inputs:
         if source.tells_later and source.transaction_topic is None:
-            before = known.get(source.name, InputTimes())
+            before = knowledge.get(source.name, InputTimes())
             if source.event_time is not None:
                 silent = idle.get(source.name, frozenset())
-                found[source.name] = _events(source, before, news, ends, silent)
+                result[source.name] = _events(source, before, news, ends, silent)
             else:
-                found[source.name] = _facts(source, before, news)
-    return found
+                result[source.name] = _facts(source, before, news)
+    return result
 
 
 def _transactions(
     before: InputTimes, seen: Sequence[Seen], positions: Ends, ends: Ends
 ) -> InputTimes:
-    told = [one.transactions for one in seen if one.transactions is not None]
-    after = transactions.advanced(before.transactions or Transactions(), told)
+    reports = [one.transactions for one in seen if one.transactions is not None]
+    after = transactions.advanced(before.transactions or Transactions(), reports)
     frontier, snapshot = after.frontier, before.snapshot
     if frontier and not before.frontier:
         if snapshot is None:
@@ -159,8 +159,8 @@ def _transactions(
     furthest = {topic: dict(by) for topic, by in before.furthest.items() if topic in positions}
     for one in seen:
         if one.transactions is not None and (place := one.transactions.furthest) is not None:
-            known = furthest.setdefault(one.topic, {})
-            known[one.partition] = max(place, known.get(one.partition, FIRST))
+            of_topic = furthest.setdefault(one.topic, {})
+            of_topic[one.partition] = max(place, of_topic.get(one.partition, FIRST))
     return msgspec.structs.replace(
         before,
         frontier=frontier,

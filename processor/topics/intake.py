@@ -32,7 +32,13 @@ from ikebana.processor.topics.codec_of import checked_of, columns_of_rows
 from ikebana.processor.topics.column_types import ColumnTypes
 from ikebana.processor.topics.event_time import Dated, Dating, EventTimes, Where
 from ikebana.processor.topics.images import images_of
-from ikebana.processor.topics.messages import Bad, Message, MessageReader, Origin, record_of
+from ikebana.processor.topics.messages import (
+    Message,
+    MessageOrigin,
+    MessageReader,
+    Undecodable,
+    record_of,
+)
 from ikebana.processor.topics.metadata import MetadataColumns
 from ikebana.processor.topics.upserts import (
     DecodedUpserts,
@@ -46,10 +52,10 @@ from ikebana.processor.topics.upserts import (
 from ikebana.processor.topics.vouched import Wide
 
 # The index of each message that passes, with its changes or its error.
-Found = Sequence[tuple[int, Sequence[Change] | Bad]]
+DecodedMessages = Sequence[tuple[int, Sequence[Change] | Undecodable]]
 
 
-class Made(NamedTuple):
+class DecodedUpdates(NamedTuple):
     """The updates of an input in `mode: diffs` by branch, and those of its error records.
 
     `ignored` has the numbers of ignored messages, by kind.  With event time, `greatest` is the
@@ -87,7 +93,7 @@ class Intake:
         """Whether the key and the value of a message are those of its upsert, undecoded."""
         self._branches = branches_in_decoding(source, physical)
         self.expands = any(steps.expands for _, steps in self._branches)
-        """Whether a message may come to any number of updates."""
+        """Whether a message may become any number of updates."""
         self._appends = source.mode == "append"
         in_rows = source.traits.kind != "rows" or (
             bool(source.key) and self._messages.plain is None
@@ -97,7 +103,7 @@ class Intake:
         self._metadata = MetadataColumns(source, reading)
         of_rows = columns_of_rows(source, reading)
         self._narrowed = projection(of_rows or ())
-        # Of plain messages all have more columns than are read; other decoders tell which have.
+        # All plain messages have more columns than are read; other decoders report which do.
         self._checks_more = of_rows is not None and checked_of(source, reading) != of_rows
         self._name = source.name
 
@@ -112,7 +118,7 @@ class Intake:
 
         `dating` is required if the input has event time.
         """
-        origin = Origin(*where, self._reader)
+        origin = MessageOrigin(*where, self._reader)
         plain, selects = self._messages.plain, self._messages.selects
         if plain is not None and not selects and not self._messages.any_too_deep(messages):
             decoded = plain_upserts(plain, messages, origin)
@@ -125,7 +131,7 @@ class Intake:
         self._narrow(decoded)
         if self._metadata:
             self._metadata.add(decoded, messages, origin)
-            # The old image in a message has none of it.
+            # The old image in a message has no metadata, so it cannot be compared.
             decoded.before.clear()
         if self._event is not None:
             assert dating is not None, "event time without a batch"
@@ -146,24 +152,24 @@ class Intake:
                 )
 
     def _upserts(
-        self, messages: Sequence[Message], origin: Origin, partitions: int
+        self, messages: Sequence[Message], origin: MessageOrigin, partitions: int
     ) -> DecodedUpserts:
         decoded = DecodedUpserts()
         keys, values, offsets = decoded.keys, decoded.values, decoded.offsets
-        for at, found in self._messages.found(messages, origin, decoded.ignored):
+        for at, outcome in self._messages.decode(messages, origin, decoded.ignored):
             message = messages[at]
-            if isinstance(found, Bad):
-                if found.key is None and self._kafka_keyed:
-                    add_unreadable(decoded, message, found.record)
-                elif found.key is None:
-                    decoded.errors.append((message.offset, found.record))
+            if isinstance(outcome, Undecodable):
+                if outcome.key is None and self._kafka_keyed:
+                    add_unreadable(decoded, message, outcome.record)
+                elif outcome.key is None:
+                    decoded.errors.append((message.offset, outcome.record))
                 else:
-                    decoded.bad[len(keys)] = found.record
-                    keys.append(found.key)
+                    decoded.bad[len(keys)] = outcome.record
+                    keys.append(outcome.key)
                     values.append(None)
                     offsets.append(message.offset)
                 continue
-            for change in found:
+            for change in outcome:
                 kind, key, after, before, absent, _, sequence = change
                 if isinstance(change, Wide):
                     # The old image is compared with the state, which has only read columns.
@@ -196,48 +202,50 @@ class Intake:
         where: Where,
         times: Sequence[int],
         dating: Dating | None = None,
-    ) -> Made:
+    ) -> DecodedUpdates:
         """Decode messages into updates by their old and new images, and apply every branch.
 
         `times` are the times of the messages.  With event time, they are the times of messages
         without an event time, and `dating` is required.
         """
-        origin = Origin(*where, self._reader)
+        origin = MessageOrigin(*where, self._reader)
         ignored: Counter[str] = Counter()
         rows = self._messages.rows_at_once(messages, ignored)
-        found: Found
+        changes: DecodedMessages
         which: Sequence[int]
         if rows is not None and self._metadata:
             both = zip(rows.at, rows.values, strict=True)
             own_rows = [self._metadata.row(row, messages[at], origin) for at, row in both]
             rows = rows._replace(values=own_rows)
         if rows is None:
-            found = list(self._with_metadata(messages, origin, ignored))
-            which = [at for at, _ in found]
-            dated = self._dated(which, *_rows_to_date(found), messages, times, dating)
+            changes = list(self._with_metadata(messages, origin, ignored))
+            which = [at for at, _ in changes]
+            dated = self._dated(which, *_rows_to_date(changes), messages, times, dating)
         else:
             which = rows.at
-            own = [value or None for value in rows.values]
-            dated = self._dated(which, rows.keys, own, messages, times, dating)
+            values = [value or None for value in rows.values]
+            dated = self._dated(which, rows.keys, values, messages, times, dating)
         ignored += Counter({"late": dated.late})
         if rows is None or str in set(map(type, dated.times)):
-            found = found if rows is None else rows.changes()
-            updates, origins, errors = self._of_images(found, dated.times, messages, times, origin)
+            changes = changes if rows is None else rows.changes()
+            updates, origins, errors = self._of_images(
+                changes, dated.times, messages, times, origin
+            )
         else:
-            made = map(KeyedUpdate, rows.keys, rows.values, dated.times, repeat(1))  # type: ignore[arg-type]
-            updates, origins, errors = list(made), [*which], []
+            all_updates = map(KeyedUpdate, rows.keys, rows.values, dated.times, repeat(1))  # type: ignore[arg-type]
+            updates, origins, errors = list(all_updates), [*which], []
         updates, strange = self._without_strange(updates, origins, messages, origin)
         by_branch, failed = through(self._branches, updates)
         latecomers = [(messages[which[at]].offset, by) for at, by in dated.latecomers]
         errors += strange + failed
-        return Made(by_branch, errors, ignored, dated.greatest, latecomers)
+        return DecodedUpdates(by_branch, errors, ignored, dated.greatest, latecomers)
 
     def _with_metadata(
-        self, messages: Sequence[Message], origin: Origin, ignored: Counter[str]
-    ) -> Iterator[tuple[int, Sequence[Change] | Bad]]:
+        self, messages: Sequence[Message], origin: MessageOrigin, ignored: Counter[str]
+    ) -> Iterator[tuple[int, Sequence[Change] | Undecodable]]:
         """The changes of messages, with the metadata that is read."""
-        for at, changes in self._messages.found(messages, origin, ignored):
-            if self._metadata and not isinstance(changes, Bad):
+        for at, changes in self._messages.decode(messages, origin, ignored):
+            if self._metadata and not isinstance(changes, Undecodable):
                 message = messages[at]
                 changes = [
                     c._replace(after=c.after and self._metadata.row(c.after, message, origin))
@@ -247,34 +255,34 @@ class Intake:
 
     def _of_images(
         self,
-        found: Found,
+        decoded: DecodedMessages,
         dated: Sequence[int | str],
         messages: Sequence[Message],
         times: Sequence[int],
-        origin: Origin,
+        origin: MessageOrigin,
     ) -> tuple[list[KeyedUpdate], list[int], list[KeyedUpdate]]:
         """The updates of changes by their images, the index of each one's message, and errors."""
         updates: list[KeyedUpdate] = []
         origins: list[int] = []
         errors: list[KeyedUpdate] = []
         of_columns = self._event is not None and self._event.of_columns
-        for (at, changes), time in zip(found, dated, strict=True):
+        for (at, changes), time in zip(decoded, dated, strict=True):
             record: bytes | None = None
-            if isinstance(changes, Bad):
+            if isinstance(changes, Undecodable):
                 record = changes.record
             elif isinstance(time, str):
                 record = record_of(time, messages[at], origin)
             else:
                 try:
-                    made = [u for change in changes for u in images_of(change, time)]
+                    new = [u for change in changes for u in images_of(change, time)]
                 except DecodeError as error:
                     record = record_of(str(error), messages[at], origin)
                 else:
-                    updates += made
-                    origins += [at] * len(made)
+                    updates += new
+                    origins += [at] * len(new)
             if record is not None:
                 # No state is kept here, so the error is never retracted.
-                unread = isinstance(changes, Bad) and of_columns
+                unread = isinstance(changes, Undecodable) and of_columns
                 placed = times[at] if isinstance(time, str) or unread else time
                 errors.append(KeyedUpdate(None, record, placed, 1))
         return updates, origins, errors
@@ -301,13 +309,13 @@ class Intake:
         updates: list[KeyedUpdate],
         origins: Sequence[int],
         messages: Sequence[Message],
-        origin: Origin,
+        origin: MessageOrigin,
     ) -> tuple[list[KeyedUpdate], list[KeyedUpdate]]:
-        """Split updates into those whose columns fit their types, and errors for the others.
+        """Split updates into those with columns that fit their types, and errors for the others.
 
         `origins` has the index of each update's message.  An error is retracted together with
-        its row, by another message than the one that brought it.  So the error record of an
-        image names no offset: only then do insertion and retraction cancel.
+        its row, by a later message.  So the error record of an image names no offset: only then
+        do insertion and retraction cancel.
         """
         if not self._types.checks:
             return updates, []
@@ -343,18 +351,18 @@ def through(
     by_branch, errors = [], []
     for branch, steps in branches:
         passed = steps.apply(updates, branch.silent)
-        made = passed.updates
-        by_branch.append((branch, keyed(made) if branch.inlets else made))
+        results = passed.updates
+        by_branch.append((branch, keyed(results) if branch.inlets else results))
         errors += passed.errors
     return by_branch, errors
 
 
-def _rows_to_date(found: Found) -> tuple[list[bytes | None], list[bytes | None]]:
+def _rows_to_date(decoded: DecodedMessages) -> tuple[list[bytes | None], list[bytes | None]]:
     """Give for each message the key and the row that determine its time."""
     keys: list[bytes | None] = []
     rows: list[bytes | None] = []
-    for _, changes in found:
-        last = changes[-1] if not isinstance(changes, Bad) and changes else None
+    for _, changes in decoded:
+        last = changes[-1] if not isinstance(changes, Undecodable) and changes else None
         keys.append(None if last is None else last.key)
         rows.append(None if last is None else last.after or last.before)
     return keys, rows

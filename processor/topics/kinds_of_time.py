@@ -20,18 +20,18 @@ _HINT = (
 
 
 class MixedTimesError(IkebanaError):
-    """Collections are to be read together whose times are of different kinds."""
+    """Collections with times of different kinds are to be read together."""
 
 
 def of_plan(plan: Plan) -> Times | None:
-    """The kind of the times of a plan's outputs; None if they are those of topics of updates."""
+    """The kind of the times of a plan's outputs; None if they come from topics of updates."""
     if not plan.is_dated:
         return "clock" if plan.time == "ingest" else "offset"
     return next(filter(None, map(of_input, plan.inputs)), None)
 
 
 def of_input(source: Input) -> Times | None:
-    """The kind of the times of an input that are its own, if the plan tells it."""
+    """The kind of an input's own times, if the plan determines it."""
     event = source.event_time
     return None if event is None else "offset" if event.clock in LOG_CLOCKS else "clock"
 
@@ -56,8 +56,8 @@ def mixed(kinds: Mapping[str, Times | None]) -> str | None:
     'times of offset and of clock cannot be read together: offset of "places", clock of "cities"'
     """
     offsets, clocks = (
-        " and ".join(f'"{name}"' for name, kind in kinds.items() if kind == wanted)
-        for wanted in ("offset", "clock")
+        " and ".join(f'"{name}"' for name, kind in kinds.items() if kind == times)
+        for times in ("offset", "clock")
     )
     if not offsets or not clocks:
         return None

@@ -1,6 +1,6 @@
 """Literal records, as `evaluate` takes them: checked, and written as the messages of a topic.
 
-A record that cannot be is a `ConfigError` that names the input and the record, counted from 1.
+A record that cannot be written raises a `ConfigError` with its input and its number, from 1.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,12 +29,12 @@ def messages(
     event time.  Raises: ConfigError.
     """
     fields = 4 if source.traits.is_updates else 3
-    found: list[Message] = []
+    result: list[Message] = []
     time = lower
     for number, record in enumerate(listed(source.name, records), 1):
         where = f'record {number} of input "{source.name}"'
         if isinstance(record, bytes) and source.traits.kind == "facts":
-            found.append(Message(first_offset + number - 1, None, record))
+            result.append(Message(first_offset + number - 1, None, record))
             continue
         key, value, time, *rest = _fields(source, record, fields, time, where)
         _require_integer(time, "time", where)
@@ -53,8 +53,8 @@ def messages(
         raw_value = as_message(source, "value", value, where)
         if rest and raw_value is None:
             raw_value = b"null"
-        found.append(Message(first_offset + number - 1, raw_key, raw_value, headers, time))
-    return found
+        result.append(Message(first_offset + number - 1, raw_key, raw_value, headers, time))
+    return result
 
 
 def listed(name: str, records: Iterable[Record]) -> list[Record]:
@@ -86,7 +86,7 @@ def require_readable(source: Input, schemas: object) -> None:
 def as_message(
     source: Input, part: Literal["key", "value"], data: Any, where: str
 ) -> bytes | None:
-    """What a topic would hold; data that is no message is written as JSON."""
+    """A key or value as a topic holds it; data other than bytes are written as JSON."""
     if data is None or isinstance(data, bytes):
         return data
     traits = source.traits

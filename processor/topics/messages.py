@@ -33,7 +33,7 @@ class Message(NamedTuple):
     timestamp: int | None = None
 
 
-class Origin(NamedTuple):
+class MessageOrigin(NamedTuple):
     """A partition whose messages are read; error reasons begin with `reader`."""
 
     topic: str
@@ -41,14 +41,14 @@ class Origin(NamedTuple):
     reader: str
 
 
-class Bad(NamedTuple):
+class Undecodable(NamedTuple):
     """The error record of a message that cannot be decoded, with its key if that is known."""
 
     key: bytes | None
     record: bytes
 
 
-def record_of(reason: str, message: Message, origin: Origin) -> bytes:
+def record_of(reason: str, message: Message, origin: MessageOrigin) -> bytes:
     """The error record of a message."""
     place = origin.topic, origin.partition, message.offset
     return error_record(origin.reader + reason, place, message.key, message.value)
@@ -61,15 +61,15 @@ class AppendedRows(NamedTuple):
     keys: list[bytes | None]
     values: list[bytes]
 
-    def changes(self) -> "list[tuple[int, Sequence[Change] | Bad]]":
-        """The same as `MessageReader.found` gives them."""
+    def changes(self) -> "list[tuple[int, Sequence[Change] | Undecodable]]":
+        """The same as `MessageReader.decode` yields them."""
         return [
             (at, (Change("upsert", key, value),)) for at, key, value in zip(*self, strict=True)
         ]
 
 
 class MessageReader:
-    """Decodes the messages of one input to changes; what becomes of one depends on it alone.
+    """Decodes the messages of one input to changes, each by itself.
 
     Conditions on keys that the planner has pushed down drop messages before they are decoded.
     """
@@ -92,62 +92,62 @@ class MessageReader:
     def rows_at_once(
         self, messages: Sequence[Message], ignored: Counter[str]
     ) -> AppendedRows | None:
-        """Decode plain rows of `mode: append` at once, as `found` would; None if it cannot."""
+        """Decode plain rows of `mode: append` at once, as `decode` would; None if it cannot."""
         plain = self.plain
         if plain is None or not self._appends or self._passes is not None:
             return None
         if self.any_too_deep(messages):
             return None
-        kept: Sequence[int] = range(len(messages))
+        which: Sequence[int] = range(len(messages))
         values = [message.value for message in messages]
         keys = [message.key for message in messages]
         if None in values:
-            kept = [at for at in kept if values[at] is not None]
-            keys, values = [keys[at] for at in kept], [values[at] for at in kept]
+            which = [at for at in which if values[at] is not None]
+            keys, values = [keys[at] for at in which], [values[at] for at in which]
         try:
-            known = iter(plain.keys([key for key in keys if key is not None]))
+            decoded_keys = iter(plain.keys([key for key in keys if key is not None]))
             values = plain.values(values)
         except DecodeError:
             return None
-        if len(kept) < len(messages):
-            ignored["tombstone"] += len(messages) - len(kept)
-        decoded = [None if key is None else next(known) for key in keys]
+        if len(which) < len(messages):
+            ignored["tombstone"] += len(messages) - len(which)
+        decoded = [None if key is None else next(decoded_keys) for key in keys]
         # There are no tombstones among them.
-        return AppendedRows(kept, decoded, values)  # type: ignore[arg-type]
+        return AppendedRows(which, decoded, values)  # type: ignore[arg-type]
 
-    def found(
-        self, messages: Sequence[Message], origin: Origin, ignored: Counter[str]
-    ) -> Iterator[tuple[int, Sequence[Change] | Bad]]:
+    def decode(
+        self, messages: Sequence[Message], origin: MessageOrigin, ignored: Counter[str]
+    ) -> Iterator[tuple[int, Sequence[Change] | Undecodable]]:
         """Yield the index of each message that passes, with its changes or its error."""
         if self._passes is None:
             yield from self._read(messages, origin, range(len(messages)), ignored)
             return
         keys = [self._kafka_key(message) for message in messages]
-        known = [at for at, key in enumerate(keys) if key is not None]
-        passing = self._passes([keys[at] for at in known])
-        dropped = {at for at, passes in zip(known, passing, strict=True) if not passes}
+        with_key = [at for at, key in enumerate(keys) if key is not None]
+        passing = self._passes([keys[at] for at in with_key])
+        dropped = {at for at, passes in zip(with_key, passing, strict=True) if not passes}
         left = [at for at in range(len(messages)) if at not in dropped]
-        found = list(self._read(messages, origin, left, ignored))
+        decoded = list(self._read(messages, origin, left, ignored))
         # Keys that are in the value, not in the Kafka key, are known only after decoding.
         later = [
             change.key
-            for at, changes in found
-            if keys[at] is None and not isinstance(changes, Bad)
+            for at, changes in decoded
+            if keys[at] is None and not isinstance(changes, Undecodable)
             for change in changes
             if change.key is not None
         ]
-        wanted = {k for k, passes in zip(later, self._passes(later), strict=True) if passes}
-        for at, changes in found:
-            if keys[at] is None and not isinstance(changes, Bad):
-                changes = self._chosen(changes, wanted)
+        passing_keys = {k for k, passes in zip(later, self._passes(later), strict=True) if passes}
+        for at, changes in decoded:
+            if keys[at] is None and not isinstance(changes, Undecodable):
+                changes = self._chosen(changes, passing_keys)
             yield at, changes
 
-    def _chosen(self, changes: Sequence[Change], wanted: Collection[bytes]) -> Sequence[Change]:
+    def _chosen(self, changes: Sequence[Change], passing: Collection[bytes]) -> Sequence[Change]:
         """Choose the changes of a message whose keys pass.
 
         If an image is missing or lacks columns, the message is used as a whole or not at all.
         """
-        chosen = [c for c in changes if c.key is None or c.key in wanted]
+        chosen = [c for c in changes if c.key is None or c.key in passing]
         if self._by_images and 0 < len(chosen) < len(changes) and any(map(untold, changes)):
             return changes
         return chosen
@@ -155,15 +155,15 @@ class MessageReader:
     def _read(
         self,
         messages: Sequence[Message],
-        origin: Origin,
+        origin: MessageOrigin,
         which: Iterable[int],
         ignored: Counter[str],
-    ) -> Iterator[tuple[int, Sequence[Change] | Bad]]:
-        # A pattern of the user's (`tables`) meets names that messages have.
+    ) -> Iterator[tuple[int, Sequence[Change] | Undecodable]]:
+        # A pattern of the user's (`tables`) is matched with names in messages, which may hang.
         calls.begin(("", self._called, None))
         try:
             yield from self._each(messages, origin, which, ignored)
-        except calls.Stopped:
+        except calls.CallStopped:
             raise calls.stuck() from None
         finally:
             calls.end()
@@ -171,31 +171,34 @@ class MessageReader:
     def _each(
         self,
         messages: Sequence[Message],
-        origin: Origin,
+        origin: MessageOrigin,
         which: Iterable[int],
         ignored: Counter[str],
-    ) -> Iterator[tuple[int, Sequence[Change] | Bad]]:
+    ) -> Iterator[tuple[int, Sequence[Change] | Undecodable]]:
         decode = self._read_one
-        # All at once are looked through faster, and hardly ever one is too deep.
+        # A check of all messages at once is faster, and hardly ever is one too deep.
         keys_nest, nests = self._nested(messages)
         for at in which:
             _, key, value, headers, _ = messages[at]
             if keys_nest and key is not None and too_deep(key):
-                yield at, Bad(None, record_of(_DEEP.format("key"), messages[at], origin))
+                yield at, Undecodable(None, record_of(_DEEP.format("key"), messages[at], origin))
                 continue
             if nests and value is not None and too_deep(value):
-                own = self._kafka_key(messages[at])
-                yield at, Bad(own, record_of(_DEEP.format("value"), messages[at], origin))
+                kafka_key = self._kafka_key(messages[at])
+                yield (
+                    at,
+                    Undecodable(kafka_key, record_of(_DEEP.format("value"), messages[at], origin)),
+                )
                 continue
             try:
-                found = decode(key, value, headers)
+                decoded = decode(key, value, headers)
             except DecodeError as error:
-                yield at, Bad(error.key, record_of(str(error), messages[at], origin))
+                yield at, Undecodable(error.key, record_of(str(error), messages[at], origin))
             else:
-                if isinstance(found, Ignored):
-                    ignored[found.what] += 1
+                if isinstance(decoded, Ignored):
+                    ignored[decoded.what] += 1
                 else:
-                    yield at, found
+                    yield at, decoded
 
     def _appended(
         self, key: bytes | None, value: bytes | None, headers: Headers
@@ -247,8 +250,8 @@ def _key_test(
     def passes(keys: Sequence[bytes | None]) -> list[bool]:
         passing: set[int] = set()
         for query in queries:
-            made, failed = query.run(keys, [key or b"" for key in keys])
-            passing.update(made.rows)
+            result, failed = query.run(keys, [key or b"" for key in keys])
+            passing.update(result.rows)
             passing.update(row for row, _, _ in failed)
         return [at in passing for at in range(len(keys))]
 

@@ -11,12 +11,12 @@ from ikebana.processor.topics.usual_forms import Usual
 
 
 def misfits(texts: Sequence[bytes], type_: SqlType) -> list[tuple[str, SqlType]]:
-    """Say where values in canonical JSON do not fit a type, as none of them does.
+    """Say where values in canonical JSON do not fit a type; none of them fits.
 
-    Each has a path and the type there.  The path is empty if the value itself does not fit.  Keys
-    of maps are data, and not in it.
+    The result has a path and the type there for each value.  The path is empty if the value
+    itself does not fit.  Keys of maps are data, so the path does not show them.
     """
-    found = [("", type_)] * len(texts)
+    result = [("", type_)] * len(texts)
     parts: dict[SqlType, list[tuple[int, str, bytes]]] = {}
     for row, text in enumerate(texts):
         for path, part, of in _parts_of(text, type_):
@@ -28,13 +28,13 @@ def misfits(texts: Sequence[bytes], type_: SqlType) -> list[tuple[str, SqlType]]
         first = {row: (path, part) for row, path, part in reversed(wrong)}
         inner = misfits([part for _, part in first.values()], of) if first else []
         for (row, (path, _)), (rest, kind) in zip(first.items(), inner, strict=True):
-            if not found[row][0]:
-                found[row] = path + rest, kind
-    return found
+            if not result[row][0]:
+                result[row] = path + rest, kind
+    return result
 
 
 def _unfit(texts: Iterable[bytes], type_: SqlType) -> set[bytes]:
-    """Those of some texts that do not fit a type; only unusual ones are asked about."""
+    """The texts that do not fit a type; SQL is asked only about unusual ones."""
     kind = str(type_)
     if kind in TAKE_ALL:
         return set()
@@ -53,10 +53,10 @@ def _parts_of(text: bytes, type_: SqlType) -> Iterator[tuple[str, bytes, SqlType
     try:
         match type_:
             case Struct(fields):
-                known = _object(text)
+                members = _object(text)
                 for name, of in fields:
-                    if name in known:
-                        yield f".{quoted(name)}", bytes(known[name]), of
+                    if name in members:
+                        yield f".{quoted(name)}", bytes(members[name]), of
             case List(element) | Array(element):
                 for number, each in enumerate(_list(text), 1):
                     yield f"[{number}]", bytes(each), element

@@ -1,7 +1,7 @@
-"""Messages of an output's own topic, which are taken back: negated updates of the output.
+"""Retract the contents of an output's own topic: read its messages as negated updates.
 
-They count as all that is taken back by an edit, or when the state is made anew, and go to the
-shard of their key, where what the new plan has in their place mostly comes to lie, too.
+An edit or a rebuild does this.  The updates go to the shard of their key, where their
+replacements from the new plan mostly are, too.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,15 +24,15 @@ from ikebana.processor.topics.own_topics import OwnRange
 def taken_back(
     plan: Plan, piece: OwnRange, messages: Sequence[Message], shards: int
 ) -> Iterator[tuple[int, bytes]]:
-    """Pack what messages of a range add up to, negated, by shard.
+    """Pack the negated sums of a range of messages, by shard.
 
     Raises: SourceError, if a message has no updates of times before the edit's.
     """
     facts = next(o.traits.facts for o in plan.published if o.name == piece.output)
     read = _update if facts is None else partial(_facts, facts())
     rows = [Updates([piece.output], [], [], [], [], counted=True) for _ in range(shards)]
-    found = (update for message in messages for update in read(piece, message))
-    for (key, value, time), total in sums(_as_of(piece, found)).items():
+    updates = (update for message in messages for update in read(piece, message))
+    for (key, value, time), total in sums(_as_of(piece, updates)).items():
         row = rows[shard_of(value if key is None else key, shards)]
         for diff in pieces(-total):
             row.keys.append(key)
@@ -43,7 +43,7 @@ def taken_back(
 
 
 def _as_of(piece: OwnRange, updates: Iterable[KeyedUpdate]) -> Iterator[KeyedUpdate]:
-    """Updates with the time at which they are taken back."""
+    """Updates with the time at which they are retracted."""
     for update in updates:
         if update.time >= piece.time:
             raise SourceError(
@@ -56,16 +56,18 @@ def _as_of(piece: OwnRange, updates: Iterable[KeyedUpdate]) -> Iterator[KeyedUpd
 
 def _update(piece: OwnRange, message: Message) -> list[KeyedUpdate]:
     at = piece.partition, message.offset
-    found = diff_reader.decode(piece.topic, at, message.key, message.value, message.headers)
-    return [KeyedUpdate(found.key, found.value, found.time, found.diff)]
+    update = diff_reader.decode(piece.topic, at, message.key, message.value, message.headers)
+    return [KeyedUpdate(update.key, update.value, update.time, update.diff)]
 
 
 def _facts(codec: FactCodec, piece: OwnRange, message: Message) -> list[KeyedUpdate]:
     try:
-        found = codec.decode(message.value)
+        content = codec.decode(message.value)
     except DecodeError as error:
         raise SourceError(
             f"cannot take back {piece.topic}[{piece.partition}]@{message.offset}: {error.reason}",
             hint="Something other than this pipeline has written to the topic.",
         ) from None
-    return [] if isinstance(found, Progress) else [KeyedUpdate(*fact) for fact in found.updates]
+    return (
+        [] if isinstance(content, Progress) else [KeyedUpdate(*fact) for fact in content.updates]
+    )

@@ -12,9 +12,9 @@ from ikebana.processor.topics.source_offset import SourceOffset, is_settled
 
 
 class Pace:
-    """Says how long a batch now would be too early.
+    """Says how long the next batch has to wait.
 
-    What is on its way between operators is never held up, nor the first record after a pause.
+    Updates between operators never wait, nor does the first record after a pause.
     """
 
     def __init__(self, interval_s: float, clock: Callable[[], float] = time.monotonic) -> None:

@@ -14,13 +14,13 @@ import msgspec
 
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics import diff_input
-from ikebana.processor.topics.diff_input import Closed
+from ikebana.processor.topics.diff_input import ClosedProgress
 from ikebana.processor.topics.input_times import Ends, InputTimes, key_of
 
 LAST_TIME = (1 << 63) - 1
 
 
-class Standing(msgspec.Struct, frozen=True):
+class InputsState(msgspec.Struct, frozen=True):
     """The state of the inputs when times before `upper` are closed, for metrics and the display.
 
     * `frontiers`: the frontiers of inputs; that of a silent input is just beyond the greatest
@@ -37,7 +37,7 @@ class Standing(msgspec.Struct, frozen=True):
     ahead: bool
 
 
-class Reach(NamedTuple):
+class InputFrontiers(NamedTuple):
     """The frontiers of the inputs with times of their own, by name.
 
     `awaited` has the frontiers of inputs that are not silent, `silent` the greatest time of each
@@ -72,10 +72,10 @@ class Reach(NamedTuple):
         least = min(self._open, default=None)
         return [name for name, at in self.awaited.items() if at == least]
 
-    def standing(self, upper: int) -> Standing:
+    def standing(self, upper: int) -> InputsState:
         """Describe this for people, in a pipeline that has closed all times before `upper`."""
         behind = {name: at + 1 for name, at in self.silent.items() if at is not None}
-        return Standing(
+        return InputsState(
             upper,
             {name: min(at, LAST_TIME) for name, at in self.awaited.items()} | behind,
             sorted(self.silent),
@@ -90,28 +90,28 @@ class Reach(NamedTuple):
 
 def reach(
     plan: Plan,
-    known: Mapping[str, InputTimes],
-    closed: Mapping[str, Sequence[Closed]],
+    knowledge: Mapping[str, InputTimes],
+    closed: Mapping[str, Sequence[ClosedProgress]],
     positions: Ends,
     lower: int,
     limit: int | None,
-) -> Reach:
-    """Compute how far a batch may go that begins at `lower` and reads about `limit` records."""
+) -> InputFrontiers:
+    """Compute the reach of a batch that begins at `lower` and reads about `limit` records."""
     awaited: dict[str, int] = {}
     silent: dict[str, int | None] = {}
     greatest: list[int] = []
     for source in plan.inputs:
         if source.traits.kind == "updates":
             (topic,) = source.topics
-            own = positions.get(topic, {})
+            positions_of_topic = positions.get(topic, {})
             records = closed.get(source.name, ())
-            awaited[source.name] = diff_input.reach(records, own, lower, limit)
+            awaited[source.name] = diff_input.reach(records, positions_of_topic, lower, limit)
         elif source.is_dated and source.name not in plan.backfills:
-            times = known.get(key_of(source), InputTimes())
+            times = knowledge.get(key_of(source), InputTimes())
             seen = [time for by in times.greatest.values() for time in by.values()]
             greatest += seen
             if times.idle:
                 silent[source.name] = max(seen, default=None)
             else:
                 awaited[source.name] = times.frontier
-    return Reach(awaited, silent, max(greatest, default=None))
+    return InputFrontiers(awaited, silent, max(greatest, default=None))

@@ -1,10 +1,10 @@
-"""How the records of an input with event times were judged when they were read.
+"""Which records of an input with event times were late or too far ahead when they were read.
 
-An edit may have to read them again.  A record counts at its own time, but for a late one, which
-counts at the frontier that there was, and one that was too far ahead of the clock then.  Both are
-logged here, as ranges of offsets.  So are some of the frontiers with the offsets that had been
-read by then.  By definition no record behind these offsets counts before the frontier.  So whoever
-has read again as far may close all times before it.
+An edit may have to read the records again, and each has to count at the same time as before.  A
+record counts at its own time, unless it was late, and counted at the frontier, or too far ahead
+of the clock.  The log has both kinds as ranges of offsets.  It also has some of the frontiers,
+each with the offsets up to which the input had been read.  No record after these offsets counts
+before the frontier, so a second reading that is past them may close all times before it.
 """
 
 # Decision (a log of the first reading): Which records were late depends on the batches of then,
@@ -27,20 +27,20 @@ Positions = Mapping[str, Mapping[int, int]]
 
 
 class Reached(msgspec.Struct, array_like=True, frozen=True):
-    """A frontier that no record at or behind these offsets counts before."""
+    """A frontier: no record at or after these offsets counts before it."""
 
     frontier: int
     positions: dict[str, dict[int, int]]
 
 
 class ReadingLog(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is known of one input.
+    """The log of one input.
 
-    * `judged`: by topic and partition, in order of offsets.
+    * `judged`: the late and too early records, by topic and partition, in order of offsets.
     * `reached`: in order of frontiers.
-    * `every`: so many batches that move the frontier come for one that is in `reached`, and
-      `count` of them have come since.
-    * `is_full`: more records were judged than are logged, so it is not known how.
+    * `every`: one of so many batches that move the frontier is in `reached`; `count` have come
+      since the last one.
+    * `is_full`: there were more such records than fit into the log, which is therefore empty.
     """
 
     judged: dict[str, dict[int, list[Judged]]] = {}
@@ -49,17 +49,17 @@ class ReadingLog(msgspec.Struct, frozen=True, omit_defaults=True):
     count: int = 0
     is_full: bool = False
 
-    def with_judged(self, topic: str, partition: int, found: Judged) -> "ReadingLog":
-        """Add records that a batch has judged; batches come in their order."""
+    def with_judged(self, topic: str, partition: int, judged: Judged) -> "ReadingLog":
+        """Add a range of offsets from a batch; batches come in their order."""
         if self.is_full:
             return self
-        known = self.judged.get(topic, {}).get(partition, [])
-        added = sorted([*known, found], key=lambda each: each.first)
+        earlier = self.judged.get(topic, {}).get(partition, [])
+        added = sorted([*earlier, judged], key=lambda each: each.first)
         merged = added[:1]
         for each in added[1:]:
             last = merged[-1]
             if (last.lower, last.latest) == (each.lower, each.latest):
-                # The frontier has not moved in between, so it is that of all between them.
+                # The frontier has not moved in between, so it holds for all offsets between them.
                 merged[-1] = msgspec.structs.replace(last, last=max(last.last, each.last))
             else:
                 merged.append(each)
@@ -68,13 +68,13 @@ class ReadingLog(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def with_frontier(self, frontier: int, positions: Positions) -> "ReadingLog":
         """Add the frontier after a batch, and the offsets up to which it has read."""
-        known = self.reached
-        if frontier <= (known[-1].frontier if known else 0) or self.is_full:
+        earlier = self.reached
+        if frontier <= (earlier[-1].frontier if earlier else 0) or self.is_full:
             return self
         if self.count + 1 < self.every:
             return msgspec.structs.replace(self, count=self.count + 1)
-        found = Reached(frontier, {topic: dict(by) for topic, by in positions.items()})
-        reached, every = [*known, found], self.every
+        newest = Reached(frontier, {topic: dict(by) for topic, by in positions.items()})
+        reached, every = [*earlier, newest], self.every
         offsets = sum(map(len, positions.values()))
         most = max(_LEAST_REACHED, min(_MOST_REACHED, _MOST_OFFSETS // max(offsets, 1)))
         if len(reached) > most:
@@ -82,18 +82,18 @@ class ReadingLog(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.structs.replace(self, reached=reached, every=every, count=0)
 
     def limited(self) -> "ReadingLog":
-        """The log, without what was judged if that is too much."""
-        count = sum(len(found) for by in self.judged.values() for found in by.values())
+        """The log itself; an empty one marked as full if it has too many ranges."""
+        count = sum(len(ranges) for by in self.judged.values() for ranges in by.values())
         return ReadingLog(is_full=True) if count > MOST_JUDGED else self
 
     def closed(self, positions: Positions) -> int:
-        """The times before this are complete for who has read again up to these offsets."""
+        """The frontier of a second reading that has reached these offsets."""
         return max((each.frontier for each in self.reached if _covers(positions, each)), default=0)
 
     def within(self, topic: str, partition: int, start: int, end: int) -> tuple[Judged, ...]:
-        """What was judged of the offsets from `start` up to `end`."""
-        found = self.judged.get(topic, {}).get(partition, ())
-        return tuple(each for each in found if each.first < end and each.last >= start)
+        """The logged ranges that overlap the offsets from `start` up to `end`."""
+        ranges = self.judged.get(topic, {}).get(partition, ())
+        return tuple(each for each in ranges if each.first < end and each.last >= start)
 
 
 def _covers(positions: Positions, reached: Reached) -> bool:

@@ -2,9 +2,9 @@
 
 The source mints one `SourceOffset` for each batch, and Spark logs it before the batch runs.
 It is the durable mapping from Kafka's offsets to our times, and the only place where a clock is
-read: everything else about the batch is a function of it.  `taking` has the offsets that a batch
-reads and the ways to make times, `slices` what follows for each partition, and `edit_steps` how
-an edit of the plan goes on.
+read: everything else about the batch is a function of it.  `taking` chooses the offsets that a
+batch reads and makes times, `slices` splits the batch by partition, and `edit_steps` continues an
+edit of the plan.
 """
 
 # Decision (a frontier lags a batch): To look into messages before minting would read them twice,
@@ -34,17 +34,17 @@ from ikebana.processor.topics.edit_steps import (
 from ikebana.processor.topics.history import before_topics, without_read
 from ikebana.processor.topics.input_times import InputTimes, topic_key
 from ikebana.processor.topics.own_topics import advanced, left
-from ikebana.processor.topics.source_offset import Own, Positions, SourceOffset, is_settled
-from ikebana.processor.topics.taking import Look, Taken, dated, timed
+from ikebana.processor.topics.source_offset import Positions, ReadBack, SourceOffset, is_settled
+from ikebana.processor.topics.taking import BatchSelection, MintingState, dated, timed
 
 # A message of the exchange topic has thousands of updates, so this is a large batch.
 MOST_HOPS = 400
 
 
-class Trigger(NamedTuple):
-    """What a trigger asks for: a batch of about `limit` records (None: all) at this time of day.
+class BatchTrigger(NamedTuple):
+    """A request for a batch of about `limit` records (None: all) at this time of day.
 
-    With a `heartbeat`, time moves on although nothing is read.  The `first` batch of a checkpoint
+    With a `heartbeat`, time advances although nothing is read.  The `first` batch of a checkpoint
     is minted in any case.  If the exchange topic has more than `most_hops` messages, a batch
     takes a portion of them.
     """
@@ -57,10 +57,10 @@ class Trigger(NamedTuple):
 
 
 class Edited(NamedTuple):
-    """How often the plan has been edited, and how a start goes on with the last edit.
+    """How often the plan has been edited, and how a start continues the last edit.
 
-    The operators that are `standing` wait at the time of the edit until they have been filled
-    from the state; all others go on.  A run that `finishes` what is on its way reads nothing.
+    The `standing` operators are frozen at the time of the edit until they have been filled from
+    the state; all others go on.  A run that `finishes` unfinished work reads nothing.
     """
 
     edits: int = 0
@@ -74,8 +74,8 @@ NOT_EDITED = Edited()
 def mint(
     plan: Plan,
     last: SourceOffset,
-    look: Look,
-    trigger: Trigger,
+    look: MintingState,
+    trigger: BatchTrigger,
     edited: Edited = NOT_EDITED,
 ) -> SourceOffset:
     """Mint the next batch after `last`; it is `last` if there is none.
@@ -89,19 +89,19 @@ def mint(
     * With ingest and offset times, the batch after new joins have been hydrated closes the time
       at which their old rows become visible.
 
-    A batch that takes a portion of the exchange topic takes nothing else, and no operator that
-    the messages go to moves.  A run that finishes has no batch any more once all is settled.
-    While the state is made anew, a batch reads no more than what that takes.
+    A batch that takes a portion of the exchange topic takes nothing else, and the operators that
+    get these messages do not advance.  A run that finishes has no further batch when all is
+    settled.  In a rebuild, a batch reads only the offsets that the rebuild needs.
     """
     if edited.finishes and is_settled(last):
         return last
     batch = _Next.after(plan, last, look, trigger, edited)
-    taken = batch.taken()
-    frontiers = batch.frontiers(taken.upper)
+    selection = batch.selection()
+    frontiers = batch.frontiers(selection.upper)
     writes = writing(plan, batch.last, look, batch.edit, frontiers)
-    if not trigger.first and not batch.goes_on(taken, frontiers, writes):
+    if not trigger.first and not batch.goes_on(selection, frontiers, writes):
         return batch.last
-    return batch.minted(taken, frontiers, writes)
+    return batch.minted(selection, frontiers, writes)
 
 
 class _Hops(NamedTuple):
@@ -113,16 +113,16 @@ class _Hops(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Next:
-    """A batch that is being minted: what is asked for, and what follows before anything is read.
+    """A batch that is being minted: the request, and what is known before offsets are chosen.
 
-    `before` is the last batch without what an edited plan no longer has; `last` is the same with
-    the positions `at_ends` of topics that an edit adds and reads from their ends.  `joins` are
-    those that are not hydrated yet, with the times at which they begin.
+    `before` is the last batch, without parts that an edited plan no longer has; `last` adds to it
+    the positions `at_ends` of topics that an edit adds and reads from their ends.  `joins` are the
+    joins that are not hydrated yet, with the times at which they begin.
     """
 
     plan: Plan
-    look: Look
-    trigger: Trigger
+    look: MintingState
+    trigger: BatchTrigger
     edited: Edited
     before: SourceOffset
     last: SourceOffset
@@ -134,7 +134,12 @@ class _Next:
 
     @classmethod
     def after(
-        cls, plan: Plan, last: SourceOffset, look: Look, trigger: Trigger, edited: Edited
+        cls,
+        plan: Plan,
+        last: SourceOffset,
+        look: MintingState,
+        trigger: BatchTrigger,
+        edited: Edited,
     ) -> "_Next":
         """Take an edit into account, and choose the share of the exchange topic."""
         look = look._replace(ends=before_topics(plan, last, dict(look.ends)))
@@ -156,16 +161,16 @@ class _Next:
             plan, look, trigger, edited, before, last, at_ends, edit, hops, joins, rebuilding
         )
 
-    def taken(self) -> Taken:
-        """Choose the offsets of the input topics, and how far time goes with them."""
+    def selection(self) -> BatchSelection:
+        """Choose the offsets of the input topics, and the time up to which the batch goes."""
         plan, last, edit, trigger = self.plan, self.last, self.edit, self.trigger
         finishes = self.edited.finishes
         if not self.hops.all or (finishes and (edit.fills or plan.is_dated)):
-            # Only what is on its way.
-            return Taken({}, {}, last.upper, 0, {})
+            # Only updates between operators.
+            return BatchSelection({}, {}, last.upper, 0, {})
         if plan.is_dated:
             return dated(plan, last, self.look, trigger.limit)
-        # Rows from before a join are published when their time is closed, even without records.
+        # The initial rows of a join are published when their time is closed, even without records.
         closes = bool(last.hydrating) and not self.joins
         beats = (trigger.heartbeat or trigger.first) and plan.time == "ingest"
         shows = bool(edit.at) and not edit.fills
@@ -176,7 +181,7 @@ class _Next:
         return timed(plan, last, self.look, limit, trigger.now_ms, moves=moves)
 
     def frontiers(self, upper: int) -> dict[str, int]:
-        """Advance the frontiers of all operators that do not wait for a join or an edit."""
+        """Advance the frontiers of all operators that need not wait for a join or an edit."""
         waits = {joined(self.plan).begins(join) for join in self.joins}
         if self.edit.fills:
             waits |= set(self.edited.standing)
@@ -188,8 +193,10 @@ class _Next:
             standing=waits,
         )
 
-    def goes_on(self, taken: Taken, frontiers: Mapping[str, int], writes: Sequence[str]) -> bool:
-        """Whether anything is read, or anything moves, so that there is a batch at all."""
+    def goes_on(
+        self, selection: BatchSelection, frontiers: Mapping[str, int], writes: Sequence[str]
+    ) -> bool:
+        """Whether there is a batch at all: it reads anything, or any frontier moves."""
         last = self.last
         begin = progress.beginning(last.frontiers)
         moved = any(at != last.frontiers.get(name, begin) for name, at in frontiers.items())
@@ -197,53 +204,57 @@ class _Next:
         is_under_way = bool(
             last.hydrating or self.joins or last.writes or writes or self.rebuilding
         )
-        goes_on = moved or taken.reads or taken.upper != last.upper or is_under_way
+        goes_on = moved or selection.reads or selection.upper != last.upper or is_under_way
         return goes_on or self.edit.goes_on or not self.hops.all
 
-    def minted(self, taken: Taken, frontiers: dict[str, int], writes: list[str]) -> SourceOffset:
+    def minted(
+        self, selection: BatchSelection, frontiers: dict[str, int], writes: list[str]
+    ) -> SourceOffset:
         """Compose the offset that is logged."""
         plan, last, edit, all_hops = self.plan, self.last, self.edit, self.hops.all
-        own: Own = {}
+        read_back: ReadBack = {}
         if edit.fills:
             limit = self.trigger.limit
-            own = own_of(self.before, self.look, self.edited.edits, limit, reads=all_hops)
-        positions, begins = _positions(last, taken), {**_begins(last, taken), **self.at_ends}
-        learned = without_read(plan, last, _of(plan, {**last.known, **self.look.known}))
-        known = {**_read(learned), **taken.known}
+            read_back = own_of(self.before, self.look, self.edited.edits, limit, reads=all_hops)
+        positions = _positions(last, selection)
+        begins = {**_begins(last, selection), **self.at_ends}
+        input_times = _of(plan, {**last.input_times, **self.look.input_times})
+        learned = without_read(plan, last, input_times)
+        times = {**_read(learned), **selection.input_times}
         if (rebuilding := self.rebuilding) is not None:
-            own = advanced(last.own, self.trigger.limit if all_hops else 0)
-            is_level = all_hops and not left(own) and progress.is_level(frontiers)
-            rebuilding = rebuilding.after(positions, taken.upper, is_level=is_level)
+            read_back = advanced(last.read_back, self.trigger.limit if all_hops else 0)
+            is_level = all_hops and not left(read_back) and progress.is_level(frontiers)
+            rebuilding = rebuilding.after(positions, selection.upper, is_level=is_level)
         return SourceOffset(
             batch=last.batch + 1,
             lower=last.upper,
-            upper=taken.upper,
+            upper=selection.upper,
             positions=positions,
             plan=plan.fingerprint(),
             frontiers=frontiers,
             begins=begins,
             firsts=_firsts(plan, self.before, begins),
             topic_ids=last.topic_ids,
-            behind=taken.behind + left(own),
+            behind=selection.behind + left(read_back),
             hops={**last.hops, **self.hops.to},
-            known=learned_again(plan, last, known, positions, taken.upper),
+            input_times=learned_again(plan, last, times, positions, selection.upper),
             now=self.trigger.now_ms if plan.is_dated else 0,
             hydrating=self.joins,
-            # Portions go through the exchange topic: no more of them before it is empty.
+            # Portions go through the exchange topic, so the next one waits until that is read.
             hydrates=(bool(self.joins) or edit.fills) and all_hops,
             edits=max(self.edited.edits, last.edits),
             editing=edit.at,
             fills=edit.fills,
             began=began(last, frontiers, edit),
             filled=last.fills and not edit.fills,
-            own=own,
+            read_back=read_back,
             writes=writes,
             wrote=[name for name in last.writes if name not in writes],
             rebuilding=rebuilding,
         )
 
 
-def _hops(last: SourceOffset, look: Look, most: int) -> _Hops:
+def _hops(last: SourceOffset, look: MintingState, most: int) -> _Hops:
     """Choose the offsets up to which the exchange topic is read: a share of each if many wait."""
     waiting = {shard: end - last.hops.get(shard, 0) for shard, end in look.hops.items()}
     backlog = sum(waiting.values())
@@ -253,42 +264,42 @@ def _hops(last: SourceOffset, look: Look, most: int) -> _Hops:
     return _Hops(to, all=backlog <= most)
 
 
-def _positions(last: SourceOffset, taken: Taken) -> Positions:
-    """The offsets of all topics; they move by partition: one that is not read keeps its own."""
+def _positions(last: SourceOffset, selection: BatchSelection) -> Positions:
+    """The offsets of all topics after the batch; a partition that is not read keeps its offset."""
     return {
-        topic: {**last.positions.get(topic, {}), **taken.ends.get(topic, {})}
-        for topic in [*last.positions, *(t for t in taken.ends if t not in last.positions)]
+        topic: {**last.positions.get(topic, {}), **selection.ends.get(topic, {})}
+        for topic in [*last.positions, *(t for t in selection.ends if t not in last.positions)]
     }
 
 
-def _begins(last: SourceOffset, taken: Taken) -> Positions:
-    """The first offsets of the partitions that no batch before has read."""
+def _begins(last: SourceOffset, selection: BatchSelection) -> Positions:
+    """The first offsets of the partitions that no earlier batch has read."""
     new = {
         topic: {p: at for p, at in by.items() if p not in last.positions.get(topic, {})}
-        for topic, by in taken.starts.items()
+        for topic, by in selection.starts.items()
     }
     return {topic: by for topic, by in new.items() if by}
 
 
 def _firsts(plan: Plan, last: SourceOffset, begins: Positions) -> Positions:
     """The first offsets of topics that edits have added; the metadata has those of others."""
-    known = {topic: by for topic, by in last.firsts.items() if topic in plan.topics}
+    firsts = {topic: by for topic, by in last.firsts.items() if topic in plan.topics}
     if last.batch < 0:
-        return known
+        return firsts
     new = {t: by for t, by in begins.items() if t in plan.topics and t not in last.positions}
-    return {**known, **new}
+    return {**firsts, **new}
 
 
-def _of(plan: Plan, known: Mapping[str, InputTimes]) -> dict[str, InputTimes]:
-    """Drop what is known of inputs that are gone: one that is added later may have their name."""
+def _of(plan: Plan, knowledge: Mapping[str, InputTimes]) -> dict[str, InputTimes]:
+    """Drop the knowledge about removed inputs: a later input may have the same name."""
     names = {source.name for source in plan.inputs}
     names |= {topic_key(topic) for topic in plan.transaction_topics}
-    return {name: times for name, times in known.items() if name in names}
+    return {name: times for name, times in knowledge.items() if name in names}
 
 
-def _read(known: Mapping[str, InputTimes]) -> dict[str, InputTimes]:
+def _read(knowledge: Mapping[str, InputTimes]) -> dict[str, InputTimes]:
     """Clear `reads` and a `base` that was read, which belonged to the last batch."""
     return {
         name: msgspec.structs.replace(times, reads={}, base=times.unread_base)
-        for name, times in known.items()
+        for name, times in knowledge.items()
     }

@@ -1,8 +1,7 @@
-"""The offset at which the state of a lost checkpoint begins to be made anew.
+"""The offset at which the rebuild of a lost checkpoint's state begins.
 
-What the lost one had processed, and all that has come since, counts from one time on, which is
-beyond all that it has written.  `base.rebuilding` says what follows until the difference is
-written.
+All records, those that the lost checkpoint had processed and later ones, count from one time on,
+which is beyond all times that it has written.  `base.rebuilding` describes the rebuild.
 """
 
 from collections.abc import Mapping
@@ -23,12 +22,13 @@ def recovered(
     positions: Positions,
     topic_ids: Mapping[str, str],
     hops: Mapping[int, int],
-    own: Ends,
+    read_back: Ends,
 ) -> SourceOffset:
     """Make the offset after `batch`, the last one of the lost checkpoint that was closed.
 
-    Inputs are read from `positions` on, the topics of outputs as `own` says.  What is in the
-    loopback topic, which has the ends `hops` by shard, is of the lost state, and is passed over.
+    Inputs are read from `positions` on, and the topics of outputs at the offsets `read_back`.
+    The loopback topic, which has the ends `hops` by shard, belongs to the lost state and is
+    skipped.
     """
     begin = rebuilding.begin
     return SourceOffset(
@@ -40,6 +40,6 @@ def recovered(
         frontiers=dict.fromkeys(progress.edges(plan), begin) if begin else {},
         topic_ids=dict(topic_ids),
         hops=dict(hops),
-        own=own_topics.begun(own),
+        read_back=own_topics.begun(read_back),
         rebuilding=rebuilding,
     )

@@ -15,8 +15,8 @@ FEWER_AFTER_S = 600.0
 class Scaling:
     """Chooses a number of executors between `least` and `most`, batch by batch.
 
-    While all batches of half a minute are too long, the number doubles; it is one less after ten
-    minutes whose batches were all short.  So a moment's backlog asks for nothing, and a load that
+    If all batches of half a minute were too long, the number doubles; if all batches of ten
+    minutes were short, it is reduced by one.  So a short backlog changes nothing, and a load that
     varies within minutes moves no shard.
     """
 
@@ -30,13 +30,13 @@ class Scaling:
         self.executors = executors
         """How many there should be."""
         self._least, self._most, self._clock = least, most, clock
-        # Since when all batches have been so.
+        # Since when all batches have been busy, or quiet.
         self._busy_since = self._quiet_since = math.inf
 
     def after(self, seconds: float, behind: int) -> bool:
-        """Take note of a batch that has ended; whether another number of executors is wanted.
+        """Take note of a batch that has ended; return whether the number of executors changes.
 
-        It took so many `seconds`, and has left so many records `behind` for later batches.
+        The batch took `seconds`, and left `behind` records for later batches.
         """
         now, count = self._clock(), self.executors
         is_busy = behind > 0 or seconds > BUSY_S

@@ -1,9 +1,10 @@
-"""Find idle partitions: those so long without records that their inputs stop waiting for them.
+"""Find idle partitions: they had no records for so long that their inputs stop waiting for them.
+
 
 If an input uses all messages of its topics, a partition is idle when it has had nothing to read
 for `idle`.  If it uses only some of them, because other inputs read the topic too or `tables`
-selects, messages of others may never end.  Then a partition is idle when, for `idle`, none of
-the messages that arrived in it belonged to the input.
+selects, other messages may come all the time.  Then a partition is idle when, for `idle`, no
+message that arrived in it belonged to the input.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -96,10 +97,10 @@ def _position(positions: Mapping[str, Mapping[int, int]], where: Where) -> int:
     return positions.get(topic, {}).get(partition, 0)
 
 
-def _checked(known: _Checked | None, position: int, end: int, moment: float) -> _Checked:
+def _checked(before: _Checked | None, position: int, end: int, moment: float) -> _Checked:
     if position >= end:
         return _Checked(end, moment, moment)
-    if known is None:
+    if before is None:
         return _Checked(end, moment, None)
     # All up to the earlier end has been read, so all that arrived before its moment.
-    return _Checked(end, moment, known.moment) if position >= known.end else known
+    return _Checked(end, moment, before.moment) if position >= before.end else before

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ikebana.processor.base.placing import Place
+from ikebana.processor.base.placing import PartitionRange
 from ikebana.processor.base.transactions_seen import FIRST, InSource
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.topics.again import pieces
@@ -23,7 +23,7 @@ class Slice:
     """
 
     input: str
-    place: Place
+    place: PartitionRange
     end: int
     transactions: Transactions | None = None
     furthest: InSource = FIRST
@@ -52,17 +52,17 @@ def slices(plan: Plan, start: SourceOffset, end: SourceOffset) -> Iterator[Slice
         partitions = sum(len(end.positions.get(topic, {})) for topic in source.topics)
         for topic in source.topics:
             key = plan.position_key(source, topic)
-            known = start.positions.get(key, {})
+            positions = start.positions.get(key, {})
             ends = end.positions.get(key, {})
             if source.traits.kind == "updates":
-                ends = end.known[source.name].reads if source.name in end.known else {}
+                ends = end.input_times[source.name].reads if source.name in end.input_times else {}
             for partition, until in sorted(ends.items()):
                 begin = end.begins.get(key, {}).get(partition, 0)
-                since = known.get(partition, begin)
+                since = positions.get(partition, begin)
                 if until <= since:
                     continue
                 order = source.topics.index(topic)
-                place = Place(topic, partition, order, since, end.upper - 1, each=False)
+                place = PartitionRange(topic, partition, order, since, end.upper - 1, each=False)
                 if source.is_dated:
                     event = source.event_time
                     latest = None if event is None else event.latest(end.now)
@@ -74,7 +74,7 @@ def slices(plan: Plan, start: SourceOffset, end: SourceOffset) -> Iterator[Slice
                         bases[topic, partition] = base
                         base += until - since
                     place = replace(place, base=bases[topic, partition], each=True)
-                known_times = end.known.get(key_of(source), InputTimes())
+                known_times = end.input_times.get(key_of(source), InputTimes())
                 place = replace(place, partitions=partitions)
                 for piece, to in pieces(plan, source, place, until, start, end):
                     furthest = known_times.furthest.get(topic, {}).get(partition, FIRST)
@@ -89,20 +89,20 @@ def _transaction_slices(plan: Plan, start: SourceOffset, end: SourceOffset) -> I
             begin = end.begins.get(topic, {}).get(partition, 0)
             since = start.positions.get(topic, {}).get(partition, begin)
             if until > since:
-                place = Place(topic, partition, 0, since, end.lower, each=False)
-                times = end.known.get(topic_key(topic), InputTimes())
+                place = PartitionRange(topic, partition, 0, since, end.lower, each=False)
+                times = end.input_times.get(topic_key(topic), InputTimes())
                 yield Slice(topic_key(topic), place, until, times.transactions)
 
 
 def _base_slices(plan: Plan, source: Input, end: SourceOffset) -> Iterator[Slice]:
     """Yield the slices of the snapshot of a diff topic, in the batch that reads it."""
-    times = end.known.get(source.name, InputTimes())
+    times = end.input_times.get(source.name, InputTimes())
     if times.base is None or times.base.files or not times.frontier:
         return
     base = times.base
     for partition, start in sorted(base.starts.items()):
         if (until := base.ends[partition]) > start:
-            place = Place(base.topic, partition, 0, start, end.lower, each=False)
+            place = PartitionRange(base.topic, partition, 0, start, end.lower, each=False)
             place = replace(place, upper=end.upper, partitions=len(base.starts), since=0)
             yield Slice(source.name, place, until)
 
@@ -111,17 +111,15 @@ def _history_slices(
     plan: Plan, source: Input, start: SourceOffset, end: SourceOffset, base: int
 ) -> Iterator[Slice]:
     """Yield the slices of files; `base` is the time of the first row if each has its own."""
-    known = end.known.get(source.name, InputTimes()).base
-    if known is None or not known.files:
+    snapshot = end.input_times.get(source.name, InputTimes()).base
+    if snapshot is None or not snapshot.files:
         return
-    before, each = (
-        start.positions.get(known.topic, {}),
-        plan.time == "offset" and not plan.is_dated,
-    )
-    for at, until in sorted(end.positions.get(known.topic, {}).items()):
+    before = start.positions.get(snapshot.topic, {})
+    each = plan.time == "offset" and not plan.is_dated
+    for at, until in sorted(end.positions.get(snapshot.topic, {}).items()):
         if (since := before.get(at, 0)) < until:
             first = base if each else end.upper - 1
             # Behind those of the topics, of which none is read in the same batch.
-            place = Place(known.topic, at, len(source.topics), since, first, each)
-            yield Slice(source.name, place, until, file=known.files[at])
+            place = PartitionRange(snapshot.topic, at, len(source.topics), since, first, each)
+            yield Slice(source.name, place, until, file=snapshot.files[at])
             base += until - since

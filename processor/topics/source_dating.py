@@ -47,18 +47,18 @@ class SourceDating:
 
     def dated(self, messages: Sequence[Message]) -> list[Message]:
         """Replace the timestamps of messages by their times in the source, or by None."""
-        found = []
+        result = []
         for message in messages:
             position = self._position(message)
             if position is None:
-                found.append(message._replace(timestamp=None))
+                result.append(message._replace(timestamp=None))
             elif self._repeats is not None and self._repeats.has(position):
                 self.ignored["repeated"] += 1
             else:
                 if self._watch is not None:
                     self._watch.change(position)
-                found.append(message._replace(timestamp=self._of(position)))
-        return found
+                result.append(message._replace(timestamp=self._of(position)))
+        return result
 
     def seen(self) -> Seen | None:
         """Report the transactions that were read; None if nobody counts them here."""
@@ -117,17 +117,17 @@ class BoundaryReading:
         yield 0, pack(seen)
 
 
-def watch_of(plan: Plan, topic: str, where: tuple[str, int], known: Transactions | None) -> Watch:
+def watch_of(plan: Plan, topic: str, where: tuple[str, int], state: Transactions | None) -> Watch:
     """Make the watch of one partition, for a connector that reports transactions in `topic`."""
     read = [t for s in plan.inputs if s.transaction_topic == topic for t in s.topics]
-    return Watch(known or Transactions(), f"{where[0]}[{where[1]}]", collections_of(read, topic))
+    return Watch(state or Transactions(), f"{where[0]}[{where[1]}]", collections_of(read, topic))
 
 
 def dating_of(
     plan: Plan,
     source: Input,
     where: tuple[str, int],
-    known: Transactions | None,
+    state: Transactions | None,
     furthest: InSource = FIRST,
 ) -> SourceDating | None:
     """Make what dates the messages of one partition; None if their times are not the source's.
@@ -142,5 +142,5 @@ def dating_of(
     counting = [each for each in plan.readers(where[0]) if each.transaction_topic is not None]
     if topic is None:
         return SourceDating(source, None, where)
-    watch = watch_of(plan, topic, where, known) if counting[0] == source else None
+    watch = watch_of(plan, topic, where, state) if counting[0] == source else None
     return SourceDating(source, watch, where, Repeats(furthest))

@@ -14,7 +14,7 @@ from ikebana.processor.topics.input_times import InputTimes
 Positions = dict[str, dict[int, int]]
 
 
-class Span(msgspec.Struct, array_like=True, frozen=True):
+class ReadBackSpan(msgspec.Struct, array_like=True, frozen=True):
     """Offsets of a partition: a batch reads from `start` up to `to`, all batches up to `end`."""
 
     start: int
@@ -23,7 +23,7 @@ class Span(msgspec.Struct, array_like=True, frozen=True):
 
 
 # By topic, by partition.
-Own = dict[str, dict[int, Span]]
+ReadBack = dict[str, dict[int, ReadBackSpan]]
 
 
 class SourceOffset(msgspec.Struct, frozen=True):
@@ -33,29 +33,28 @@ class SourceOffset(msgspec.Struct, frozen=True):
       that is read again by `Plan.position_key`.
     * `plan`: the fingerprint of the plan.
     * `frontiers`: the frontier of each operator after the batch.
-    * `begins`: the first offsets of partitions that no batch before has read.
+    * `begins`: the first offsets of partitions that no earlier batch has read.
     * `firsts`: the first offsets that were read of topics that an edit has added.
-    * `topic_ids`: the ids of the topics, by which a topic that was made anew is recognized.
-    * `behind`: the number of offsets that are left for later batches.
+    * `topic_ids`: the ids of the topics, by which a recreated topic is recognized.
+    * `behind`: the number of offsets that later batches have to read.
     * `hops`: the offsets up to which the exchange topic is read, by shard.
-    * `known`: the knowledge about inputs with times of their own.
+    * `input_times`: the knowledge about inputs with times of their own.
     * `now`: the clock, if times are dated, else 0.
     * `hydrating`: the new joins that still lack rows from before they began, with the time at
       which they begin; with `hydrates`, this batch gives them a portion of these rows, or of
       the state if it `fills`.
-    * `began`: the joins that have got these rows, with the same times, while they are open.
+    * `began`: the joins that have got these rows, with the same times, until these are closed.
     * `edits`: how often the plan has been edited.
     * `editing`: the frontier of the last edit, until all operators are past it, else 0; with
       `fills`, this batch takes a portion of the state through the old and the new plan.  That
       of an edit before the first closed time is 0 too.
       Several edits may be made at one frontier, one after the other.
-    * `filled`: the batch after the last portion, from which on what stood at the edit's time
-      goes on.
-    * `own`: while an edit fills, or the state is made anew, what is taken back out of the topics
-      of outputs.
-    * `writes`: the outputs that stand at the edit's time and write a portion of what they get at
-      it; `wrote`: those that did in the batch before, and are closed by this one.
-    * `rebuilding`: the state that is made anew, of a checkpoint that was lost.
+    * `filled`: this is the batch after the last portion, in which frozen outputs go on.
+    * `read_back`: while an edit or a rebuild retracts contents of outputs, the positions in
+      their topics.
+    * `writes`: the outputs that are frozen at the edit's time and write a portion of the updates
+      that they get at it; `wrote`: those that did in the batch before, and are closed by this one.
+    * `rebuilding`: the rebuild of the state of a lost checkpoint.
     """
 
     batch: int
@@ -68,7 +67,7 @@ class SourceOffset(msgspec.Struct, frozen=True):
     topic_ids: dict[str, str] = {}
     behind: int = 0
     hops: dict[int, int] = {}
-    known: dict[str, InputTimes] = {}
+    input_times: dict[str, InputTimes] = msgspec.field(default_factory=dict, name="known")
     now: int = 0
     hydrating: dict[str, int] = {}
     hydrates: bool = False
@@ -78,7 +77,7 @@ class SourceOffset(msgspec.Struct, frozen=True):
     began: dict[str, int] = {}
     filled: bool = False
     firsts: Positions = {}
-    own: Own = {}
+    read_back: ReadBack = msgspec.field(default_factory=dict, name="own")
     writes: list[str] = []
     wrote: list[str] = []
     rebuilding: Rebuilding | None = None
@@ -95,12 +94,12 @@ class SourceOffset(msgspec.Struct, frozen=True):
 
     @property
     def begun_at_edit(self) -> tuple[str, ...]:
-        """The joins that have begun at the frontier of the edit, with an earlier one."""
+        """The joins that an earlier edit began at the same frontier."""
         return tuple(sorted(join for join, at in self.began.items() if at == self.editing))
 
     @property
     def asks_shards(self) -> bool:
-        """Whether the batch after this one depends on how far shards are with it."""
+        """Whether the next batch depends on the progress that shards report of this one."""
         return bool(self.hydrating or self.editing or self.fills)
 
     def records_since(self, before: "SourceOffset") -> int:

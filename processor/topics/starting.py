@@ -2,9 +2,10 @@
 
 An input with a history begins with its files.
 
-A diff topic that was compacted begins at a snapshot, and its collection is not known before.  So
-the plan begins at the latest time of the snapshots: what any input has had before counts at that
-time, and outputs say nothing of the times before.
+
+A diff topic that was compacted begins at a snapshot, and its earlier contents are not known.  So
+the plan begins at the latest time of the snapshots: earlier updates of all inputs count at that
+time, and outputs have no earlier times.
 """
 
 # Decision (checkpoints begin at a topic's beginning): Rows of other inputs may be older than a
@@ -29,19 +30,19 @@ def started(
 ) -> SourceOffset:
     """Make the offset before the first batch.
 
-    `snapshots` are those to begin at, by topic, and `histories` the files of inputs, by name.
+    It begins at the `snapshots` by topic, and has the files of the `histories` by input.
     """
     begin = max((record.time for record in snapshots.values()), default=0)
-    known = {}
+    times = {}
     for source in plan.inputs:
-        if source.traits.kind == "updates" and (found := snapshots.get(source.topics[0])):
-            known[source.name] = InputTimes(
-                progress_at=found.progress_at,
-                checkpoint=found.last.checkpoint,
-                base=Base(topic_of(source.topics[0]), found.starts, found.ends),
+        if source.traits.kind == "updates" and (snapshot := snapshots.get(source.topics[0])):
+            times[source.name] = InputTimes(
+                progress_at=snapshot.progress_at,
+                checkpoint=snapshot.last.checkpoint,
+                base=Base(topic_of(source.topics[0]), snapshot.starts, snapshot.ends),
             )
         if files := histories.get(source.name):
-            known[source.name] = InputTimes(
+            times[source.name] = InputTimes(
                 base=Base(
                     source.history_topic,
                     dict.fromkeys(range(len(files)), 0),
@@ -57,5 +58,5 @@ def started(
         plan=plan.fingerprint(),
         frontiers=dict.fromkeys(progress.edges(plan), begin) if begin else {},
         topic_ids=dict(topic_ids),
-        known=known,
+        input_times=times,
     )

@@ -1,4 +1,4 @@
-"""Which offsets a batch reads, and how far time goes with them.
+"""Which offsets a batch reads, and up to which time it goes.
 
 There are three ways to make times; `timed` has the first two, `dated` the third.
 
@@ -20,50 +20,51 @@ import msgspec
 
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics import diff_input
-from ikebana.processor.topics.diff_input import Closed
+from ikebana.processor.topics.diff_input import ClosedProgress
 from ikebana.processor.topics.input_times import InputTimes
-from ikebana.processor.topics.reach import Reach, reach
-from ikebana.processor.topics.source_offset import Positions, SourceOffset, Span
+from ikebana.processor.topics.reach import InputFrontiers, reach
+from ikebana.processor.topics.source_offset import Positions, ReadBackSpan, SourceOffset
 
-# Where time goes on for other inputs when those with times of their own are closed for ever.
+# The time from which other inputs go on when the dated ones are closed for ever.
 _AFTER_ALL = 1 << 62
 
 
-class Look(NamedTuple):
+class MintingState(NamedTuple):
     """The state of the topics, and of the last batch, when the next one is minted.
 
     * `ends`, `begins`: the last and the first offsets of the input topics; `begins` at least of
       the partitions that the last batch does not know.
     * `hops`: the end offsets of the exchange topic, by shard.
-    * `known`: the knowledge about inputs with times of their own.
+    * `input_times`: the knowledge about inputs with times of their own.
     * `closed`: the progress records of diff topics, by input.
     * `hydrated`: the new joins that have all rows from before they began, and `FILLED` if the
       last batch has finished the portions of an edit.
-    * `own`: what an edit that is to begin reads of the topics of outputs.
+    * `read_back`: the offsets of outputs' topics that an edit about to begin reads.
     * `large`: the outputs that have more at the time of an edit than a batch should write.
     """
 
     ends: Positions
     begins: Positions
     hops: Mapping[int, int] = {}
-    known: Mapping[str, InputTimes] = {}
-    closed: Mapping[str, Sequence[Closed]] = {}
+    input_times: Mapping[str, InputTimes] = {}
+    closed: Mapping[str, Sequence[ClosedProgress]] = {}
     hydrated: Set[str] = frozenset()
-    own: Mapping[str, Mapping[int, Span]] = {}
+    read_back: Mapping[str, Mapping[int, ReadBackSpan]] = {}
     large: Set[str] = frozenset()
 
 
-class Taken(NamedTuple):
+class BatchSelection(NamedTuple):
     """The offsets that a batch reads, from `starts` up to `ends`, and its upper.
 
-    `behind` is the number of offsets left for later, `known` the updated knowledge about inputs.
+    `behind` is the number of offsets for later batches, `input_times` the updated knowledge about
+    inputs.
     """
 
     starts: Positions
     ends: Positions
     upper: int
     behind: int
-    known: dict[str, InputTimes]
+    input_times: dict[str, InputTimes]
 
     @property
     def reads(self) -> bool:
@@ -73,79 +74,78 @@ class Taken(NamedTuple):
 def timed(
     plan: Plan,
     last: SourceOffset,
-    look: Look,
+    look: MintingState,
     limit: int | None,
     now_ms: int,
     *,
     moves: bool,
-) -> Taken:
+) -> BatchSelection:
     """Choose the offsets and the upper with ingest or offset times.
 
-    With `moves`, time goes on even if nothing is read.
+    With `moves`, time advances even if nothing is read.
     """
-    starts, taken, left = _share(last, look.begins, look.ends, limit)
-    count = _count(starts, taken)
-    again, again_to, again_left = _again(plan, last, look, taken, limit)
+    starts, until, left = _share(last, look.begins, look.ends, limit)
+    count = _count(starts, until)
+    again, again_to, again_left = _again(plan, last, look, until, limit)
     moves = moves or _count(again, again_to) > 0
     upper = last.upper
     if plan.time == "offset":
         upper += count or moves
     elif count or moves:
         upper = max(now_ms, last.upper) + 1
-    return Taken({**starts, **again}, {**taken, **again_to}, upper, left + again_left, {})
+    return BatchSelection({**starts, **again}, {**until, **again_to}, upper, left + again_left, {})
 
 
 def _again(
-    plan: Plan, last: SourceOffset, look: Look, taken: Positions, limit: int | None
+    plan: Plan, last: SourceOffset, look: MintingState, until: Positions, limit: int | None
 ) -> tuple[Positions, Positions, int]:
-    """Choose the offsets of inputs that are read again: up to where the others have come.
+    """Choose the offsets of inputs that are read again: at most up to those of the first reading.
 
-    The result is that of `_share`, under the names that these positions have.
+    The result is as in `_share`, with the keys of these positions.
     """
     ends = {
-        plan.position_key(source, topic): {**last.positions.get(topic, {}), **taken.get(topic, {})}
+        plan.position_key(source, topic): {**last.positions.get(topic, {}), **until.get(topic, {})}
         for source in map(plan.input, plan.backfills)
         for topic in source.topics
     }
     return _share(last, look.begins, ends, limit)
 
 
-def dated(plan: Plan, last: SourceOffset, look: Look, limit: int | None) -> Taken:
+def dated(plan: Plan, last: SourceOffset, look: MintingState, limit: int | None) -> BatchSelection:
     """Choose the offsets and the upper if any input has times of its own.
 
     Records of other inputs get the last time of the interval.  While more of them wait than fit
-    into a batch, or all inputs with times of their own are silent or closed for ever, time goes on
-    by 1 a batch.
+    into a batch, or all dated inputs are silent or closed for ever, time advances by 1 a batch.
     """
     closed = {
         s.name: look.closed.get(s.name, ()) for s in plan.inputs if s.traits.kind == "updates"
     }
-    found = reach(plan, look.known, closed, last.positions, last.upper, limit)
+    reached = reach(plan, look.input_times, closed, last.positions, last.upper, limit)
     undated = [source for source in plan.inputs if not source.is_dated]
     stamped = {topic for s in undated for topic in (s.history_topic, *s.topics)}
     waiting = {topic: by for topic, by in look.ends.items() if topic in stamped}
     _, _, stamps = _share(last, look.begins, waiting, 0)
-    upper = _upper(last, found, has_stamped=bool(stamped), waits=stamps > 0)
+    upper = _upper(last, reached, has_stamped=bool(stamped), waits=stamps > 0)
     moves = upper > last.upper
     unread = {plan.input(name).topics[0] for name in closed} | (set() if moves else stamped)
     ends = {topic: by for topic, by in look.ends.items() if topic not in unread}
-    starts, taken, left = _share(last, look.begins, ends, limit)
-    if moves and any(taken[topic] != ends[topic] for topic in stamped & ends.keys()):
+    starts, until, left = _share(last, look.begins, ends, limit)
+    if moves and any(until[topic] != ends[topic] for topic in stamped & ends.keys()):
         # Records that exceed the limit also belong before this frontier.
         upper = last.upper + 1
     if not moves:
         left += stamps
-    again, again_to, again_left = _again(plan, last, look, taken, limit)
-    known = {}
+    again, again_to, again_left = _again(plan, last, look, until, limit)
+    times = {}
     for name, records in closed.items():
         (topic,) = plan.input(name).topics
         before_it = taken_to(last, name)
         if upper == last.upper and before_it < upper:
-            # What a new input has had comes with the first batch that moves time.
+            # The past of a new input is read by the first batch in which time advances.
             continue
         span = diff_input.span(records, upper, before_it)
-        before = look.known.get(name, InputTimes())
-        known[name] = msgspec.structs.replace(
+        before = look.input_times.get(name, InputTimes())
+        times[name] = msgspec.structs.replace(
             before,
             frontier=max(before.frontier, upper),
             reads=span.reads,
@@ -153,34 +153,36 @@ def dated(plan: Plan, last: SourceOffset, look: Look, limit: int | None) -> Take
             progress_at=before.progress_at if span.progress_at is None else span.progress_at,
         )
         if span.positions is not None:
-            own = last.positions.get(topic, {})
-            starts[topic] = {p: own.get(p, 0) for p in span.positions}
-            taken[topic] = span.positions
-    return Taken({**starts, **again}, {**taken, **again_to}, upper, left + again_left, known)
+            positions = last.positions.get(topic, {})
+            starts[topic] = {p: positions.get(p, 0) for p in span.positions}
+            until[topic] = span.positions
+    return BatchSelection(
+        {**starts, **again}, {**until, **again_to}, upper, left + again_left, times
+    )
 
 
-def _upper(last: SourceOffset, found: Reach, *, has_stamped: bool, waits: bool) -> int:
+def _upper(last: SourceOffset, reached: InputFrontiers, *, has_stamped: bool, waits: bool) -> int:
     """Choose the upper of a batch.
 
-    Some inputs may have records without times (`has_stamped`), of which any may wait (`waits`).
+    With `has_stamped`, some inputs have records without times; with `waits`, any of these wait.
     """
-    upper = max(last.upper, found.upper)
-    if has_stamped and found.is_over:
-        # These go on behind all times of the others, so there have to be times left for them.
+    upper = max(last.upper, reached.upper)
+    if has_stamped and reached.is_over:
+        # These get times after all others, so there have to be times left for them.
         upper = max(last.upper, _AFTER_ALL)
-    if (found.all_silent or found.is_over) and waits and upper == last.upper:
-        # No other input moves time on for these records.
+    if (reached.all_silent or reached.is_over) and waits and upper == last.upper:
+        # No other input advances time for these records.
         upper += 1
     return upper
 
 
 def taken_to(last: SourceOffset, name: str) -> int:
-    """The time up to which the updates of a topic have been taken; 0 for a new one."""
-    return min(last.upper, last.known[name].frontier if name in last.known else 0)
+    """The time up to which the updates of a topic have been read; 0 for a new one."""
+    return min(last.upper, last.input_times[name].frontier if name in last.input_times else 0)
 
 
 def capped(target: Positions, positions: Mapping[str, Mapping[int, int]]) -> Positions:
-    """Limit reading to the target, or to the positions if these are beyond it already."""
+    """Limit reading to the target, or to the positions where they are beyond it already."""
     return {
         topic: {p: max(end, positions.get(topic, {}).get(p, 0)) for p, end in by.items()}
         for topic, by in target.items()
@@ -198,16 +200,16 @@ def _share(
         for topic, by in ends.items()
     }
     lag = _count(starts, ends)
-    taken = ends
+    until = ends
     if limit is not None and lag > limit:
         # The batch takes the same share of every partition's lag, at least one offset.
-        taken = {
+        until = {
             topic: {
                 p: start + -(-(ends[topic][p] - start) * limit // lag) for p, start in by.items()
             }
             for topic, by in starts.items()
         }
-    return starts, dict(taken), lag - _count(starts, taken)
+    return starts, dict(until), lag - _count(starts, until)
 
 
 def _count(starts: Positions, ends: Positions) -> int:

@@ -18,7 +18,7 @@ another source: all of its ENDs would count as repeats.
   a transaction with the time 0 is not known: its rows are taken again, but a change of it is
   counted only if its position in the transaction is beyond those counted before.  A transaction
   with more changes than its END counts is complete.
-* A change whose transaction the frontier has passed is late.  Nothing waits for it; what
+* A change is late if the frontier has passed its transaction.  Nothing waits for it; what
   happens to its row is not decided here.  It is counted nevertheless, because its END may still
   come: a connector that has lost its LSNs gives a new transaction the time 0, and its END
   counts changes that all are late.
@@ -39,7 +39,7 @@ import msgspec
 from ikebana.codecs.debezium_position import Boundary, SourcePosition
 from ikebana.processor.base.transactions_seen import (
     FIRST,
-    Counted,
+    CountedChanges,
     Ended,
     InSource,
     TransactionsSeen,
@@ -51,14 +51,14 @@ _NOT_IN_TOPICS = re.compile(r"[^A-Za-z0-9._\-]")
 
 
 class Transactions(msgspec.Struct, frozen=True):
-    """The state of transactions when a batch is minted, without those that are complete.
+    """The state of transactions when a batch is minted, without complete ones.
 
-    `counted` has the changes that were read, by transaction.  `ended` has the transactions whose
-    END was read and whose changes are missing, in the order in which they committed.
+    `counted` has the changes that were read, by transaction.  `ended` has the transactions with
+    an END but with missing changes, in the order in which they committed.
     """
 
     frontier: int = 0
-    counted: dict[str, Counted] = {}
+    counted: dict[str, CountedChanges] = {}
     ended: tuple[Ended, ...] = ()
 
     @property
@@ -74,9 +74,9 @@ class Transactions(msgspec.Struct, frozen=True):
 class Watch:
     """Sums up the transactions in one partition, in the order of its offsets.
 
-    `partition` is a unique name of the partition.  `state` is the one that the batch was minted
-    with.  `collections` are those that the pipeline reads, from `collections_of`: ENDs count
-    other collections too, and also logical messages, under arbitrary names.
+    `partition` is a unique name of the partition.  `state` is from when the batch was minted.
+    `collections` are the ones that the pipeline reads, from `collections_of`: ENDs also count
+    other collections, and logical messages under arbitrary names.
     """
 
     def __init__(self, state: Transactions, partition: str, collections: frozenset[str]) -> None:
@@ -92,13 +92,13 @@ class Watch:
         transaction = position.transaction
         if transaction is None:
             return
-        found = self._changes.get(transaction)
-        if found is None:
-            known = self._state.counted.get(transaction)
-            furthest = known.furthest.get(self._partition, 0) if known else 0
-            found = (position.time or 0, [furthest], {})
-            self._changes[transaction] = found
-        _, furthest_of, counts = found
+        of_transaction = self._changes.get(transaction)
+        if of_transaction is None:
+            counted = self._state.counted.get(transaction)
+            furthest = counted.furthest.get(self._partition, 0) if counted else 0
+            of_transaction = (position.time or 0, [furthest], {})
+            self._changes[transaction] = of_transaction
+        _, furthest_of, counts = of_transaction
         if position.order is not None:
             if position.order <= furthest_of[0]:
                 return
@@ -118,7 +118,7 @@ class Watch:
     def seen(self) -> TransactionsSeen:
         """Report all changes and ENDs that were read."""
         changes = {
-            transaction: Counted(time, dict(counts), {self._partition: furthest})
+            transaction: CountedChanges(time, dict(counts), {self._partition: furthest})
             for transaction, (time, [furthest], counts) in self._changes.items()
         }
         return TransactionsSeen(changes, tuple(self._ends))
@@ -181,28 +181,28 @@ def _topic_part(collection: str) -> str:
     return _NOT_IN_TOPICS.sub("_", collection)
 
 
-def _missing(end: Ended, counted: Mapping[str, Counted]) -> dict[str, int]:
-    known = counted.get(end.transaction)
-    changes = known.changes if known else {}
+def _missing(end: Ended, counted: Mapping[str, CountedChanges]) -> dict[str, int]:
+    read = counted.get(end.transaction)
+    changes = read.changes if read else {}
     left = {name: count - changes.get(name, 0) for name, count in end.counts.items()}
     return {name: count for name, count in left.items() if count > 0}
 
 
-def _sum(known: Counted | None, more: Counted) -> Counted:
-    if known is None:
+def _sum(before: CountedChanges | None, more: CountedChanges) -> CountedChanges:
+    if before is None:
         return more
-    changes = dict(known.changes)
+    changes = dict(before.changes)
     for collection, count in more.changes.items():
         changes[collection] = changes.get(collection, 0) + count
-    furthest = dict(known.furthest)
+    furthest = dict(before.furthest)
     for partition, order in more.furthest.items():
         furthest[partition] = max(order, furthest.get(partition, 0))
-    return Counted(max(known.time, more.time), changes, furthest)
+    return CountedChanges(max(before.time, more.time), changes, furthest)
 
 
 def _without_old(
-    counted: Mapping[str, Counted], ended: Iterable[Ended], frontier: int
-) -> dict[str, Counted]:
+    counted: Mapping[str, CountedChanges], ended: Iterable[Ended], frontier: int
+) -> dict[str, CountedChanges]:
     """Drop the oldest transactions that the frontier has passed."""
     awaited = {end.transaction for end in ended}
     late = [name for name, one in counted.items() if one.time < frontier and name not in awaited]

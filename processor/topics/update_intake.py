@@ -1,10 +1,11 @@
 """Decode the messages of an input of updates: topics of format `diff`, and CDCv2.
 
-A topic of format `diff` is read by its progress: a message whose time is outside the batch's
-interval belongs to an earlier or later batch, and is left to it.  A message that is no update
-stops the pipeline, because its time could never be complete without it.  Data are made
-canonical, so that equal data cancel whoever wrote them; an update whose data are no JSON
-becomes an error record.
+
+A topic of format `diff` is read by its progress: a message with a time outside the batch's
+interval belongs to an earlier or later batch, and is skipped.  A message that is no update stops
+the pipeline, because its time could never be complete without it.  Data are made canonical, so
+that equal data cancel whoever wrote them; an update with data that are no JSON becomes an error
+record.
 """
 
 from collections import Counter
@@ -26,7 +27,7 @@ from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.topics.codec_of import codec_of
 from ikebana.processor.topics.event_time import Where
-from ikebana.processor.topics.intake import Intake, Made, branches_in_decoding, through
+from ikebana.processor.topics.intake import DecodedUpdates, Intake, branches_in_decoding, through
 from ikebana.processor.topics.messages import Message
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class UpdateIntake:
         self._source = source
         self._branches = branches_in_decoding(source, physical)
         self.expands = any(steps.expands for _, steps in self._branches)
-        """Whether a message may come to any number of updates."""
+        """Whether a message may become any number of updates."""
 
     def updates(
         self,
@@ -48,7 +49,7 @@ class UpdateIntake:
         where: Where,
         interval: Interval,
         since: int | None = None,
-    ) -> Made:
+    ) -> DecodedUpdates:
         """Decode the updates of the interval, and apply every branch to them.
 
         Updates before the interval, from the time `since` on, count at its lower.
@@ -60,20 +61,20 @@ class UpdateIntake:
         updates, bad = [], []
         for offset, key, value, headers, _ in messages:
             at = (partition, offset)
-            found = diff_reader.decode(topic, at, key, value, headers)
-            _require_time(found.time, where, offset)
-            if since is not None and since <= found.time < interval.lower:
-                found = found._replace(time=interval.lower)
-            if found.time not in interval:
+            update = diff_reader.decode(topic, at, key, value, headers)
+            _require_time(update.time, where, offset)
+            if since is not None and since <= update.time < interval.lower:
+                update = update._replace(time=interval.lower)
+            if update.time not in interval:
                 continue
             try:
-                updates.append(_canonical(found))
+                updates.append(_canonical(update))
             except DecodeError as error:
                 # No state is kept here, so the error is never retracted.
                 record = error_record(str(error), (*where, offset), key, value)
-                bad.append(KeyedUpdate(None, record, found.time, 1))
+                bad.append(KeyedUpdate(None, record, update.time, 1))
         by_branch, failed = through(self._branches, updates)
-        return Made(by_branch, bad + failed, Counter())
+        return DecodedUpdates(by_branch, bad + failed, Counter())
 
     def facts(self, messages: Sequence[Message], where: Where) -> tuple[Facts, Seen]:
         """Decode messages of CDCv2 into updates, and statements of progress.
@@ -86,16 +87,18 @@ class UpdateIntake:
         facts, seen = Facts(name, [], [], [], []), Seen(name, topic, partition)
         for message in messages:
             try:
-                found = decode(message.value)
+                content = decode(message.value)
             except DecodeError as error:
                 raise SourceError(
                     f"cannot read {topic}[{partition}]@{message.offset}: {error.reason}",
                     hint=f"Is it a topic of {self._source.value_format}?",
                 ) from None
-            if isinstance(found, Progress):
-                seen.statements.append((found.lower, found.upper, pack_times(dict(found.counts))))
+            if isinstance(content, Progress):
+                seen.statements.append(
+                    (content.lower, content.upper, pack_times(dict(content.counts)))
+                )
                 continue
-            for fact in found.updates:
+            for fact in content.updates:
                 update = KeyedUpdate(*fact)
                 _require_time(update.time, where, message.offset)
                 add(facts, update)

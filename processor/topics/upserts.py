@@ -11,7 +11,7 @@ from ikebana.processor.base.rows import NO_KEY, NULL_KEY, KeyedUpdate, Partial
 from ikebana.processor.linear.chain import Chain
 from ikebana.processor.topics.column_types import ColumnTypes
 from ikebana.processor.topics.event_time import Dating, EventTimes
-from ikebana.processor.topics.messages import Message, Origin, record_of
+from ikebana.processor.topics.messages import Message, MessageOrigin, record_of
 
 
 @dataclass(slots=True)
@@ -21,7 +21,7 @@ class DecodedUpserts:
     `keys` to `sequences` are the same as in `base.rows.Upserts`.
 
     * `truncates`: pairs (index of the first upsert after the truncate, offset).
-    * `errors`: pairs (offset, error record) of messages whose key cannot be read, and is not null.
+    * `errors`: pairs (offset, error record) of messages with an unreadable key other than null.
     * `wide`: the indexes of upserts with more columns than are read.
     * `ignored`: the numbers of ignored messages, by kind.
     * `latecomers`: the last late messages, each as its offset and how far it lies behind.
@@ -53,7 +53,9 @@ class DecodedUpserts:
         return bool(self.bad or self.failed or self.partial or self.before or self.sequences)
 
 
-def plain_upserts(codec: Plain, messages: Sequence[Message], origin: Origin) -> DecodedUpserts:
+def plain_upserts(
+    codec: Plain, messages: Sequence[Message], origin: MessageOrigin
+) -> DecodedUpserts:
     """Decode plain messages all at once: each of them is exactly one upsert."""
     decoded = DecodedUpserts()
     if not messages:
@@ -84,10 +86,10 @@ def plain_upserts(codec: Plain, messages: Sequence[Message], origin: Origin) -> 
 
 
 def add_unreadable(decoded: DecodedUpserts, message: Message, record: bytes) -> None:
-    """Add a message whose Kafka key cannot be read, which is the row's key.
+    """Add a message with an unreadable Kafka key, where that is the row's key.
 
-    Those with a null key share one error slot, which one without a value empties.  The error of
-    any other is never retracted, since nothing tells whose it is.
+    Messages with a null key share one error slot, which a message without a value empties.  Any
+    other error is never retracted, since its row is not known.
     """
     if message.key is not None:
         decoded.errors.append((message.offset, record))
@@ -100,9 +102,9 @@ def add_unreadable(decoded: DecodedUpserts, message: Message, record: bytes) -> 
 
 
 def add_truncate(
-    decoded: DecodedUpserts, message: Message, origin: Origin, partitions: int
+    decoded: DecodedUpserts, message: Message, origin: MessageOrigin, partitions: int
 ) -> None:
-    """Add a truncate, or its error where partitions leave it without a place in the order."""
+    """Add a truncate, or an error if several partitions leave it without a place in the order."""
     if partitions == 1:
         decoded.truncates.append((len(decoded.keys), message.offset))
         return
@@ -111,7 +113,7 @@ def add_truncate(
 
 
 def refuse_strange(
-    decoded: DecodedUpserts, types: ColumnTypes, messages: Sequence[Message], origin: Origin
+    decoded: DecodedUpserts, types: ColumnTypes, messages: Sequence[Message], origin: MessageOrigin
 ) -> None:
     """Replace upserts in which a column is not of its type by errors under their keys."""
     rows = [
@@ -131,7 +133,7 @@ def refuse_strange(
 def make_values(decoded: DecodedUpserts, pushed: Chain) -> None:
     """Replace each value by the result of the pushed steps."""
     rows = [index for index, value in enumerate(decoded.values) if value is not None]
-    found = pushed.apply(
+    result = pushed.apply(
         # The time carries the index, because these steps never change times.
         [
             KeyedUpdate(decoded.keys[index], decoded.values[index] or b"", index, 1)
@@ -140,9 +142,9 @@ def make_values(decoded: DecodedUpserts, pushed: Chain) -> None:
     )
     for index in rows:
         decoded.values[index] = None
-    for _, value, index, _ in found.updates:
+    for _, value, index, _ in result.updates:
         decoded.values[index] = value
-    for _, record, index, _ in found.errors:
+    for _, record, index, _ in result.errors:
         decoded.failed[index] = record
 
 
@@ -150,7 +152,7 @@ def date(
     decoded: DecodedUpserts,
     event: EventTimes,
     messages: Sequence[Message],
-    origin: Origin,
+    origin: MessageOrigin,
     dating: Dating,
 ) -> None:
     """Give upserts their event times; one without a time becomes an error under its key."""

@@ -1,6 +1,6 @@
 """The usual forms of types in JSON, which a decoder recognizes far faster than SQL does.
 
-What it refuses may fit a type nevertheless: `linear.typed_json` says.
+A value that it refuses may fit a type nevertheless: `linear.typed_json` decides.
 """
 
 import re
@@ -45,7 +45,7 @@ class Usual:
 
     def fit(self, decoded: Sequence[Any]) -> bool:
         """Whether the decimals, which the decoder leaves as text, have the usual form too."""
-        # The numbers stand as text, one a line, so that one pattern matches all of them.
+        # The numbers are joined as text, one a line, so that one pattern matches all of them.
         return all(
             fits(b"".join([b"%b\n" % n for n in numbers(map(column, decoded)) if n is not UNSET]))
             for column, numbers, fits in self._decimals
@@ -55,9 +55,9 @@ class Usual:
 def _numbers_in(
     kind: SqlType,
 ) -> Iterator[tuple[Callable[[Iterable[Any]], Iterable[Any]], Decimal]]:
-    """Functions from decoded values of a type to the texts of numbers in them that are decimals.
+    """Functions from decoded values of a type to the texts of the decimals in them.
 
-    There is one for each decimal type that it is made of; what is not there may be UNSET.
+    There is one function for each decimal type within it; a missing number may be UNSET.
     """
     match kind:
         case Decimal():

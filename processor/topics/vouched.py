@@ -1,7 +1,7 @@
 """Check the types of columns that nobody reads, mostly without decoding them.
 
-A full check needs a column's value, and canonical values of all declared columns would cost
-what reading only a few saves.  So each message first goes through a decoder that accepts only
+A full check needs a column's value, and canonical values of all declared columns would cost as
+much as reading few columns saves.  So each message first goes through a decoder that accepts only
 the usual forms of each type and builds no values.  If it accepts a message, only the columns
 that are read are decoded; otherwise all declared columns are decoded, and checked.
 """
@@ -48,8 +48,8 @@ class Vouched:
         """Decode a message into changes with the columns that are read, or more (`Wide`)."""
         if value is None or self._vouches(value):
             return self._narrow.changes(key, value, headers)
-        found = self._wide.changes(key, value, headers)
-        return found if isinstance(found, Ignored) else [Wide(*change) for change in found]
+        changes = self._wide.changes(key, value, headers)
+        return changes if isinstance(changes, Ignored) else [Wide(*change) for change in changes]
 
     def _vouches(self, value: bytes) -> bool:
         """Whether all declared columns of both images have the usual forms."""

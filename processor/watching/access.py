@@ -1,6 +1,6 @@
-"""Who may read what: tokens, the collections and columns that each sees, and how often it asks.
+"""Who may read what: tokens, the collections and columns that each sees, and rates of requests.
 
-Tokens are kept as their SHA-256, and so a file may have them.
+Only the SHA-256 of tokens is kept, and a file may have these instead of tokens.
 """
 
 import hashlib
@@ -20,10 +20,10 @@ _ALL: Literal["all"] = "all"
 
 
 class Grant(NamedTuple):
-    """What a reader may: `collections` by name with the columns that it sees, None for all.
+    """The rights of a reader: `collections` by name with their visible columns, None for all.
 
-    `collections` None means all, and the plan too.  `rate` is requests a second, None for the
-    server's; `subscriptions` are those that it has open at once, None for the server's.
+    If `collections` is None, the reader sees all collections, and the plan.  `rate` is the number
+    of requests a second, and `subscriptions` the number of open ones; None for the default.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Grant(NamedTuple):
     subscriptions: int | None = None
 
     def sees(self, name: str) -> bool:
-        """Whether a collection is there for the reader."""
+        """Whether the reader sees a collection."""
         return self.collections is None or name in self.collections
 
     def columns(self, name: str) -> frozenset[str] | None:
@@ -45,7 +45,7 @@ NOTHING = Grant("nobody", {})
 
 
 class Access(NamedTuple):
-    """The grants by the SHA-256 of their tokens; None: who reaches the address sees everything."""
+    """The grants by the SHA-256 of their tokens; None: everybody sees everything."""
 
     grants: Mapping[bytes, Grant] | None = None
 
@@ -60,7 +60,7 @@ class Access(NamedTuple):
         )
 
     def of(self, token: str) -> Grant | None:
-        """Return what a token may; None if it is none of ours."""
+        """Return the grant of a token; None if there is none."""
         return None if self.grants is None else self.grants.get(_digest(token))
 
     def check(self, names: Collection[str]) -> None:
@@ -93,10 +93,10 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read(path: Path) -> Access:
-    """Read a file of tokens: YAML if it is called so, else a token a line, which sees everything.
+    """Read a file of tokens: YAML by its suffix, else a token a line, which sees everything.
 
     Raises:
-        ConfigError: it cannot be read, is wrong, or has no token.
+        ConfigError: the file cannot be read, is wrong, or has no token.
     """
     try:
         text = path.read_text(encoding="utf-8")

@@ -1,10 +1,10 @@
-"""What a run answers over HTTP: metrics, probes, the console, and what the console reads.
+"""The HTTP answers of a run: metrics, probes, the console, and the data of the console.
 
-What a run tells has three levels.  Nobody needs a token to ask whether the run is live and ready,
-as probes do, and is then told yes or no and nothing else.  Metrics and the reasons name inputs,
-operators and outputs, and any token sees them.  Everything is that and what lies below `/v1/`.
-That has figures, the plan, and no data, but for `/v1/records`, which reads a record that was
-noted, and `/v1/columns`, which names the columns of the newest records: both only for a token.
+There are three levels.  Without a token a client only learns whether the run is live and ready,
+as probes need it.  With any token it sees metrics and reasons, which name inputs, operators and
+outputs.  A token that sees everything also reads below `/v1/`: figures and the plan, but no data,
+except `/v1/records`, which reads a noted record, and `/v1/columns`, which names the columns of the
+newest records.
 """
 
 import base64
@@ -32,8 +32,8 @@ from ikebana.processor.watching.guard import (
     JSON,
     METRICS,
     PROBES,
+    AccessLimits,
     Guard,
-    Limits,
     Rules,
     grant_of,
     problem,
@@ -41,7 +41,7 @@ from ikebana.processor.watching.guard import (
 from ikebana.processor.watching.monitor import Monitor
 
 if TYPE_CHECKING:
-    # What reads Kafka is imported where records are looked at.
+    # The readers of Kafka are imported only where records are looked at.
     from ikebana.processor.authoring.proposing.columns_seen import ColumnsSeen
     from ikebana.processor.kafka.records import Record
 
@@ -50,23 +50,23 @@ _RULES = Rules(
     PROBES,
     (*PROBES, *METRICS),
 )
-# As much of a key and of a value is shown.
+# The most bytes of a key, and of a value, that are shown.
 _MOST_BYTES = 64 * 1024
 
 
-class Looking(NamedTuple):
-    """How records are looked at: what reads them, for who sends a token that sees everything.
+class RecordLookup(NamedTuple):
+    """The functions that look at records, for clients with a token that sees everything.
 
     `read` reads the record of a place, and `columns` compares the columns of the newest records
-    of an input with those that it declares; None if there is no such input.
+    of an input with the declared ones; None if there is no such input.
     """
 
     read: "Callable[[Place], Record | None]"
     columns: "Callable[[str], ColumnsSeen | None]"
 
 
-class Shown(msgspec.Struct):
-    """The key and the value of a record in base64, as far as they are shown; `gone` without."""
+class RecordContent(msgspec.Struct):
+    """The key and the value of a record in base64, perhaps cut off; `gone` if it was deleted."""
 
     gone: bool
     key: str | None = None
@@ -79,8 +79,8 @@ class Shown(msgspec.Struct):
 def serving(
     monitor: Monitor,
     listening: Listening,
-    limits: Limits = Limits(),  # noqa: B008 - immutable
-    looking: Looking | None = None,
+    limits: AccessLimits = AccessLimits(),  # noqa: B008 - immutable
+    looking: RecordLookup | None = None,
 ) -> Iterator[Front]:
     """Answer requests about a run during a `with` block.
 
@@ -89,12 +89,12 @@ def serving(
     """
     front = Front(listening)
     everything = _application(monitor, limits, looking)
-    probes = Guard(_routed(_probes(monitor)), Limits(any_host=True), _RULES)
+    probes = Guard(_routed(_probes(monitor)), AccessLimits(any_host=True), _RULES)
     with beside(front, everything, probes):
         yield front
 
 
-def _application(monitor: Monitor, limits: Limits, looking: Looking | None) -> ASGIApp:
+def _application(monitor: Monitor, limits: AccessLimits, looking: RecordLookup | None) -> ASGIApp:
     routes = [*site.routes(), *_probes(monitor)]
     reads: dict[str, Callable[[], object]] = {
         "/v1/plan": lambda: monitor.drawn,
@@ -120,8 +120,8 @@ def _routed(routes: list[Route]) -> Starlette:
     return Starlette(routes=routes, exception_handlers={404: nothing, 405: nothing})
 
 
-class _Told(NamedTuple):
-    """`Probed`: all that a run tells, or whether it is live and ready alone."""
+class _Answers(NamedTuple):
+    """The answers to probes (`Probed`): in full, or only whether the run is live and ready."""
 
     monitor: Monitor
     is_all: bool
@@ -139,12 +139,12 @@ class _Told(NamedTuple):
 
 
 def _probes(monitor: Monitor) -> list[Route]:
-    # What is no coroutine runs in a thread of its own, so that a slow answer holds nobody up.
+    # A function that is no coroutine runs in a thread, so that a slow answer delays nobody.
     def spark(_: Request) -> Response:
         status, body = monitor.spark()
         return PlainTextResponse(body, status)
 
-    scrape, *probes = probing(lambda request: _Told(monitor, grant_of(request) is not NOTHING))
+    scrape, *probes = probing(lambda request: _Answers(monitor, grant_of(request) is not NOTHING))
     return [scrape, Route("/metrics/spark", spark), *probes]
 
 
@@ -152,14 +152,14 @@ def _reading(read: Callable[[], object]) -> Callable[[Request], Response]:
     return lambda _: _json(read())
 
 
-_Look = Callable[[Monitor, Looking, QueryParams], Response]
+_Look = Callable[[Monitor, RecordLookup, QueryParams], Response]
 
 
 def _looked(
-    monitor: Monitor, looking: Looking | None, look: _Look
+    monitor: Monitor, looking: RecordLookup | None, look: _Look
 ) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
-        # Whoever needs no token has not been asked who they are.
+        # Without tokens, the client is not known.
         if looking is None or grant_of(request) is EVERYTHING:
             hint = "Start it with --token-file to look at them."
             return problem(403, "this run shows no records", hint)
@@ -171,7 +171,7 @@ def _looked(
     return answer
 
 
-def _record(monitor: Monitor, looking: Looking, query: QueryParams) -> Response:
+def _record(monitor: Monitor, looking: RecordLookup, query: QueryParams) -> Response:
     try:
         place = query["topic"], int(query["partition"]), int(query["offset"])
     except (KeyError, ValueError):
@@ -180,10 +180,10 @@ def _record(monitor: Monitor, looking: Looking, query: QueryParams) -> Response:
         return problem(404, "no record of this place is noted any more")
     record = looking.read(place)
     if record is None:
-        return _json(Shown(gone=True))
+        return _json(RecordContent(gone=True))
     key, value = record.key, record.value
     return _json(
-        Shown(
+        RecordContent(
             gone=False,
             key=_base64(key),
             value=_base64(value),
@@ -193,7 +193,7 @@ def _record(monitor: Monitor, looking: Looking, query: QueryParams) -> Response:
     )
 
 
-def _columns(_: Monitor, looking: Looking, query: QueryParams) -> Response:
+def _columns(_: Monitor, looking: RecordLookup, query: QueryParams) -> Response:
     seen = looking.columns(query.get("input", ""))
     return problem(404, "there is no such input") if seen is None else _json(seen)
 

@@ -39,9 +39,9 @@ class Filling(NamedTuple):
 class BatchReport(NamedTuple):
     """The facts about a committed batch.
 
-    `noted` are the last records that were late, have drifted or made errors.  `hot` are the keys
-    that many of the records had, or that have met much in joins, by their hashes.  `owned` says
-    whether owners have run it.
+    `noted` are the last records that were late, drifted or made errors.  `hot` are the most
+    frequent keys of records and of joins, by their hashes.  `owned` says whether owners have run
+    the batch.
     """
 
     batch: int

@@ -18,7 +18,7 @@ from ikebana.processor.base.fast_paths import FastPath, in_words, missed_owners
 from ikebana.processor.base.moments import moment
 from ikebana.processor.base.notice import Notice
 from ikebana.processor.planning.plan import ERRORS, Plan
-from ikebana.processor.topics.reach import Standing
+from ikebana.processor.topics.reach import InputsState
 from ikebana.processor.watching.hot_keys import HotWarnings
 from ikebana.processor.watching.standing import held_words, nowhere, stands_words
 
@@ -35,7 +35,7 @@ class _Bar(Progress):
     """A progress bar with a text below it, wrapped for narrow terminals."""
 
     def __init__(self, console: Console) -> None:
-        self._told = ""
+        self._note = ""
         super().__init__(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
@@ -46,12 +46,12 @@ class _Bar(Progress):
         )
 
     def tell(self, what: str) -> None:
-        self._told = what
+        self._note = what
 
     def get_renderables(self) -> Iterable[RenderableType]:
         yield from super().get_renderables()
-        if self._told:
-            yield Text(self._told)
+        if self._note:
+            yield Text(self._note)
 
 
 class BatchDisplay:
@@ -61,7 +61,7 @@ class BatchDisplay:
         self._plan = plan
         self._once = once
         self._console = Console(stderr=True, highlight=False)
-        self._live = self._console.is_terminal and not log_lines.wanted()
+        self._live = self._console.is_terminal and not log_lines.is_json()
         self._bar = _Bar(self._console)
         self._task: TaskID | None = None
         self._batches = self._records = self._updates = self._errors = 0
@@ -73,7 +73,7 @@ class BatchDisplay:
         self._fast_paths: tuple[FastPath, ...] = ()
         self._hot = HotWarnings()
         self._said: set[tuple[str, str, str]] = set()
-        self._standing: Callable[[], Standing | None] = nowhere
+        self._standing: Callable[[], InputsState | None] = nowhere
 
     def __enter__(self) -> Self:
         if self._live:
@@ -91,7 +91,7 @@ class BatchDisplay:
             self._bar.stop()
 
     def step(self, what: str) -> None:
-        """Show the step for which the start waits."""
+        """Show the present step of the start."""
         if self._task is not None:
             self._bar.tell(what)
         else:
@@ -104,13 +104,13 @@ class BatchDisplay:
 
     def watch(
         self,
-        standing: "Callable[[], Standing | None]",
+        standing: "Callable[[], InputsState | None]",
         waiting: int,
         fast_paths: Sequence[FastPath] = (),
     ) -> None:
         """Show the frontiers of inputs from `standing`; `waiting` records waited before.
 
-        Say which of the `fast_paths` are on, if they are not those of the start before.
+        Say which of the `fast_paths` are on, if that has changed since the last start.
         """
         self._standing = standing
         self._waiting = waiting
@@ -127,26 +127,26 @@ class BatchDisplay:
         self._counted += Counter(report.counted)
         self._upper = report.upper
         self._waiting = report.waiting
-        told = (
+        line = (
             f"batch {report.batch}: {counted(report.records, 'record')} in "
             f"{report.seconds:.1f} s, "
             f"{counted(self._updates, 'update')} so far, frontier {moment(report.upper)}, "
             f"{report.behind:,} offsets behind"
         )
         if report.counts[ERRORS]:
-            told += f", {report.counts[ERRORS]:,} errors on {self._plan.error_topic}"
+            line += f", {report.counts[ERRORS]:,} errors on {self._plan.error_topic}"
         if report.counted:
-            told += f"; {_listed(self._counted)} so far"
+            line += f"; {_listed(self._counted)} so far"
         if report.filling is not None:
             self._filled_keys += report.filling.keys
-            told += f"; {report.filling.words()}, {self._filled_keys:,} keys so far"
+            line += f"; {report.filling.words()}, {self._filled_keys:,} keys so far"
         if report.waiting:
-            told += f"; {held_words(self._standing(), report.waiting)}"
+            line += f"; {held_words(self._standing(), report.waiting)}"
         if self._task is not None:
-            self._bar.tell(told)
+            self._bar.tell(line)
             self._advance(self._task, report)
         elif self._batches <= _FIRST_LINES or self._due(report):
-            self.say(told)
+            self.say(line)
         for words, fields in self._hot.of(report.batch, report.hot):
             self._warn(words, fields)
         if not report.owned and (paths := missed_owners(self._fast_paths)) != self._fast_paths:
@@ -161,13 +161,13 @@ class BatchDisplay:
                 self._warn(each.line, {"kind": each.kind, "input": each.input, "of": each.of})
 
     def _warn(self, words: str, fields: Mapping[str, object]) -> None:
-        if log_lines.wanted():
+        if log_lines.is_json():
             log_lines.warning(words, pipeline=self._plan.name, **fields)
         else:
             self.say(f"{self._plan.name}: warning: {words}")
 
     def _advance(self, task: TaskID, report: "BatchReport") -> None:
-        """Move the bar: by the edit while it fills, because nothing is read then."""
+        """Move the bar by records, or by the progress of an edit while it fills."""
         if report.filling is not None:
             self._bar.update(task, completed=report.filling.share, total=1.0)
             return
@@ -209,7 +209,7 @@ class BatchDisplay:
     def say(self, text: str) -> None:
         """Print a text on a line of its own, above the bar."""
         self._last_line = time.monotonic()
-        if log_lines.wanted():
+        if log_lines.is_json():
             log_lines.info(text, pipeline=self._plan.name)
             return
         self._console.print(text, soft_wrap=True, markup=False)

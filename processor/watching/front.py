@@ -1,4 +1,4 @@
-"""The HTTP front of servers and of runs: sockets, TLS, the server behind them, and probes."""
+"""The HTTP front of servers and of runs: sockets, TLS, the server, and probes."""
 
 # Decision (one HTTP front): A front of the standard library for runs judged hosts, tokens, TLS
 # and refusals a second time, and differently (it forgot rates). Price: four packages, imported
@@ -26,19 +26,19 @@ from ikebana.processor.base.listening import Address, Listening, tls_context
 
 _GRACE_S = 5
 _MOST_CONNECTIONS = 4_096
-# Within so long the first request of a connection has to come.
+# The first request of a connection has to come within this time.
 _REQUEST_S = 10.0
 
 
 class Probed(Protocol):
-    """What answers probes and scrapes of one reader, at once."""
+    """The answers to probes and scrapes of one reader; they must not block."""
 
     def live(self) -> tuple[bool, str]:
-        """Return whether it makes progress, and a reason."""
+        """Return whether the process makes progress, and a reason."""
         ...
 
     def ready(self) -> tuple[bool, bytes]:
-        """Return whether it is ready, and more about that as JSON."""
+        """Return whether the process is ready, and details as JSON."""
         ...
 
     def scrape(self, accept: str) -> tuple[str, bytes]:
@@ -47,9 +47,9 @@ class Probed(Protocol):
 
 
 def probing(of: Callable[[Request], Probed]) -> list[Route]:
-    """Make the routes of probes and metrics; `of` says what answers a request.
+    """Make the routes of probes and metrics; `of` returns the answers for a request.
 
-    They wait for no thread, so that other requests, however slow, cannot hold them up.
+    They wait for no thread, so that slow requests cannot delay them.
     """
 
     async def live(request: Request) -> Response:
@@ -68,12 +68,12 @@ def probing(of: Callable[[Request], Probed]) -> list[Route]:
 
 
 def probes_alone(of: Callable[[Request], Probed]) -> ASGIApp:
-    """Make an application of probes and metrics alone, which anybody may ask."""
+    """Make an application of probes and metrics alone, without access control."""
     return Starlette(routes=probing(of))
 
 
 class Front:
-    """Listens from the beginning on, so that an address may be told before it is answered.
+    """Listens from its creation on, so that the address is known before requests are served.
 
     Raises:
         ConfigError: an address cannot be listened on, or a certificate cannot be used.
@@ -144,7 +144,7 @@ def beside(front: Front, app: ASGIApp, probes: ASGIApp) -> Iterator[None]:
 
 
 class _Protocol(HttpToolsProtocol):
-    """Closes a connection that asks for nothing, so that these cannot use up all there are."""
+    """Closes a connection without a request, so that such connections cannot use up the limit."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -171,7 +171,7 @@ def _config(app: ASGIApp, tls: ssl.SSLContext | None = None) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         log_config=None,
-        # What a client does wrong is nobody else's news.
+        # Mistakes of clients are not logged.
         log_level="error",
         access_log=False,
         server_header=False,

@@ -1,11 +1,10 @@
-"""Who may ask a server or a run: tokens, how often, and no web page by a name that points here.
+"""Access control of a server or a run: tokens, rates, and protection against DNS rebinding.
 
 Without tokens, only requests to an address or to `localhost` are answered, so that no web page
-can reach a server on this machine by a name that it makes point here; unless it was told that
-anyone may read.
+can reach a server on this machine by a host name that it points here; `any_host` turns this off.
 
-Probes need no token.  The files of the console have no data, and the page asks for the token that
-it sends, so they are for everybody, too.
+Probes need no token.  The files of the console have no data, and the page itself asks for the
+token that it sends, so they need none either.
 """
 
 import math
@@ -18,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ikebana.processor.base.listening import Problem, names_address
-from ikebana.processor.base.rates import Rates
+from ikebana.processor.base.rates import RateLimit
 from ikebana.processor.watching import site
 from ikebana.processor.watching.access import EVERYTHING, NOTHING, Access, Grant
 
@@ -33,10 +32,10 @@ _MOST_SUBSCRIBERS = 1_000
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
-class Limits(NamedTuple):
-    """Who may ask, and how much; `rate` is requests a second of one token, or one address.
+class AccessLimits(NamedTuple):
+    """Who may send requests, and how many; `rate` is requests a second of a token or an address.
 
-    `any_host` answers requests to any name where there are no tokens.
+    `any_host` answers requests to any host name if there are no tokens.
     """
 
     access: Access = Access()
@@ -48,11 +47,10 @@ class Limits(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What a token is needed for, and what to do where a name is not answered.
+    """Which paths need a token; `hint` is the remedy if a host name is refused.
 
-    `open` paths are answered without a token, as to who may see nothing.  Where there is
-    `shared`, all paths but these need a token that sees everything; otherwise what a token sees
-    is for each path to say.
+    `open` paths are answered without a token, as to a reader without rights.  With `shared`, all
+    other paths need a token that sees everything; without it, each path checks the rights itself.
     """
 
     hint: str
@@ -61,10 +59,14 @@ class Rules(NamedTuple):
 
 
 class Guard:
-    """Lets in who may ask, with what it may read, and turns everybody else away."""
+    """Passes allowed requests on with the grant of their client, and refuses all others."""
 
     def __init__(
-        self, app: ASGIApp, limits: Limits, rules: Rules, rates: Callable[[], Rates] = Rates
+        self,
+        app: ASGIApp,
+        limits: AccessLimits,
+        rules: Rules,
+        rates: Callable[[], RateLimit] = RateLimit,
     ) -> None:
         self._app = app
         self._limits = limits
@@ -81,7 +83,7 @@ class Guard:
         await self._app(scope, receive, send)
 
     def judged(self, scope: Scope) -> Grant | Response:
-        """Return what a request may read, or why it is turned away."""
+        """Return the grant of a request, or the response that refuses it."""
         path: str = scope["path"]
         if site.is_of_console(path):
             return NOTHING
@@ -127,7 +129,7 @@ class Guard:
 
 
 def grant_of(request: Request) -> Grant:
-    """Return what the guard lets a request read."""
+    """Return the grant that the guard has found for a request."""
     grant: Grant = request.scope[_GRANT]
     return grant
 
@@ -139,7 +141,7 @@ def problem(
     since: int | None = None,
     upper: int | None = None,
 ) -> Response:
-    """Answer with a `Problem`, which nobody keeps."""
+    """Answer with a `Problem`, which no cache keeps."""
     body = _encode(Problem(error, hint, since, upper))
     return Response(body, status, site.UNKEPT, JSON)
 

@@ -1,14 +1,14 @@
 """Decide whether a running pipeline is live, and whether it is ready.
 
 The *lag* is the age of the last moment such that all records in the input topics at that moment
-are published now.  A batch that reads the topics' ends when it begins offers such a moment.  The
-moment counts as soon as as many offsets are read as there were, and the frontier of every
-operator has reached the batch that read the last of them.  So the lag of a pipeline that always
-has a backlog, but keeps up, is the age of that backlog.  Offsets are summed over partitions, of
-which each gives a batch its share.
+are published now.  A batch that looks up the ends of topics when it begins offers such a moment.
+The moment counts as soon as that many offsets are read, and the frontier of every operator has
+reached the batch that read the last of them.  So the lag of a pipeline that always has a backlog,
+but keeps up, is the age of that backlog.  Offsets are summed over partitions, since a batch reads
+the same share of each.
 
 In event time, records that were read may wait because their times are not closed.  Then `upper`
-lies behind the greatest time seen, and a pipeline with nothing to do has not caught up.
+is behind the greatest time seen, and a pipeline with nothing to do has not caught up.
 
 A pipeline is *ready* if its lag is within a limit.  It is *live* if its last sign of life is
 within a limit: a committed batch, or a trigger that found nothing to do.  This limit must be
@@ -28,7 +28,7 @@ from typing import NamedTuple
 _MOST_OFFERED = 10_000
 
 
-class Limits(NamedTuple):
+class HealthLimits(NamedTuple):
     """Limits in seconds: the lag of a ready pipeline, and the silence of a live one."""
 
     ready_within: float
@@ -36,12 +36,12 @@ class Limits(NamedTuple):
     start_within: float
 
 
-class Progress(NamedTuple):
+class BatchProgress(NamedTuple):
     """The progress that a batch has made.
 
-    `done` is the number of offsets read, `offered` the number that there was when the batch
-    began, or None if it did not check.  The times that it read lie before `upper`; all
-    operators have finished the times before `closed`.
+    `done` is the number of offsets read, `offered` the number that existed when the batch began,
+    or None if it did not check.  The times that it read are before `upper`; all operators have
+    finished the times before `closed`.
     """
 
     done: int
@@ -60,7 +60,7 @@ class Verdict(NamedTuple):
 class Health:
     """Computes the health of one run from reports; every method is thread-safe."""
 
-    def __init__(self, limits: Limits, clock: Callable[[], float]) -> None:
+    def __init__(self, limits: HealthLimits, clock: Callable[[], float]) -> None:
         self._limits = limits
         self._clock = clock
         self._lock = threading.Lock()
@@ -83,7 +83,7 @@ class Health:
         with self._lock:
             self._sign()
 
-    def batch(self, took_s: float, batch: Progress) -> None:
+    def batch(self, took_s: float, batch: BatchProgress) -> None:
         """Record the end of a batch that began `took_s` seconds ago."""
         with self._lock:
             now = self._sign()
@@ -95,7 +95,7 @@ class Health:
                 self._caught_up, _ = self._read.popleft()
 
     def idle(self, *, waits: bool = False) -> None:
-        """Record that there is nothing to do; `waits` if records read are not published yet."""
+        """Record that there is nothing to do; `waits` if some read records are not published."""
         with self._lock:
             now = self._sign()
             if waits:

@@ -9,21 +9,21 @@ import msgspec
 
 # A sample every few seconds makes an hour.
 EVERY_MS = 5_000
-KEPT = 720
+CAPACITY = 720
 
 
-class Sample(NamedTuple):
-    """The lag in seconds and the count of updates at a moment; None where there is none."""
+class HistorySample(NamedTuple):
+    """The lag in seconds and the count of updates at a moment; None if they are not known."""
 
     lag: float | None
     updates: int | None
 
 
-NOTHING = Sample(None, None)
+NOTHING = HistorySample(None, None)
 
 
 class Samples(msgspec.Struct):
-    """The lag in seconds and the count of a series at each moment; null where there was none."""
+    """The lag in seconds and the count of a series at each moment; null if it was not known."""
 
     lag: list[float | None]
     updates: list[int | None]
@@ -36,14 +36,14 @@ class Past(msgspec.Struct):
     series: dict[str, Samples]
 
 
-class History:
-    """The samples of several series, the last `KEPT` of them; every method is thread-safe."""
+class SampleHistory:
+    """The samples of several series, the last `CAPACITY` of them; every method is thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._samples: deque[tuple[int, Mapping[str, Sample]]] = deque(maxlen=KEPT)
+        self._samples: deque[tuple[int, Mapping[str, HistorySample]]] = deque(maxlen=CAPACITY)
 
-    def take(self, now_ms: int, figures: Callable[[], Mapping[str, Sample]]) -> None:
+    def take(self, now_ms: int, figures: Callable[[], Mapping[str, HistorySample]]) -> None:
         """Take a sample of each series, if the last one is old enough."""
         with self._lock:
             if self._samples and now_ms - self._samples[-1][0] < EVERY_MS:
@@ -58,6 +58,6 @@ class History:
         return Past([at for at, _ in samples], {name: _of(name, samples) for name in names})
 
 
-def _of(name: str, samples: list[tuple[int, Mapping[str, Sample]]]) -> Samples:
+def _of(name: str, samples: list[tuple[int, Mapping[str, HistorySample]]]) -> Samples:
     series = [each.get(name, NOTHING) for _, each in samples]
     return Samples([each.lag for each in series], [each.updates for each in series])

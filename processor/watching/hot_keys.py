@@ -1,7 +1,8 @@
-"""Keys that many records have, or that meet much in joins: as metrics, and as warnings.
+"""Hot keys, of records and in joins: as metrics, and as warnings.
 
-A key is told by its hash alone (`base.skew.hash_of`).  The metrics have the hottest key of each
-input, operator and join, and few hashes of each in all, so that the plan bounds their number.
+A key is reported only by its hash (`base.skew.hash_of`).  The metrics have the hottest key of each
+input, operator and join, and a limited number of hashes of each, so that the plan bounds the
+number of series.
 """
 
 import time
@@ -10,26 +11,26 @@ from typing import NamedTuple
 
 from ikebana.processor.base.generations import shown
 from ikebana.processor.base.skew import Hot
-from ikebana.processor.watching.metrics import HOT_KEY_SHARE, JOIN_KEY_MATCHES, Sample
+from ikebana.processor.watching.metrics import HOT_KEY_SHARE, JOIN_KEY_MATCHES, MetricSample
 
 SHARE = 0.2
 """A warning is given for a key with a greater share of a batch's records of an input."""
 MATCHES = 10_000
 """A warning is given for a key that meets more data than this in the lookups of a batch."""
 _EVERY_S = 600.0
-# Of an input or join; whatever comes after these is told as one.
+# The most hashes of an input or join; later ones are reported as one.
 _MOST_HASHES = 10
 OTHER = "other"
 
 
 class HotSeries:
-    """The hottest keys so far as series: the last of each has its value, the others have 0."""
+    """The hottest keys so far as series: the present one has its value, earlier ones have 0."""
 
     def __init__(self) -> None:
         self._hashes: dict[tuple[str, str], dict[str, None]] = {}
         self._last: dict[tuple[str, str], str] = {}
 
-    def samples(self, keys: Iterable[Hot]) -> Iterator[Sample]:
+    def samples(self, keys: Iterable[Hot]) -> Iterator[MetricSample]:
         """Make the samples of a batch in which these keys were the hottest."""
         now = {(hot.kind, shown(hot.of)): hot for hot in keys if hot.hash}
         for name, before in self._last.items():
@@ -52,12 +53,12 @@ def share(hot: Hot) -> float:
     return hot.most / hot.count if hot.count else 0.0
 
 
-def _sample(kind: str, of: str, key: str, value: float) -> Sample:
-    return Sample(JOIN_KEY_MATCHES if kind == "matches" else HOT_KEY_SHARE, (of, key), value)
+def _sample(kind: str, of: str, key: str, value: float) -> MetricSample:
+    return MetricSample(JOIN_KEY_MATCHES if kind == "matches" else HOT_KEY_SHARE, (of, key), value)
 
 
 class Warned(NamedTuple):
-    """A warning: the words, and its parts for those who read log lines as JSON."""
+    """A warning: the words, and its fields for log lines as JSON."""
 
     words: str
     fields: dict[str, object]
@@ -68,21 +69,21 @@ class HotWarnings:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._told: dict[tuple[str, str], float] = {}
+        self._warned_at: dict[tuple[str, str], float] = {}
 
     def of(self, batch: int, keys: Iterable[Hot]) -> Iterator[Warned]:
-        """Yield what is to be said of a batch."""
+        """Yield the warnings about a batch."""
         now_s = self._clock()
         for hot in keys:
             name = hot.kind, shown(hot.of)
-            words = _told(batch, hot)
-            if words is None or now_s - self._told.get(name, -_EVERY_S) < _EVERY_S:
+            words = _warning(batch, hot)
+            if words is None or now_s - self._warned_at.get(name, -_EVERY_S) < _EVERY_S:
                 continue
-            self._told[name] = now_s
+            self._warned_at[name] = now_s
             yield words
 
 
-def _told(batch: int, hot: Hot) -> Warned | None:
+def _warning(batch: int, hot: Hot) -> Warned | None:
     of = shown(hot.of)
     fields: dict[str, object] = {"batch": batch, "of": of, "hash": hot.hash}
     if hot.kind == "matches":

@@ -1,13 +1,13 @@
 """Define the metrics of a pipeline, and compute their samples from reports.
 
-The sample of a counter is an increment, that of a gauge its new value, and that of a histogram
-one observation.  Labels are names of the plan, numbers of shards, phases, and the kinds that
-codecs count.  No label comes from data but the hashes of a few hot keys (`hot_keys`), so the
-plan bounds the number of series.
+The sample of a counter is an increment, of a gauge the new value, and of a histogram one
+observation.  Labels are names of the plan, numbers of shards, phases, and the kinds that codecs
+count.  Only the hashes of a few hot keys (`hot_keys`) come from data, so the plan bounds the
+number of series.
 
-The keys of a shard are not counted, but the entries of its files are: a key counts once in the
-base and once in each later file that changed it.  The number of updates that cancelled before
-they were written is unknown.
+The entries of a shard's files are counted instead of its keys: a key counts once in the base and
+once in each later file that changed it.  The number of updates that cancelled before they were
+written is unknown.
 """
 
 # Decision (lag): Lag is the age of a look at the topics, not of the newest time: in the ingest
@@ -22,8 +22,8 @@ from ikebana.processor.base.generations import shown
 from ikebana.processor.base.notice import Notice, counts
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.topics.reach import Standing
-from ikebana.processor.watching.health import Health, Progress
+from ikebana.processor.topics.reach import InputsState
+from ikebana.processor.watching.health import BatchProgress, Health
 from ikebana.processor.watching.sinks import SinkFigures
 
 if TYPE_CHECKING:
@@ -42,10 +42,10 @@ class Metric(NamedTuple):
     name: str
     kind: Kind
     labels: tuple[str, ...]
-    told: str
+    meaning: str
 
 
-class Sample(NamedTuple):
+class MetricSample(NamedTuple):
     """One value of a metric."""
 
     metric: Metric
@@ -53,17 +53,17 @@ class Sample(NamedTuple):
     value: float
 
 
-class Trigger(NamedTuple):
+class TriggerReport(NamedTuple):
     """Spark's report on a micro-batch: milliseconds by phase, and the frontiers reached."""
 
     phases_ms: Mapping[str, int]
     frontiers: Mapping[str, int]
     """The frontiers of operators by name."""
-    progress: Progress
+    progress: BatchProgress
 
 
-def _metric(name: str, kind: Kind, told: str, *labels: str) -> Metric:
-    return Metric(f"ikebana_{name}", kind, labels, told)
+def _metric(name: str, kind: Kind, meaning: str, *labels: str) -> Metric:
+    return Metric(f"ikebana_{name}", kind, labels, meaning)
 
 
 INFO = _metric(
@@ -213,24 +213,24 @@ def frontiers_of(plan: Plan, report: "BatchReport") -> dict[str, int]:
     return {o.name: of[o.name][1] if o.name in of else report.upper for o in plan.published}
 
 
-def of_plan(plan: Plan) -> Iterator[Sample]:
+def of_plan(plan: Plan) -> Iterator[MetricSample]:
     """Make the samples that follow from the plan, and the counters that begin at 0."""
-    yield Sample(RECORDS, (), 0)
-    yield Sample(RESTARTS, (), 0)
-    yield Sample(EDIT_KEYS, (), 0)
+    yield MetricSample(RECORDS, (), 0)
+    yield MetricSample(RESTARTS, (), 0)
+    yield MetricSample(EDIT_KEYS, (), 0)
     for output in plan.published:
-        yield Sample(UPDATES, (output.name,), 0)
+        yield MetricSample(UPDATES, (output.name,), 0)
     for kind in COUNTED:
-        yield Sample(COUNTED_KINDS, (kind,), 0)
+        yield MetricSample(COUNTED_KINDS, (kind,), 0)
     yield from of_notices(plan, ())
     for name, each in joined(plan).arrangements.items():
-        yield Sample(ARRANGEMENT_INFO, (name, str(each.arrangement)), 1)
+        yield MetricSample(ARRANGEMENT_INFO, (name, str(each.arrangement)), 1)
 
 
-def of_notices(plan: Plan, notices: Sequence[Notice]) -> Iterator[Sample]:
+def of_notices(plan: Plan, notices: Sequence[Notice]) -> Iterator[MetricSample]:
     """Make the samples of the notices that hold now."""
     for labels, count in counts([source.name for source in plan.inputs], notices).items():
-        yield Sample(NOTICES, labels, count)
+        yield MetricSample(NOTICES, labels, count)
 
 
 def of_start(
@@ -239,86 +239,86 @@ def of_start(
     checkpoint: str,
     incarnation: int,
     fast_paths: Sequence[FastPath],
-) -> Iterator[Sample]:
+) -> Iterator[MetricSample]:
     """Make the samples of a take-over."""
-    yield Sample(INFO, (version, checkpoint, plan.time), 1)
-    yield Sample(INCARNATION, (), incarnation)
+    yield MetricSample(INFO, (version, checkpoint, plan.time), 1)
+    yield MetricSample(INCARNATION, (), incarnation)
     yield from of_fast_paths(fast_paths)
 
 
-def of_fast_paths(paths: Sequence[FastPath]) -> Iterator[Sample]:
-    """Make the samples of the ways that make a run cheap."""
+def of_fast_paths(paths: Sequence[FastPath]) -> Iterator[MetricSample]:
+    """Make the samples of the fast paths."""
     for path in paths:
-        yield Sample(FAST_PATH, (path.name,), not path.why_not)
+        yield MetricSample(FAST_PATH, (path.name,), not path.why_not)
 
 
-def of_restart() -> Iterator[Sample]:
+def of_restart() -> Iterator[MetricSample]:
     """Make the sample of a restart of the query."""
-    yield Sample(RESTARTS, (), 1)
+    yield MetricSample(RESTARTS, (), 1)
 
 
-def of_batch(plan: Plan, report: "BatchReport") -> Iterator[Sample]:
+def of_batch(plan: Plan, report: "BatchReport") -> Iterator[MetricSample]:
     """Make the samples of a committed batch."""
-    yield Sample(BATCH, (), report.batch)
-    yield Sample(BEHIND, (), report.behind)
+    yield MetricSample(BATCH, (), report.batch)
+    yield MetricSample(BEHIND, (), report.behind)
     if plan.is_dated:
-        yield Sample(WAITING, (), report.waiting)
-    yield Sample(RECORDS, (), report.records)
+        yield MetricSample(WAITING, (), report.waiting)
+    yield MetricSample(RECORDS, (), report.records)
     filling = report.filling
-    yield Sample(EDIT_PARTS, (), 0 if filling is None else filling.parts)
-    yield Sample(EDIT_PARTS_DONE, (), 0 if filling is None else filling.done)
-    yield Sample(EDIT_KEYS, (), 0 if filling is None else filling.keys)
+    yield MetricSample(EDIT_PARTS, (), 0 if filling is None else filling.parts)
+    yield MetricSample(EDIT_PARTS_DONE, (), 0 if filling is None else filling.done)
+    yield MetricSample(EDIT_KEYS, (), 0 if filling is None else filling.keys)
     for output, count in report.counts.items():
-        yield Sample(UPDATES, (output,), count)
+        yield MetricSample(UPDATES, (output,), count)
     for kind, count in report.counted.items():
-        yield Sample(COUNTED_KINDS, (kind,), count)
+        yield MetricSample(COUNTED_KINDS, (kind,), count)
     for output, frontier in frontiers_of(plan, report).items():
-        yield Sample(OUTPUT_FRONTIER, (output,), frontier)
+        yield MetricSample(OUTPUT_FRONTIER, (output,), frontier)
     for marker in report.markers:
         shard, manifest = str(marker.shard), marker.manifest
-        yield Sample(STATE_BYTES, (shard,), manifest.size)
-        yield Sample(STATE_ENTRIES, (shard,), sum(run.entries for run in manifest.runs))
-        yield Sample(STATE_FILES, (shard,), len(manifest.runs))
-        yield Sample(STATE_VERSION, (shard,), manifest.version)
+        yield MetricSample(STATE_BYTES, (shard,), manifest.size)
+        yield MetricSample(STATE_ENTRIES, (shard,), sum(run.entries for run in manifest.runs))
+        yield MetricSample(STATE_FILES, (shard,), len(manifest.runs))
+        yield MetricSample(STATE_VERSION, (shard,), manifest.version)
         base = manifest.runs[:1]
-        yield Sample(BASE_VERSION, (shard,), sum(run.upper for run in base))
-        yield Sample(BASE_BYTES, (shard,), sum(run.size for run in base))
-        yield Sample(SHARD_RECORDS, (shard,), marker.records)
-        yield Sample(SHARD_BYTES, (shard,), marker.size)
+        yield MetricSample(BASE_VERSION, (shard,), sum(run.upper for run in base))
+        yield MetricSample(BASE_BYTES, (shard,), sum(run.size for run in base))
+        yield MetricSample(SHARD_RECORDS, (shard,), marker.records)
+        yield MetricSample(SHARD_BYTES, (shard,), marker.size)
         for phase, seconds in marker.took.items():
-            yield Sample(SHARD_SECONDS, (shard, phase), seconds)
+            yield MetricSample(SHARD_SECONDS, (shard, phase), seconds)
 
 
-def of_trigger(trigger: Trigger) -> Iterator[Sample]:
+def of_trigger(trigger: TriggerReport) -> Iterator[MetricSample]:
     """Make the samples of Spark's report on a batch."""
     for operator, frontier in trigger.frontiers.items():
-        yield Sample(OPERATOR_FRONTIER, (operator,), frontier)
+        yield MetricSample(OPERATOR_FRONTIER, (operator,), frontier)
     for phase, took_ms in trigger.phases_ms.items():
         if phase == WHOLE:
-            yield Sample(BATCH_SECONDS, (), took_ms / 1000)
+            yield MetricSample(BATCH_SECONDS, (), took_ms / 1000)
         else:
-            yield Sample(PHASE_SECONDS, (phase,), took_ms / 1000)
+            yield MetricSample(PHASE_SECONDS, (phase,), took_ms / 1000)
 
 
-def of_inputs(plan: Plan, standing: Standing) -> Iterator[Sample]:
+def of_inputs(plan: Plan, standing: InputsState) -> Iterator[MetricSample]:
     """Make the samples of the inputs with times of their own."""
     for name, frontier in standing.frontiers.items():
-        yield Sample(INPUT_FRONTIER, (name,), frontier)
+        yield MetricSample(INPUT_FRONTIER, (name,), frontier)
     for source in plan.inputs:
         if source.is_dated:
-            yield Sample(INPUT_SILENT, (source.name,), source.name in standing.silent)
-            yield Sample(INPUT_HOLDS, (source.name,), source.name in standing.held_by)
+            yield MetricSample(INPUT_SILENT, (source.name,), source.name in standing.silent)
+            yield MetricSample(INPUT_HOLDS, (source.name,), source.name in standing.held_by)
 
 
-def of_sinks(sinks: Mapping[str, SinkFigures]) -> Iterator[Sample]:
+def of_sinks(sinks: Mapping[str, SinkFigures]) -> Iterator[MetricSample]:
     """Make the samples of the sinks, as they have told of themselves."""
     for name, each in sinks.items():
-        yield Sample(SINK_READY, (name,), each.ready)
-        yield Sample(SINK_RESTARTS, (name,), each.restarts)
-        yield Sample(SINK_BEHIND, (name,), each.behind)
+        yield MetricSample(SINK_READY, (name,), each.ready)
+        yield MetricSample(SINK_RESTARTS, (name,), each.restarts)
+        yield MetricSample(SINK_BEHIND, (name,), each.behind)
         for metric, value in ((SINK_FRONTIER, each.frontier), (SINK_LAG, each.lag_s)):
             if value is not None:
-                yield Sample(metric, (name,), value)
+                yield MetricSample(metric, (name,), value)
 
 
 def of_moment(
@@ -327,16 +327,16 @@ def of_moment(
     operators: Mapping[str, int],
     outputs: Mapping[str, int],
     now_ms: int,
-) -> Iterator[Sample]:
+) -> Iterator[MetricSample]:
     """Make the samples that change with the clock, from the last frontiers."""
-    yield Sample(LIVE, (), health.live().good)
-    yield Sample(READY, (), health.ready().good)
-    yield Sample(QUIET, (), health.quiet_s)
+    yield MetricSample(LIVE, (), health.live().good)
+    yield MetricSample(READY, (), health.ready().good)
+    yield MetricSample(QUIET, (), health.quiet_s)
     if (lag_s := health.lag_s) is not None:
-        yield Sample(LAG, (), lag_s)
+        yield MetricSample(LAG, (), lag_s)
     if plan.time != "ingest" or plan.is_dated:
         return
     # A frontier can be slightly ahead of this clock, because it is beyond the newest time.
     for metric, frontiers in ((OPERATOR_LAG, operators), (OUTPUT_LAG, outputs)):
         for name, frontier in frontiers.items():
-            yield Sample(metric, (name,), max(0, now_ms - frontier) / 1000)
+            yield MetricSample(metric, (name,), max(0, now_ms - frontier) / 1000)

@@ -1,11 +1,12 @@
-"""Collect what a run reports: its metrics, its health, and what its console shows.
+"""Collect the reports of a run: its metrics, its health, and the data of its console.
 
 `/metrics` is for Prometheus.  `/live` and `/ready` are probes: 200 or 503, with the reason as a
 line or as JSON.  `/metrics/spark` passes on Spark's metrics of its driver and executors, if its UI
-is on.  `/console/` is a page for people, which reads what lies below `/v1/`.
-The answers have what the pipeline file says of inputs, operators and outputs, numbers, sizes and
-places of records, but no data.  Only records that were noted are shown as they are, if the run
-was told who may see them.  `answering` serves all of it, and `guard` says to whom.
+is on.  `/console/` is a page for people, which reads below `/v1/`.
+
+The answers have the names in the pipeline file, numbers, sizes and places of records, but no data.
+Only noted records are shown themselves, and only with tokens.  `answering` serves all of it, and
+`guard` controls access.
 """
 
 import functools
@@ -33,17 +34,17 @@ from ikebana.processor.base.fast_paths import FastPath, missed_owners
 from ikebana.processor.base.noted import Place
 from ikebana.processor.base.notice import Notice
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.topics.reach import Standing
+from ikebana.processor.topics.reach import InputsState
 from ikebana.processor.watching import metrics, plan_view
 from ikebana.processor.watching.health import Health, Verdict
-from ikebana.processor.watching.history import History, Past
+from ikebana.processor.watching.history import Past, SampleHistory
 from ikebana.processor.watching.hot_keys import HotSeries
-from ikebana.processor.watching.metrics import WHOLE, Metric, Sample, Trigger
+from ikebana.processor.watching.metrics import WHOLE, Metric, MetricSample, TriggerReport
 from ikebana.processor.watching.notes import NotedFigures, Notes, Notices
 from ikebana.processor.watching.run_figures import (
     EditFigures,
+    MetricSeries,
     RunFigures,
-    Series,
     edit_figures,
     filling_figures,
     run_figures,
@@ -67,11 +68,11 @@ SinksOfRun = tuple[Mapping[str, DeliverPart], Sinks]
 
 
 def no_edit() -> None:
-    """Return None: nothing is known of an edit."""
+    """Return None: no edit is known."""
 
 
 class NotedAnswer(msgspec.Struct):
-    """What was noted; with `shows`, who may see everything can look at records of inputs."""
+    """The notes; with `shows`, clients that may see everything can look at the records."""
 
     shows: bool
     inputs: list[str]
@@ -94,7 +95,9 @@ class Monitor:
         self._health = health
         self._sinks, self._sinks_stand = sinks
         self._registry = CollectorRegistry()
-        self._made = {metric: _made(metric, self._registry) for metric in metrics.METRICS}
+        self._collectors = {
+            metric: _collector(metric, self._registry) for metric in metrics.METRICS
+        }
         ProcessCollector(registry=self._registry)
         self._operators: Mapping[str, int] = {}
         self._outputs: Mapping[str, int] = {}
@@ -104,8 +107,8 @@ class Monitor:
         self._filling: Filling | None = None
         self._filled_keys = 0
         self._greatest = -1
-        self._standing: Callable[[], Standing | None] = nowhere
-        self._notes, self._history, self._hot = Notes(), History(), HotSeries()
+        self._standing: Callable[[], InputsState | None] = nowhere
+        self._notes, self._history, self._hot = Notes(), SampleHistory(), HotSeries()
         self._notices = Notices()
         self._last_edit = functools.cache(last_edit)
         self._to_come: EditPlan | None = None
@@ -125,7 +128,7 @@ class Monitor:
         checkpoint: str,
         incarnation: int,
         spark_ui: str | None,
-        standing: "Callable[[], Standing | None]" = nowhere,
+        standing: "Callable[[], InputsState | None]" = nowhere,
         waiting: int = 0,
         *,
         precedes: bool = False,
@@ -134,7 +137,7 @@ class Monitor:
         """Record that the pipeline has been taken over and its query started.
 
         `standing` returns the frontiers of its inputs; `waiting` is the number of records
-        that already waited before this start.  A query that `precedes` is of the plan before.
+        that already waited before this start.  A query that `precedes` runs the old plan.
         """
         if not precedes:
             self._to_come = None
@@ -171,7 +174,7 @@ class Monitor:
         self._notices.take(notices, _now_ms())
         self._take(metrics.of_notices(self._plan, notices))
 
-    def trigger(self, trigger: Trigger | None) -> None:
+    def trigger(self, trigger: TriggerReport | None) -> None:
         """Record a finished batch of Spark, or None if there was nothing to do."""
         self._history.take(_now_ms(), lambda: samples(self.figures()))
         if trigger is None:
@@ -194,7 +197,7 @@ class Monitor:
         return self._health.ready()
 
     def readiness(self) -> tuple[bool, bytes]:
-        """Return whether it is ready, and JSON: reason, lag, waiting records, their inputs.
+        """Return whether the run is ready, and JSON: reason, lag, waiting records, their inputs.
 
         The JSON also has the notices, and while an edit fills, its progress.
         """
@@ -240,7 +243,7 @@ class Monitor:
         return msgspec.Raw(msgspec.json.encode(plan_view.of_run(self._plan, self._sinks)))
 
     def edited(self) -> EditFigures:
-        """Return the last edit, or the one to come, and how far it is."""
+        """Return the last edit, or the next one, and its progress."""
         filling = None
         if self._filling is not None:
             filling = filling_figures(self._filling, self._filled_keys)
@@ -249,15 +252,15 @@ class Monitor:
         return edit_figures(edit, filling, self._outputs, to_come=to_come)
 
     def past(self) -> Past:
-        """Return how lag and updates have been."""
+        """Return the history of lag and updates."""
         return self._history.past()
 
     def has_noted(self, place: Place) -> bool:
-        """Whether a record was noted, and still is."""
+        """Whether the record at a place is among the kept notes."""
         return self._notes.has(place)
 
     def noted(self, *, shows: bool) -> NotedAnswer:
-        """Return what was noted; `shows` says whether records can be looked at."""
+        """Return the notes; `shows` says whether records can be looked at."""
         inputs = [each.name for each in self._plan.inputs]
         return NotedAnswer(shows, inputs, self._notes.figures())
 
@@ -265,8 +268,8 @@ class Monitor:
         """Return the figures of this moment."""
         self._take_moment()
         series = (
-            Series(sample.name, tuple(sample.labels.values())[1:], sample.value)
-            for name, metric in self._made.items()
+            MetricSeries(sample.name, tuple(sample.labels.values())[1:], sample.value)
+            for name, metric in self._collectors.items()
             if name.kind != "histogram"
             for family in metric.collect()
             for sample in family.samples
@@ -294,9 +297,9 @@ class Monitor:
         if (standing := self._standing()) is not None:
             self._take(metrics.of_inputs(self._plan, standing))
 
-    def _take(self, samples: Iterable[Sample]) -> None:
+    def _take(self, samples: Iterable[MetricSample]) -> None:
         for metric, labels, value in samples:
-            series = self._made[metric].labels(self._plan.name, *labels)
+            series = self._collectors[metric].labels(self._plan.name, *labels)
             match series:
                 case Counter():
                     series.inc(value)
@@ -311,7 +314,7 @@ def exposed(registry: CollectorRegistry, accept: str) -> tuple[str, bytes]:
     try:
         encode, content_type = choose_encoder(accept)
     except (TypeError, ValueError):
-        # prometheus_client compares what is no version; such a client gets the common format.
+        # prometheus_client fails on a malformed version; such a client gets the common format.
         encode, content_type = choose_encoder("")
     return content_type, encode(registry)
 
@@ -320,12 +323,14 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _made(metric: Metric, registry: CollectorRegistry) -> Counter | Gauge | Histogram:
+def _collector(metric: Metric, registry: CollectorRegistry) -> Counter | Gauge | Histogram:
     labels = ("pipeline", *metric.labels)
     match metric.kind:
         case "counter":
-            return Counter(metric.name, metric.told, labels, registry=registry)
+            return Counter(metric.name, metric.meaning, labels, registry=registry)
         case "gauge":
-            return Gauge(metric.name, metric.told, labels, registry=registry)
+            return Gauge(metric.name, metric.meaning, labels, registry=registry)
         case "histogram":
-            return Histogram(metric.name, metric.told, labels, registry=registry, buckets=_BUCKETS)
+            return Histogram(
+                metric.name, metric.meaning, labels, registry=registry, buckets=_BUCKETS
+            )

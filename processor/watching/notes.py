@@ -1,7 +1,7 @@
-"""What a run has noted since it began: how many records were late, have drifted or made errors.
+"""The notes of a run since it began: how many records were late, drifted or made errors.
 
-Of each kind and input the last records are kept by their places, so the plan bounds the memory.
-Beside these are the notices that hold now.
+For each kind and input the places of the last records are kept, so the plan bounds the memory.
+The present notices are here, too.
 """
 
 import threading
@@ -13,7 +13,7 @@ import msgspec
 from ikebana.processor.base import notice
 from ikebana.processor.base.noted import Kind, Noted, NotedRecord, Place
 
-_KEPT = 20
+_RECORDS = 20
 
 
 class RecordFigures(msgspec.Struct):
@@ -38,11 +38,11 @@ class NotedFigures(msgspec.Struct):
     records: list[RecordFigures]
 
 
-class _Kept:
+class _Notes:
     def __init__(self, now_ms: int) -> None:
         self.count = 0
         self.since_ms = self.last_ms = now_ms
-        self.records: deque[tuple[NotedRecord, int]] = deque(maxlen=_KEPT)
+        self.records: deque[tuple[NotedRecord, int]] = deque(maxlen=_RECORDS)
 
 
 class Notes:
@@ -50,13 +50,13 @@ class Notes:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: dict[tuple[Kind, str], _Kept] = {}
+        self._notes: dict[tuple[Kind, str], _Notes] = {}
 
     def add(self, noted: Iterable[Noted], now_ms: int) -> None:
         """Take the notes of a batch that was committed now."""
         with self._lock:
             for each in noted:
-                notes = self._kept.setdefault((each.kind, each.input), _Kept(now_ms))
+                notes = self._notes.setdefault((each.kind, each.input), _Notes(now_ms))
                 notes.count += each.count
                 notes.last_ms = now_ms
                 notes.records.extend((record, now_ms) for record in each.records)
@@ -72,7 +72,7 @@ class Notes:
                     notes.last_ms,
                     [_figures(*each) for each in reversed(notes.records)],
                 )
-                for name, notes in sorted(self._kept.items())
+                for name, notes in sorted(self._notes.items())
             ]
 
     def has(self, place: Place) -> bool:
@@ -80,13 +80,13 @@ class Notes:
         with self._lock:
             return any(
                 record.place == place
-                for notes in self._kept.values()
+                for notes in self._notes.values()
                 for record, _ in notes.records
             )
 
 
 class NoticeFigures(msgspec.Struct):
-    """A notice that holds, and since when it does."""
+    """A present notice, and since when it holds."""
 
     kind: notice.Kind
     input: str
@@ -96,22 +96,22 @@ class NoticeFigures(msgspec.Struct):
 
 
 class Notices:
-    """The notices that hold now, each since when; every method is thread-safe."""
+    """The present notices, and since when each holds; every method is thread-safe."""
 
     def __init__(self) -> None:
-        self._kept: list[NoticeFigures] = []
+        self._figures: list[NoticeFigures] = []
 
     def take(self, notices: Sequence[notice.Notice], now_ms: int) -> None:
-        """Take the notices that hold now."""
-        since = {(each.kind, each.input, each.of): each.since_ms for each in self._kept}
-        # Replaced as a whole, so that nobody reads half of it.
-        self._kept = [
+        """Replace the present notices."""
+        since = {(each.kind, each.input, each.of): each.since_ms for each in self._figures}
+        # The list is replaced as a whole, so that no thread sees a part of it.
+        self._figures = [
             NoticeFigures(*each.name, each.words, since.get(each.name, now_ms)) for each in notices
         ]
 
     def figures(self) -> list[NoticeFigures]:
         """Return all of them."""
-        return self._kept
+        return self._figures
 
 
 def _figures(record: NotedRecord, at_ms: int) -> RecordFigures:

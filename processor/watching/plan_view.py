@@ -39,10 +39,10 @@ class Drawing(msgspec.Struct):
 
 
 class PlanView(msgspec.Struct):
-    """A plan as it is run and as it is written.
+    """The drawings of a plan as it runs and as it is written.
 
-    `boxes`: what has the figures of a box, by the id of the box.  `errors`: the collection of
-    the pipeline's errors, if it can be read at the same place.
+    `boxes`: the name of the part with the figures of a box, by the id of the box.  `errors`: the
+    collection of the pipeline's errors, if it can be read at the same place.
     """
 
     name: str
@@ -54,7 +54,7 @@ class PlanView(msgspec.Struct):
 
 
 class Figured(msgspec.Struct, frozen=True):
-    """A running part that has figures: its name, and the names of the figures."""
+    """A running part with figures: its name, and the names of the figures."""
 
     name: str
     figures: tuple[str, ...]
@@ -83,7 +83,7 @@ def plan_view(
 
 
 def of_served(plan: Plan) -> PlanView:
-    """Draw a plan whose outputs are served; the figures of an output are of its topic."""
+    """Draw a plan with served outputs; the figures of an output belong to its topic."""
     figures = ("frontier", "lag", "keys", "rate")
     view = plan_view(
         plan, {f"output {each.name}": Figured(each.topic, figures) for each in plan.published}
@@ -92,11 +92,11 @@ def of_served(plan: Plan) -> PlanView:
 
 
 def of_run(plan: Plan, sinks: Mapping[str, DeliverPart] = _NO_SINKS) -> PlanView:
-    """Draw a plan that is run; the figures of a box are of the input, operator, output or sink."""
+    """Draw a running plan; the figures of a box belong to its input, operator, output or sink."""
     dated = [source for source in plan.inputs if source.is_dated]
     stateful = [each.name for each in plan.operators if not kind_of(each).is_linear]
     figured = {f"decoding {each.name}": Figured(each.name, ("frontier", "held")) for each in dated}
-    # The box of an operator is that of its state, or of the results of a join.
+    # The box of an operator shows its state, or the results of a join.
     for name in stateful:
         figured[f"state {name}"] = figured[f"join {name}"] = Figured(name, ("frontier", "lag"))
     figured |= {
@@ -124,8 +124,8 @@ def _drawn(graph: Graph) -> Drawing:
 class PlanOfFile:
     """Draws the plan of a file, again when the file has changed.
 
-    `read` reads the plan, and `version` says which version of the file is there.  While a changed
-    file cannot be read, the drawing stays as it was.
+    `read` reads the plan, and `version` returns the version of the file.  While a changed file
+    cannot be read, the drawing stays the same.
     """
 
     def __init__(

@@ -8,14 +8,14 @@ import msgspec
 from ikebana.processor.checkpoint.edit_plan import EditPlan
 from ikebana.processor.watching import metrics
 from ikebana.processor.watching.batch_report import Filling
-from ikebana.processor.watching.history import Sample
+from ikebana.processor.watching.history import HistorySample
 from ikebana.processor.watching.metrics import Metric
 from ikebana.processor.watching.notes import NoticeFigures
 from ikebana.processor.watching.sinks import SinkFigures
 
 
-class Series(NamedTuple):
-    """The value of one series, by the labels of its metric without that of the pipeline."""
+class MetricSeries(NamedTuple):
+    """The value of one series, with the labels of its metric except the pipeline's."""
 
     name: str
     labels: tuple[str, ...]
@@ -54,9 +54,9 @@ class State(msgspec.Struct):
 
 
 class RunFigures(msgspec.Struct):
-    """A run at a moment; `counted` has errors, late and drifted records by kind.
+    """A run at a moment; `counted` has the numbers of errors, late and drifted records by kind.
 
-    `notices` are what is probably not meant.
+    `notices` are about probable mistakes.
     """
 
     pipeline: str
@@ -80,7 +80,7 @@ def run_figures(
     verdict: tuple[bool, str],
     notices: list[NoticeFigures],
     sinks: dict[str, SinkFigures],
-    series: Iterable[Series],
+    series: Iterable[MetricSeries],
 ) -> RunFigures:
     """Take the figures of a pipeline from the series of its metrics."""
     by_metric: dict[str, dict[tuple[str, ...], float]] = {}
@@ -127,22 +127,24 @@ def run_figures(
     )
 
 
-def samples(figures: RunFigures) -> dict[str, Sample]:
-    """Take the samples of the outputs, and of the whole by no name: how many records it read."""
-    outputs = {name: Sample(each.lag_s, each.updates) for name, each in figures.outputs.items()}
-    return {"": Sample(figures.lag_s, figures.records), **outputs}
+def samples(figures: RunFigures) -> dict[str, HistorySample]:
+    """Take the samples of the outputs; the run itself, with its records, has the empty name."""
+    outputs = {
+        name: HistorySample(each.lag_s, each.updates) for name, each in figures.outputs.items()
+    }
+    return {"": HistorySample(figures.lag_s, figures.records), **outputs}
 
 
 def _whole(value: float | None) -> int | None:
     return None if value is None else int(value)
 
 
-# Before it comes; while it goes through the state; while its time is not closed; when all is done.
+# Before its first batch; while it reads the state; while its time is not closed; when it is done.
 EditState = Literal["to come", "filling", "waiting", "through"]
 
 
 class FillingFigures(msgspec.Struct):
-    """How far an edit is in filling: its part of all parts, the share, and keys so far."""
+    """The progress of an edit that fills: its part of all parts, the share, and keys so far."""
 
     part: int
     parts: int
@@ -152,7 +154,7 @@ class FillingFigures(msgspec.Struct):
 
 
 class EditFigures(msgspec.Struct):
-    """The last edit as `ikebana plan` describes it, if there was one, and how far it is.
+    """The last edit as `ikebana plan` describes it, if there was one, and its progress.
 
     `state` is null before the first batch of a run.
     """
@@ -163,7 +165,7 @@ class EditFigures(msgspec.Struct):
 
 
 def filling_figures(filling: Filling, keys: int) -> FillingFigures:
-    """Say how far an edit is."""
+    """Make the figures of the progress of an edit."""
     part = min(filling.done + 1, filling.parts)
     return FillingFigures(part, filling.parts, filling.name, filling.share, keys)
 
@@ -175,7 +177,7 @@ def edit_figures(
     *,
     to_come: bool,
 ) -> EditFigures:
-    """Say how far an edit is; `frontiers` are those of outputs, empty before the first batch."""
+    """Make the figures of an edit; `frontiers` of outputs are empty before the first batch."""
     if edit is None:
         return EditFigures(None)
     state: EditState | None = "through"

@@ -2,18 +2,18 @@
 
 from ikebana.processor.base.moments import moment
 from ikebana.processor.engine.waiting import MOST
-from ikebana.processor.topics.reach import Standing
+from ikebana.processor.topics.reach import InputsState
 
 
 def nowhere() -> None:
     """Return None: no input has times of its own, or their frontiers are not known yet."""
 
 
-def held_words(standing: Standing | None, waiting: int) -> str | None:
+def held_words(standing: InputsState | None, waiting: int) -> str | None:
     """Describe how many records wait for which inputs; None if none waits.
 
-    >>> told = Standing(40, {"orders": 90, "customers": 40}, [], ["customers"], ahead=True)
-    >>> held_words(told, 22)
+    >>> late = InputsState(40, {"orders": 90, "customers": 40}, [], ["customers"], ahead=True)
+    >>> held_words(late, 22)
     '22 records wait for customers to come past 40'
     """
     if not waiting:
@@ -29,10 +29,11 @@ def held_words(standing: Standing | None, waiting: int) -> str | None:
     return f"{count} {verb} for {names} to come past {moment(standing.upper)}"
 
 
-def stands_words(standing: Standing) -> str:
+def stands_words(standing: InputsState) -> str:
     """Describe the frontier of each input.
 
-    >>> stands_words(Standing(40, {"orders": 90, "names": 40}, ["names"], ["orders"], ahead=True))
+    >>> state = InputsState(40, {"orders": 90, "names": 40}, ["names"], ["orders"], ahead=True)
+    >>> stands_words(state)
     'names is silent after 39, orders is at 90'
     """
     words = [

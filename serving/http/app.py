@@ -17,7 +17,7 @@ from ikebana.errors import ConfigError, IkebanaError
 from ikebana.processor.watching import site
 from ikebana.processor.watching.access import Access
 from ikebana.processor.watching.front import probing
-from ikebana.processor.watching.guard import PROBES, Guard, Limits, Rules, grant_of, problem
+from ikebana.processor.watching.guard import PROBES, AccessLimits, Guard, Rules, grant_of, problem
 from ikebana.serving.http import openapi, parameters, wire
 from ikebana.serving.http.callers import Callers
 from ikebana.serving.http.operations import OPERATIONS, Handler, respond
@@ -32,7 +32,7 @@ ProbesOf = Callable[[Permitted], Probes]
 _RULES = Rules("Start `ikebana serve` with --token-file, or with --anyone.", (*PROBES, "/metrics"))
 
 
-def application(callers: Callers, probes: ProbesOf, limits: Limits) -> ASGIApp:
+def application(callers: Callers, probes: ProbesOf, limits: AccessLimits) -> ASGIApp:
     """Make the application."""
     routes = [
         Route(each.path, _endpoint(callers, each, handler, limits), methods=[each.method])
@@ -49,10 +49,10 @@ def application(callers: Callers, probes: ProbesOf, limits: Limits) -> ASGIApp:
 
 def probing_alone(callers: Callers, probes: ProbesOf) -> ASGIApp:
     """Make an application of the probes alone, for an address of their own."""
-    return _guarded(_probing(callers, probes), Limits(Access({})))
+    return _guarded(_probing(callers, probes), AccessLimits(Access({})))
 
 
-def _guarded(routes: list[Route], limits: Limits) -> ASGIApp:
+def _guarded(routes: list[Route], limits: AccessLimits) -> ASGIApp:
     app = Starlette(routes=routes, exception_handlers={404: _nothing, 405: _nothing})
     return Guard(app, limits, _RULES)
 
@@ -70,7 +70,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def _endpoint(
-    callers: Callers, operation: Operation, handler: Handler, limits: Limits
+    callers: Callers, operation: Operation, handler: Handler, limits: AccessLimits
 ) -> Endpoint:
     takes = operation.takes
     in_body = operation.method == "POST"
@@ -95,7 +95,7 @@ def _endpoint(
     return answer
 
 
-def _subscribing(callers: Callers, limits: Limits) -> Endpoint:
+def _subscribing(callers: Callers, limits: AccessLimits) -> Endpoint:
     async def subscribe(request: Request) -> Response:
         try:
             grant = grant_of(request)
@@ -162,7 +162,7 @@ def _converted(convert: Callable[[], Any]) -> Any:
         raise ConfigError(f"cannot read the request: {error}") from error
 
 
-async def _body(request: Request, limits: Limits) -> bytes:
+async def _body(request: Request, limits: AccessLimits) -> bytes:
     body = bytearray()
     try:
         async with asyncio.timeout(limits.body_seconds):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ikebana.processor.watching.access import Grant
-from ikebana.processor.watching.history import History, Sample
+from ikebana.processor.watching.history import HistorySample, SampleHistory
 from ikebana.processor.watching.plan_view import PlanView, no_plan
 from ikebana.serving.http.bell import Bell
 from ikebana.serving.http.operations import Api, Queries, lag_of
@@ -38,7 +38,7 @@ class Callers:
         self._bell = bell
         self._plan = plan
         self._queries = Queries(limits)
-        self._history = History()
+        self._history = SampleHistory()
         # A grant lives as long as the server, and no two have the same rights by their names.
         self._callers: dict[int, Caller] = {}
         self._encoded = Encoded()
@@ -66,12 +66,14 @@ class Callers:
         """Take a sample of the lag and the updates of all collections."""
         self._history.take(time.time_ns() // 1_000_000, self._samples)
 
-    def _samples(self) -> dict[str, Sample]:
+    def _samples(self) -> dict[str, HistorySample]:
         samples = {}
         for name in self._service.names():
             standing = self._service.standing(name)
             lag = lag_of(self._service.view(name))
-            samples[name] = Sample(standing.caught_up_s if lag is None else lag, standing.updates)
+            samples[name] = HistorySample(
+                standing.caught_up_s if lag is None else lag, standing.updates
+            )
         return samples
 
     def end(self) -> None:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from ikebana.processor.base.moments import EPOCH_MS
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.topics.kinds_of_time import MixedTimesError
-from ikebana.processor.watching.history import History, Past
+from ikebana.processor.watching.history import Past, SampleHistory
 from ikebana.processor.watching.plan_view import PlanView, no_plan
 from ikebana.serving import plain, reads
 from ikebana.serving.common_times import frontier, newest
@@ -95,10 +95,10 @@ class Api:
         bell: Bell,
         queries: Queries,
         plan: Callable[[], PlanView] = no_plan,
-        history: History | None = None,
+        history: SampleHistory | None = None,
     ) -> None:
         self.views = views
-        self._history = history or History()
+        self._history = history or SampleHistory()
         self.bell = bell
         self._plan = plan
         self._queries = queries.of_caller()

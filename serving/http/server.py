@@ -9,7 +9,7 @@ import uvloop
 
 from ikebana.processor.base.listening import Listening
 from ikebana.processor.watching.front import Front
-from ikebana.processor.watching.guard import Limits
+from ikebana.processor.watching.guard import AccessLimits
 from ikebana.processor.watching.history import EVERY_MS
 from ikebana.processor.watching.plan_view import PlanView, no_plan
 from ikebana.serving.http.app import application, probing_alone
@@ -24,7 +24,7 @@ from ikebana.serving.sql import query
 def serve(
     service: Service,
     listening: Listening,
-    limits: Limits,
+    limits: AccessLimits,
     ready_within: float,
     say: Callable[[str], None],
     plan: Callable[[], PlanView] = no_plan,
@@ -62,7 +62,7 @@ class HttpServer:
         self,
         service: Service,
         listening: Listening,
-        limits: Limits,
+        limits: AccessLimits,
         ready_within: float,
         plan: Callable[[], PlanView] = no_plan,
         queries: query.Limits = query.Limits(),  # noqa: B008 - immutable

@@ -121,11 +121,11 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = f"{__name__}.{_HOME_OF[name]}"
     if name == "steps":
-        found: object = importlib.import_module(f"{home}.{name}")
+        value: object = importlib.import_module(f"{home}.{name}")
     else:
-        found = getattr(importlib.import_module(home), name)
-    globals()[name] = found
-    return found
+        value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

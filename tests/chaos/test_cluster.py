@@ -13,7 +13,7 @@ from chaos.cluster import NODES, Cluster, Node, clustered
 from chaos.runs import paused
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.markers import last_message
-from ikebana.processor.kafka.reader import Reader
+from ikebana.processor.kafka.reader import RangeReader
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from support.output_judge import settled
 from support.pipeline_processes import create
@@ -62,7 +62,7 @@ def test_what_was_committed_is_read_and_nothing_in_its_place(
     deposed = cluster.leader_of(_TOPIC)
     rest = [node for node in cluster.nodes if node is not deposed]
     others = ",".join(node.bootstrap_servers for node in rest)
-    reader = Reader({"bootstrap.servers": deposed.bootstrap_servers})
+    reader = RangeReader({"bootstrap.servers": deposed.bootstrap_servers})
     found: list[bytes | None] = []
 
     def read() -> None:

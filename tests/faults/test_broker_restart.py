@@ -4,7 +4,7 @@ import pytest
 
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.broker import running
-from ikebana.processor.kafka.reader import Range, Reader
+from ikebana.processor.kafka.reader import Range, RangeReader
 from support.pipeline_processes import create, produce
 
 pytestmark = pytest.mark.kafka
@@ -21,7 +21,7 @@ def test_a_client_finds_the_broker_that_was_killed_and_came_back() -> None:
         settings = {"bootstrap.servers": servers}
         create(servers, "in", 2)
         produce(servers, "in", [(b"a", b"1")] * 5, 0)
-        admin, reader = client.admin(settings), Reader(settings)
+        admin, reader = client.admin(settings), RangeReader(settings)
         for is_killed in (True, True, False):
             assert topics.ends(admin, {"in": 2}) == {"in": {0: 5, 1: 0}}
             assert reader.watermarks("in", 0) == (0, 5)

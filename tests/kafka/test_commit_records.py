@@ -10,7 +10,7 @@ from ikebana.arrangements.manifest import Manifest
 from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.kafka import markers
 from ikebana.processor.kafka.broker import Broker
-from ikebana.processor.kafka.reader import Reader
+from ikebana.processor.kafka.reader import RangeReader
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from support.pipeline_processes import create
 
@@ -70,7 +70,7 @@ def test_commit_records_are_found_by_two_requests_whatever_the_number_of_shards(
         # A record that is aborted.
         producer.end_of(topic, markers.partition_of(0))
 
-    with closing(Reader({"bootstrap.servers": servers})) as reader:
+    with closing(RangeReader({"bootstrap.servers": servers})) as reader:
         reader._consumer = counted = Counted(reader._consumer)
         found = markers.last_markers(reader, topic, shards)
         of_all = counted.requests

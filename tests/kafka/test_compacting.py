@@ -29,7 +29,7 @@ from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.compacting import Compaction
 from ikebana.processor.kafka.diff_topic import DiffTopic, PassedError
 from ikebana.processor.kafka.following import Since, follow
-from ikebana.processor.kafka.reader import Range, Reader
+from ikebana.processor.kafka.reader import Range, RangeReader
 from ikebana.processor.kafka.snapshots import Snapshots
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.planning.plan import Output, Plan
@@ -287,10 +287,10 @@ def _taken_back(life: Life) -> Collection:
     name, found = life.written.name, own_reading.begun(_settings(life), [life.written.name])
     after = SourceOffset(1, 0, 0, {}, "p", editing=life.written.upper)
     plan = Plan("p", (), (), (Output("shown", "o", name),))
-    reader, counts = Reader(_settings(life)), Counter[tuple[bytes | None, bytes]]()
+    reader, counts = RangeReader(_settings(life)), Counter[tuple[bytes | None, bytes]]()
     while left(found):
         found = advanced(found, 50)
-        after = msgspec.structs.replace(after, own=found)
+        after = msgspec.structs.replace(after, read_back=found)
         for piece in ranges({name: "shown"}, after):
             wanted = Range(piece.topic, piece.partition, piece.start, piece.end)
             for _, messages in reader.read([wanted]):
@@ -320,7 +320,7 @@ def test_an_edit_takes_back_what_a_topic_has_from_its_snapshot_on(life: Life) ->
     assert _taken_back(life) == life.now
     (check,) = own_reading.checks(_settings(life), [life.written.name])
     assert check.status == "ok"
-    assert "read from a snapshot of its own topic" in check.told
+    assert "read from a snapshot of its own topic" in check.fact
 
     last = life.written.progress(life.written.upper, 0)
     for partition, end in last.ends.items():

@@ -13,7 +13,7 @@ from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.client import TRANSACTIONS, admin, enqueue
 from ikebana.processor.kafka.numbered_batches import Written, digest_of, is_written, log_of
 from ikebana.processor.kafka.numbered_batches import write_batch as write
-from ikebana.processor.kafka.reader import Range, Reader
+from ikebana.processor.kafka.reader import Range, RangeReader
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from support.pipeline_processes import create
 
@@ -25,7 +25,7 @@ def _messages(*values: str) -> list[OutputMessage]:
 def _values(settings: dict[str, str], topic: str) -> list[bytes]:
     """All committed values of a topic of one partition."""
     [end] = topics.high_watermarks(admin(settings), {topic: 1})[topic].values()
-    with closing(Reader(settings)) as reader:
+    with closing(RangeReader(settings)) as reader:
         read = reader.read([Range(topic, 0, 0, end)])
         return [message.value() for _, messages in read for message in messages]
 

@@ -60,14 +60,14 @@ def ran(fresh: Pipeline) -> Iterator[Pipeline]:
 
 def told(pipe: Pipeline) -> dict[str, str]:
     """By what is looked at: how it is, and the words."""
-    return {c.check: f"{c.status}: {c.told}" for c in checks(pipe.file(), None, None)}
+    return {c.check: f"{c.status}: {c.fact}" for c in checks(pipe.file(), None, None)}
 
 
 def failed(pipe: Pipeline) -> dict[str, str]:
     """What has failed, and why; each says what to do."""
     found = [c for c in checks(pipe.file(), None, None) if c.status == "failed"]
     assert all(check.remedy for check in found), found
-    return {check.check: check.told for check in found}
+    return {check.check: check.fact for check in found}
 
 
 def topics_of(servers: str) -> set[str]:

@@ -164,7 +164,7 @@ def test_a_missing_right_is_told_by_preflight_and_refuses_a_run_in_the_same_word
         f"{OPTIONS[missing.kind]} {missing.name}{prefixed}"
     )
     assert command in check.remedy
-    assert f"{check.check} {check.told}" in error.message
+    assert f"{check.check} {check.fact}" in error.message
     assert error.hint == check.remedy
     assert shop.topics() == before
 
@@ -188,7 +188,7 @@ def test_new_shards_need_the_right_to_add_partitions(shop: Secured, tmp_path: Pa
 
     found = failed(pipe.but(shards=3))
 
-    assert {check.check: check.told for check in found} == {
+    assert {check.check: check.fact for check in found} == {
         'topic "shop.markers"': "may not get the partitions of new shards",
         'topic "shop.loopback"': "may not get the partitions of new shards",
     }
@@ -204,7 +204,7 @@ def test_batches_longer_than_transactions_are_told_to_who_may_not_ask_for_settin
     (check,) = failed(pipe)
 
     assert check.check == "run.max_batch"
-    assert "960 s" in check.told
+    assert "960 s" in check.fact
 
 
 def test_rights_to_topics_that_a_start_makes_are_asked_for_once_they_are_there(
@@ -218,8 +218,8 @@ def test_rights_to_topics_that_a_start_makes_are_asked_for_once_they_are_there(
 
     (check,) = failed(pipe)
     assert before == []
-    assert (check.check, check.told) == ('topic "late.out"', "may not be written")
-    assert f"{check.check} {check.told}" in error.message
+    assert (check.check, check.fact) == ('topic "late.out"', "may not be written")
+    assert f"{check.check} {check.fact}" in error.message
 
 
 def test_what_another_client_lacks_is_told_of_it(shop: Secured, tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_what_another_client_lacks_is_told_of_it(shop: Secured, tmp_path: Path) 
 
     found = failed(pipe)
 
-    assert {check.check: check.told for check in found} == {
+    assert {check.check: check.fact for check in found} == {
         'topic "shop.markers"': "may not be read",
         'topic "shop.loopback"': "may not be read",
         'group "ikebana" by source.kafka': "may not be seen",

@@ -15,7 +15,7 @@ from ikebana.processor.kafka import client, markers
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.dated_inputs import DatedInputs
 from ikebana.processor.kafka.inputs import Inputs
-from ikebana.processor.kafka.reader import Reader
+from ikebana.processor.kafka.reader import RangeReader
 from ikebana.processor.kafka.takeover import Takeover, take_over
 from ikebana.processor.kafka.transactions import TransactionalProducer, commit_marker
 from ikebana.processor.topics.source_offset import SourceOffset
@@ -54,7 +54,7 @@ class Rescaled:
         kafka = self.settings.kafka
         self.last = replace(self.last, batch=self.last.batch + 1)
         for shard in range(self.birth.shards):
-            marker = markers.last_marker(Reader(kafka), self.plan.markers_topic, shard)
+            marker = markers.last_marker(RangeReader(kafka), self.plan.markers_topic, shard)
             assert marker is not None
             found = {"facts": [5, (facts or {}).get(shard, 0)]}
             after = replace(
@@ -76,12 +76,12 @@ class Rescaled:
     def learned(self) -> list[int]:
         """How many facts of which times the next batch will know of."""
         admin = client.admin(self.settings.kafka)
-        known, _ = DatedInputs(self.plan, admin, self.settings.kafka).known(
+        known, _ = DatedInputs(self.plan, admin, self.settings.kafka).knowledge(
             self.last, {self.plan.name + ".in": {0: 0}}
         )
         coverage = known["facts"].coverage
         assert coverage is not None
-        return coverage.found
+        return coverage.counts
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from ikebana import Input, Output, Plan, Upsert
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.codecs import diff
-from ikebana.processor.base.placing import Place
+from ikebana.processor.base.placing import PartitionRange
 from ikebana.processor.base.rows import KeyedUpdate, Partial, Truncate, Upserts
 from ikebana.processor.kafka import reader, transactions
 from ikebana.processor.kafka.transactions import TransactionalProducer
@@ -127,14 +127,14 @@ def test_a_checksum_is_that_of_zlib(key: bytes) -> None:
     st.sampled_from(["bytes", "json"]),
     st.lists(st.tuples(st.none() | st.binary(max_size=20) | keys, values), max_size=20),
     st.integers(1, 5),
-    st.sampled_from([Place("t", 3, 1, 0, 5, each=each) for each in (False, True)]),
+    st.sampled_from([PartitionRange("t", 3, 1, 0, 5, each=each) for each in (False, True)]),
     st.none() | st.integers(0, 19),
 )
 def test_records_come_to_the_same_shards_in_the_same_order(
     form: str,
     rows: Sequence[tuple[bytes | None, bytes | None]],
     shards: int,
-    place: Place,
+    place: PartitionRange,
     other: int | None,
 ) -> None:
     source = Input("in", ("t",), form, form)  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from ikebana import Column, Concat, EventTime, Input, Output, Plan, Reduce, Upse
 from ikebana.codecs import canonical, cdcv2, diff
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.processor.topics.diff_input import Closed
+from ikebana.processor.topics.diff_input import ClosedProgress
 from ikebana.testing import Run, Topics
 from support.strategies import unhurried
 
@@ -380,7 +380,7 @@ def publish(topics: Topics, topic: str, lower: int, upper: int, times: list[int]
     record = ProgressRecord(
         "c", "p", topic, len(closed), lower, upper, len(times), ends, "changes"
     )
-    closed.append(Closed(record, len(closed) + 1))
+    closed.append(ClosedProgress(record, len(closed) + 1))
 
 
 BANK = Plan(

@@ -192,7 +192,7 @@ class Edited:
         self.read = {topic: self.read.get(topic, []) for topic in logged.positions}
         for topic, lowers in self.read.items():
             lowers += [logged.lower] * (logged.positions[topic].get(0, 0) - len(lowers))
-        self.taken_back |= {*logged.own}
+        self.taken_back |= {*logged.read_back}
         if logged.edits > self.edits:
             self.since |= dict.fromkeys(self.changed, logged.lower)
             if self.run._running.backfills:

@@ -26,7 +26,7 @@ from ikebana.processor.planning.joins.query import (
     Retract,
     Strategy,
 )
-from ikebana.processor.topics.diff_input import Closed
+from ikebana.processor.topics.diff_input import ClosedProgress
 from ikebana.testing import Run, Topics
 from support.delta_path_oracle import Datum
 from support.random_joins import COLUMNS, RELATIONS, Drawn, histories, nested_loops, queries
@@ -65,7 +65,7 @@ def publish(topics: Topics, name: str, interval: range, updates: Iterable[Update
     closed = topics.closed[name]
     ends = topics.ends(name)
     record = ProgressRecord("c", name, name, len(closed), lower, upper, len(new), ends, "changes")
-    closed.append(Closed(record, len(closed) + 1))
+    closed.append(ClosedProgress(record, len(closed) + 1))
 
 
 def begun(plan: Plan, choice: Random, shards: int) -> Run:

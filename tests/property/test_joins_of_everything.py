@@ -20,7 +20,7 @@ from ikebana.codecs import canonical, diff
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin, JoinInput
 from ikebana.processor.planning.plan import Operator
-from ikebana.processor.topics.diff_input import Closed
+from ikebana.processor.topics.diff_input import ClosedProgress
 from ikebana.testing import Run, Topics
 from support.strategies import few
 
@@ -303,7 +303,7 @@ def close(topics: Topics, changes: Changed, lower: int, upper: int) -> None:
     closed, ends = topics.closed["d"], topics.ends("d")
     at = len(closed)
     record = ProgressRecord("c", "d", "d", at, lower, upper, len(new), ends, "changes")
-    closed.append(Closed(record, at + 1))
+    closed.append(ClosedProgress(record, at + 1))
 
 
 def play(run: Run, upserts: Upserted, changes: Changed, choice: Random) -> Iterator[int]:

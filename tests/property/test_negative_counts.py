@@ -21,9 +21,9 @@ from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Operator
-from ikebana.processor.relational.known import Known
+from ikebana.processor.relational.known import KnownRelations
 from ikebana.processor.relational.sql import sql_operators
-from ikebana.processor.topics.diff_input import Closed
+from ikebana.processor.topics.diff_input import ClosedProgress
 from ikebana.testing import Run, Topics
 from support.strategies import few
 
@@ -289,7 +289,7 @@ class View(NamedTuple):
         timed = "SELECT a, b, make_timestamp(b * 1000000) AS t FROM"
         texts = (("x", f"{timed} {self.x}"), ("y", f"{timed} {self.y}"))
         for name, text in (*texts, ("view", QUERIES[self.query][0])):
-            made += sql_operators(name, text, Known(INPUTS, made))
+            made += sql_operators(name, text, KnownRelations(INPUTS, made))
         return checked(Plan("p", INPUTS, tuple(made), (Output("out", "view", "out"),)))
 
 
@@ -318,7 +318,7 @@ def send(topics: Topics, name: str, changes: Sequence[Change], lower: int, upper
     closed, ends = topics.closed[name], topics.ends(name)
     at = len(closed)
     record = ProgressRecord("c", name, name, at, lower, upper, len(new), ends, "changes")
-    closed.append(Closed(record, at + 1))
+    closed.append(ClosedProgress(record, at + 1))
 
 
 def played(plan: Plan, changes: Sequence[Change], choice: Random, shards: int) -> Run:

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from ikebana import Input, Output, Plan, Upsert
 from ikebana.processor.planning.plan import TimeDomain
-from ikebana.processor.topics.reclock import Trigger, mint
+from ikebana.processor.topics.reclock import BatchTrigger, mint
 from ikebana.processor.topics.slices import slices
 from ikebana.processor.topics.source_offset import Positions, SourceOffset
-from ikebana.processor.topics.taking import Look
+from ikebana.processor.topics.taking import MintingState
 from support.strategies import unhurried
 
 
@@ -52,8 +52,8 @@ class Log:
 
     def mint(self, limit: int | None, now_ms: int) -> SourceOffset:
         """Mint the next batch; in the offset domain there may be none."""
-        look = Look(self.ends, self.begins)
-        new = mint(self.plan, self.last, look, Trigger(now_ms, limit, heartbeat=True))
+        look = MintingState(self.ends, self.begins)
+        new = mint(self.plan, self.last, look, BatchTrigger(now_ms, limit, heartbeat=True))
         if new.batch != self.last.batch:
             self.minted.append(new)
         return new
@@ -285,9 +285,9 @@ def test_the_upper_is_one_millisecond_after_the_clock_or_the_last_upper(
     plan = planned("ingest", ("a",))
     last = SourceOffset(4, 40, 50, {"a": {0: 1}}, plan.fingerprint())
 
-    look = Look({"a": {0: 1}}, {})
+    look = MintingState({"a": {0: 1}}, {})
 
-    assert mint(plan, last, look, Trigger(now_ms, heartbeat=True)).upper == upper
+    assert mint(plan, last, look, BatchTrigger(now_ms, heartbeat=True)).upper == upper
 
 
 OFFSET = SourceOffset(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ikebana import Column, Input, Output, Plan, Upsert
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Operator
-from ikebana.processor.relational.known import Known
+from ikebana.processor.relational.known import KnownRelations
 from ikebana.processor.relational.sql import sql_operators
 from ikebana.testing import Run
 from support.strategies import few
@@ -27,7 +27,7 @@ def plan_of(begin: int | None, least: int = 0) -> Plan:
             f"SELECT e.b FROM r JOIN now e ON e.a = r.n) SELECT n FROM r WHERE n >= {least}"
         )
     operators: list[Operator] = [Upsert("now", "edges")]
-    operators += sql_operators("view", query, Known((EDGES,), operators))
+    operators += sql_operators("view", query, KnownRelations((EDGES,), operators))
     shown = Output("view", "view", "view")
     return checked(Plan("p", (EDGES,), tuple(operators), (shown,), time="offset"))
 

@@ -22,7 +22,7 @@ from ikebana import (
 from ikebana.codecs import canonical, cdcv2, diff
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.processor.topics.diff_input import Closed
+from ikebana.processor.topics.diff_input import ClosedProgress
 from ikebana.processor.topics.event_time import Where
 from ikebana.processor.topics.reach import LAST_TIME
 from ikebana.testing import Run, Topics
@@ -240,7 +240,7 @@ def test_topics_of_updates_are_always_waited_for(upper: int, expected: int) -> N
     play.topics.send("given", b'"k"', b"1", headers=diff.headers(15, 1))
     ends = play.topics.ends("given")
     record = ProgressRecord("c", "p", "given", 0, 0, upper, 1, ends, "changes")
-    play.topics.closed["given"].append(Closed(record, 1))
+    play.topics.closed["given"].append(ClosedProgress(record, 1))
     play.say("orders", 1, 1, 50)
 
     assert frontier_after(play) == min(expected, 50)

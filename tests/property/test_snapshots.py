@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.codecs.snapshot_record import SnapshotRecord
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
-from ikebana.processor.checkpoint.snapshots import Kept, chosen, kept_snapshots, usable
+from ikebana.processor.checkpoint.snapshots import Available, chosen, kept_snapshots, usable
 
 TOPIC = "t"
 PARTITIONS = (0, 1)
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> tuple[list[SnapshotRecord], Kept]:
+def histories(draw: st.DrawFn) -> tuple[list[SnapshotRecord], Available]:
     """Snapshots of a topic that grows, some of one made anew, and what is left of everything.
 
     What an attempt that was never completed has written takes offsets, too.
@@ -35,12 +35,12 @@ def histories(draw: st.DrawFn) -> tuple[list[SnapshotRecord], Kept]:
 
     begins = {p: low(end + 2) for p, end in ends.items()}
     left = {p: low(end) for p, end in written.items()}
-    return records, Kept(TOPIC, "now", begins, low(at), left)
+    return records, Available(TOPIC, "now", begins, low(at), left)
 
 
 @given(histories(), st.none() | st.integers(0, 20))
 def test_the_newest_snapshot_that_can_be_used_is_chosen(
-    history: tuple[list[SnapshotRecord], Kept], as_of: int | None
+    history: tuple[list[SnapshotRecord], Available], as_of: int | None
 ) -> None:
     """Not after the time asked for; else the beginning, else a refusal with the first time."""
     records, kept = history
@@ -79,7 +79,7 @@ def test_the_newest_snapshot_that_can_be_used_is_chosen(
 
 @given(histories(), st.integers(1, 3))
 def test_what_is_deleted_before_a_kept_snapshot_leaves_all_that_are_kept(
-    history: tuple[list[SnapshotRecord], Kept], keep: int
+    history: tuple[list[SnapshotRecord], Available], keep: int
 ) -> None:
     """After deletion up to the oldest that is kept, each of them can still be used."""
     records, _ = history
@@ -89,5 +89,5 @@ def test_what_is_deleted_before_a_kept_snapshot_leaves_all_that_are_kept(
         return
     oldest = held[0]
     starts = {p: min(record.starts[p] for record in held) for p in (1, 2)}
-    after = Kept(TOPIC, "now", oldest.last.ends, oldest.progress_at, starts)
+    after = Available(TOPIC, "now", oldest.last.ends, oldest.progress_at, starts)
     assert usable(records, after)[-len(held) :] == held

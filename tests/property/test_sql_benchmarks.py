@@ -8,7 +8,7 @@ import pytest
 
 from ikebana import evaluate
 from ikebana.processor.linear.sql_functions import SqlFunction, with_long_names
-from ikebana.processor.relational.known import Known
+from ikebana.processor.relational.known import KnownRelations
 from support import chbenchmark, nexmark, tpch
 from support.sql_oracle import (
     Change,
@@ -57,7 +57,7 @@ def test_a_query_is_what_duckdb_answers_at_every_time(benchmark: str, name: str)
 
     assert found["errors"] == []
     # By the places of columns: DuckDB calls an aggregate without a name by its text.
-    names = list(Known(plan.inputs, plan.operators).relation("view").types)
+    names = list(KnownRelations(plan.inputs, plan.operators).relation("view").types)
     expected = []
     for time in range(TIMES):
         _, rows = answer(of.tables, tables_at(changes, time), of.for_duckdb(query))

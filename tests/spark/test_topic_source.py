@@ -17,7 +17,7 @@ from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.compacting import Compaction
 from ikebana.processor.kafka.partitioner import partition_of
-from ikebana.processor.kafka.reader import Range, Reader
+from ikebana.processor.kafka.reader import Range, RangeReader
 from support.docstring_examples import run_example
 from support.waiting import patient
 from support.written_topics import Row, Written
@@ -431,7 +431,7 @@ def _messages(servers: str, topic: str) -> list[tuple[bytes, bytes | None]]:
     """All committed messages of a topic of one partition."""
     settings = {"bootstrap.servers": servers}
     [end] = topics.high_watermarks(client.admin(settings), {topic: 1})[topic].values()
-    with closing(Reader(settings)) as reader:
+    with closing(RangeReader(settings)) as reader:
         read = reader.read([Range(topic, 0, 0, end)])
         return [(m.key(), m.value()) for _, messages in read for m in messages]
 

@@ -18,7 +18,7 @@ from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Operator
-from ikebana.processor.relational.known import Known, MakingError, UnmadeError
+from ikebana.processor.relational.known import KnownRelations, MakingError, UnmadeError
 from ikebana.processor.relational.sql import sql_operators, tables_of
 from sqllogictest.answers import agrees, comparable
 from sqllogictest.records import Query, Record, Statement
@@ -136,13 +136,13 @@ def rows_of(tables: Tables, changes: Mapping[str, list[Change]], sql: str) -> li
             text = _query_of(views.pop(name.lower()))
             for each in tables_of(text):
                 add(each)
-            operators.extend(sql_operators(name, text, Known(inputs.values(), operators)))
+            operators.extend(sql_operators(name, text, KnownRelations(inputs.values(), operators)))
 
     for each in tables_of(sql):
         add(each)
     view = next(name for name in ("view", "view_") if name not in inputs)
-    made = sql_operators(view, sql, Known(inputs.values(), operators))
-    known = Known(inputs.values(), [*operators, *made])
+    made = sql_operators(view, sql, KnownRelations(inputs.values(), operators))
+    known = KnownRelations(inputs.values(), [*operators, *made])
     names = list(known.relation(view).types)
     output = Output(view, view, "out")
     plan = checked(Plan("queries", tuple(inputs.values()), (*operators, *made), (output,)))

@@ -10,8 +10,8 @@ from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.checkpoint.checkpoint import Birth, newborn
 from ikebana.processor.checkpoint.commits import Lease, Marker, first_marker
 from ikebana.processor.checkpoint.layout import Logged
-from ikebana.processor.checkpoint.starting import History, Shown, lasting_topics
-from ikebana.processor.checkpoint.topic import Topic
+from ikebana.processor.checkpoint.starting import OutputState, StartHistory, lasting_topics
+from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.planning import progress
 from ikebana.processor.topics.source_offset import SourceOffset
 
@@ -65,12 +65,12 @@ def lease(**changed: Any) -> Lease:
     return msgspec.structs.replace(Lease("ours", 0, 1, "a test", ids), **changed)
 
 
-def topics(**changed: Topic | None) -> dict[str, Topic]:
+def topics(**changed: TopicInfo | None) -> dict[str, TopicInfo]:
     """The topics of PLAN once it has run; None takes one away."""
-    found: dict[str, Topic | None] = {
-        PLAN.markers_topic: Topic("m", SHARDS + 1),
-        **{topic: Topic(topic, 3) for o in PLAN.published for topic in (o.topic,)},
-        **{o.progress_topic: Topic(o.progress_topic, 1) for o in PLAN.published},
+    found: dict[str, TopicInfo | None] = {
+        PLAN.markers_topic: TopicInfo("m", SHARDS + 1),
+        **{topic: TopicInfo(topic, 3) for o in PLAN.published for topic in (o.topic,)},
+        **{o.progress_topic: TopicInfo(o.progress_topic, 1) for o in PLAN.published},
         **changed,
     }
     return {name: topic for name, topic in found.items() if topic is not None}
@@ -84,15 +84,15 @@ def record(batch: int, topic: str = "out", **changed: Any) -> ProgressRecord:
     return msgspec.structs.replace(made, **changed)
 
 
-def shown(batch: int | None, topic: str = "out", /, **changed: Any) -> Shown:
+def shown(batch: int | None, topic: str = "out", /, **changed: Any) -> OutputState:
     """What the brokers say of an output whose progress ends with a batch."""
     last = None if batch is None else record(batch, topic)
-    return replace(Shown(last, 0, Topic(topic, 3), "delete"), **changed)
+    return replace(OutputState(last, 0, TopicInfo(topic, 3), "delete"), **changed)
 
 
-def history(batch: int = 1, plan: Plan = PLAN, **changed: Any) -> History:
+def history(batch: int = 1, plan: Plan = PLAN, **changed: Any) -> StartHistory:
     """Everything of one history, which has committed and published up to a batch."""
-    made = History(
+    made = StartHistory(
         plan,
         born(plan),
         Logged(offset(batch, plan), batch, batch),

@@ -31,7 +31,7 @@ from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
 from ikebana.processor.checkpoint.commits import FillProgress, Lease, Marker
 from ikebana.processor.topics.input_times import Base, InputTimes, RowFile
 from ikebana.processor.topics.reading_log import Reached, ReadingLog
-from ikebana.processor.topics.source_offset import SourceOffset, Span
+from ikebana.processor.topics.source_offset import ReadBackSpan, SourceOffset
 from ikebana.serving import layout
 from ikebana.serving.layout import Meta, StoredTotals, TimePart
 from ikebana.serving.shape import Shape, Side
@@ -76,7 +76,7 @@ OFFSET = SourceOffset(
     topic_ids={"orders": "AAAA"},
     behind=3,
     hops={0: 5},
-    known={
+    input_times={
         "orders": InputTimes(
             frontier=900,
             greatest={"orders": {0: 1_500}},
@@ -99,7 +99,7 @@ OFFSET = SourceOffset(
     began={"joined": 900},
     filled=True,
     firsts={"orders": {0: 1}},
-    own={"out": {0: Span(0, 4, 8)}},
+    read_back={"out": {0: ReadBackSpan(0, 4, 8)}},
     writes=["out"],
     wrote=["out"],
     rebuilding=Rebuilding(900, {"orders": {0: 3}}, {"out": 800}, {"out": 2}, ends=True),

@@ -12,7 +12,7 @@ from ikebana.codecs.progress import Times
 from ikebana.processor.base.listening import Address, Listening, Tls
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kafka.following import AnotherTopicError, ClosedTimes, Piece, Resume
-from ikebana.processor.watching.guard import Limits
+from ikebana.processor.watching.guard import AccessLimits
 from ikebana.processor.watching.plan_view import PlanView, no_plan
 from ikebana.serving.http.server import HttpServer
 from ikebana.serving.retention import Retention
@@ -146,7 +146,7 @@ def caught_up(service: Service, topics: MemoryTopics, *names: str) -> None:
 @contextlib.contextmanager
 def answering(
     service: Service,
-    limits: Limits = Limits(),  # noqa: B008
+    limits: AccessLimits = AccessLimits(),  # noqa: B008
     plan: Callable[[], PlanView] = no_plan,
     tls: Tls | None = None,
 ) -> Iterator[str]:

@@ -14,7 +14,7 @@ from ikebana.arrangements.update import Update
 from ikebana.codecs.canonical import spelling
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Operator
-from ikebana.processor.relational.known import Known
+from ikebana.processor.relational.known import KnownRelations
 from ikebana.processor.relational.sql import sql_operators
 
 Tables = Mapping[str, Mapping[str, str]]
@@ -42,7 +42,7 @@ def plan_of(tables: Tables, queries: Mapping[str, str], key: str | None = None) 
     )
     operators: list[Operator] = [Upsert(name, f"{name}_changes") for name in tables]
     for name, query in queries.items():
-        operators += sql_operators(name, query, Known(inputs, operators), key)
+        operators += sql_operators(name, query, KnownRelations(inputs, operators), key)
     outputs = tuple(Output(name, name, f"out.{name}") for name in queries)
     return checked(Plan("views", inputs, tuple(operators), outputs))
 

@@ -4,16 +4,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ikebana.processor.base.listening import Address, Listening, Tls
-from ikebana.processor.watching.answering import Looking, serving
-from ikebana.processor.watching.guard import Limits
+from ikebana.processor.watching.answering import RecordLookup, serving
+from ikebana.processor.watching.guard import AccessLimits
 from ikebana.processor.watching.monitor import Monitor
 
 
 @contextmanager
 def monitored(
     monitor: Monitor,
-    limits: Limits = Limits(),  # noqa: B008 - immutable
-    looking: Looking | None = None,
+    limits: AccessLimits = AccessLimits(),  # noqa: B008 - immutable
+    looking: RecordLookup | None = None,
     tls: Tls | None = None,
     port: int = 0,
 ) -> Iterator[str]:

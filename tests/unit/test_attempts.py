@@ -19,7 +19,7 @@ from ikebana.errors import (
     SparkStartError,
 )
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.base.restarts import Failed
+from ikebana.processor.base.restarts import AttemptFailed
 from ikebana.processor.base.stopping import Stopping
 from ikebana.processor.building.handle import PipelineRun
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
@@ -66,7 +66,7 @@ def test_what_may_pass_is_worth_another_attempt_once_the_query_has_begun(
     error: IkebanaError,
 ) -> None:
     """It has worked before."""
-    with pytest.raises(Failed) as raised:
+    with pytest.raises(AttemptFailed) as raised:
         attempt(error, begins=True)
 
     assert raised.value.__cause__ is error
@@ -83,7 +83,7 @@ def test_what_a_busy_machine_has_no_time_for_in_a_start_is_worth_another_attempt
     error: IkebanaError,
 ) -> None:
     """It is no mistake of anybody's."""
-    with pytest.raises(Failed):
+    with pytest.raises(AttemptFailed):
         attempt(error, begins=False)
 
 

@@ -9,8 +9,8 @@ from ikebana import Input, Output, Plan, Upsert
 from ikebana.errors import LostError
 from ikebana.processor.base.fast_paths import FastPath
 from ikebana.processor.base.notice import Notice
-from ikebana.processor.checkpoint.edit_plan import EditPlan, Origin, PartPlan
-from ikebana.processor.topics.reach import Standing
+from ikebana.processor.checkpoint.edit_plan import EditPlan, FillSource, PartPlan
+from ikebana.processor.topics.reach import InputsState
 from ikebana.processor.watching.batch_report import BatchReport, Filling
 from ikebana.processor.watching.display import BatchDisplay, _Bar
 
@@ -108,7 +108,9 @@ def test_the_bar_is_of_what_is_filled_as_long_as_that_takes(
 def test_an_edit_is_told_in_lines_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     """Its gist, as `ikebana plan` has it."""
     parts = (
-        PartPlan("operator", "totals", "replaced", filled_from=(Origin("state", "order", 12),)),
+        PartPlan(
+            "operator", "totals", "replaced", filled_from=(FillSource("state", "order", 12),)
+        ),
         PartPlan("output", "t", "replaced", shows="difference", topic="t"),
     )
     with BatchDisplay(PLAN, once=True) as display:
@@ -134,7 +136,7 @@ def test_a_restart_is_told_with_its_cause(capsys: pytest.CaptureFixture[str]) ->
 
 def test_a_run_ends_with_what_waits_and_why(capsys: pytest.CaptureFixture[str]) -> None:
     """What was read and is not published is not passed over, be it of this run or before."""
-    standing = Standing(40, {"orders": 90, "customers": 40}, [], ["customers"], ahead=True)
+    standing = InputsState(40, {"orders": 90, "customers": 40}, [], ["customers"], ahead=True)
     for batches in (0, 1):
         with BatchDisplay(PLAN, once=True) as display:
             display.watch(lambda: standing, 22)

@@ -14,7 +14,7 @@ from ikebana.processor.base.rows import NO_KEY, KeyedUpdate, Upserts
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.engine import budget, dataflow, hops, hydrating, joining
 from ikebana.processor.engine.budget import Budget
-from ikebana.processor.engine.joined_batch import JoinedBatch
+from ikebana.processor.engine.joined_batch import BatchJoins
 from ikebana.processor.kernels import upsert
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.arrange_upsert import UpsertArrangement
@@ -257,7 +257,7 @@ def test_the_first_stage_of_a_new_join_takes_rows_of_its_first_time() -> None:
     stages = joined(WITH_PAIRS).stages.values()
 
     def reach(begins: dict[str, int]) -> dict[str, int]:
-        batch = JoinedBatch(WITH_PAIRS, intervals, begins, hydrates=True, budget=Budget())
+        batch = BatchJoins(WITH_PAIRS, intervals, begins, hydrates=True, budget=Budget())
         return {stage.alias: batch.reach(stage) for stage in stages}
 
     assert reach({"pairs": BEGIN}) == {"a": BEGIN + 1, "b": BEGIN}

@@ -17,7 +17,7 @@ from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.operators.table import KINDS
 from ikebana.processor.planning.plan import Operator
-from ikebana.processor.relational.known import Known
+from ikebana.processor.relational.known import KnownRelations
 from ikebana.processor.relational.sql import sql_operators
 
 ORDERS = Input(
@@ -169,7 +169,7 @@ def test_everything_takes_its_relations_from_one_catalog(monkeypatch: pytest.Mon
     made = sql_operators(
         "spent",
         'SELECT c.name, o.amount FROM "order" o JOIN customer c ON o.customer = c.id',
-        Known((ORDERS, CUSTOMERS), OWN),
+        KnownRelations((ORDERS, CUSTOMERS), OWN),
         None,
     )
     total = Reduce("total", "spent", (("sum", "sum(amount)"),), by="name")
@@ -211,7 +211,7 @@ def test_a_condition_of_a_join_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -
     SELECT c.name, o.amount FROM "order" o JOIN customer c
     ON o.customer + 12345 = c.id - 12345 AND o.day + 67890 > c.since
     """
-    made = sql_operators("spent", view, Known((ORDERS, CUSTOMERS), OWN), None)
+    made = sql_operators("spent", view, KnownRelations((ORDERS, CUSTOMERS), OWN), None)
     plan = Plan("p", (ORDERS, CUSTOMERS), (*OWN, *made), (Output("t", "spent", "spent"),))
     checked(plan)
     planner.physical(plan)

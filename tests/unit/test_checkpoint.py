@@ -13,7 +13,7 @@ import pytest
 from ikebana.errors import CheckpointError
 from ikebana.processor.base import stopping
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, _sealed
-from ikebana.processor.checkpoint.layout import Layout, Logged
+from ikebana.processor.checkpoint.layout import CheckpointFiles, Logged
 from ikebana.processor.topics.source_offset import SourceOffset
 from support.signals import handled_by
 
@@ -25,7 +25,7 @@ BIRTH = Birth("c", "", 1, {}, START)
     ("verb", "ask"),
     [
         ("read", Checkpoint.birth),
-        ("read", lambda checkpoint: Layout(checkpoint.location, 0).offset(0)),
+        ("read", lambda checkpoint: CheckpointFiles(checkpoint.location, 0).offset(0)),
         ("write", lambda checkpoint: checkpoint.write(BIRTH)),
         ("write", Checkpoint.probe),
     ],
@@ -97,7 +97,7 @@ def test_a_signal_while_metadata_are_written_leaves_whole_ones(
     assert store.objects["ikebana.json"].endswith(b'"}')
 
 
-def logged(folder: Path, first_batch: int, *offsets: SourceOffset) -> Layout:
+def logged(folder: Path, first_batch: int, *offsets: SourceOffset) -> CheckpointFiles:
     """A layout whose offset log has these entries."""
     log = folder / "offsets"
     log.mkdir()
@@ -105,7 +105,7 @@ def logged(folder: Path, first_batch: int, *offsets: SourceOffset) -> Layout:
         entry = msgspec.json.encode(offset.to_json()).decode()
         (log / str(number)).write_text(f"v1\n{{}}\n{entry}")
         (log / f".{number}.crc").write_text("sum")
-    return Layout(str(folder), first_batch)
+    return CheckpointFiles(str(folder), first_batch)
 
 
 @pytest.mark.parametrize("first_batch", [0, 7])

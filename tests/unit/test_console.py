@@ -17,11 +17,11 @@ import pytest
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.watching import metrics, plan_view, site
 from ikebana.processor.watching.access import Access
-from ikebana.processor.watching.guard import Limits
+from ikebana.processor.watching.guard import AccessLimits
 from ikebana.processor.watching.health import Health
-from ikebana.processor.watching.health import Limits as Patience
+from ikebana.processor.watching.health import HealthLimits as Patience
 from ikebana.processor.watching.monitor import Monitor
-from ikebana.processor.watching.run_figures import InputFigures, Series, run_figures
+from ikebana.processor.watching.run_figures import InputFigures, MetricSeries, run_figures
 from ikebana.serving.service import Service, ServiceOptions
 from support.served_topics import KEEP_ALL, MemoryTopics, answering
 from support.waiting import wait_until
@@ -162,7 +162,7 @@ def test_the_page_needs_no_token_but_what_it_shows_does(tmp_path: Path) -> None:
     """Otherwise nobody could enter one."""
     with (
         following(tmp_path) as service,
-        answering(service, Limits(Access.of_tokens(["secret"]))) as url,
+        answering(service, AccessLimits(Access.of_tokens(["secret"]))) as url,
     ):
         assert Answer(url, "/console/main.js").status == 200
         for path in ("/openapi.json", "/v1/plan", "/v1/collections", "/console/../v1/plan"):
@@ -204,19 +204,19 @@ def test_the_picture_has_both_colours_in_the_stylesheet() -> None:
 def test_figures_of_a_run_are_taken_from_its_metrics() -> None:
     """What is not known yet is null."""
     series = [
-        Series(metrics.RECORDS.name, (), 7.0),
-        Series(metrics.UPDATES.name, ("out",), 9.0),
-        Series(metrics.UPDATES.name, ("errors",), 1.0),
-        Series(metrics.OUTPUT_FRONTIER.name, ("out",), 2000.0),
-        Series(metrics.OUTPUT_LAG.name, ("out",), 0.5),
-        Series(metrics.OPERATOR_FRONTIER.name, ("current",), 1999.0),
-        Series(metrics.INPUT_FRONTIER.name, ("changes",), 90.0),
-        Series(metrics.INPUT_SILENT.name, ("changes",), 0.0),
-        Series(metrics.INPUT_HOLDS.name, ("changes",), 1.0),
-        Series(metrics.COUNTED_KINDS.name, ("late",), 3.0),
-        Series(metrics.STATE_BYTES.name, ("0",), 100.0),
-        Series(metrics.STATE_BYTES.name, ("1",), 60.0),
-        Series(metrics.STATE_ENTRIES.name, ("0",), 10.0),
+        MetricSeries(metrics.RECORDS.name, (), 7.0),
+        MetricSeries(metrics.UPDATES.name, ("out",), 9.0),
+        MetricSeries(metrics.UPDATES.name, ("errors",), 1.0),
+        MetricSeries(metrics.OUTPUT_FRONTIER.name, ("out",), 2000.0),
+        MetricSeries(metrics.OUTPUT_LAG.name, ("out",), 0.5),
+        MetricSeries(metrics.OPERATOR_FRONTIER.name, ("current",), 1999.0),
+        MetricSeries(metrics.INPUT_FRONTIER.name, ("changes",), 90.0),
+        MetricSeries(metrics.INPUT_SILENT.name, ("changes",), 0.0),
+        MetricSeries(metrics.INPUT_HOLDS.name, ("changes",), 1.0),
+        MetricSeries(metrics.COUNTED_KINDS.name, ("late",), 3.0),
+        MetricSeries(metrics.STATE_BYTES.name, ("0",), 100.0),
+        MetricSeries(metrics.STATE_BYTES.name, ("1",), 60.0),
+        MetricSeries(metrics.STATE_ENTRIES.name, ("0",), 10.0),
     ]
     found = run_figures("shop", (False, "starting"), [], {}, series)
 

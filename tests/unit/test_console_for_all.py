@@ -13,13 +13,13 @@ from playwright.sync_api import Browser, Page, expect
 from ikebana.codecs.error_record import error_record
 from ikebana.processor.authoring.proposing.columns_seen import ColumnsSeen
 from ikebana.processor.base.noted import Noted, NotedRecord, errors_noted
-from ikebana.processor.checkpoint.edit_plan import EditPlan, Origin, PartPlan
+from ikebana.processor.checkpoint.edit_plan import EditPlan, FillSource, PartPlan
 from ikebana.processor.kafka.records import Record
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.watching import plan_view
-from ikebana.processor.watching.answering import Looking
+from ikebana.processor.watching.answering import RecordLookup
 from ikebana.processor.watching.batch_report import BatchReport
-from ikebana.processor.watching.health import Health, Limits
+from ikebana.processor.watching.health import Health, HealthLimits
 from ikebana.processor.watching.monitor import Monitor
 from support.accessibility import faint, misplaced_headings, unnamed, unreached
 from support.browsers import chromium, looking
@@ -40,7 +40,7 @@ EDIT = EditPlan(
     edited=True,
     frontier=40,
     parts=(
-        PartPlan("operator", "current", "new", filled_from=(Origin("topic", "orders"),)),
+        PartPlan("operator", "current", "new", filled_from=(FillSource("topic", "orders"),)),
         PartPlan("operator", "totals", "dropped", "reduce", why="its state is released"),
         PartPlan("operator", "other", "stays", "upsert"),
         PartPlan("output", "out", "replaced", "diff", shows="difference", topic="orders.diffs"),
@@ -72,8 +72,8 @@ def browser() -> Iterator[Browser]:
 
 
 def _run(opened: ExitStack) -> str:
-    health = Health(Limits(60, 900, 3600), time.monotonic)
-    looked = Looking(lambda _: Record(b"1", b"{}"), ColumnsSeen)
+    health = Health(HealthLimits(60, 900, 3600), time.monotonic)
+    looked = RecordLookup(lambda _: Record(b"1", b"{}"), ColumnsSeen)
     monitor = Monitor(PLAN, health, lambda: EDIT)
     now = time.time_ns() // 1_000_000
     counts = {"out": 5, "errors": 1}

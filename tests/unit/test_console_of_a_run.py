@@ -21,16 +21,16 @@ from ikebana.processor.authoring.proposing.columns_seen import ColumnsSeen, Unde
 from ikebana.processor.base.noted import Noted, NotedRecord, Place, errors_noted
 from ikebana.processor.base.notice import Notice
 from ikebana.processor.checkpoint.commits import Marker
-from ikebana.processor.checkpoint.edit_plan import EditPlan, Origin, PartPlan
+from ikebana.processor.checkpoint.edit_plan import EditPlan, FillSource, PartPlan
 from ikebana.processor.kafka.records import Record
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.watching import guard
 from ikebana.processor.watching import monitor as module
 from ikebana.processor.watching.access import Access
-from ikebana.processor.watching.answering import Looking
+from ikebana.processor.watching.answering import RecordLookup
 from ikebana.processor.watching.batch_report import BatchReport, Filling
-from ikebana.processor.watching.health import Health, Limits, Progress
-from ikebana.processor.watching.metrics import WHOLE, Trigger
+from ikebana.processor.watching.health import BatchProgress, Health, HealthLimits
+from ikebana.processor.watching.metrics import WHOLE, TriggerReport
 from ikebana.processor.watching.monitor import Monitor
 from ikebana.processor.watching.sinks import SinkFigures
 from support.browsers import chromium, looking, picture
@@ -92,8 +92,8 @@ def _batch(monitor: Monitor, number: int, count: int, noted: Sequence[Noted] = (
     report = _report(number, count, noted)
     upper = report.upper
     monitor.batch(report)
-    progress = Progress(done=count, offered=count, upper=upper, closed=upper)
-    monitor.trigger(Trigger({WHOLE: 500}, {"current": upper, "people": upper}, progress))
+    progress = BatchProgress(done=count, offered=count, upper=upper, closed=upper)
+    monitor.trigger(TriggerReport({WHOLE: 500}, {"current": upper, "people": upper}, progress))
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def browser() -> Iterator[Browser]:
 
 def test_a_run_shows_its_outputs_and_what_it_counted(browser: Browser) -> None:
     """With rates from one answer to the next."""
-    monitor = Monitor(PLAN, Health(Limits(60, 900, 3600), time.monotonic))
+    monitor = Monitor(PLAN, Health(HealthLimits(60, 900, 3600), time.monotonic))
     _batch(monitor, 7, 12_000)
     with monitored(monitor) as url, looking(browser) as page:
         page.goto(url)
@@ -141,7 +141,7 @@ def test_sinks_stand_on_the_first_page_and_in_the_plan(browser: Browser) -> None
         "lake": SinkFigures(ready=True, state="delivering", frontier=1_790_000_000_000, lag_s=0.5),
         "shop": SinkFigures(ready=False, state=why, behind=1_234, restarts=3),
     }
-    health = Health(Limits(60, 900, 3600), time.monotonic)
+    health = Health(HealthLimits(60, 900, 3600), time.monotonic)
     monitor = Monitor(PLAN, health, sinks=(sinks, lambda: figures))
     _batch(monitor, 7, 12)
     with monitored(monitor) as url, looking(browser) as page:
@@ -169,7 +169,7 @@ TOKEN = "secret"
 
 
 def _noting() -> Monitor:
-    monitor = Monitor(PLAN, Health(Limits(60, 900, 3600), time.monotonic))
+    monitor = Monitor(PLAN, Health(HealthLimits(60, 900, 3600), time.monotonic))
     _batch(monitor, 7, 120, NOTED)
     return monitor
 
@@ -183,8 +183,8 @@ def _columns(name: str) -> ColumnsSeen | None:
     return ColumnsSeen(name, 40, undeclared, ["size"]) if name == "orders" else None
 
 
-LOOKING = Looking(_read, _columns)
-TOKENS = guard.Limits(Access.of_tokens([TOKEN]))
+LOOKING = RecordLookup(_read, _columns)
+TOKENS = guard.AccessLimits(Access.of_tokens([TOKEN]))
 
 
 def _asked(url: str, path: str, token: str | None = None) -> tuple[int, Any]:
@@ -199,7 +199,7 @@ def _asked(url: str, path: str, token: str | None = None) -> tuple[int, Any]:
 
 def test_notices_stand_on_the_first_page_while_they_hold(browser: Browser) -> None:
     """Their words, and since when; what messages have is not shown."""
-    monitor = Monitor(PLAN, Health(Limits(60, 900, 3600), time.monotonic))
+    monitor = Monitor(PLAN, Health(HealthLimits(60, 900, 3600), time.monotonic))
     _batch(monitor, 7, 1)
     monitor.notice([Notice("column", "orders", "nom", "orders: nothing has nom", "; SECRET")])
     with monitored(monitor) as url, looking(browser) as page:
@@ -269,7 +269,7 @@ def test_brokers_that_do_not_answer_are_told() -> None:
     def away(place: Place) -> Record | None:
         raise AwayError("the brokers do not answer", hint="Look at them.")
 
-    with monitored(_noting(), TOKENS, Looking(away, _columns)) as url:
+    with monitored(_noting(), TOKENS, RecordLookup(away, _columns)) as url:
         status, found = _asked(url, "/v1/records?topic=orders&partition=1&offset=9", TOKEN)
     told = {"error": "the brokers do not answer", "hint": "Look at them."}
     assert (status, found) == (502, told)
@@ -277,7 +277,7 @@ def test_brokers_that_do_not_answer_are_told() -> None:
 
 def test_a_long_record_is_cut() -> None:
     """What is left out is said."""
-    looking_at = Looking(lambda _: Record(None, b"x" * 100_000), _columns)
+    looking_at = RecordLookup(lambda _: Record(None, b"x" * 100_000), _columns)
     with monitored(_noting(), TOKENS, looking_at) as url:
         _, found = _asked(url, "/v1/records?topic=orders&partition=1&offset=9", TOKEN)
     assert (found["key"], found["value_bytes"]) == (None, 100_000)
@@ -326,7 +326,7 @@ EDIT = EditPlan(
     frontier=1_790_000_000_000,
     parts=(
         PartPlan("operator", "current", "stays", "upsert"),
-        PartPlan("operator", "people", "new", filled_from=(Origin("topic", "customers"),)),
+        PartPlan("operator", "people", "new", filled_from=(FillSource("topic", "customers"),)),
         PartPlan("operator", "totals", "dropped", "reduce", why="its state is released"),
         PartPlan(
             "output",
@@ -335,7 +335,7 @@ EDIT = EditPlan(
             "diff",
             shows="difference",
             topic="orders.diffs",
-            filled_from=(Origin("state", "current"),),
+            filled_from=(FillSource("state", "current"),),
         ),
     ),
 )
@@ -343,7 +343,7 @@ EDIT = EditPlan(
 
 def test_the_last_edit_is_told_and_marked_in_the_plan(browser: Browser) -> None:
     """While it fills, with how far it is."""
-    health = Health(Limits(60, 900, 3600), time.monotonic)
+    health = Health(HealthLimits(60, 900, 3600), time.monotonic)
     monitor = Monitor(PLAN, health, lambda: EDIT)
     monitor.edit(EDIT)
     with monitored(monitor) as url, looking(browser) as page:
@@ -375,7 +375,7 @@ def test_charts_begin_before_the_page_is_opened(
     browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With what the run has kept, a sample every five seconds; so they have no gap later."""
-    monitor = Monitor(PLAN, Health(Limits(60, 900, 3600), time.monotonic))
+    monitor = Monitor(PLAN, Health(HealthLimits(60, 900, 3600), time.monotonic))
     now = time.time_ns() // 1_000_000
     clock = iter(range(now - 600_000, now))
     monkeypatch.setattr(module, "_now_ms", lambda: next(clock))

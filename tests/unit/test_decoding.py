@@ -11,11 +11,11 @@ import pytest
 
 from ikebana import Column, Input, Linear, Output, Plan, Upsert, steps
 from ikebana.processor.base.envelope import Chunk, Records, Tick, pack, unpack
-from ikebana.processor.base.placing import Place, shard_of
+from ikebana.processor.base.placing import PartitionRange, shard_of
 from ikebana.processor.base.rows import (
     NULL_KEY,
     Errors,
-    Ignored,
+    IgnoredMessages,
     Partial,
     Truncate,
     Updates,
@@ -29,13 +29,13 @@ from ikebana.processor.topics.messages import Message
 
 JSON = Input("in", ("t",))
 BYTES = Input("in", ("t",), "bytes", "bytes")
-INGEST = Place("t", 3, 1, 10, 99, each=False)
-OFFSET = Place("t", 3, 1, 10, 50, each=True)
+INGEST = PartitionRange("t", 3, 1, 10, 99, each=False)
+OFFSET = PartitionRange("t", 3, 1, 10, 50, each=True)
 
 Chunks = list[tuple[int, Records]]
 
 
-def decoding_of(source: Input, place: Place, shards: int) -> Decoding:
+def decoding_of(source: Input, place: PartitionRange, shards: int) -> Decoding:
     """What decodes an input that one operator reads."""
     upserts = (Upsert("current", "in"),) if source.mode == "upsert" else ()
     output = Output("out", "current" if upserts else "in", "out")
@@ -45,7 +45,7 @@ def decoding_of(source: Input, place: Place, shards: int) -> Decoding:
 
 
 def decoded(
-    source: Input, place: Place, shards: int, parts: Iterable[Sequence[Message]]
+    source: Input, place: PartitionRange, shards: int, parts: Iterable[Sequence[Message]]
 ) -> Chunks:
     """Everything that is yielded for messages given in parts, unpacked."""
     decoding = decoding_of(source, place, shards)
@@ -138,7 +138,7 @@ def test_a_chunk_says_where_it_is_from() -> None:
 
 
 @pytest.mark.parametrize("place", [INGEST, OFFSET], ids=["ingest", "offset"])
-def test_a_bad_value_goes_to_its_key_with_an_error_record(place: Place) -> None:
+def test_a_bad_value_goes_to_its_key_with_an_error_record(place: PartitionRange) -> None:
     """Its index in the chunk has the record, its value is null."""
     messages = rows((10, b"1", b"1"), (11, b"1.0", b"{"), (12, b"1", b"2"))
     ((shard, chunk),) = decoded(JSON, place, 1, [messages])
@@ -159,7 +159,7 @@ def test_a_bad_value_goes_to_its_key_with_an_error_record(place: Place) -> None:
 
 @pytest.mark.parametrize(("place", "time"), [(INGEST, 99), (OFFSET, 52)], ids=["ingest", "offset"])
 def test_a_record_whose_key_is_unreadable_goes_to_the_errors_of_shard_0(
-    place: Place, time: int
+    place: PartitionRange, time: int
 ) -> None:
     """It has its own time, and its raw bytes are kept."""
     chunks = decoded(JSON, place, 4, [rows((12, b"\xff", b"\xfe"))])
@@ -199,7 +199,7 @@ def test_nothing_is_yielded_for_nothing() -> None:
 
 
 @pytest.mark.parametrize("place", [INGEST, OFFSET], ids=["ingest", "offset"])
-def test_many_records_become_several_chunks_with_nothing_lost(place: Place) -> None:
+def test_many_records_become_several_chunks_with_nothing_lost(place: PartitionRange) -> None:
     """Chunks go out as they fill up; each partition's offsets ascend within a shard."""
     messages = [Message(at, b"%d" % (at % 50), b"v") for at in range(10, 20_010)]
     parts = [messages[at : at + 700] for at in range(0, len(messages), 700)]
@@ -284,7 +284,7 @@ def test_large_records_are_not_gathered_without_bound(
         ),
         pytest.param(Truncate("in", 1, 2, 5, 7), id="a truncate"),
         pytest.param(Updates(["out"], [None, b""], [b"", b"v"], [5, 6], [-1, 2]), id="updates"),
-        pytest.param(Ignored({"ddl": 2}), id="ignored"),
+        pytest.param(IgnoredMessages({"ddl": 2}), id="ignored"),
         pytest.param(Errors([b"a"], [1], [-1]), id="errors with diffs"),
         pytest.param(Errors([b"a", b""], [1, 2]), id="errors"),
         pytest.param(Errors([b"a"], 1), id="errors at one time"),
@@ -318,7 +318,7 @@ def upsert_of(offset: int, key: int, value: int) -> Message:
 
 @pytest.mark.parametrize(("place", "times"), [(INGEST, 99), (OFFSET, [51, 53])])
 def test_a_truncate_goes_to_every_shard_between_what_was_before_and_after(
-    place: Place, times: int | list[int]
+    place: PartitionRange, times: int | list[int]
 ) -> None:
     """No chunk reaches over it, whatever shard an upsert is of."""
     messages = [upsert_of(11, 1, 1), TRUNCATE, upsert_of(13, 1, 2)]
@@ -395,13 +395,13 @@ def test_what_says_nothing_is_counted_once_for_all() -> None:
     heartbeat = Message(10, b"{}", b'{"ts_ms":1}')
 
     assert decoded(DEBEZIUM, INGEST, 3, [[heartbeat], [heartbeat]]) == [
-        (0, Ignored({"heartbeat": 2}))
+        (0, IgnoredMessages({"heartbeat": 2}))
     ]
 
 
 @pytest.mark.parametrize(("place", "time"), [(INGEST, 99), (OFFSET, 52)], ids=["ingest", "offset"])
 def test_updates_of_diffs_go_by_their_key_at_the_time_of_their_message(
-    place: Place, time: int
+    place: PartitionRange, time: int
 ) -> None:
     """They name their outputs; what has no old image is an error at the same time."""
     source = replace(DEBEZIUM, mode="diffs")

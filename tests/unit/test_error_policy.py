@@ -15,7 +15,7 @@ from ikebana.processor.base.noted import NotedRecord
 from ikebana.processor.base.rows import KeyedUpdate, Upserts
 from ikebana.processor.engine import dataflow
 from ikebana.processor.engine.evaluate import Evaluation, Record
-from ikebana.processor.engine.gathered import Gathered
+from ikebana.processor.engine.gathered import GatheredUpdates
 from ikebana.processor.kernels import upsert
 from ikebana.processor.planning.plan import ERRORS, OnError
 
@@ -90,7 +90,7 @@ def test_failing_a_retracted_error_is_none() -> None:
 def test_errors_by_the_million_are_never_all_in_memory(policy: OnError) -> None:
     """They lie in a file and are gone through once; all are counted, and the last five told."""
     count = 60_000
-    errors = Gathered(most=20_000)
+    errors = GatheredUpdates(most=20_000)
     errors += (
         KeyedUpdate(None, error_record("no", ("t", 0, at), b"%d" % at, b"x" * 300), 1, 1)
         for at in range(count)

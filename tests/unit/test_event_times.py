@@ -3,7 +3,7 @@
 from ikebana.codecs.change import Column
 from ikebana.processor.planning.input_rows import dating_query
 from ikebana.processor.planning.plan import EventTime, Input
-from ikebana.processor.topics.event_time import Bounds, EventTimes
+from ikebana.processor.topics.event_time import EventTimes, TimeBounds
 
 INPUT = Input(
     "orders",
@@ -21,8 +21,8 @@ def test_a_row_without_a_time_never_takes_that_of_its_message() -> None:
     rows = [b'{"id":1,"ms":20}', b'{"id":2,"ms":null}', b'{"id":3}', b'{"id":4,"ms":30}']
     keys: list[bytes | None] = [b"%d" % at for at in range(1, 5)]
 
-    found = times.of_rows(keys, rows, [100] * 4, [Bounds(0, None)] * 4)
-    beside = times.of_rows([*keys, b"5"], [*rows, None], [100] * 5, [Bounds(0, None)] * 5)
+    found = times.of_rows(keys, rows, [100] * 4, [TimeBounds(0, None)] * 4)
+    beside = times.of_rows([*keys, b"5"], [*rows, None], [100] * 5, [TimeBounds(0, None)] * 5)
 
     assert found.times == [20, NULL, NULL, 30]
     assert beside.times == [20, NULL, NULL, 30, 100]

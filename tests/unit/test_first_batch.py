@@ -12,10 +12,10 @@ from ikebana import Column, EventTime, Input, Output, Plan, Reduce, Upsert
 from ikebana.codecs import canonical, cdcv2, diff
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.planning.plan import TimeDomain
-from ikebana.processor.topics.diff_input import Closed
-from ikebana.processor.topics.reclock import Trigger, mint
+from ikebana.processor.topics.diff_input import ClosedProgress
+from ikebana.processor.topics.reclock import BatchTrigger, mint
 from ikebana.processor.topics.source_offset import SourceOffset
-from ikebana.processor.topics.taking import Look
+from ikebana.processor.topics.taking import MintingState
 from ikebana.testing import Run, Topics
 
 NOW = 1_700_000_000_000
@@ -52,7 +52,7 @@ def updates(topics: Topics) -> None:
     for time in (4, 8):
         topics.send("rows", b'"k"', b'{"t":1,"v":%d}' % time, headers=diff.headers(time, 1))
     record = ProgressRecord("c", "q", "rows", 1, 0, 9, 2, topics.ends("rows"), "changes")
-    topics.closed["rows"].append(Closed(record, 1))
+    topics.closed["rows"].append(ClosedProgress(record, 1))
 
 
 def facts(topics: Topics) -> None:
@@ -205,10 +205,10 @@ def test_a_start_on_nothing_goes_on_when_something_comes(
 def test_a_first_batch_of_nothing_is_a_batch(kind: Kind) -> None:
     """It says nothing of times that are not the clock's, and is followed by none of itself."""
     start = begun(kind, nothing, shards=1).last
-    look = Look({topic: {0: 0} for topic in start.positions}, {})
+    look = MintingState({topic: {0: 0} for topic in start.positions}, {})
 
     def minted(after: SourceOffset, *, first: bool) -> SourceOffset:
-        return mint(kind.plan, after, look, Trigger(NOW, 5, first=first))
+        return mint(kind.plan, after, look, BatchTrigger(NOW, 5, first=first))
 
     assert minted(start, first=False) == start
     found = minted(start, first=True)

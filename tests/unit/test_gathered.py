@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from ikebana.processor.base.rows import KeyedUpdate, updates_of
-from ikebana.processor.engine.gathered import Gathered
+from ikebana.processor.engine.gathered import GatheredUpdates
 from ikebana.processor.engine.hops import chunks
 
 
@@ -21,7 +21,7 @@ def updates(count: int, size: int = 4) -> Iterator[KeyedUpdate]:
 def test_they_are_read_in_order_and_again(count: int, each: int) -> None:
     """Those in the file are before those in memory, however they were added."""
     wanted = list(updates(count))
-    gathered = Gathered(most=20_000)
+    gathered = GatheredUpdates(most=20_000)
     for begin in range(0, count, each):
         gathered += wanted[begin : begin + each]
 
@@ -36,7 +36,7 @@ def test_they_are_read_in_order_and_again(count: int, each: int) -> None:
 def test_reading_goes_on_while_others_read() -> None:
     """Readers have no common place in the file."""
     wanted = list(updates(30_000))
-    gathered = Gathered(wanted, most=10_000)
+    gathered = GatheredUpdates(wanted, most=10_000)
 
     assert gathered.is_filed
     assert list(zip(gathered, gathered, strict=True)) == list(zip(wanted, wanted, strict=True))
@@ -44,7 +44,7 @@ def test_reading_goes_on_while_others_read() -> None:
 
 def test_what_is_cleared_is_gone() -> None:
     """It can be added to again."""
-    gathered = Gathered(updates(30_000), most=10_000)
+    gathered = GatheredUpdates(updates(30_000), most=10_000)
     gathered.clear()
     gathered += updates(2)
 
@@ -57,7 +57,7 @@ def test_memory_is_bounded_by_the_number_of_updates() -> None:
     some = list(updates(10_000, 100))
     tracemalloc.start()
     try:
-        gathered = Gathered(most=20_000)
+        gathered = GatheredUpdates(most=20_000)
         for _ in range(10):
             gathered += [each._replace(time=1) for each in some]
         kept = sum(1 for _ in gathered)
@@ -72,7 +72,7 @@ def test_memory_is_bounded_by_the_number_of_updates() -> None:
 
 def test_memory_is_bounded_by_the_size_of_updates() -> None:
     """A few large ones are as much as many small ones."""
-    gathered = Gathered(KeyedUpdate(b"k", bytes(14_000), 1, 1) for _ in range(10_000))
+    gathered = GatheredUpdates(KeyedUpdate(b"k", bytes(14_000), 1, 1) for _ in range(10_000))
 
     assert gathered.is_filed
     assert len(gathered) == 10_000
@@ -83,7 +83,7 @@ def test_an_exchange_takes_them_from_the_file() -> None:
     wanted = list(updates(30_000))
     found = [
         update
-        for _, row in chunks({"totals": Gathered(wanted, most=10_000)}, 4)
+        for _, row in chunks({"totals": GatheredUpdates(wanted, most=10_000)}, 4)
         for update in updates_of(row)
     ]
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ikebana.processor.watching.health import Health, Limits, Progress
+from ikebana.processor.watching.health import BatchProgress, Health, HealthLimits
 
-LIMITS = Limits(ready_within=60, stuck_after=900, start_within=3600)
+LIMITS = HealthLimits(ready_within=60, stuck_after=900, start_within=3600)
 
 
 class Clock:
@@ -22,9 +22,9 @@ class Clock:
         self.now += seconds
 
 
-def read(done: int, offered: int | None) -> Progress:
+def read(done: int, offered: int | None) -> BatchProgress:
     """A batch whose records need no hop: what is read is closed."""
-    return Progress(done, offered, upper=done, closed=done)
+    return BatchProgress(done, offered, upper=done, closed=done)
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_what_is_read_counts_when_every_operator_is_done_with_it(
     lags = []
     for closed in (0, 0, 500, 500):
         clock.passes(10)
-        health.batch(10, Progress(500, 500, upper=500, closed=closed))
+        health.batch(10, BatchProgress(500, 500, upper=500, closed=closed))
         lags.append(health.lag_s)
 
     # The third began 10 s ago itself, and closes what all three have read.
@@ -193,7 +193,7 @@ def test_the_lag_is_that_of_the_newest_moment_all_of_which_is_published(
         done = min(done + reads, there)
         closed = min(closed + closes, done)
         clock.passes(seconds)
-        health.batch(seconds, Progress(done, there if looked else None, done, closed))
+        health.batch(seconds, BatchProgress(done, there if looked else None, done, closed))
         batches.append((begun, there if looked else None, done, done))
 
         published = [

@@ -86,7 +86,7 @@ def test_a_history_is_read_before_the_topic(tmp_path: Path, time: Any) -> None:
     run.read()
     assert shown(run) == {1: 7, 3: 0, 4: 1}
     # Nothing is kept of what was read.
-    assert run.last.known["rows"].base is None
+    assert run.last.input_times["rows"].base is None
 
 
 @given(
@@ -411,6 +411,6 @@ def test_preflight_counts_the_rows(tmp_path: Path) -> None:
     plan = plan_of(lines(tmp_path / "a.jsonl", rows_of(1, 2)))
     settings = Settings(str(tmp_path / "checkpoint"), {"bootstrap.servers": "b"})
     [check] = of_histories(plan, settings)
-    assert (check.status, check.told) == ("ok", "2 rows in 1 file")
+    assert (check.status, check.fact) == ("ok", "2 rows in 1 file")
     [wrong] = of_histories(plan_of(f"{tmp_path}/none.jsonl"), settings)
     assert wrong.status == "failed"

@@ -14,7 +14,7 @@ from ikebana.codecs.maxwell import Maxwell
 from ikebana.errors import StuckError
 from ikebana.processor.base import calls
 from ikebana.processor.base.envelope import unpack
-from ikebana.processor.base.placing import Place
+from ikebana.processor.base.placing import PartitionRange
 from ikebana.processor.base.rows import Updates, size_of
 from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.planning import planner
@@ -97,7 +97,7 @@ def test_what_is_short_is_whole() -> None:
     assert set(record) == {"reason", "topic", "partition", "offset", "key", "value"}
 
 
-def expanding(place: Place) -> Decoding:
+def expanding(place: PartitionRange) -> Decoding:
     source = Input(
         "n", ("n",), mode="append", columns=(Column("n", "BIGINT"), Column("s", "VARCHAR"))
     )
@@ -114,7 +114,7 @@ def expanding(place: Place) -> Decoding:
 
 def test_a_record_that_expands_is_packed_into_rows_of_bounded_size() -> None:
     """It may come to more than a row of Spark can hold; nothing of it is lost."""
-    decoding = expanding(Place("n", 0, 0, 0, 5, each=False))
+    decoding = expanding(PartitionRange("n", 0, 0, 0, 5, each=False))
     count, text = 50_000, b"x" * 100
     message = Message(0, None, b'{"n":%d,"s":"%s"}' % (count, text))
 
@@ -129,7 +129,7 @@ def test_a_record_that_expands_is_packed_into_rows_of_bounded_size() -> None:
 
 def test_records_that_expand_are_taken_few_at_a_time() -> None:
     """What one portion comes to is on its way before the next one is looked at."""
-    decoding = expanding(Place("n", 0, 0, 0, 5, each=False))
+    decoding = expanding(PartitionRange("n", 0, 0, 0, 5, each=False))
     messages = [Message(at, None, b'{"n":3,"s":"a"}') for at in range(100)]
     messages += [Message(at, None, b'{"n":3000,"s":"%d"}' % at) for at in range(100, 120)]
 

@@ -135,9 +135,9 @@ def test_rows_of_batches_before_are_removed(tmp_path: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(left_rows.VARIABLE, str(tmp_path))
-        assert [*left_rows.found([now[1]])] == [large[0][1]]
+        assert [*left_rows.resolve([now[1]])] == [large[0][1]]
         with pytest.raises(LostError, match="are gone"):
-            next(left_rows.found([before[1]]))
+            next(left_rows.resolve([before[1]]))
     left_rows.forget_before("", 10)
 
 
@@ -151,4 +151,4 @@ def test_rows_of_another_host_are_fetched_or_lost_by_its_name(
     (place,) = left_rows.passed_on([[(0, b"\x95" + b"r" * 20_000)]], str(tmp_path), 1, host)
 
     with pytest.raises(LostError, match=f"{host} is not reached"):
-        next(left_rows.found([place[1]]))
+        next(left_rows.resolve([place[1]]))

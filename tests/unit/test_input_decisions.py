@@ -14,8 +14,8 @@ from ikebana.processor.checkpoint.inputs import (
     writer_of,
 )
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
-from ikebana.processor.checkpoint.topic import Topic
-from ikebana.processor.topics.diff_input import Closed
+from ikebana.processor.checkpoint.topic import TopicInfo
+from ikebana.processor.topics.diff_input import ClosedProgress
 from support.histories import record
 
 
@@ -28,25 +28,27 @@ def plan_of(*inputs: Input) -> Plan:
 
 
 DIFFS = plan_of(Input("a", ("ours.out",), "diff", mode="diffs"))
-ONE = {"ours.out": Topic("1", 1), "ours.out.progress": Topic("2", 1)}
+ONE = {"ours.out": TopicInfo("1", 1), "ours.out.progress": TopicInfo("2", 1)}
 
 
 @pytest.mark.parametrize(
     ("found", "ids", "reason"),
     [
-        pytest.param({"a": Topic("1", 1), "b": Topic("2", 1)}, {}, None, id="never read"),
-        pytest.param({"a": Topic("1", 1), "b": Topic("2", 1)}, {"a": "1"}, None, id="the same"),
+        pytest.param({"a": TopicInfo("1", 1), "b": TopicInfo("2", 1)}, {}, None, id="never read"),
         pytest.param(
-            {"a": Topic("1", 1), "b": Topic("2", 1)},
+            {"a": TopicInfo("1", 1), "b": TopicInfo("2", 1)}, {"a": "1"}, None, id="the same"
+        ),
+        pytest.param(
+            {"a": TopicInfo("1", 1), "b": TopicInfo("2", 1)},
             {"a": "1", "b": "1"},
             Reason.TOPIC_MADE_ANEW,
             id="made anew",
         ),
-        pytest.param({"a": Topic("1", 1)}, {}, Reason.MISSING_INPUT, id="not there"),
+        pytest.param({"a": TopicInfo("1", 1)}, {}, Reason.MISSING_INPUT, id="not there"),
     ],
 )
 def test_input_topics_stay_the_same(
-    found: dict[str, Topic], ids: dict[str, str], reason: Reason | None
+    found: dict[str, TopicInfo], ids: dict[str, str], reason: Reason | None
 ) -> None:
     """R4. Offsets of a topic that was made anew mean other records."""
     assert refused(topics_refusal(["a", "b"], found, ids)) is reason
@@ -102,7 +104,7 @@ def test_what_waits_for_missing_records_is_told() -> None:
         pytest.param(ONE, {}, None, id="whole"),
         pytest.param({}, {}, Reason.MISSING_INPUT, id="not there"),
         pytest.param(
-            {"ours.out": Topic("1", 1)}, {}, Reason.MISSING_INPUT, id="no progress topic"
+            {"ours.out": TopicInfo("1", 1)}, {}, Reason.MISSING_INPUT, id="no progress topic"
         ),
         pytest.param(ONE, {"ours.out": {0: 1}}, Reason.LOST_BEGINNING, id="of the updates"),
         pytest.param(
@@ -111,7 +113,7 @@ def test_what_waits_for_missing_records_is_told() -> None:
     ],
 )
 def test_a_topic_whose_beginning_is_gone_is_not_begun_with(
-    found: dict[str, Topic], begins: dict[str, Any], reason: Reason | None
+    found: dict[str, TopicInfo], begins: dict[str, Any], reason: Reason | None
 ) -> None:
     """R10. A new reader would take what is left for all there was."""
     whole = {name: dict.fromkeys(range(topic.partitions), 0) for name, topic in found.items()}
@@ -119,8 +121,8 @@ def test_a_topic_whose_beginning_is_gone_is_not_begun_with(
     assert refused(beginnings_refusal(DIFFS, found, {**whole, **begins})) is reason
 
 
-def closed(*checkpoints: str) -> list[Closed]:
-    return [Closed(record(at, checkpoint=name), at) for at, name in enumerate(checkpoints)]
+def closed(*checkpoints: str) -> list[ClosedProgress]:
+    return [ClosedProgress(record(at, checkpoint=name), at) for at, name in enumerate(checkpoints)]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +150,7 @@ def test_transactions_are_told_in_one_partition() -> None:
     event = EventTime(clock="transaction", transactions="t.transaction")
     source = Input("a", ("t.public.a",), value_format="debezium-json", event_time=event)
     plan = Plan("p", (source,), (Upsert("u", "a"),), (Output("out", "u", "out"),))
-    topics = {"t.public.a": Topic("1", 1), "t.transaction": Topic("2", 2)}
+    topics = {"t.public.a": TopicInfo("1", 1), "t.transaction": TopicInfo("2", 2)}
 
     found = beginnings_refusal(plan, topics, {"t.public.a": {0: 0}, "t.transaction": {0: 0, 1: 0}})
 

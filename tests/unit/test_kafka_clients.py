@@ -23,7 +23,7 @@ from ikebana.processor.kafka import (
     transactions,
 )
 from ikebana.processor.kafka.loopback import Ends, Trimming
-from ikebana.processor.kafka.reader import Range, Reader
+from ikebana.processor.kafka.reader import Range, RangeReader
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from support.admin_answers import Answer
 from support.histories import PLAN, marker
@@ -75,7 +75,7 @@ def read(
     monkeypatch: pytest.MonkeyPatch, events: Iterable[Event], wanted: Range, patience_s: float = 5
 ) -> list[int]:
     monkeypatch.setattr(client, "consumer", lambda _: Script(deque(events)))
-    found = Reader({}).read([wanted], patience_s)
+    found = RangeReader({}).read([wanted], patience_s)
     return [message.offset() for _, messages in found for message in messages]
 
 
@@ -333,7 +333,7 @@ def test_ranges_of_one_partition_are_read_one_after_the_other(
     monkeypatch.setattr(client, "consumer", lambda _: Partition(deque()))
     ranges = [Range("t", 0, 0, 3), Range("t", 0, 4, 4), Range("t", 0, 7, 9)]
     found: dict[Range, list[int]] = {}
-    for at, messages in Reader({}).read(ranges):
+    for at, messages in RangeReader({}).read(ranges):
         found.setdefault(at, []).extend(message.offset() for message in messages)
 
     assert found == {ranges[0]: [0, 1, 2], ranges[2]: [7, 8]}

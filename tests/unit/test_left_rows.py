@@ -13,7 +13,7 @@ from ikebana.processor.base.envelope import pack, unpack
 from ikebana.processor.base.rows import Upserts
 from ikebana.processor.spark.source_rows import spark_rows
 from ikebana.processor.spark.workers import left_rows
-from ikebana.processor.spark.workers.left_rows import Folder, Leaving
+from ikebana.processor.spark.workers.left_rows import Leaving, RowsFolder
 
 LARGE = b"\x95" + b"r" * 20_000
 
@@ -42,7 +42,7 @@ def test_the_owner_finds_the_rows_that_a_task_has_left(
         (batch,) = passed_on
         chunks = batch.column("chunk").to_pylist()
         shards = batch.column("shard").to_pylist()
-        assert [*zip(shards, left_rows.found(chunks), strict=True)] == expected
+        assert [*zip(shards, left_rows.resolve(chunks), strict=True)] == expected
         assert batch.column("label").to_pylist() == [7 + shard % 2 for shard in shards]
         # What goes through Spark is small.
         assert all(len(chunk) < 9_000 for chunk in chunks)
@@ -61,8 +61,8 @@ def test_no_packed_row_is_taken_for_a_place(tmp_path: Path) -> None:
 
     with closing(Leaving(str(tmp_path))) as leaving:
         assert leaving.leave([(0, row)]) == [(0, row)]
-    assert [*left_rows.found([row])] == [row]
-    assert unpack(row) == unpack(next(left_rows.found([row])))
+    assert [*left_rows.resolve([row])] == [row]
+    assert unpack(row) == unpack(next(left_rows.resolve([row])))
     assert [*tmp_path.iterdir()] == []
 
 
@@ -73,7 +73,7 @@ def test_many_rows_at_once_are_all_written(tmp_path: Path) -> None:
     with closing(Leaving(str(tmp_path))) as leaving:
         places = leaving.leave(rows)
 
-    assert [*left_rows.found(place for _, place in places)] == [row for _, row in rows]
+    assert [*left_rows.resolve(place for _, place in places)] == [row for _, row in rows]
 
 
 def test_rows_of_a_batch_that_is_done_are_removed(tmp_path: Path) -> None:
@@ -83,12 +83,12 @@ def test_rows_of_a_batch_that_is_done_are_removed(tmp_path: Path) -> None:
     (path,) = tmp_path.iterdir()
     path.write_bytes(LARGE[:100])
     with pytest.raises(LostError, match=r"cut off: .*") as cut:
-        next(left_rows.found([place]))
+        next(left_rows.resolve([place]))
     left_rows.forget(str(tmp_path))
 
     assert [*tmp_path.iterdir()] == []
     with pytest.raises(LostError, match=r"are gone: .*: No such file") as gone:
-        next(left_rows.found([place]))
+        next(left_rows.resolve([place]))
     assert "TMPDIR" in str(cut.value.hint)
     assert "TMPDIR" in str(gone.value.hint)
 
@@ -103,7 +103,7 @@ def test_the_folder_is_where_spark_has_its_own_files(tmp_path: Path) -> None:
     """In the first of them, made if need be, and gone at the end."""
     scratch = tmp_path / "disk" / "spark"
 
-    found, other = Folder(f"{scratch},/elsewhere"), Folder(str(scratch))
+    found, other = RowsFolder(f"{scratch},/elsewhere"), RowsFolder(str(scratch))
 
     assert found.path.parent == scratch
     assert found.path != other.path
@@ -115,16 +115,16 @@ def test_the_folder_is_where_spark_has_its_own_files(tmp_path: Path) -> None:
 
 def test_a_run_removes_what_a_killed_one_has_left(tmp_path: Path) -> None:
     """And neither what another one that runs has, nor what is not theirs."""
-    lives, killed = Folder(str(tmp_path)), tmp_path / "ikebana-rows-killed"
+    lives, killed = RowsFolder(str(tmp_path)), tmp_path / "ikebana-rows-killed"
     killed.mkdir()
     (killed / "rows").write_bytes(LARGE)
     (tmp_path / "blockmgr-1").mkdir()
-    new = Folder(str(tmp_path))
+    new = RowsFolder(str(tmp_path))
     # It might be one that has not been locked yet.
     assert killed.exists()
     for each in tmp_path.iterdir():
         os.utime(each, (1, 1))
-    newer = Folder(str(tmp_path))
+    newer = RowsFolder(str(tmp_path))
 
     assert not killed.exists()
     assert {*tmp_path.iterdir()} == {
@@ -140,5 +140,5 @@ def test_a_folder_that_cannot_be_made_is_told_with_the_remedy(tmp_path: Path) ->
     (tmp_path / "spark").write_text("")
 
     with pytest.raises(SparkStartError, match=r"for rows in .*: (Not a dir|File ex)") as no:
-        Folder(str(tmp_path / "spark" / "deeper"))
+        RowsFolder(str(tmp_path / "spark" / "deeper"))
     assert "SPARK_LOCAL_DIRS" in str(no.value.hint)

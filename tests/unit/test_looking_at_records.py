@@ -36,11 +36,11 @@ def test_only_tokens_that_see_everything_see_records(tmp_path: Path) -> None:
     """One that may see outputs may not see what comes in."""
     file = tmp_path / "tokens.yaml"
     file.write_text(TOKENS)
-    monitor = Monitor(PLAN, Health(health.Limits(60, 900, 3600), time.monotonic))
+    monitor = Monitor(PLAN, Health(health.HealthLimits(60, 900, 3600), time.monotonic))
     seen = {}
     with (
         _looking(PLAN, SETTINGS) as looking,
-        monitored(monitor, guard.Limits(access.read(file)), looking) as url,
+        monitored(monitor, guard.AccessLimits(access.read(file)), looking) as url,
     ):
         for token in ("everything", "outputs", "", "other"):
             headers = {"Authorization": f"Bearer {token}"}

@@ -28,12 +28,12 @@ from ikebana.processor.checkpoint.commits import FillProgress, Marker
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import Input, Output, Plan, TimeDomain, Upsert
 from ikebana.processor.spark.triggers import trigger_of
-from ikebana.processor.topics.reach import Standing
+from ikebana.processor.topics.reach import InputsState
 from ikebana.processor.watching import metrics
 from ikebana.processor.watching.batch_report import BatchReport, Filling
 from ikebana.processor.watching.batch_report import report as batch_report
-from ikebana.processor.watching.health import Health, Limits, Progress, Verdict
-from ikebana.processor.watching.metrics import METRICS, Sample, Trigger
+from ikebana.processor.watching.health import BatchProgress, Health, HealthLimits, Verdict
+from ikebana.processor.watching.metrics import METRICS, MetricSample, TriggerReport
 from ikebana.processor.watching.monitor import Monitor, SinksOfRun
 from ikebana.processor.watching.sinks import SinkFigures
 from support import chart_metrics
@@ -41,7 +41,7 @@ from support.watched_runs import monitored
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "watching.md"
 PHASES = {"triggerExecution": 1500, "addBatch": 1200, "latestOffset": 30}
-TRIGGER = Trigger(PHASES, {"current": 2000}, Progress(15, 15, 2000, 2000))
+TRIGGER = TriggerReport(PHASES, {"current": 2000}, BatchProgress(15, 15, 2000, 2000))
 
 
 PAIRS = DeltaJoin(
@@ -117,7 +117,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def health(clock: Clock) -> Health:
-    return Health(Limits(60, 900, 3600), clock)
+    return Health(HealthLimits(60, 900, 3600), clock)
 
 
 def test_arrangements_of_joins_say_what_they_are_of() -> None:
@@ -135,17 +135,17 @@ def test_a_batch_says_what_was_read_and_written_and_up_to_when() -> None:
     found = set(metrics.of_batch(plan_of(), report()))
 
     assert found == {
-        Sample(metrics.BATCH, (), 7),
-        Sample(metrics.BEHIND, (), 40),
-        Sample(metrics.RECORDS, (), 6),
-        Sample(metrics.EDIT_PARTS, (), 0),
-        Sample(metrics.EDIT_PARTS_DONE, (), 0),
-        Sample(metrics.EDIT_KEYS, (), 0),
-        Sample(metrics.UPDATES, ("out",), 9),
-        Sample(metrics.UPDATES, ("errors",), 1),
-        Sample(metrics.COUNTED_KINDS, ("drift",), 2),
-        Sample(metrics.OUTPUT_FRONTIER, ("out",), 2000),
-        Sample(metrics.OUTPUT_FRONTIER, ("errors",), 2000),
+        MetricSample(metrics.BATCH, (), 7),
+        MetricSample(metrics.BEHIND, (), 40),
+        MetricSample(metrics.RECORDS, (), 6),
+        MetricSample(metrics.EDIT_PARTS, (), 0),
+        MetricSample(metrics.EDIT_PARTS_DONE, (), 0),
+        MetricSample(metrics.EDIT_KEYS, (), 0),
+        MetricSample(metrics.UPDATES, ("out",), 9),
+        MetricSample(metrics.UPDATES, ("errors",), 1),
+        MetricSample(metrics.COUNTED_KINDS, ("drift",), 2),
+        MetricSample(metrics.OUTPUT_FRONTIER, ("out",), 2000),
+        MetricSample(metrics.OUTPUT_FRONTIER, ("errors",), 2000),
     }
 
 
@@ -156,33 +156,33 @@ def test_a_shard_says_what_its_files_are() -> None:
     )
 
     assert [sample for sample in told if sample.labels[:1] in {("0",), ("1",)}] == [
-        Sample(metrics.STATE_BYTES, ("0",), 0),
-        Sample(metrics.STATE_ENTRIES, ("0",), 0),
-        Sample(metrics.STATE_FILES, ("0",), 0),
-        Sample(metrics.STATE_VERSION, ("0",), 5),
-        Sample(metrics.BASE_VERSION, ("0",), 0),
-        Sample(metrics.BASE_BYTES, ("0",), 0),
-        Sample(metrics.SHARD_RECORDS, ("0",), 3),
-        Sample(metrics.SHARD_BYTES, ("0",), 70),
-        Sample(metrics.STATE_BYTES, ("1",), 120),
-        Sample(metrics.STATE_ENTRIES, ("1",), 12),
-        Sample(metrics.STATE_FILES, ("1",), 2),
-        Sample(metrics.STATE_VERSION, ("1",), 5),
-        Sample(metrics.BASE_VERSION, ("1",), 4),
-        Sample(metrics.BASE_BYTES, ("1",), 100),
-        Sample(metrics.SHARD_RECORDS, ("1",), 3),
-        Sample(metrics.SHARD_BYTES, ("1",), 70),
-        Sample(metrics.SHARD_SECONDS, ("1", "compute"), 0.25),
+        MetricSample(metrics.STATE_BYTES, ("0",), 0),
+        MetricSample(metrics.STATE_ENTRIES, ("0",), 0),
+        MetricSample(metrics.STATE_FILES, ("0",), 0),
+        MetricSample(metrics.STATE_VERSION, ("0",), 5),
+        MetricSample(metrics.BASE_VERSION, ("0",), 0),
+        MetricSample(metrics.BASE_BYTES, ("0",), 0),
+        MetricSample(metrics.SHARD_RECORDS, ("0",), 3),
+        MetricSample(metrics.SHARD_BYTES, ("0",), 70),
+        MetricSample(metrics.STATE_BYTES, ("1",), 120),
+        MetricSample(metrics.STATE_ENTRIES, ("1",), 12),
+        MetricSample(metrics.STATE_FILES, ("1",), 2),
+        MetricSample(metrics.STATE_VERSION, ("1",), 5),
+        MetricSample(metrics.BASE_VERSION, ("1",), 4),
+        MetricSample(metrics.BASE_BYTES, ("1",), 100),
+        MetricSample(metrics.SHARD_RECORDS, ("1",), 3),
+        MetricSample(metrics.SHARD_BYTES, ("1",), 70),
+        MetricSample(metrics.SHARD_SECONDS, ("1", "compute"), 0.25),
     ]
 
 
 def test_a_trigger_says_how_long_it_took_and_up_to_where_operators_are() -> None:
     """The whole is no phase: phases add up to about what the histogram has once."""
     assert list(metrics.of_trigger(TRIGGER)) == [
-        Sample(metrics.OPERATOR_FRONTIER, ("current",), 2000),
-        Sample(metrics.BATCH_SECONDS, (), 1.5),
-        Sample(metrics.PHASE_SECONDS, ("addBatch",), 1.2),
-        Sample(metrics.PHASE_SECONDS, ("latestOffset",), 0.03),
+        MetricSample(metrics.OPERATOR_FRONTIER, ("current",), 2000),
+        MetricSample(metrics.BATCH_SECONDS, (), 1.5),
+        MetricSample(metrics.PHASE_SECONDS, ("addBatch",), 1.2),
+        MetricSample(metrics.PHASE_SECONDS, ("latestOffset",), 0.03),
     ]
 
 
@@ -197,8 +197,8 @@ def test_frontiers_have_an_age_where_times_are_milliseconds(health: Health) -> N
     }
 
     assert aged == {
-        Sample(metrics.OPERATOR_LAG, ("current",), 3.0),
-        Sample(metrics.OUTPUT_LAG, ("out",), 0.0),
+        MetricSample(metrics.OPERATOR_LAG, ("current",), 3.0),
+        MetricSample(metrics.OUTPUT_LAG, ("out",), 0.0),
     }
     offsets = metrics.of_moment(plan_of("offset"), health, operators, outputs, 5000)
     assert not [sample for sample in offsets if sample.labels]
@@ -221,7 +221,9 @@ def test_a_trigger_is_read_from_what_spark_says() -> None:
     replayed = trigger_of({**progress, "durationMs": {"addBatch": 1}})
 
     frontiers = {"current": 5, "total": 3}
-    assert found == Trigger(PHASES, frontiers, Progress(done=15, offered=19, upper=5, closed=3))
+    assert found == TriggerReport(
+        PHASES, frontiers, BatchProgress(done=15, offered=19, upper=5, closed=3)
+    )
     assert replayed.progress.offered is None
 
 
@@ -250,16 +252,16 @@ EVENTS = Plan(
     operators=(Upsert("order", "orders"), Upsert("customer", "customers")),
     outputs=(Output("out", "order", "orders.diffs"), Output("c", "customer", "customers.diffs")),
 )
-HELD = Standing(40, {"orders": 90, "customers": 40}, [], ["customers"], ahead=True)
+HELD = InputsState(40, {"orders": 90, "customers": 40}, [], ["customers"], ahead=True)
 
 
-def waits(monitor: Monitor, standing: Standing, greatest: int, waiting: int) -> None:
+def waits(monitor: Monitor, standing: InputsState, greatest: int, waiting: int) -> None:
     """A batch has read up to a time, and its frontier is where inputs stand."""
     monitor.started("c", 1, None, lambda: standing)
     seen = replace(marker(0), seen=[Seen("orders", "orders", 0, greatest)])
     monitor.batch(report(seen)._replace(waiting=waiting))
     upper = standing.upper
-    monitor.trigger(Trigger(PHASES, {"order": upper}, Progress(15, 15, upper, upper)))
+    monitor.trigger(TriggerReport(PHASES, {"order": upper}, BatchProgress(15, 15, upper, upper)))
 
 
 def scraped_of_both(health: Health) -> str:
@@ -278,7 +280,7 @@ def test_what_is_read_and_waits_is_not_published(health: Health, clock: Clock) -
     """A pipeline that has nothing to do is not ready while its frontier waits for an input."""
     monitor = Monitor(EVENTS, health)
     with monitored(monitor) as url:
-        waits(monitor, Standing(91, {"orders": 91}, [], ["orders"], ahead=False), 90, 0)
+        waits(monitor, InputsState(91, {"orders": 91}, [], ["orders"], ahead=False), 90, 0)
         assert get(url + "/ready")[0] == 200
         waits(monitor, HELD, 95, 22)
         monitor.trigger(None)
@@ -286,7 +288,7 @@ def test_what_is_read_and_waits_is_not_published(health: Health, clock: Clock) -
         monitor.trigger(None)
         status, text = get(url + "/ready")
         metrics_told = get(url + "/metrics")[1]
-        waits(monitor, Standing(96, {"orders": 96}, [], ["orders"], ahead=False), 95, 0)
+        waits(monitor, InputsState(96, {"orders": 96}, [], ["orders"], ahead=False), 95, 0)
         assert get(url + "/ready")[0] == 200
 
     found = json.loads(text)

@@ -9,19 +9,19 @@ from ikebana import EventTime, Input, Output, Plan
 from ikebana.codecs.progress import pack_times
 from ikebana.processor.base.rows import Seen
 from ikebana.processor.topics import diff_input, event_time
-from ikebana.processor.topics.diff_input import Closed, Span
-from ikebana.processor.topics.event_time import Bounds, EventTimes
+from ikebana.processor.topics.diff_input import ClosedProgress, DiffSpan
+from ikebana.processor.topics.event_time import EventTimes, TimeBounds
 from ikebana.processor.topics.input_times import Learned, learned
-from ikebana.processor.topics.reclock import Edited, Trigger, mint
+from ikebana.processor.topics.reclock import BatchTrigger, Edited, mint
 from ikebana.processor.topics.source_offset import SourceOffset
-from ikebana.processor.topics.taking import Look
+from ikebana.processor.topics.taking import MintingState
 from support.histories import WITH_PAIRS, offset, record
 
 
-def closed(*batches: tuple[int, int]) -> list[Closed]:
+def closed(*batches: tuple[int, int]) -> list[ClosedProgress]:
     """Progress records by their upper, with the end of the topic's one partition."""
     return [
-        Closed(record(at, upper=upper, ends={0: end}), at + 1)
+        ClosedProgress(record(at, upper=upper, ends={0: end}), at + 1)
         for at, (upper, end) in enumerate(batches)
     ]
 
@@ -32,15 +32,15 @@ THREE = closed((5, 10), (10, 20), (20, 40))
 @pytest.mark.parametrize(
     ("lower", "upper", "expected"),
     [
-        pytest.param(5, 10, Span({0: 20}, {0: 20}, 2), id="a batch of the topic"),
-        pytest.param(5, 7, Span({0: 20}, {0: 10}, 1), id="a part: the next reads it again"),
-        pytest.param(7, 10, Span({0: 20}, {0: 20}, 2), id="the rest of it"),
-        pytest.param(5, 20, Span({0: 40}, {0: 40}, 3), id="two batches"),
-        pytest.param(0, 3, Span({0: 10}, None, None), id="within the first"),
-        pytest.param(10, 10, Span({}, {0: 20}, 2), id="time stands still"),
+        pytest.param(5, 10, DiffSpan({0: 20}, {0: 20}, 2), id="a batch of the topic"),
+        pytest.param(5, 7, DiffSpan({0: 20}, {0: 10}, 1), id="a part: the next reads it again"),
+        pytest.param(7, 10, DiffSpan({0: 20}, {0: 20}, 2), id="the rest of it"),
+        pytest.param(5, 20, DiffSpan({0: 40}, {0: 40}, 3), id="two batches"),
+        pytest.param(0, 3, DiffSpan({0: 10}, None, None), id="within the first"),
+        pytest.param(10, 10, DiffSpan({}, {0: 20}, 2), id="time stands still"),
     ],
 )
-def test_what_a_batch_reads_of_a_diff_topic(lower: int, upper: int, expected: Span) -> None:
+def test_what_a_batch_reads_of_a_diff_topic(lower: int, upper: int, expected: DiffSpan) -> None:
     """R10. Up to the first progress at or behind its upper, from the last at or before."""
     assert diff_input.span(THREE, upper, lower) == expected
 
@@ -66,7 +66,7 @@ def test_how_far_the_read_limit_lets_go(lower: int, limit: int | None, expected:
 def test_the_greatest_time_is_not_the_last() -> None:
     """R9. Times come in no order; the frontier is made of the greatest."""
     known = event_time.merged({"t": {0: 5, 1: 7}}, {"t": {0: 3, 1: 9}, "u": {0: 1}})
-    dated = EventTimes(None).of_rows([None] * 3, [b"{}"] * 3, [4, 9, 6], [Bounds(0, None)] * 3)
+    dated = EventTimes(None).of_rows([None] * 3, [b"{}"] * 3, [4, 9, 6], [TimeBounds(0, None)] * 3)
 
     assert known == {"t": {0: 5, 1: 9}, "u": {0: 1}}
     assert dated.greatest == 9
@@ -75,7 +75,7 @@ def test_the_greatest_time_is_not_the_last() -> None:
 def test_the_greatest_time_of_a_tombstone_moves_nothing() -> None:
     """R9. Nor does one that is too far ahead."""
     rows = [b"{}", b"{}", None]
-    found = EventTimes(None).of_rows([None] * 3, rows, [4, 90, 9], [Bounds(0, 50)] * 3)
+    found = EventTimes(None).of_rows([None] * 3, rows, [4, 90, 9], [TimeBounds(0, 50)] * 3)
 
     assert found.times == [4, "event time is too far ahead of the clock", 9]
 
@@ -96,7 +96,7 @@ def test_what_a_batch_has_found_is_learned_after_it() -> None:
 
     coverage = found["facts"].coverage
     assert coverage is not None
-    assert coverage.found == pack_times({3: 3, 4: 1})
+    assert coverage.counts == pack_times({3: 3, 4: 1})
 
 
 def test_what_is_known_is_of_the_batches_before() -> None:
@@ -124,14 +124,14 @@ def hopping(**changed: Any) -> SourceOffset:
     return msgspec.structs.replace(offset(3, WITH_PAIRS), hops={0: 0, 1: 0}, **changed)
 
 
-TO_READ = Look({"orders": {0: 50}}, {"orders": {0: 0}}, hops={0: 1, 1: 9})
+TO_READ = MintingState({"orders": {0: 50}}, {"orders": {0: 0}}, hops={0: 1, 1: 9})
 
 
 def test_a_batch_that_takes_a_portion_of_what_hops_reads_nothing_else() -> None:
     """R2, R13. The source waits, time stands still, and every shard takes some."""
     last = hopping()
 
-    found = mint(WITH_PAIRS, last, TO_READ, Trigger(99, most_hops=2))
+    found = mint(WITH_PAIRS, last, TO_READ, BatchTrigger(99, most_hops=2))
 
     assert found.batch == last.batch + 1
     assert found.positions == last.positions
@@ -144,17 +144,19 @@ def test_what_is_finished_reads_nothing_and_ends() -> None:
     """What has hopped is taken, and time stands still, until all operators are level."""
     last = hopping(frontiers={**hopping().frontiers, "pairs": 1})
 
-    found = mint(WITH_PAIRS, last, TO_READ, Trigger(99), Edited(finishes=True))
+    found = mint(WITH_PAIRS, last, TO_READ, BatchTrigger(99), Edited(finishes=True))
 
     assert found.batch == last.batch + 1
     assert found.positions == last.positions
     assert (found.upper, found.hops, found.behind) == (last.upper, {0: 1, 1: 9}, 46)
-    assert mint(WITH_PAIRS, hopping(), TO_READ, Trigger(99), Edited(finishes=True)) == hopping()
+    assert (
+        mint(WITH_PAIRS, hopping(), TO_READ, BatchTrigger(99), Edited(finishes=True)) == hopping()
+    )
 
 
 def test_the_last_portion_lets_the_source_go_on() -> None:
     """R13. What is left fits into the batch."""
-    found = mint(WITH_PAIRS, hopping(), TO_READ, Trigger(99, most_hops=10))
+    found = mint(WITH_PAIRS, hopping(), TO_READ, BatchTrigger(99, most_hops=10))
 
     assert found.hops == {0: 1, 1: 9}
     assert found.positions == {"orders": {0: 50}}
@@ -173,7 +175,7 @@ def test_a_new_join_gets_more_when_nothing_is_left_of_what_it_got(
     """R16. In portions: what is found goes through the exchange topic."""
     last = hopping(hydrating={"pairs": 4}, hydrates=True)
 
-    found = mint(WITH_PAIRS, last, TO_READ, Trigger(99, most_hops=most))
+    found = mint(WITH_PAIRS, last, TO_READ, BatchTrigger(99, most_hops=most))
 
     assert (found.hydrates, found.hydrating) == (hydrates, left)
 
@@ -184,6 +186,6 @@ def test_a_new_join_has_begun_when_what_it_got_is_taken(most: int, left: dict[st
     last = hopping(hydrating={"pairs": 4}, hydrates=True)
     look = TO_READ._replace(hydrated={"pairs"})
 
-    found = mint(WITH_PAIRS, last, look, Trigger(99, most_hops=most))
+    found = mint(WITH_PAIRS, last, look, BatchTrigger(99, most_hops=most))
 
     assert found.hydrating == left

@@ -20,7 +20,7 @@ from ikebana.processor.checkpoint.commits import Marker, first_marker, hydrated_
 from ikebana.processor.checkpoint.continuing import Adopt, Compute, Holder, goes_on, verdict
 from ikebana.processor.checkpoint.publishing import closings
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
-from ikebana.processor.checkpoint.trimming import Unread
+from ikebana.processor.checkpoint.trimming import UnreadHops
 from ikebana.processor.engine import task
 from ikebana.processor.engine.task import Job
 from ikebana.processor.planning import promises
@@ -278,7 +278,7 @@ def test_only_the_last_batch_tells_of_new_joins() -> None:
 class Trimmed:
     """What is to be trimmed after each of some batches, if it is done each time."""
 
-    unread: Unread
+    unread: UnreadHops
     found: list[dict[int, int]] = field(default_factory=list)
 
     def after(self, *batches: dict[int, int]) -> list[dict[int, int]]:
@@ -291,14 +291,14 @@ class Trimmed:
 
 def test_records_are_trimmed_that_no_retained_batch_reads() -> None:
     """R13. Batch 2 is the third: with two retained, the first is not run again."""
-    found = Trimmed(Unread(2)).after({0: 5, 1: 0}, {0: 9, 1: 1}, {0: 9, 1: 3}, {0: 10, 1: 4})
+    found = Trimmed(UnreadHops(2)).after({0: 5, 1: 0}, {0: 9, 1: 1}, {0: 9, 1: 3}, {0: 10, 1: 4})
 
     assert found == [{}, {}, {0: 5}, {0: 9, 1: 1}]
 
 
 def test_what_is_trimmed_is_not_trimmed_again() -> None:
     """While nothing hops the brokers are not asked."""
-    assert Trimmed(Unread(1)).after({0: 5}, {0: 5}, {0: 5}) == [{}, {0: 5}, {}]
+    assert Trimmed(UnreadHops(1)).after({0: 5}, {0: 5}, {0: 5}) == [{}, {0: 5}, {}]
 
 
 def test_a_first_marker_is_of_the_batch_before_the_first() -> None:

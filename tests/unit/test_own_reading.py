@@ -7,7 +7,7 @@ import pytest
 
 from ikebana.codecs.snapshot_record import SnapshotRecord
 from ikebana.errors import SourceError
-from ikebana.processor.checkpoint.topic import Topic
+from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.kafka import client, own_reading, topics
 
 OUT, ERRORS = "out", "shop.errors"
@@ -31,12 +31,12 @@ class _Closes:
 def lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two topics that begin at offset 5."""
     asked: dict[str, Callable[..., Any]] = {
-        "describe": lambda _, names: {name: Topic(name, 1) for name in names},
+        "describe": lambda _, names: {name: TopicInfo(name, 1) for name in names},
         "beginnings": lambda _, of: {name: {0: 5} for name in of},
         "high_watermarks": lambda _, of: {name: {0: 9} for name in of},
     }
     monkeypatch.setattr(client, "admin", lambda _: None)
-    monkeypatch.setattr(own_reading, "Reader", _Closes)
+    monkeypatch.setattr(own_reading, "RangeReader", _Closes)
     monkeypatch.setattr(own_reading, "Snapshots", _Lost)
     for name, answer in asked.items():
         monkeypatch.setattr(topics, name, answer)
@@ -55,7 +55,7 @@ def test_errors_that_nobody_can_add_up_stay_where_they_are() -> None:
     assert own_reading.begun({}, [ERRORS], ERRORS) == {}
     (check,) = own_reading.checks({}, [ERRORS], ERRORS)
     assert check.status == "ok"
-    assert "its beginning is gone" in check.told
+    assert "its beginning is gone" in check.fact
     # A recovery needs all of it.
     with pytest.raises(SourceError, match="its beginning is gone"):
         own_reading.look({}, [ERRORS])

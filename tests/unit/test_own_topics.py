@@ -11,11 +11,11 @@ from ikebana.codecs.snapshot_record import topic_of
 from ikebana.errors import CheckpointError, SourceError
 from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.checkpoint.edit_description import described
-from ikebana.processor.checkpoint.edit_plan import EditPlan, Origin
+from ikebana.processor.checkpoint.edit_plan import EditPlan, FillSource
 from ikebana.processor.checkpoint.evolution import edit_to
 from ikebana.processor.explain.edit_text import edit_lines
 from ikebana.processor.topics import own_topics
-from ikebana.processor.topics.source_offset import Span
+from ikebana.processor.topics.source_offset import ReadBackSpan
 from ikebana.testing import Run
 
 PARTS = """
@@ -116,7 +116,7 @@ def test_an_output_turns_into_another(before: str, after: str, shards: int) -> N
     run.restart(plan_of(after))
     portions = 0
     while run.batch(limit=5):
-        portions += bool(run.last.own)
+        portions += bool(run.last.read_back)
 
     judged(run, after)
     assert portions > 2
@@ -246,7 +246,7 @@ def test_a_topic_is_taken_back_from_a_snapshot_on(after: str, *, cut: bool) -> N
     while run.batch(limit=3):
         read |= {
             topic
-            for topic, by in run.last.own.items()
+            for topic, by in run.last.read_back.items()
             if any(at.to > at.start for at in by.values())
         }
 
@@ -312,7 +312,7 @@ def test_what_is_the_same_in_both_is_not_read() -> None:
     after = BOTH.replace("'tea'", "'milk'")
     run.restart(plan_of(after))
     while run.batch():
-        assert not run.last.own
+        assert not run.last.read_back
     judged(run, after)
 
 
@@ -375,7 +375,7 @@ def test_a_plan_of_the_edit_says_so() -> None:
     assert edit is not None
     parts, _ = described(edit, plan_of(DELTA))
     (found,) = (part for part in parts if part.kind == "output" and part.name == "found")
-    assert found.filled_from == (Origin("operator", "found"), Origin("own", "found"))
+    assert found.filled_from == (FillSource("operator", "found"), FillSource("own", "found"))
     lines = edit_lines(EditPlan("shop", "./c", edited=True, parts=parts))
     told = " ".join(" ".join(line.text for line in lines).split())
     assert 'topic "found" gets the difference, made of the new operator found and what' in told
@@ -401,9 +401,15 @@ def test_a_batch_takes_a_share_of_each_partition() -> None:
     own = own_topics.begun({"t": {0: (0, 10), 1: (4, 4)}, "u": {0: (5, 25)}})
     assert own_topics.left(own) == 30
     first = own_topics.advanced(own, 6)
-    assert first == {"t": {0: Span(0, 2, 10), 1: Span(4, 4, 4)}, "u": {0: Span(5, 9, 25)}}
+    assert first == {
+        "t": {0: ReadBackSpan(0, 2, 10), 1: ReadBackSpan(4, 4, 4)},
+        "u": {0: ReadBackSpan(5, 9, 25)},
+    }
     stands = own_topics.advanced(first, 0)
-    assert stands == {"t": {0: Span(2, 2, 10), 1: Span(4, 4, 4)}, "u": {0: Span(9, 9, 25)}}
+    assert stands == {
+        "t": {0: ReadBackSpan(2, 2, 10), 1: ReadBackSpan(4, 4, 4)},
+        "u": {0: ReadBackSpan(9, 9, 25)},
+    }
     last = own_topics.advanced(stands, None)
     assert own_topics.left(last) == 0
-    assert last["u"][0] == Span(9, 25, 25)
+    assert last["u"][0] == ReadBackSpan(9, 25, 25)

@@ -225,7 +225,7 @@ def test_readers_read_side_by_side_and_leave_what_is_large(
         assert [shard for shard, _ in found] == [0, 1, 1, 0]
         assert max(len(row) for _, row in found) < 1_000
         given = [b"\x91a", b"\x91b", large, b"\x91c"]
-        assert [*left_rows.found(row for _, row in found)] == given
+        assert [*left_rows.resolve(row for _, row in found)] == given
     names = {name_of(each) for each in psutil.Process(readers.server).children()}
     assert names == {batch_reader.PROCESS_NAME}
 

@@ -32,7 +32,7 @@ class Cluster:
     @property
     def shards(self) -> list[str]:
         """The machine of each shard, as the source is told."""
-        told = placement.told(self._path)
+        told = placement.read(self._path)
         assert told is not None
         return [host.folder for _, host in sorted(placement.hosts_of(told).items())]
 

@@ -16,7 +16,7 @@ import shop
 from ikebana.errors import CheckpointError
 from ikebana.processor.authoring import pipeline
 from ikebana.processor.checkpoint import state_figures
-from ikebana.processor.checkpoint.layout import Layout
+from ikebana.processor.checkpoint.layout import CheckpointFiles
 from ikebana.processor.cli import finding
 from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.plan import demand_unchanged
@@ -261,7 +261,7 @@ def test_a_large_state_is_counted_if_that_is_asked_for(
 def test_of_files_that_are_no_line_only_the_size_is_told(stopped: Path, tmp_path: Path) -> None:
     """A file that is gone, or damaged, is not guessed at."""
     place = copytree(stopped, tmp_path / "checkpoint")
-    layout = Layout(str(place), 0)
+    layout = CheckpointFiles(str(place), 0)
     whole = state_figures.counted(layout, 2)
     assert whole.parts is not None
     assert whole.parts["order"].keys == 12

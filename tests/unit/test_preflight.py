@@ -54,7 +54,7 @@ def test_a_new_checkpoint_is_left_unmade(shop: Pipeline) -> None:
     checks = found(shop)
 
     assert {check.status for check in checks.values()} == {"ok"}
-    assert checks["read"].told == "new: nothing is there yet"
+    assert checks["read"].fact == "new: nothing is there yet"
     assert everything(shop.folder) == before
 
 
@@ -66,7 +66,7 @@ def test_a_checkpoint_of_this_plan_is_told_and_left_as_it_is(shop: Pipeline) -> 
     checks = found(shop)
 
     assert {check.status for check in checks.values()} == {"ok"}
-    assert checks["read"].told == f"{name}, committed up to batch -1"
+    assert checks["read"].fact == f"{name}, committed up to batch -1"
     assert everything(shop.folder) == before
 
 
@@ -87,7 +87,7 @@ def test_what_changed_since_the_checkpoint_is_told(
     check = found(changed)["same plan"]
 
     assert check.status == "failed"
-    assert told in check.told
+    assert told in check.fact
     assert check.remedy
 
 
@@ -98,7 +98,7 @@ def test_another_number_of_shards_is_told(shop: Pipeline) -> None:
     check = found(shop.but(shards=3))["same plan"]
 
     assert check.status == "ok"
-    assert "the state is rewritten for 3 shards, from 2" in check.told
+    assert "the state is rewritten for 3 shards, from 2" in check.fact
 
 
 def test_a_folder_of_somebody_else_is_refused(shop: Pipeline) -> None:
@@ -109,7 +109,7 @@ def test_a_folder_of_somebody_else_is_refused(shop: Pipeline) -> None:
     checks = found(shop)
 
     assert checks["read"].status == "failed"
-    assert "without ikebana.json" in checks["read"].told
+    assert "without ikebana.json" in checks["read"].fact
     assert checks.keys() == {"read", "write"}
 
 
@@ -120,7 +120,7 @@ def test_a_location_that_cannot_be_written_is_told(shop: Pipeline) -> None:
     check = found(shop)["write"]
 
     assert check.status == "failed"
-    assert check.told.startswith(f'could not write "{shop.place}": ')
+    assert check.fact.startswith(f'could not write "{shop.place}": ')
     assert check.remedy
 
 
@@ -152,7 +152,7 @@ def test_java_is_looked_at_as_a_start_does(path: str, status: str, told: str) ->
     check = of_java({"PATH": path, **home})
 
     assert (check.check, check.status) == ("Java", status)
-    assert check.told.startswith(told)
+    assert check.fact.startswith(told)
 
 
 def test_the_command_looks_at_java(shop: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,4 +161,4 @@ def test_the_command_looks_at_java(shop: Pipeline, monkeypatch: pytest.MonkeyPat
 
     _, check = islice(checks(shop.file(), None, None), 2)
 
-    assert check.told == f'cannot find Java: JAVA_HOME "{shop.folder}" has no bin/java'
+    assert check.fact == f'cannot find Java: JAVA_HOME "{shop.folder}" has no bin/java'

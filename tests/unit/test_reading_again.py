@@ -137,7 +137,9 @@ def test_what_is_read_again_is_late_also_while_that_goes_on(
             row = {"ms": at, "n": number, "note": "new"}
             each.topics.send("orders", number % 5, row)
             assert each.batch(now_ms=1_000, limit=1)
-        reached |= {run.last.upper - (t.again or 0) for t in run.last.known.values() if t.again}
+        reached |= {
+            run.last.upper - (t.again or 0) for t in run.last.input_times.values() if t.again
+        }
     assert len(reached) > 3
     assert run._next is not None
     assert run.waiting == always.waiting
@@ -309,9 +311,11 @@ def test_what_is_not_known_of_the_first_time_is_said() -> None:
     """By the plan command, too, before anything is edited."""
     run = started()
     full = reading_log.ReadingLog(is_full=True)
-    known = {name: msgspec.structs.replace(t, log=full) for name, t in run.last.known.items()}
+    known = {
+        name: msgspec.structs.replace(t, log=full) for name, t in run.last.input_times.items()
+    }
     last = run.last
-    run.last = msgspec.structs.replace(last, known=known)
+    run.last = msgspec.structs.replace(last, input_times=known)
     told = refused(run, WIDE)
     assert "inputs.orders would have to be read again: more of its records were late" in told
     assert "Read a copy of its topic by a new input" in told

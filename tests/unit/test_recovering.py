@@ -27,8 +27,8 @@ from ikebana.processor.checkpoint.recovering import (
     rebuilding,
     unclosed,
 )
-from ikebana.processor.checkpoint.starting import GoOn, History, Shown, judge
-from ikebana.processor.checkpoint.topic import Topic
+from ikebana.processor.checkpoint.starting import GoOn, OutputState, StartHistory, judge
+from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.engine.rebuilt import standing, standing_outputs
 from ikebana.processor.kafka.reader import Range
 from ikebana.processor.kafka.recovering import _times
@@ -79,14 +79,16 @@ def progress(
 
 def left(plan: Plan, **other: Any) -> Left:
     """What a pipeline leaves that has lost nothing but its checkpoint."""
-    outputs = {o.name: Shown(progress(o.topic), 0, Topic("t", 1)) for o in plan.published}
+    outputs = {
+        o.name: OutputState(progress(o.topic), 0, TopicInfo("t", 1)) for o in plan.published
+    }
     given: dict[str, Any] = {
         "lease": Lease("id", 0, 1, "here", {o.topic: o.topic for o in plan.published}),
         "markers": {},
         "outputs": outputs,
         "unclosed": {o.name: Unclosed() for o in plan.published},
         "lost": {},
-        "own": {o.topic: {0: (0, 9)} for o in plan.published},
+        "read_back": {o.topic: {0: (0, 9)} for o in plan.published},
         "begins": {topic: {0: 0} for topic in TOPICS},
         "ends": {topic: {0: 5} for topic in TOPICS},
         "policies": {},
@@ -175,7 +177,7 @@ def test_a_format_that_cannot_be_taken_back_needs_another_topic() -> None:
     plan = plan_of(form=", format: upsert")
     whole = left(plan)
     assert "format upsert" in told(plan, whole)["outputs.all"]
-    outputs = {**whole.outputs, "all": Shown()}
+    outputs = {**whole.outputs, "all": OutputState()}
     ids = {topic: of for topic, of in whole.topic_ids.items() if topic != "all"}
     lease = Lease("id", 0, 1, "here", ids)
     assert told(plan, left(plan, outputs=outputs, topic_ids=ids, lease=lease)) == {}
@@ -200,7 +202,7 @@ def test_an_empty_topic_that_is_there_already_is_as_good_as_a_new_one(
     closed = None if last is None else msgspec.structs.replace(progress("all"), ends=last)
     found = left(
         plan,
-        outputs={**whole.outputs, "all": Shown(closed, 0, Topic("all", 1))},
+        outputs={**whole.outputs, "all": OutputState(closed, 0, TopicInfo("all", 1))},
         unclosed={**whole.unclosed, "all": Unclosed(count)},
     )
     assert list(told(plan, found)) == (["outputs.all"] if refused else [])
@@ -215,9 +217,9 @@ def test_a_foreign_message_behind_the_progress_is_named_by_its_place() -> None:
 def test_outputs_that_cannot_go_on_are_refused() -> None:
     plan = plan_of()
     whole = left(plan)
-    other = {**whole.outputs, "all": Shown(progress("all", checkpoint="other"))}
+    other = {**whole.outputs, "all": OutputState(progress("all", checkpoint="other"))}
     assert "belongs to checkpoint other" in told(plan, left(plan, outputs=other))["outputs.all"]
-    gone = {**whole.outputs, "all": Shown(None, begins=4)}
+    gone = {**whole.outputs, "all": OutputState(None, begins=4)}
     assert "has lost its records" in told(plan, left(plan, outputs=gone))["outputs.all"]
     lost = {"all": "the beginning is gone"}
     assert told(plan, left(plan, lost=lost)) == {"outputs.all": "the beginning is gone"}
@@ -259,7 +261,7 @@ def test_the_times_that_outputs_give_up_are_named() -> None:
     """From where each was closed up to where all begin; a new output had shown nothing."""
     plan = plan_of()
     whole = left(plan)
-    shown = {**whole.outputs, "all": Shown(progress("all", upper=38), 0, Topic("t", 1))}
+    shown = {**whole.outputs, "all": OutputState(progress("all", upper=38), 0, TopicInfo("t", 1))}
     behind = left(plan, outputs=shown)
 
     assert {*map(whole.given_up, whole.outputs)} == {range(40, 40)}
@@ -267,7 +269,7 @@ def test_the_times_that_outputs_give_up_are_named() -> None:
         **dict.fromkeys(shown, range(0)),
         "all": range(38, 40),
     }
-    new = left(plan, outputs={**shown, "all": Shown(None, 0, None)})
+    new = left(plan, outputs={**shown, "all": OutputState(None, 0, None)})
     assert new.given_up("all") == range(0)
 
 
@@ -281,7 +283,7 @@ def test_records_behind_an_open_transaction_are_counted_by_commit_records() -> N
     assert unclosed(Unclosed(), "all", 8, [committed, *others]) == Unclosed()
 
 
-def first_batch(plan: Plan, found: Left) -> tuple[History, list[Closing]]:
+def first_batch(plan: Plan, found: Left) -> tuple[StartHistory, list[Closing]]:
     """The first batch of a state that is made anew: what a restart reads, and what it published.
 
     Every topic has one partition, with 9 records.
@@ -293,12 +295,12 @@ def first_batch(plan: Plan, found: Left) -> tuple[History, list[Closing]]:
         positions={topic: {0: 0} for topic in TOPICS},
         topic_ids={},
         hops={},
-        own={},
+        read_back={},
     )
     birth = msgspec.structs.replace(
         newborn("/nowhere", plan, 1, start), id="id", epoch=1, first_batch=found.batch + 1
     )
-    began = History(
+    began = StartHistory(
         plan,
         birth,
         Logged(None, found.batch, found.batch),
@@ -328,9 +330,12 @@ def first_batch(plan: Plan, found: Left) -> tuple[History, list[Closing]]:
         {name: last.ends for name, last in lasts.items() if last is not None},
     )
     shown = {
-        each.output.name: Shown(each.record, 0, Topic(each.output.topic, 1)) for each in published
+        each.output.name: OutputState(each.record, 0, TopicInfo(each.output.topic, 1))
+        for each in published
     }
-    again = History(plan, birth, Logged(offset, offset.batch, offset.batch), shown, {0: committed})
+    again = StartHistory(
+        plan, birth, Logged(offset, offset.batch, offset.batch), shown, {0: committed}
+    )
     return again, published
 
 
@@ -338,7 +343,7 @@ def first_batch(plan: Plan, found: Left) -> tuple[History, list[Closing]]:
 def test_a_run_is_started_again_while_it_makes_the_state_of_a_new_output(form: str) -> None:
     """`recover` itself says to name a new topic for an output that cannot be taken back."""
     plan = plan_of(form=f", format: {form}")
-    found = left(plan, outputs={**left(plan).outputs, "all": Shown()})
+    found = left(plan, outputs={**left(plan).outputs, "all": OutputState()})
     again, _ = first_batch(plan, found)
     assert isinstance(judge(again), GoOn)
 
@@ -347,7 +352,7 @@ def test_a_run_is_started_again_while_it_makes_the_state_of_a_new_output(form: s
 def test_outputs_of_which_nothing_was_closed_stand_at_0(form: str) -> None:
     """The lost run died in its first batch: shards had committed it, and none published it."""
     plan = plan_of(form=f", format: {form}")
-    outputs = {o.name: Shown(None, 0, Topic(o.topic, 1)) for o in plan.published}
+    outputs = {o.name: OutputState(None, 0, TopicInfo(o.topic, 1)) for o in plan.published}
     found = left(plan, outputs=outputs, markers={0: marker(0, 47)})
     again, published = first_batch(plan, found)
     assert again.birth.start.upper == 47
@@ -383,7 +388,7 @@ def test_no_other_plan_goes_on_before_it_has_ended() -> None:
         positions={topic: {0: 0} for topic in TOPICS},
         topic_ids={},
         hops={},
-        own={},
+        read_back={},
     )
     assert not is_settled(start)
     assert start.rebuilding is not None

@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 
 from ikebana import errors
 from ikebana.errors import AwayError, FencedError, IkebanaError, LostError
-from ikebana.processor.base.restarts import WINDOW_S, Failed, Restarts, persistently
+from ikebana.processor.base.restarts import WINDOW_S, AttemptFailed, Restarts, persistently
 from ikebana.processor.kafka.reader import DeletedError
 from ikebana.processor.spark import failures
 
@@ -39,7 +39,7 @@ def failing(times: int, each_takes_s: float = 0.0) -> tuple[Clock, Callable[[], 
     def attempt() -> float:
         clock.sleep(each_takes_s)
         if next(left, None) is not None:
-            raise Failed from AWAY
+            raise AttemptFailed from AWAY
         return clock.now_s
 
     return clock, attempt

@@ -16,7 +16,7 @@ from ikebana.processor.authoring import pipeline
 from ikebana.processor.kafka import client, reading_rights, rights
 from ikebana.processor.kafka.rights import Rights
 from ikebana.processor.kafka.snapshots import Snapshots
-from ikebana.processor.kafka.told_rights import Found
+from ikebana.processor.kafka.told_rights import TopicRights
 from support.pipeline_processes import Pipeline
 
 
@@ -87,7 +87,7 @@ def test_brokers_that_tell_nothing_of_rights_refuse_no_start(
     """Nor does it claim anything; a topic that may be seen and nothing else is another thing."""
     told = demand(tmp_path, monkeypatch, {"orders": None}, KafkaError.NO_ERROR)
     state = told.state("orders")
-    assert isinstance(state, Found)
+    assert isinstance(state, TopicRights)
     assert state.allowed is None
 
     with pytest.raises(AccessError, match='input topic "orders" may not be read'):

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 
 from ikebana.arrangements.update import LARGEST
 from ikebana.processor.watching.access import EVERYTHING, Access
-from ikebana.processor.watching.guard import Limits
+from ikebana.processor.watching.guard import AccessLimits
 from ikebana.serving.http.app import application
 from ikebana.serving.http.bell import Bell
 from ikebana.serving.http.callers import Callers
@@ -53,7 +53,7 @@ def service(topics: MemoryTopics, tmp_path: Path) -> Iterator[Service]:
         yield found
 
 
-def _client(service: Service, limits: Limits = Limits()) -> TestClient:  # noqa: B008
+def _client(service: Service, limits: AccessLimits = AccessLimits()) -> TestClient:  # noqa: B008
     made: list[Any] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -343,7 +343,7 @@ def test_a_name_of_a_client_is_never_a_path(client: TestClient, name: str) -> No
 
 def test_a_token_is_asked_for_where_there_is_one(service: Service) -> None:
     """Everywhere but at the probes."""
-    with _client(service, Limits(Access.of_tokens(("secret", "other")))) as client:
+    with _client(service, AccessLimits(Access.of_tokens(("secret", "other")))) as client:
         for given, status in (
             (None, 401),
             ("Bearer wrong", 401),
@@ -537,7 +537,7 @@ def test_a_token_whose_history_is_gone_is_refused(topics: MemoryTopics, tmp_path
 
 def test_subscribers_are_limited(service: Service) -> None:
     """Each holds a connection."""
-    with _client(service, Limits(subscribers=0)) as client:
+    with _client(service, AccessLimits(subscribers=0)) as client:
         found = client.get("/v1/subscribe")
         assert (found.status_code, found.json()["error"]) == (
             503,

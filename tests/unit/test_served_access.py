@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 import ikebana
 from ikebana.errors import AccessError, AwayError, ConfigError
 from ikebana.processor.base.listening import Tls
-from ikebana.processor.base.rates import Rates
+from ikebana.processor.base.rates import RateLimit
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.serve import serve_command
 from ikebana.processor.watching import access
 from ikebana.processor.watching.access import EVERYTHING, Access, Grant
-from ikebana.processor.watching.guard import Limits
+from ikebana.processor.watching.guard import AccessLimits
 from ikebana.processor.watching.plan_view import PlanView
 from ikebana.serving.http.subscriptions import Position
 from ikebana.serving.http.wire import ARROW
@@ -97,7 +97,7 @@ def tokens(tmp_path: Path) -> Access:
 def url(service: Service, tokens: Access) -> Iterator[str]:
     """A server of them."""
     plan = PlanView("hidden-pipeline", "f", "ingest", {}, [])
-    with answering(service, Limits(tokens), lambda: plan) as found:
+    with answering(service, AccessLimits(tokens), lambda: plan) as found:
         yield found
 
 
@@ -261,7 +261,7 @@ def test_a_token_without_collections_is_told_so(service: Service, tmp_path: Path
     """By every read of all that there are."""
     path = tmp_path / "tokens.yaml"
     path.write_text("tokens: [{name: none, token: none, collections: []}]")
-    with answering(service, Limits(access.read(path))) as url:
+    with answering(service, AccessLimits(access.read(path))) as url:
         for read in ("newest", "wait?time=1", "subscribe", "subscribe?as_of=5"):
             status, told = _ask(url, f"/v1/{read}", "none")
             assert (status, "there is no collection here" in told) == (404, True), read
@@ -286,7 +286,7 @@ def test_a_token_that_asks_too_often_has_to_wait(service: Service) -> None:
     quick = Grant("quick")
     digest = access.Access.of_tokens(["a", "b"]).grants or {}
     tokens = Access(dict(zip(digest, (slow, quick), strict=True)))
-    with answering(service, Limits(tokens)) as url:
+    with answering(service, AccessLimits(tokens)) as url:
         assert _ask(url, "/v1/newest", "a")[0] == 200
         status, told = _ask(url, "/v1/newest", "a")
         assert (status, "retry-after: " in told) == (429, True)
@@ -294,7 +294,7 @@ def test_a_token_that_asks_too_often_has_to_wait(service: Service) -> None:
         statuses = [_ask(url, "/v1/newest", "guess")[0] for _ in range(200)]
         assert set(statuses) == {401, 429}
         assert _ask(url, "/v1/newest", "b")[0] == 200
-    with answering(service, Limits(rate=0.001)) as url:
+    with answering(service, AccessLimits(rate=0.001)) as url:
         assert [_ask(url, "/v1/newest", None)[0] for _ in range(2)] == [200, 429]
         assert _ask(url, "/live", None)[0] == 200
 
@@ -302,7 +302,7 @@ def test_a_token_that_asks_too_often_has_to_wait(service: Service) -> None:
 def test_rates_are_counted_by_a_clock() -> None:
     """A client may make as many requests at once as come in a second."""
     now = [0.0]
-    rates = Rates(lambda: now[0])
+    rates = RateLimit(lambda: now[0])
     assert [rates.wait("a", 2) for _ in range(3)] == [0, 0, 0.5]
     assert rates.wait("b", 2) == 0
     now[0] = 0.5
@@ -316,7 +316,7 @@ def test_rates_are_counted_by_a_clock() -> None:
 def test_subscriptions_of_a_token_are_limited(service: Service) -> None:
     """Each holds a connection."""
     [digest] = Access.of_tokens(["t"]).grants or {}
-    with answering(service, Limits(Access({digest: Grant("t", None, None, 1)}))) as url:
+    with answering(service, AccessLimits(Access({digest: Grant("t", None, None, 1)}))) as url:
         headers = {"Authorization": "Bearer t"}
         request = urllib.request.Request(f"{url}/v1/subscribe", headers=headers)
         with urllib.request.urlopen(request) as events:
@@ -380,7 +380,7 @@ def test_no_token_has_the_rights_of_nobody_by_its_name(service: Service, tmp_pat
     path = tmp_path / "tokens.yaml"
     entry = "{{name: {0}, token: {0}, collections: [places]}}"
     path.write_text(f"tokens: [{entry.format('anyone')}, {entry.format('nobody')}]")
-    with answering(service, Limits(access.read(path))) as url:
+    with answering(service, AccessLimits(access.read(path))) as url:
         assert "people" not in _ask(url, "/ready", None)[1]
         for token in ("nobody", "anyone"):
             assert "places" in _ask(url, "/v1/collections", token)[1]

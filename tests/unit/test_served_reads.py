@@ -10,7 +10,7 @@ from ikebana.arrangements.update import LARGEST, sums
 from ikebana.errors import AccessError, AwayError, ConfigError, IkebanaError
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.watching.access import Access
-from ikebana.processor.watching.guard import Limits
+from ikebana.processor.watching.guard import AccessLimits
 from ikebana.serving import client, reads
 from ikebana.serving.reads import Reads, WaitedError
 from ikebana.serving.retention import Retention
@@ -199,7 +199,7 @@ def test_a_wrong_token_and_a_server_that_is_gone_are_told(tmp_path: Path) -> Non
     topics = MemoryTopics()
     topics.close(ONE, 10)
     with serving(topics, tmp_path, ONE, start=False) as service:
-        with answering(service, Limits(Access.of_tokens(["secret"]))) as url:
+        with answering(service, AccessLimits(Access.of_tokens(["secret"]))) as url:
             caught_up(service, topics, ONE)
             with ikebana.connect(url, token="secret") as good:
                 assert good.newest() == 9

@@ -17,7 +17,7 @@ from ikebana.processor.topics import reclock
 from ikebana.processor.topics.slice_reading import reading_of
 from ikebana.processor.topics.slices import slices
 from ikebana.processor.topics.source_offset import SourceOffset
-from ikebana.processor.topics.taking import Look
+from ikebana.processor.topics.taking import MintingState
 from ikebana.processor.topics.update_intake import intake_of
 from ikebana.testing import Run
 
@@ -124,7 +124,7 @@ def test_a_batch_in_time_by_records_counts_each_once() -> None:
     plan = plan_of(A, ASIDE, replace(B, topics=("more", "t")), time="offset")
     before = positions(plan, t={0: 3, 1: 0}, others={0: 0}, more={0: 1})
     ends = {"t": {0: 5, 1: 1}, "others": {0: 4}, "more": {0: 2}}
-    batch = reclock.mint(plan, before, Look(ends, {}), reclock.Trigger(0))
+    batch = reclock.mint(plan, before, MintingState(ends, {}), reclock.BatchTrigger(0))
 
     found = [
         (piece.input, piece.place.topic, piece.place.partition, piece.place.base)
@@ -192,7 +192,7 @@ def test_inputs_of_one_partition_are_read_by_one_task() -> None:
     plan = plan_of(A, B, ASIDE)
     before = positions(plan, t={0: 0, 1: 0}, others={0: 0})
     ends = {"t": {0: 9_000, 1: 5_000}, "others": {0: 10_000}}
-    batch = reclock.mint(plan, before, Look(ends, {}), reclock.Trigger(0))
+    batch = reclock.mint(plan, before, MintingState(ends, {}), reclock.BatchTrigger(0))
     hop = Range("p.loopback", 0, 0, 60)
 
     shares = shares_of(list(slices(plan, before, batch)), [hop], 3)
@@ -215,7 +215,7 @@ def test_few_records_are_read_by_few_tasks(records: int, tasks: int) -> None:
     partitions = range(3)
     before = positions(plan, others=dict.fromkeys(partitions, 0))
     ends = {"others": dict.fromkeys(partitions, records)}
-    batch = reclock.mint(plan, before, Look(ends, {}), reclock.Trigger(0))
+    batch = reclock.mint(plan, before, MintingState(ends, {}), reclock.BatchTrigger(0))
 
     shares = shares_of(list(slices(plan, before, batch)), [], 3)
 

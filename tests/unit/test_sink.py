@@ -8,14 +8,17 @@ import msgspec
 import pytest
 from py4j.protocol import Py4JError
 
-from ikebana.processor.spark.keyed_operator import Result
+from ikebana.processor.spark.keyed_operator import GroupResult
 from ikebana.processor.spark.sink import results_of
 from ikebana.processor.spark.source_files import reading_s, tell_reading
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-RESULTS = [Result([b"marker 0", b"marker 2"], owned=True), Result([b"marker 1"], owned=False)]
+RESULTS = [
+    GroupResult([b"marker 0", b"marker 2"], owned=True),
+    GroupResult([b"marker 1"], owned=False),
+]
 
 
 class Frame:

@@ -23,7 +23,7 @@ from ikebana.processor.cli.beside import Sinks
 from ikebana.processor.cli.main import cli
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.topics.source_offset import SourceOffset
-from ikebana.processor.watching.health import Health, Limits
+from ikebana.processor.watching.health import Health, HealthLimits
 from ikebana.processor.watching.monitor import Monitor
 from ikebana.processor.watching.sinks import SinkBoard, SinkFigures
 from support.waiting import wait_until
@@ -293,7 +293,7 @@ LAKE = DeliverPart.model_validate({"parquet": {"folder": "f"}, "tables": {"t": {
 
 
 def watched(figures: SinkFigures) -> Monitor:
-    health = Health(Limits(60, 900, 3600), time.monotonic)
+    health = Health(HealthLimits(60, 900, 3600), time.monotonic)
     health.idle()
     return Monitor(PLAN, health, sinks=({"lake": LAKE}, lambda: {"lake": figures}))
 

@@ -8,11 +8,11 @@ from random import Random
 import pytest
 
 from ikebana.processor.base import log_lines
-from ikebana.processor.base.rows import Facts, Ignored, Updates, Upserts
-from ikebana.processor.base.skew import LEAST, Hot, hash_of, merged, taken
+from ikebana.processor.base.rows import Facts, IgnoredMessages, Updates, Upserts
+from ikebana.processor.base.skew import LEAST, Hot, hash_of, hot_keys, merged
 from ikebana.processor.watching import metrics
 from ikebana.processor.watching.hot_keys import OTHER, HotSeries, HotWarnings
-from ikebana.processor.watching.metrics import Sample
+from ikebana.processor.watching.metrics import MetricSample
 
 HOT = b'{"id":7}'
 
@@ -32,7 +32,7 @@ def test_a_key_with_half_of_the_records_is_found() -> None:
     keys = mixed(40_000, 0.5)
     chunks = [upserts(keys[at : at + 5_000]) for at in range(0, 40_000, 5_000)]
 
-    (found,) = taken([*chunks, Ignored({"late": 3})])
+    (found,) = hot_keys([*chunks, IgnoredMessages({"late": 3})])
 
     assert found.hash == hash_of(HOT)
     assert found.count == 40_000
@@ -42,7 +42,7 @@ def test_a_key_with_half_of_the_records_is_found() -> None:
 @pytest.mark.parametrize("period", [2, 3, 4, 7, 10, 64, 100, 256, 1_000])
 def test_keys_that_come_in_turns_are_seen_alike(period: int) -> None:
     """A regular choice of records would see one of them only, or too few."""
-    (found,) = taken([upserts([b"%d" % (at % period) for at in range(20_000)])])
+    (found,) = hot_keys([upserts([b"%d" % (at % period) for at in range(20_000)])])
 
     assert found.most / found.count <= 1.5 / period + 0.01
 
@@ -51,8 +51,8 @@ def test_few_records_are_not_looked_at() -> None:
     """They are counted for the shares of other shards, or not at all."""
     few = [HOT] * (LEAST - 1)
 
-    assert taken([upserts(few)]) == [Hot("records", "orders", LEAST - 1)]
-    assert taken([upserts(few[:100])]) == []
+    assert hot_keys([upserts(few)]) == [Hot("records", "orders", LEAST - 1)]
+    assert hot_keys([upserts(few[:100])]) == []
 
 
 def test_what_comes_by_an_exchange_is_told_by_the_operator_that_it_goes_to() -> None:
@@ -63,12 +63,12 @@ def test_what_comes_by_an_exchange_is_told_by_the_operator_that_it_goes_to() -> 
     written = Updates(["out"], keys, *columns)
     facts = Facts("facts", keys, *columns)
 
-    assert {hot.of for hot in taken([hopped, written, facts])} == {"totals", "facts"}
+    assert {hot.of for hot in hot_keys([hopped, written, facts])} == {"totals", "facts"}
 
 
 def test_the_key_is_hashed_as_tools_do_it() -> None:
     """`printf '%s' KEY | sha256sum` gives what the metric has, and the key itself is nowhere."""
-    (found,) = taken([upserts([HOT] * LEAST)])
+    (found,) = hot_keys([upserts([HOT] * LEAST)])
 
     assert found.hash == hashlib.sha256(HOT).hexdigest()[:12]
     assert b"id" not in repr(found).encode()
@@ -77,11 +77,11 @@ def test_the_key_is_hashed_as_tools_do_it() -> None:
 def test_looking_at_keys_takes_less_than_a_hundredth_of_what_a_batch_takes() -> None:
     """A record takes 5 us and more; the sample is what it costs, however large a batch is."""
     chunks = [upserts(mixed(5_000, 0.1)) for _ in range(12)]
-    taken(chunks)
+    hot_keys(chunks)
     spent = []
     for _ in range(5):
         begun = time.process_time()
-        taken(chunks)
+        hot_keys(chunks)
         spent.append(time.process_time() - begun)
 
     assert min(spent) < 0.01 * 60_000 * 5e-6
@@ -104,15 +104,15 @@ def test_shares_are_of_all_shards() -> None:
     ]
 
 
-def share(key: str, value: float) -> Sample:
-    return Sample(metrics.HOT_KEY_SHARE, ("orders", key), value)
+def share(key: str, value: float) -> MetricSample:
+    return MetricSample(metrics.HOT_KEY_SHARE, ("orders", key), value)
 
 
 def test_the_hottest_key_has_its_share_and_the_one_before_has_none() -> None:
     """Also when nothing is known of a batch."""
     series = HotSeries()
 
-    def told(*hot: Hot) -> set[Sample]:
+    def told(*hot: Hot) -> set[MetricSample]:
         return set(series.samples(hot))
 
     assert told(Hot("records", "orders", 20_000, 10_000, "a")) == {share("a", 0.5)}
@@ -120,7 +120,7 @@ def test_the_hottest_key_has_its_share_and_the_one_before_has_none() -> None:
     assert told(Hot("records", "orders", 500)) == {share("b", 0)}
     assert told() == set()
     assert told(Hot("matches", "priced", 9, 9, "a")) == {
-        Sample(metrics.JOIN_KEY_MATCHES, ("priced", "a"), 9)
+        MetricSample(metrics.JOIN_KEY_MATCHES, ("priced", "a"), 9)
     }
 
 

@@ -11,7 +11,7 @@ import pytest
 from ikebana import Column, EventTime, Input, Output, Plan, Upsert
 from ikebana.errors import LostError
 from ikebana.processor.base.envelope import Tick, unpack
-from ikebana.processor.base.rows import Ignored, Upserts
+from ikebana.processor.base.rows import IgnoredMessages, Upserts
 from ikebana.processor.kafka.reader import Range
 from ikebana.processor.spark import worker
 from ikebana.processor.spark.shares import Share
@@ -22,7 +22,7 @@ from ikebana.processor.spark.workers.owners import Owners
 from ikebana.processor.topics import reclock
 from ikebana.processor.topics.edit_steps import FILLED
 from ikebana.processor.topics.source_offset import SourceOffset
-from ikebana.processor.topics.taking import Look
+from ikebana.processor.topics.taking import MintingState
 
 READ = "ikebana.processor.spark.workers.owners.read"
 ROW = '{"database":"shop","table":"%s","type":"insert","primary_key_columns":["id"],"data":%s}'
@@ -109,8 +109,8 @@ def test_a_topic_of_two_inputs_is_fetched_once(
     )
     held = [(ROW % (table, f'{{"id":{at}}}')).encode() for at, table in enumerate("abbc")]
     before = SourceOffset(-1, 0, 0, {"t": {0: 1}}, plan.fingerprint())
-    look = Look({"t": {0: 4}}, {})
-    after = reclock.mint(plan, before, look, reclock.Trigger(5_000))
+    look = MintingState({"t": {0: 4}}, {})
+    after = reclock.mint(plan, before, look, reclock.BatchTrigger(5_000))
     fetching = Fetching(held)
     source = Source(config_of(plan, before), fetching)
 
@@ -128,7 +128,7 @@ def test_a_topic_of_two_inputs_is_fetched_once(
     assert [
         (row.input, row.keys, row.offsets, row.times) for row in rows if isinstance(row, Upserts)
     ] == [("b", [b'{"id":1}', b'{"id":2}'], [1, 2], times)]
-    assert [(row.counts, row.counted) for row in rows if isinstance(row, Ignored)] == [
+    assert [(row.counts, row.counted) for row in rows if isinstance(row, IgnoredMessages)] == [
         ({"table": 3}, False),
         ({"table": 1}, True),
     ]
@@ -140,9 +140,13 @@ def test_the_batches_of_an_edit_are_told_so_although_no_time_has_been_closed() -
     plan = Plan("p", inputs, (Upsert("order", "orders"),), (Output("all", "order", "all"),))
     read = SourceOffset(3, 0, 0, {"t": {0: 1}}, plan.fingerprint(), {"order": 0})
     edited = reclock.Edited(edits=1)
-    fills = reclock.mint(plan, read, Look({}, {}), reclock.Trigger(0), edited)
-    filled = reclock.mint(plan, fills, Look({}, {}, hydrated={FILLED}), reclock.Trigger(0), edited)
-    later = reclock.mint(plan, filled, Look({"t": {0: 9}}, {}), reclock.Trigger(9), edited)
+    fills = reclock.mint(plan, read, MintingState({}, {}), reclock.BatchTrigger(0), edited)
+    filled = reclock.mint(
+        plan, fills, MintingState({}, {}, hydrated={FILLED}), reclock.BatchTrigger(0), edited
+    )
+    later = reclock.mint(
+        plan, filled, MintingState({"t": {0: 9}}, {}), reclock.BatchTrigger(9), edited
+    )
     source = Source(config_of(plan, read), Fetching([]))
 
     def tick(before: SourceOffset, after: SourceOffset) -> Tick:
@@ -161,8 +165,8 @@ def planned(source: StreamReader, each: int = 10_000) -> list[int]:
     """The partitions of a batch that reads three of a topic, by the records of each."""
     plan = source._config.plan
     before = SourceOffset(-1, 0, 0, {"t": dict.fromkeys(range(3), 0)}, plan.fingerprint())
-    look = Look({"t": dict.fromkeys(range(3), each)}, {})
-    after = reclock.mint(plan, before, look, reclock.Trigger(5_000))
+    look = MintingState({"t": dict.fromkeys(range(3), each)}, {})
+    after = reclock.mint(plan, before, look, reclock.BatchTrigger(5_000))
     shares = source.partitions(before.to_json(), after.to_json())
     return [sum(piece.size for piece in share.slices) for share in shares]
 

@@ -12,8 +12,8 @@ from ikebana.processor.checkpoint.checkpoint import Birth, described
 from ikebana.processor.checkpoint.commits import Lease
 from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
-from ikebana.processor.checkpoint.starting import GoOn, History, judge, lease_refusal
-from ikebana.processor.checkpoint.topic import Topic
+from ikebana.processor.checkpoint.starting import GoOn, StartHistory, judge, lease_refusal
+from ikebana.processor.checkpoint.topic import TopicInfo
 from support.histories import (
     PLAN,
     WITH_PAIRS,
@@ -51,15 +51,15 @@ def refused(found: object) -> Reason | None:
         pytest.param(lease(epoch=1), born(), topics(), Reason.RESCALED_SINCE, id="an old form"),
         pytest.param(lease(), born(), topics(out=None), Reason.TOPIC_DELETED, id="deleted"),
         pytest.param(
-            lease(), born(), topics(out=Topic("2", 3)), Reason.TOPIC_MADE_ANEW, id="made anew"
+            lease(), born(), topics(out=TopicInfo("2", 3)), Reason.TOPIC_MADE_ANEW, id="made anew"
         ),
         pytest.param(
-            lease(topic_ids={}), born(), topics(out=Topic("2", 3)), None, id="a new output"
+            lease(topic_ids={}), born(), topics(out=TopicInfo("2", 3)), None, id="a new output"
         ),
     ],
 )
 def test_the_lease_says_whose_the_pipeline_is(
-    before: Lease | None, birth: Birth, existing: dict[str, Topic], reason: Reason | None
+    before: Lease | None, birth: Birth, existing: dict[str, TopicInfo], reason: Reason | None
 ) -> None:
     """R4. Asked before any shard is fenced."""
     assert refused(lease_refusal(PLAN, birth, before, existing)) is reason
@@ -83,7 +83,7 @@ def _hopping() -> Any:
     return msgspec.structs.replace(pairs, where=("a.value = b.key",))
 
 
-def with_output(**changed: Any) -> History:
+def with_output(**changed: Any) -> StartHistory:
     """A history whose first output is other than it should be."""
     return history(outputs={"out": shown(1, **changed), "errors": shown(1, ERRORS.topic)})
 
@@ -92,7 +92,7 @@ def as_format(form: Any) -> Plan:
     return replace(PLAN, outputs=(Output("out", "current", "out", format=form),))
 
 
-def with_markers(**changed: Any) -> History:
+def with_markers(**changed: Any) -> StartHistory:
     """A history in which shard 1 says something else."""
     return history(markers={0: marker(0, 1), 1: marker(1, 1, **changed)})
 
@@ -119,10 +119,12 @@ OTHER_PLAN = offset(1, plan="another")
             None,
             id="a compacted upsert output",
         ),
-        pytest.param(with_output(topic=Topic("out", 4)), None, id="more partitions of updates"),
+        pytest.param(
+            with_output(topic=TopicInfo("out", 4)), None, id="more partitions of updates"
+        ),
         *(
             pytest.param(
-                replace(with_output(topic=Topic("out", 4)), plan=as_format(form)),
+                replace(with_output(topic=TopicInfo("out", 4)), plan=as_format(form)),
                 Reason.OTHER_PARTITIONS,
                 id=f"more partitions of {form}",
             )
@@ -171,7 +173,7 @@ OTHER_PLAN = offset(1, plan="another")
     ],
 )
 def test_checkpoint_markers_and_outputs_are_of_one_history(
-    found: History, reason: Reason | None
+    found: StartHistory, reason: Reason | None
 ) -> None:
     """R4, R18. Everything that is not is refused by name."""
     assert refused(judge(found)) is reason

@@ -17,9 +17,9 @@ from ikebana.processor.checkpoint.claiming import Claim, adopted, claim
 from ikebana.processor.checkpoint.commits import Lease, Marker, first_marker
 from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
-from ikebana.processor.checkpoint.starting import Shown
-from ikebana.processor.checkpoint.takeover import Taken, take_over
-from ikebana.processor.checkpoint.topic import Topic
+from ikebana.processor.checkpoint.starting import OutputState
+from ikebana.processor.checkpoint.takeover import TakeoverState, take_over
+from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.planning.plan import Output
 from support.histories import PLAN, SHARDS, born, lease, marker, offset, shown, topics
 
@@ -49,7 +49,7 @@ class Claimant:
 class InMemory:
     """Brokers that remember what they were asked, and let others in before an answer."""
 
-    existing: dict[str, Topic]
+    existing: dict[str, TopicInfo]
     leases: list[Lease]
     shards: dict[int, Shard]
     before: dict[str, Callable[[], None]] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class InMemory:
     def hold_lease(self) -> None:
         self._asks("hold lease")
 
-    def topics(self, names: Iterable[str]) -> Mapping[str, Topic]:
+    def topics(self, names: Iterable[str]) -> Mapping[str, TopicInfo]:
         self._asks("topics")
         return {name: self.existing[name] for name in names if name in self.existing}
 
@@ -86,11 +86,11 @@ class InMemory:
         found = self.shards.get(shard, Shard()).markers
         return found[-1] if found else None
 
-    def shown(self, output: Output, existing: Mapping[str, Topic]) -> Shown:
+    def shown(self, output: Output, existing: Mapping[str, TopicInfo]) -> OutputState:
         self._asks(f"shown {output.name}")
-        return shown(1, output.topic) if output.progress_topic in existing else Shown()
+        return shown(1, output.topic) if output.progress_topic in existing else OutputState()
 
-    def make_topics(self, existing: Mapping[str, Topic]) -> None:
+    def make_topics(self, existing: Mapping[str, TopicInfo]) -> None:
         self._asks("make topics")
         self.existing = topics()
 
@@ -111,8 +111,8 @@ def taken(
     look: Callable[[], Logged] = lambda: Logged(offset(1), 1, 1),
     accepted: Callable[[], None] = lambda: None,
     own: int = 0,
-) -> Taken:
-    return take_over(PLAN, birth or born(), brokers, look, accepted, "a test", own=own)
+) -> TakeoverState:
+    return take_over(PLAN, birth or born(), brokers, look, accepted, "a test", former=own)
 
 
 def test_a_restarted_run_fences_nobody_who_has_taken_over_since() -> None:
@@ -142,7 +142,7 @@ def test_a_first_start_makes_everything_and_is_instance_1() -> None:
     made = taken(brokers, look=lambda: Logged(None, -1, -1))
 
     assert made.lease.incarnation == 1
-    assert made.found.new == {output.name for output in PLAN.published}
+    assert made.go_on.new == {output.name for output in PLAN.published}
     assert {n: s.markers for n, s in brokers.shards.items()} == {
         n: [replace(first_marker(born(), PLAN, n), incarnation=1)] for n in range(SHARDS)
     }
@@ -267,7 +267,7 @@ def test_a_refusal_writes_nothing(logged: Logged, leases: list[Lease]) -> None:
 def test_shards_that_a_rescaling_took_away_are_told() -> None:
     """R4. Instances of before find in their markers that they have been replaced."""
     brokers = ran(shards=3)
-    brokers.existing[PLAN.markers_topic] = Topic("m", 4)
+    brokers.existing[PLAN.markers_topic] = TopicInfo("m", 4)
     birth = born(epoch=1, first_batch=2, start=offset(1))
     made = taken(brokers, birth, look=lambda: Logged(None, 1, 1))
 

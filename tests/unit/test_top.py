@@ -16,7 +16,7 @@ from ikebana.processor.cli.top import Look, Server, page, top_command
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.watching import guard
 from ikebana.processor.watching.access import Access
-from ikebana.processor.watching.health import Health, Limits
+from ikebana.processor.watching.health import Health, HealthLimits
 from ikebana.processor.watching.monitor import Monitor
 from ikebana.serving.service import Service
 from support.served_topics import MemoryTopics, answering, caught_up, serving
@@ -69,7 +69,7 @@ def test_a_page_of_a_server(service: Service, monkeypatch: pytest.MonkeyPatch) -
 def test_a_page_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its operators and outputs, too, which it has from its plan before the first batch."""
     monkeypatch.setattr(top, "_ONCE_S", 0.0)
-    health = Health(Limits(60, 60, 60), time.monotonic)
+    health = Health(HealthLimits(60, 60, 60), time.monotonic)
     with monitored(Monitor(PLAN, health)) as url:
         found = CliRunner().invoke(top_command, [url, "--once"])
     assert found.exit_code == 0, found.output
@@ -152,7 +152,7 @@ def test_an_address_without_a_server_is_told(
 
 def test_a_token_is_asked_for(service: Service, tmp_path: Path) -> None:
     """Where the server does."""
-    with answering(service, guard.Limits(Access.of_tokens(["secret"]))) as url:
+    with answering(service, guard.AccessLimits(Access.of_tokens(["secret"]))) as url:
         with pytest.raises(AccessError, match="there is no token"):
             Server(url, None, trusting(None, None)).look()
         assert Server(url, "secret", trusting(None, None)).look().is_run is False

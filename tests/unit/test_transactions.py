@@ -7,7 +7,7 @@ import pytest
 
 from ikebana.codecs.debezium_position import Boundaries, Boundary, Positions, SourcePosition
 from ikebana.errors import ConfigError
-from ikebana.processor.base.transactions_seen import Counted, Ended, TransactionsSeen
+from ikebana.processor.base.transactions_seen import CountedChanges, Ended, TransactionsSeen
 from ikebana.processor.planning.transaction_topics import collections_of
 from ikebana.processor.topics.transactions import Transactions, Watch, advanced
 
@@ -107,7 +107,7 @@ def test_the_order_of_a_batch_s_tasks_is_nothing(step: int) -> None:
 
     assert advanced(START, tasks[::step]) == Transactions(
         100,
-        {"9": Counted(0, {"public.a": 3}, {"p": 5})},
+        {"9": CountedChanges(0, {"public.a": 3}, {"p": 5})},
         (Ended("8", 200, {"public.a": 1}), Ended("9", 300, {"public.a": 4})),
     )
 
@@ -185,7 +185,7 @@ def test_only_so_many_late_transactions_are_remembered() -> None:
     state = after(state, change("open", 1, 0), *late, change("new", 1, 2000))
 
     assert state.counted.keys() == {"open", "new", *(f"late {n}" for n in range(400, 500))}
-    assert state.counted["new"] == Counted(2000, {"public.a": 1}, {"p": 1})
+    assert state.counted["new"] == CountedChanges(2000, {"public.a": 1}, {"p": 1})
 
 
 def test_what_is_in_no_transaction_counts_for_none() -> None:

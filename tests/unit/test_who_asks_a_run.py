@@ -26,7 +26,7 @@ from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.watching import front, health
 from ikebana.processor.watching.access import Access, Grant
 from ikebana.processor.watching.answering import serving
-from ikebana.processor.watching.guard import METRICS, PROBES, Guard, Limits, Rules
+from ikebana.processor.watching.guard import METRICS, PROBES, AccessLimits, Guard, Rules
 from ikebana.processor.watching.monitor import Monitor
 from ikebana.processor.watching.sinks import no_sinks
 from support.browsers import chromium, looking
@@ -56,7 +56,7 @@ NAMES = ("orders", "current", "hidden_out", "shop")
 @pytest.fixture
 def monitor() -> Monitor:
     """Of a run that has just begun."""
-    return Monitor(PLAN, health.Health(health.Limits(60, 900, 3600), time.monotonic))
+    return Monitor(PLAN, health.Health(health.HealthLimits(60, 900, 3600), time.monotonic))
 
 
 def ask(
@@ -78,7 +78,7 @@ def ask(
 
 def test_without_a_token_a_run_tells_whether_and_nothing_else(monitor: Monitor) -> None:
     """Where there are tokens; the files of the page have no data."""
-    with monitored(monitor, Limits(ACCESS)) as url:
+    with monitored(monitor, AccessLimits(ACCESS)) as url:
         assert ask(f"{url}/live") == (200, "live\n")
         status, text = ask(f"{url}/ready")
         assert (status, json.loads(text)) == (503, {"ready": False})
@@ -94,7 +94,7 @@ def test_without_a_token_a_run_tells_whether_and_nothing_else(monitor: Monitor) 
 
 def test_a_token_sees_metrics_and_one_for_everything_the_console(monitor: Monitor) -> None:
     """So who scrapes need not see the plan."""
-    with monitored(monitor, Limits(ACCESS)) as url:
+    with monitored(monitor, AccessLimits(ACCESS)) as url:
         for token, expected in (("metrics", 403), ("everything", 200)):
             assert ask(f"{url}/live", token)[1].startswith("live: ")
             assert "reason" in ask(f"{url}/ready", token)[1]
@@ -114,16 +114,16 @@ def test_a_name_that_points_here_is_not_answered(monitor: Monitor) -> None:
             assert ask(url + path, host="evil.example")[0] == 403, path
         for host in ("localhost", "localhost:9464", "127.0.0.1", "[::1]:9464"):
             assert ask(f"{url}/live", host=host)[0] == 200, host
-    with monitored(monitor, Limits(any_host=True)) as url:
+    with monitored(monitor, AccessLimits(any_host=True)) as url:
         assert ask(f"{url}/v1/run", host="driver.shops.svc")[0] == 200
-    with monitored(monitor, Limits(ACCESS)) as url:
+    with monitored(monitor, AccessLimits(ACCESS)) as url:
         assert ask(f"{url}/v1/run", "everything", host="driver.shops.svc")[0] == 200
 
 
 def test_probes_have_an_address_of_their_own(monitor: Monitor) -> None:
     """With what Prometheus reads, for whoever reaches it by whatever name; without a console."""
     ours = Address("127.0.0.1", 0)
-    with serving(monitor, Listening(ours, probes=ours), Limits(ACCESS)) as listening:
+    with serving(monitor, Listening(ours, probes=ours), AccessLimits(ACCESS)) as listening:
         url = f"http://127.0.0.1:{listening.probes_port}"
         assert ask(f"{url}/live", host="driver.shops.svc")[1].startswith("live: ")
         assert "reason" in ask(f"{url}/ready")[1]
@@ -138,7 +138,7 @@ async def nothing(scope: Scope, receive: Receive, send: Send) -> None:
 
 def test_who_guesses_tokens_has_to_wait() -> None:
     """Each address for itself, and who has a token does not."""
-    guard = Guard(nothing, Limits(ACCESS), Rules("", PROBES, (*PROBES, *METRICS)))
+    guard = Guard(nothing, AccessLimits(ACCESS), Rules("", PROBES, (*PROBES, *METRICS)))
 
     def verdict(token: str | None, address: str) -> Grant | Response:
         headers = [] if token is None else [(b"authorization", f"Bearer {token}".encode())]
@@ -159,7 +159,7 @@ def test_who_guesses_tokens_has_to_wait() -> None:
 def test_a_token_asks_a_run_as_often_as_it_may(monitor: Monitor) -> None:
     """As a server; metrics and probes are asked for as often as wanted."""
     grant = Grant("slow", rate=0.001)
-    limits = Limits(Access({hashlib.sha256(b"slow").digest(): grant}))
+    limits = AccessLimits(Access({hashlib.sha256(b"slow").digest(): grant}))
     with monitored(monitor, limits) as url:
         assert [ask(f"{url}/v1/plan", "slow")[0] for _ in range(2)] == [200, 429]
         assert [ask(f"{url}/metrics", "slow")[0] for _ in range(2)] == [200, 200]
@@ -336,7 +336,7 @@ def test_tokens_without_tls_are_warned_of(capfd: pytest.CaptureFixture[str]) -> 
 def test_the_page_asks_for_a_token_and_goes_on_with_it(monitor: Monitor) -> None:
     """And says what one that sees metrics only is refused."""
     with (
-        monitored(monitor, Limits(ACCESS)) as url,
+        monitored(monitor, AccessLimits(ACCESS)) as url,
         chromium() as browser,
         looking(browser) as page,
     ):

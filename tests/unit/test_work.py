@@ -18,7 +18,7 @@ from ikebana import Input, Output, Plan, Upsert
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.processor.base.compiled_parts import absent
-from ikebana.processor.base.placing import Place
+from ikebana.processor.base.placing import PartitionRange
 from ikebana.processor.base.rows import KeyedUpdate, Upserts
 from ikebana.processor.kernels import reduce, upsert, window_functions
 from ikebana.processor.kernels.arrange import Arrangement
@@ -55,7 +55,7 @@ def decoding(source: Input, key: Callable[[int], bytes], value: Callable[[int], 
     messages = [Message(at, key(at), value(at)) for at in range(RECORDS)]
 
     def run() -> None:
-        made = Decoding(source, intake, Place("t", 0, 0, 0, 0, each=False), 4)
+        made = Decoding(source, intake, PartitionRange("t", 0, 0, 0, 0, each=False), 4)
         assert list(made.add(messages)) + list(made.finish())
 
     return run

@@ -17,14 +17,14 @@ from ikebana.processor.planning.plan import Input
 from ikebana.processor.planning.planner import Reading
 from ikebana.processor.topics.codec_of import codec_of, takes_empty_for_null, wanted_of
 from ikebana.processor.topics.column_types import ColumnTypes
-from ikebana.processor.topics.event_time import Bounds, EventTimes
+from ikebana.processor.topics.event_time import EventTimes, TimeBounds
 from ikebana.processor.topics.images import untold
-from ikebana.processor.topics.messages import Bad, Message, MessageReader, Origin
+from ikebana.processor.topics.messages import Message, MessageOrigin, MessageReader, Undecodable
 
 if TYPE_CHECKING:
     from ikebana.codecs.avro_schema import Schemas
 
-_NOWHERE = Origin("", 0, "")
+_NOWHERE = MessageOrigin("", 0, "")
 _ALL = Reading()
 
 
@@ -72,9 +72,12 @@ def look(source: Input, messages: Sequence[Message], schemas: "Schemas | None" =
     if takes_empty_for_null(source):
         messages = [each if each.value else each._replace(value=None) for each in messages]
     results = _changes_of(source, messages, schemas)
-    bad = {at: _reason(each.record) for at, each in results if isinstance(each, Bad)}
+    bad = {at: _reason(each.record) for at, each in results if isinstance(each, Undecodable)}
     good = [
-        (at, each) for at, changes in results if not isinstance(changes, Bad) for each in changes
+        (at, each)
+        for at, changes in results
+        if not isinstance(changes, Undecodable)
+        for each in changes
     ]
     writes = [(at, change) for at, change in good if change.after is not None]
     images = [change.after for _, change in writes]
@@ -88,7 +91,7 @@ def look(source: Input, messages: Sequence[Message], schemas: "Schemas | None" =
         of = EventTimes(dating_query(source))
         clocks = [messages[at].timestamp for at, _ in writes]
         dated = of.of_rows(
-            [c.key for _, c in writes], images, clocks, [Bounds(0, None)] * len(writes)
+            [c.key for _, c in writes], images, clocks, [TimeBounds(0, None)] * len(writes)
         )
         for (at, _), time in zip(writes, dated.times, strict=True):
             if isinstance(time, str):
@@ -100,9 +103,9 @@ def look(source: Input, messages: Sequence[Message], schemas: "Schemas | None" =
 
 def _changes_of(
     source: Input, messages: Sequence[Message], schemas: "Schemas | None"
-) -> list[tuple[int, Sequence[Change] | Bad]]:
+) -> list[tuple[int, Sequence[Change] | Undecodable]]:
     reader = MessageReader(source, codec_of(source, _ALL, schemas), _ALL)
-    return list(reader.found(messages, _NOWHERE, Counter()))
+    return list(reader.decode(messages, _NOWHERE, Counter()))
 
 
 def _rows(
@@ -117,8 +120,8 @@ def _rows(
     return _of_objects(
         [
             [_object(image) for change in changes for image in (change.before, change.after)]
-            for _, changes in reader.found(messages, _NOWHERE, Counter())
-            if not isinstance(changes, Bad)
+            for _, changes in reader.decode(messages, _NOWHERE, Counter())
+            if not isinstance(changes, Undecodable)
         ]
     )
 

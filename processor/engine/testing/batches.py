@@ -28,14 +28,14 @@ from ikebana.processor.engine.dataflow import Emitted
 from ikebana.processor.engine.editing import Editing, output_intervals
 from ikebana.processor.engine.in_process import (
     Attempt,
-    Planned,
-    Written,
+    HasPlan,
+    OutputsWritten,
     attempt,
     found_schemas,
     plan_of,
 )
 from ikebana.processor.engine.rebuilt import standing
-from ikebana.processor.engine.testing.looking import Asked, look_at
+from ikebana.processor.engine.testing.looking import BatchRequest, look_at
 from ikebana.processor.engine.testing.recovery import after_loss
 from ikebana.processor.engine.testing.restarts import Unfinished, born, rescaled
 from ikebana.processor.engine.testing.topics import Topics
@@ -50,7 +50,7 @@ from ikebana.processor.topics.literals import require_readable
 from ikebana.processor.topics.own_reading import taken_back
 from ikebana.processor.topics.slice_reading import reading_of, rows_in
 from ikebana.processor.topics.slices import slices
-from ikebana.processor.topics.source_offset import Own, SourceOffset, is_settled
+from ikebana.processor.topics.source_offset import ReadBack, SourceOffset, is_settled
 from ikebana.processor.topics.starting import started
 from ikebana.processor.topics.update_intake import UpdateIntake, intake_of
 
@@ -62,15 +62,15 @@ _NO_CLOCK = 1 << 62
 
 
 class Batches:
-    """A run of a plan without its user's methods, which `Run` adds.
+    """A run of a plan without the methods for users, which `Run` adds.
 
-    A batch is minted as Spark's source mints it, is in the log from then on, and is run in every
+    A batch is minted as Spark's source mints it, is in the log from then on, and runs in every
     shard that has not committed it.
     """
 
     def __init__(
         self,
-        pipeline: Plan | Planned,
+        pipeline: Plan | HasPlan,
         topics: Topics | None = None,
         shards: int = 1,
         exchange: int = 1000,
@@ -93,29 +93,29 @@ class Batches:
         self._begins = self.last.positions
         self.frontiers: dict[str, int] = {}
         """The frontiers of those outputs that have advanced."""
-        self.written = Written(plan)
+        self.written = OutputsWritten(plan)
         self.waiting = 0
         """The number of records that wait until their times are closed."""
         self.stores = [MemoryStore() for _ in range(shards)]
         self._birth: Birth | None = None
         self._next: Birth | None = None
-        """The metadata of the plan of now, as long as another one runs before it."""
+        """The metadata of the new plan while the old one still runs."""
         self._finishes = False
-        """Whether that one only finishes what is on its way."""
+        """Whether the old plan only finishes its work."""
         self._exchange: list[list[bytes]] = [[] for _ in range(shards)]
         self._most = exchange
         self._news = Learned([], [])
         self._hydrated: frozenset[str] = frozenset()
         self._large: frozenset[str] = frozenset()
         self._ahead: dict[str, dict[int, int]] = {}
-        """The ends before the first portion, of outputs that write what they get in portions."""
+        """By output that is written in portions, its ends before the first portion."""
         self._unfinished: Unfinished | None = None
         self._schemas = found_schemas(schemas)
         self._open()
 
     @property
     def released(self) -> tuple[str, ...]:
-        """The parts of the state that removed operators have left."""
+        """The parts of the state that removed operators leave to be deleted."""
         return () if self._birth is None else self._birth.released
 
     def _open(self) -> None:
@@ -130,7 +130,7 @@ class Batches:
         }
 
     def _edit(self, written: Plan, shards: int) -> None:
-        """Go on with a plan, at once or when nothing is on its way any more."""
+        """Go on with a plan, at once or after the old one has finished its work."""
         before, logged = len(self.stores), self._in_log()
         birth = self._birth
         if birth is None:
@@ -157,7 +157,7 @@ class Batches:
             self.stores = rescaled(self.stores, shards)
 
     def _lose(self, written: Plan) -> None:
-        """Lose the checkpoint, and begin to make the state of a plan anew of the topics."""
+        """Lose the checkpoint, and begin to rebuild the state of a plan from the topics."""
         last = self.last if self._unfinished is None else self._unfinished.after
         for topic in written.topics:
             self.topics.create(topic)
@@ -177,7 +177,7 @@ class Batches:
         self._ahead.clear()
 
     def _is_over(self) -> bool:
-        """Whether what comes before the plan of now is done: it is finished, or has caught up."""
+        """Whether the old plan is done: its work is finished, or its backfill has caught up."""
         if self._next is None or not is_settled(self.last):
             return False
         return self._finishes or has_caught_up(self._running, self.last.positions)
@@ -187,8 +187,8 @@ class Batches:
         after = self.last if self._unfinished is None else self._unfinished.after
         return Logged(None if after.batch < 0 else after, after.batch, self.last.batch)
 
-    def _logged(self, asked: Asked) -> Unfinished | None:
-        """The batch to run: the one that is unfinished, or the next, which is in the log then."""
+    def _logged(self, asked: BatchRequest) -> Unfinished | None:
+        """The batch to run: the unfinished one, or the next one, which this puts into the log."""
         if self._unfinished is None:
             while (after := self._next) is not None and self._is_over():
                 self._edit(self._written, after.shards)
@@ -199,7 +199,7 @@ class Batches:
             self._unfinished = Unfinished(self.last, minted)
         return self._unfinished
 
-    def _minted(self, asked: Asked) -> SourceOffset | None:
+    def _minted(self, asked: BatchRequest) -> SourceOffset | None:
         """The next batch over the records that can be read now; None if there is none."""
         before = self.last
         plan = self._running
@@ -217,9 +217,9 @@ class Batches:
                 hops={shard: len(rows) for shard, rows in enumerate(self._exchange)},
                 hydrated=self._hydrated,
                 large=self._large,
-                own=self._own(before),
+                read_back=self._read_back(before),
             ),
-            reclock.Trigger(now_ms, asked.limit, asked.heartbeat, asked.first, self._most),
+            reclock.BatchTrigger(now_ms, asked.limit, asked.heartbeat, asked.first, self._most),
             reclock.Edited(
                 0 if self._birth is None else self._birth.edits,
                 self._standing(before),
@@ -246,7 +246,7 @@ class Batches:
         rows = self._rows(before, after)
         for shard, store in enumerate(self.stores):
             if shard not in batch.committed:
-                made: Attempt = attempt(
+                result: Attempt = attempt(
                     self._running,
                     self._physical,
                     store,
@@ -261,36 +261,36 @@ class Batches:
                         owns=owner_of(shard, len(self.stores)),
                     ),
                 )
-                batch.computed(shard, made)
+                batch.computed(shard, result)
 
     def _standing(self, before: SourceOffset) -> frozenset[str]:
-        """The operators that stand while an edit that is under way fills."""
+        """The operators that are frozen while an edit fills."""
         birth = self._birth
         edit = None if birth is None else edit_under_way(birth, before, is_done=True)
         return frozenset() if edit is None else edit.standing
 
-    def _own(self, before: SourceOffset) -> Own:
-        """What an edit that is to begin reads of the topics of outputs."""
+    def _read_back(self, before: SourceOffset) -> ReadBack:
+        """The offsets that an edit about to begin reads of the topics of outputs."""
         birth = self._birth
         if birth is None or birth.edits <= before.edits or (edit := edit_of(birth)) is None:
             return {}
-        found: Own = {}
+        spans: ReadBack = {}
         for topic in edit.read_back:
             snapshot, ends = self.topics.snapshots.get(topic), self.topics.ends(topic)
-            found |= own_topics.begun(
+            spans |= own_topics.begun(
                 own_topics.to_read(topic, dict.fromkeys(ends, 0), ends, snapshot)
             )
-        return found
+        return spans
 
     def _taken_back(self, after: SourceOffset) -> Iterator[tuple[int, Records]]:
-        """What a batch reads of the topics of outputs, by shard."""
+        """The rows that a batch reads from the topics of outputs, by shard."""
         editing = self._editing(after)
         read_back = editing.edit.read_back if editing else {}
         outputs = own_topics.read_in(self._running, read_back, after)
         for piece in own_topics.ranges(outputs, after):
             held = self.topics.messages[piece.topic][piece.partition][piece.start : piece.end]
-            given = [message for message in held if message is not None]
-            for shard, chunk in taken_back(self._running, piece, given, len(self.stores)):
+            messages = [message for message in held if message is not None]
+            for shard, chunk in taken_back(self._running, piece, messages, len(self.stores)):
                 yield shard, _record(chunk)
 
     def _editing(self, after: SourceOffset) -> Editing | None:
@@ -318,27 +318,27 @@ class Batches:
             reading = reading_of(self._running, piece, self._intake, len(rows))
             if piece.file is not None:
                 files = rows_in(self._running.input(piece.input), piece)
-                given = [message for some in files for message in some]
+                messages = [message for some in files for message in some]
             else:
                 held = self.topics.messages[place.topic][place.partition][place.start : piece.end]
-                given = [message for message in held if message is not None]
-            for shard, chunk in [*reading.add(given), *reading.finish()]:
+                messages = [message for message in held if message is not None]
+            for shard, chunk in [*reading.add(messages), *reading.finish()]:
                 rows[shard].append(_record(chunk))
         for shard, record in self._taken_back(after):
             rows[shard].append(record)
-        for shard, own in enumerate(rows):
+        for shard, shard_rows in enumerate(rows):
             begin, end = (of.hops.get(shard, 0) for of in (before, after))
-            own += map(_record, self._exchange[shard][begin:end])
+            shard_rows += map(_record, self._exchange[shard][begin:end])
         return rows
 
     def _intake(self, source: Input) -> Intake | UpdateIntake:
         """The intake of an input, or of the rows of its history."""
-        found = self._intakes.get(source)
-        if found is None:
+        intake = self._intakes.get(source)
+        if intake is None:
             named = self._running.shares_topics(self._running.input(source.name))
-            found = intake_of(source, self._physical, self._schemas, named=named)
-            self._intakes[source] = found
-        return found
+            intake = intake_of(source, self._physical, self._schemas, named=named)
+            self._intakes[source] = intake
+        return intake
 
     def _publish(self, batch: Unfinished, emitted: list[Emitted]) -> None:
         """Publish the results of a batch from all shards."""
@@ -346,28 +346,30 @@ class Batches:
         closed = output_intervals(self._running, intervals, self._editing(batch.after))
         closed = standing(closed, batch.after.rebuilding)
         news = Learned([], [])
-        for made in emitted:
-            news.seen.extend(made.seen)
-            news.facts.append({name: pack_times(counts) for name, counts in made.facts.items()})
-            for at, row in hops.chunks(made.hops, len(self.stores)):
+        for result in emitted:
+            news.seen.extend(result.seen)
+            news.facts.append({name: pack_times(counts) for name, counts in result.facts.items()})
+            for at, row in hops.chunks(result.hops, len(self.stores)):
                 self._exchange[at].append(pack(row))
         self._news = news
-        self._hydrated = frozenset.intersection(*(frozenset(made.hydrated) for made in emitted))
-        self._large = frozenset(name for made in emitted for name in made.large)
-        self.waiting = sum(made.waiting for made in emitted)
+        self._hydrated = frozenset.intersection(
+            *(frozenset(result.hydrated) for result in emitted)
+        )
+        self._large = frozenset(name for result in emitted for name in result.large)
+        self.waiting = sum(result.waiting for result in emitted)
         messages = self.written.take(self._running, emitted, closed)
         ends = {output.name: self.topics.ends(output.topic) for output in self._running.published}
         for output in self._running.published:
             for key, value, headers in messages[output.name]:
                 self.topics.send(output.topic, key, value, headers=headers)
-            times = [u.time for made in emitted for u in made.updates[output.name]]
+            times = [u.time for result in emitted for u in result.updates[output.name]]
             if output.name in batch.after.writes:
-                # Nobody is told of a portion.
+                # Progress does not mention a portion.
                 self._ahead.setdefault(output.name, ends[output.name])
                 assert set(times) <= {batch.after.editing}, (output.name, times)
                 times = []
             elif self._ahead.pop(output.name, None) is not None:
-                before = sum(made.written_before[output.name] for made in emitted)
+                before = sum(result.written_before[output.name] for result in emitted)
                 times += [batch.after.editing] * before
             self._close(output, closed[output.name], batch.after.batch, times)
 

@@ -10,10 +10,10 @@ from ikebana.processor.topics import input_times
 from ikebana.processor.topics.event_time import Where
 from ikebana.processor.topics.input_times import InputTimes, Learned
 from ikebana.processor.topics.source_offset import SourceOffset
-from ikebana.processor.topics.taking import Look
+from ikebana.processor.topics.taking import MintingState
 
 
-class Asked(NamedTuple):
+class BatchRequest(NamedTuple):
     """The arguments of the next batch; see `Run.batch`."""
 
     now_ms: int | None
@@ -29,23 +29,23 @@ def look_at(
     topics: Topics,
     last: SourceOffset,
     news: Learned,
-    asked: Asked,
-) -> Look:
+    asked: BatchRequest,
+) -> MintingState:
     """How far the topics go after a batch in which `news` were learned."""
     names = dict.fromkeys((*plan.topics, *plan.transaction_topics))
     there = {name: topics.ends(name) for name in names}
     idle = dict.fromkeys((source.name for source in plan.inputs), asked.idle)
-    known = input_times.learned(plan, last.known, news, last.positions, there, idle)
+    times = input_times.learned(plan, last.input_times, news, last.positions, there, idle)
     closed = {
         source.name: [
             each
             for each in topics.closed[source.topics[0]]
-            if each.after > known.get(source.name, InputTimes()).progress_at
+            if each.after > times.get(source.name, InputTimes()).progress_at
         ]
         for source in plan.inputs
         if source.traits.kind == "updates"
     }
-    given = {topic: dict(asked.ends.get(topic, there[topic])) for topic in there}
+    ends = {topic: dict(asked.ends.get(topic, there[topic])) for topic in there}
     begins = {
         topic: topics.first(source, topic)
         for source in plan.inputs
@@ -54,4 +54,4 @@ def look_at(
         and source.name not in plan.backfills
         and source.start not in starts.WORDS
     }
-    return Look(given, begins, {}, known, closed)
+    return MintingState(ends, begins, {}, times, closed)

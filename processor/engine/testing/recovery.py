@@ -1,4 +1,4 @@
-"""A run whose checkpoint is lost, and is made anew of its topics."""
+"""A run that loses its checkpoint, which is rebuilt from its topics."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from ikebana.codecs import diff
 from ikebana.codecs.cdcv2 import Progress
 from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint.recovering import Left, Unclosed, problems_left, rebuilding
-from ikebana.processor.checkpoint.starting import Shown
+from ikebana.processor.checkpoint.starting import OutputState
 from ikebana.processor.engine.testing.topics import Topics
 from ikebana.processor.planning.plan import Output, Plan
 from ikebana.processor.topics import own_topics
@@ -20,25 +20,25 @@ from ikebana.processor.topics.source_offset import Positions, SourceOffset
 def after_loss(
     plan: Plan, topics: Topics, begins: Positions, hops: Mapping[int, int], batch: int, upper: int
 ) -> SourceOffset:
-    """The offset at which the state of a plan begins anew.
+    """The offset at which the rebuild of a plan's state begins.
 
-    `batch` is the last one that was finished, and `upper` the last time that one may have
-    reached, whether it was finished or not.
+    `batch` is the last finished batch, and `upper` the last time that any batch, finished or
+    not, may have reached.
 
-    Raises: CheckpointError, for outputs that `ikebana recover` refuses by what their topics have.
+    Raises: CheckpointError, for topics of outputs that `ikebana recover` refuses.
     """
-    own: dict[str, Mapping[int, tuple[int, int]]] = {}
+    own_ranges: dict[str, Mapping[int, tuple[int, int]]] = {}
     for output in plan.published:
         if output.traits.codec is None:
             snapshot, ends = topics.snapshots.get(output.topic), topics.ends(output.topic)
-            own |= own_topics.to_read(output.topic, dict.fromkeys(ends, 0), ends, snapshot)
+            own_ranges |= own_topics.to_read(output.topic, dict.fromkeys(ends, 0), ends, snapshot)
     left = Left(
         lease=None,
         markers={},
-        outputs={each.name: Shown(topics.last(each.topic)) for each in plan.published},
+        outputs={each.name: OutputState(topics.last(each.topic)) for each in plan.published},
         unclosed={each.name: _unclosed(each, topics) for each in plan.published},
         lost={},
-        own=own,
+        read_back=own_ranges,
         begins={topic: dict.fromkeys(by, 0) for topic, by in begins.items()},
         ends={topic: topics.ends(topic) for topic in begins},
         policies={},
@@ -60,12 +60,12 @@ def after_loss(
         positions={topic: dict(by) for topic, by in begins.items()},
         topic_ids={},
         hops=hops,
-        own=own,
+        read_back=own_ranges,
     )
 
 
 def _unclosed(output: Output, topics: Topics) -> Unclosed:
-    """What a topic has beyond what its progress says."""
+    """What a topic has beyond the end of its last progress."""
     last = topics.last(output.topic)
     ends, stand = ({}, 0) if last is None else (last.ends, last.upper)
     beyond = [
@@ -84,5 +84,5 @@ def _times(output: Output, message: Message) -> list[int]:
     """The times of the updates in a message of an output's format."""
     if output.traits.facts is None:
         return [diff.read_headers(message.headers)[0]]
-    found = output.traits.facts().decode(message.value)
-    return [] if isinstance(found, Progress) else [time for _, _, time, _ in found.updates]
+    content = output.traits.facts().decode(message.value)
+    return [] if isinstance(content, Progress) else [time for _, _, time, _ in content.updates]

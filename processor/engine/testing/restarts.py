@@ -33,17 +33,17 @@ class Unfinished:
         """The last batch that any shard has committed."""
         return (self.after if self.committed else self.before).batch
 
-    def computed(self, shard: int, made: Attempt) -> None:
+    def computed(self, shard: int, result: Attempt) -> None:
         """Remember the result of a shard.
 
         Raises:
             CheckpointError: the shard had another result before.
         """
-        known = self.attempts.setdefault(shard, made)
-        if known is made:
+        earlier = self.attempts.setdefault(shard, result)
+        if earlier is result:
             return
-        for output, updates in made.emitted.updates.items():
-            if (first := sorted(known.emitted.updates[output], key=repr)) != (
+        for output, updates in result.emitted.updates.items():
+            if (first := sorted(earlier.emitted.updates[output], key=repr)) != (
                 then := sorted(updates, key=repr)
             ):
                 raise CheckpointError(
@@ -53,7 +53,7 @@ class Unfinished:
                     hint="A function of the pipeline depends on more than what it is given, such "
                     "as a clock, chance, or what it has kept.",
                 )
-        if known.changes != made.changes or known.emitted.hops != made.emitted.hops:
+        if earlier.changes != result.changes or earlier.emitted.hops != result.emitted.hops:
             raise CheckpointError(
                 f"batch {self.after.batch} of shard {shard}, run again, leaves another state",
                 hint="A function of the pipeline depends on more than what it is given, such as a "
@@ -67,9 +67,9 @@ class Unfinished:
             self.committed[shard] = self.attempts[shard].emitted
 
 
-def _shown(own: Sequence[KeyedUpdate], others: Sequence[KeyedUpdate]) -> str:
+def _shown(updates: Sequence[KeyedUpdate], others: Sequence[KeyedUpdate]) -> str:
     """The first update that the others lack, as text."""
-    return next((str(tuple(each)) for each in own if each not in others), "none")
+    return next((str(tuple(each)) for each in updates if each not in others), "none")
 
 
 def born(plan: Plan, shards: int, last: SourceOffset, begins: Positions) -> Birth:

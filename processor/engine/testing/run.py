@@ -8,9 +8,9 @@ from ikebana.arrangements.update import Collection as Counted
 from ikebana.arrangements.update import Update
 from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.errors import ConfigError
-from ikebana.processor.engine.in_process import Planned, consolidated, plan_of
+from ikebana.processor.engine.in_process import HasPlan, consolidated, plan_of
 from ikebana.processor.engine.testing.batches import Batches
-from ikebana.processor.engine.testing.looking import Asked
+from ikebana.processor.engine.testing.looking import BatchRequest
 from ikebana.processor.planning.plan import ERRORS, Output, Plan
 from ikebana.processor.topics.event_time import Where
 from ikebana.processor.topics.literals import as_message
@@ -82,17 +82,17 @@ class Run(Batches):
         partition.  Partitions (topic, number) in `idle` count as idle and do not hold the
         frontier back.  A `heartbeat` batch advances the time without records; `first` is the
         batch that Spark runs at a start.  If a `crash` has left a batch unfinished, this
-        finishes that batch.  After a `restart` with a changed pipeline the first batches finish,
-        under the pipeline of before, what is on its way, and read nothing.
+        finishes that batch.  After a `restart` with a changed pipeline the first batches finish
+        the work of the old pipeline, and read nothing.
 
         Raises:
             CheckpointError: a replayed batch gives other updates than before.
             RecordError: a record cannot be used, and the pipeline's policy is to fail.
         """
-        found = self._logged(Asked(now_ms, limit, ends or {}, idle, heartbeat, first))
-        if found is None:
+        unfinished = self._logged(BatchRequest(now_ms, limit, ends or {}, idle, heartbeat, first))
+        if unfinished is None:
             return False
-        self._finish(found)
+        self._finish(unfinished)
         return True
 
     def crash(
@@ -108,12 +108,12 @@ class Run(Batches):
         call of `batch` replays it in the others, and raises an error if they compute other
         updates than before: then the pipeline depends on more than its records.
         """
-        found = self._logged(Asked(now_ms, limit))
-        if found is None:
+        unfinished = self._logged(BatchRequest(now_ms, limit))
+        if unfinished is None:
             return False
-        self._attempt(found)
+        self._attempt(unfinished)
         for shard in committed:
-            found.commit(shard, self.stores[shard])
+            unfinished.commit(shard, self.stores[shard])
         return True
 
     def read(self, now_ms: int | None = None, *, limit: int | None = None) -> None:
@@ -122,12 +122,12 @@ class Run(Batches):
             pass
 
     def restart(
-        self, pipeline: Plan | Planned | None = None, *, shards: int | None = None
+        self, pipeline: Plan | HasPlan | None = None, *, shards: int | None = None
     ) -> None:
         """Continue as a new process, with a changed pipeline or number of shards if given.
 
-        If anything is on its way, the next batches first finish it under the pipeline of before,
-        with the shards that there were.
+        If work is unfinished, the next batches first finish it under the old pipeline, with the
+        old number of shards.
 
         Raises:
             CheckpointError: a checkpoint does not allow the change; it names every reason.
@@ -139,13 +139,13 @@ class Run(Batches):
             )
         self._open()
 
-    def recover(self, pipeline: Plan | Planned | None = None) -> None:
+    def recover(self, pipeline: Plan | HasPlan | None = None) -> None:
         """Lose the checkpoint, and go on as after `ikebana recover`, or as another pipeline.
 
-        The next batches make the state anew, and write what is missing to the outputs.
+        The next batches rebuild the state, and write the missing updates to the outputs.
 
         Raises:
-            CheckpointError: what outputs have had cannot be taken back, as `ikebana recover` says.
+            CheckpointError: the contents of outputs cannot be retracted, as in `ikebana recover`.
         """
         self._lose(self._written if pipeline is None else plan_of(pipeline))
         self._open()
@@ -159,8 +159,8 @@ class Run(Batches):
         Raises:
             ConfigError: the pipeline has no such output.
         """
-        found = self._output(output)
-        return consolidated(self.plan, found, self.written.updates[found.name])
+        target = self._output(output)
+        return consolidated(self.plan, target, self.written.updates[target.name])
 
     def collection(self, output: str, as_of: int | None = None) -> list[Any]:
         """The pairs (key, value) of an output as of a time, by default the last.
@@ -201,7 +201,7 @@ class Run(Batches):
         return self.written.counted
 
     def _output(self, name: str) -> Output:
-        # In the checkpoint outputs may have the names of before.
+        # In the checkpoint outputs may have their old names.
         topics = {output.name: output.topic for output in self._written.published}
         for output in self.plan.published:
             if topics.get(name) == output.topic:

@@ -9,7 +9,7 @@ from ikebana.codecs.snapshot_record import SnapshotRecord, topic_of
 from ikebana.processor.checkpoint.inputs import first_offsets
 from ikebana.processor.checkpoint.refusal import Refusal
 from ikebana.processor.planning.plan import Input
-from ikebana.processor.topics.diff_input import Closed
+from ikebana.processor.topics.diff_input import ClosedProgress
 from ikebana.processor.topics.messages import Message
 
 
@@ -28,7 +28,7 @@ class Topics:
         self.messages: defaultdict[str, defaultdict[int, list[Message | None]]] = defaultdict(
             lambda: defaultdict(list)
         )
-        self.closed: defaultdict[str, list[Closed]] = defaultdict(list)
+        self.closed: defaultdict[str, list[ClosedProgress]] = defaultdict(list)
         """The progress of the topics that hold updates in the format `diff`."""
         self.snapshots: dict[str, SnapshotRecord] = {}
         """The last snapshot of each topic that was compacted."""
@@ -69,22 +69,22 @@ class Topics:
 
     def close(self, topic: str, upper: int) -> None:
         """Close all times before `upper` in a topic of updates: no more updates come at these."""
-        known = self.closed[topic]
-        lower = known[-1].record.upper if known else 0
+        closed = self.closed[topic]
+        lower = closed[-1].record.upper if closed else 0
         ends = self.ends(topic)
         self.publish(
-            ProgressRecord("c", topic, topic, len(known), lower, upper, 0, ends, "changes")
+            ProgressRecord("c", topic, topic, len(closed), lower, upper, 0, ends, "changes")
         )
 
     def publish(self, record: ProgressRecord) -> None:
         """Append a record of progress."""
-        known = self.closed[record.topic]
-        known.append(Closed(record, len(known) + 1))
+        closed = self.closed[record.topic]
+        closed.append(ClosedProgress(record, len(closed) + 1))
 
     def last(self, topic: str) -> ProgressRecord | None:
         """The last record of progress of a topic of updates, if there is any."""
-        known = self.closed[topic]
-        return known[-1].record if known else None
+        closed = self.closed[topic]
+        return closed[-1].record if closed else None
 
     def compact(self, topic: str) -> None:
         """Compact a topic of updates up to its last closed batch: new runs begin there.
@@ -129,10 +129,10 @@ class Topics:
             }
             return {partition: offsets[0] for partition, offsets in later.items() if offsets}
 
-        found = first_offsets(source, topic, dict.fromkeys(ends, 0), ends, at)
-        if isinstance(found, Refusal):
-            raise found.error()
-        return found
+        offsets = first_offsets(source, topic, dict.fromkeys(ends, 0), ends, at)
+        if isinstance(offsets, Refusal):
+            raise offsets.error()
+        return offsets
 
     def ends(self, topic: str) -> dict[int, int]:
         """The end offset of each partition of a topic."""

@@ -1,10 +1,11 @@
 """The daemon that Spark runs for its Python workers, as `spark.python.daemon.module` names it.
 
-Spark's own daemon forks workers, each of which imports everything anew, and which have nobody that
-would keep a shard open.  This one becomes Spark's, but sees to it that there is a host first.  On
-the machine of a driver the run has started one; on an executor the daemon imports, forks the host,
-and names it to the workers, which inherit its environment.  The host ends with the daemon, and the
-daemon with the executor's JVM.
+
+Spark's own daemon forks workers that each import everything again, and no process keeps a shard
+open between batches.  This one makes sure that there is a host, and then becomes Spark's daemon.
+On the machine of a driver the run has started the host; on an executor the daemon imports, forks
+the host, and names it in the environment that workers inherit.  The host ends with the daemon, and
+the daemon with the executor's JVM.
 """
 
 # Decision (executors have a host, too): `spark.python.daemon.module` (Spark has it since 2.4,
@@ -30,7 +31,7 @@ from ikebana.processor.spark.workers import host, left_rows, network
 from ikebana.processor.spark.workers.owners import EXECUTOR_VARIABLE, Owners
 
 MODULE = "ikebana.processor.spark.workers.daemon"
-"""The name of this module, as Spark is given it."""
+"""The name of this module, for Spark's setting."""
 OWNERS_VARIABLE = "IKEBANA_OWNERS"
 """The environment variable with the number of owners that a host has."""
 PORT_VARIABLE = "IKEBANA_PORT"
@@ -46,12 +47,12 @@ _SET_SIGNAL_OF_PARENTS_DEATH = 1
 
 
 def main() -> None:
-    """See to it that there is a host, and be Spark's daemon."""
+    """Make sure that there is a host, and become Spark's daemon."""
     # Threads of a library would be missing in forks.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     worker.named(_NAME)
-    known = Owners.here()
-    life = _fork_host() if known is None or not known.are_there() else None
+    present = Owners.here()
+    life = _fork_host() if present is None or not present.are_there() else None
     os.environ[_VARIABLE] = str(os.getpid())
     os.register_at_fork(after_in_child=functools.partial(_bind, os.getpid(), [life]))
     # It looks at the command line when it is imported.
@@ -61,7 +62,7 @@ def main() -> None:
 
 
 def leave() -> NoReturn:
-    """End this worker, which cannot reach its host, and its daemon: Spark starts both anew."""
+    """End this worker, which cannot reach its host, and its daemon: Spark starts new ones."""
     print("the host of this machine's Python processes is gone", file=sys.stderr, flush=True)
     if os.environ.get(_VARIABLE) == str(os.getppid()):
         with suppress(OSError):
@@ -91,7 +92,7 @@ def _fork_host() -> int:
 
 
 def _listening(folder: Path, count: int) -> tuple[Owners, dict[socket.socket, str]]:
-    """Open the sockets of a host: ports, if the run has a secret, by which others may ask."""
+    """Open the sockets of a host: ports for other machines, if the run has a secret."""
     if network.VARIABLE not in os.environ:
         owners = Owners(str(folder), count, 0)
         return owners, owners.listening(forks=False)
@@ -106,15 +107,15 @@ def _listening(folder: Path, count: int) -> tuple[Owners, dict[socket.socket, st
 
 
 def _opened(first: int, count: int) -> list[socket.socket]:
-    """Listen at so many ports from the first on, or at others if these do not become free.
+    """Listen at `count` ports from the first on, or at any others if these do not become free.
 
-    The host of a daemon that was lost may still close its databases.
+    The host of a lost daemon may still hold the ports while it closes its databases.
     """
     deadline = time.monotonic() + _FREED_WITHIN_S
     while first:
         with ExitStack() as opened:
             try:
-                found = [
+                listeners = [
                     opened.enter_context(network.listening(("", first + at)))
                     for at in range(count)
                 ]
@@ -124,7 +125,7 @@ def _opened(first: int, count: int) -> list[socket.socket]:
                 time.sleep(_LOOK_EVERY_S)
                 continue
             opened.pop_all()
-            return found
+            return listeners
     return [network.listening(("", 0)) for _ in range(count)]
 
 
@@ -134,15 +135,15 @@ def _executor() -> tuple[str, str]:
     with suppress(OSError):
         text = Path(f"/proc/{os.getppid()}/cmdline").read_bytes().decode(errors="replace")
         command = text.split("\0")
-    told = dict(itertools.pairwise(command))
-    machine = (told.get("--hostname") or socket.gethostname()).strip("[]")
-    return told.get("--executor-id") or f"{machine}-{os.getpid()}", machine
+    options = dict(itertools.pairwise(command))
+    machine = (options.get("--hostname") or socket.gethostname()).strip("[]")
+    return options.get("--executor-id") or f"{machine}-{os.getpid()}", machine
 
 
 def _bind(daemon: int, life: list[int | None]) -> None:
-    """Let a worker, just forked, end with the daemon, and the host whatever the worker does.
+    """Let a worker that was just forked end with the daemon, and not keep the host alive.
 
-    Spark would go on with the workers of a lost daemon, whose host is gone.
+    Spark would otherwise go on with the workers of a lost daemon, after their host has ended.
     """
     if not life:
         return  # a fork of a worker
@@ -156,7 +157,7 @@ def _bind(daemon: int, life: list[int | None]) -> None:
 
 
 if __name__ == "__main__":
-    # What is imported by its name is the same module.
+    # Run the module that others import by its name, not this copy.
     from ikebana.processor.spark.workers.daemon import main as run
 
     run()

@@ -1,4 +1,4 @@
-"""The host of a machine: it has imported what Spark's Python processes need, and forks these.
+"""The host of a machine: it has imported the modules of Spark's Python processes, and forks these.
 
 A start of Spark runs half a dozen Python processes, each of which would spend two to three
 CPU seconds on imports.  One kind of them must answer within ten seconds, and no setting of
@@ -6,11 +6,11 @@ Spark's changes that.  A fork of the host takes milliseconds and shares its memo
 
     python -m ikebana.processor.spark.workers.host KIND:DESCRIPTOR,… MODULE…
 
-The host listens on inherited sockets, and ends when its lifeline does: that of a driver's host
-is its standard input.  At the socket of the kind `forks` it serves the requests of `stand_in`.
-Behind each other one stands an `owner` of shards or a `reader` of batches: it is forked when
-somebody connects to its socket, and again if it dies; it ends when the host does.  The host has
-one thread, and opens only files that a fork can use.
+The host listens on inherited sockets, and ends when its lifeline does: for a driver's host the
+lifeline is standard input.  At the socket of the kind `forks` it serves requests of `stand_in`.
+Each other socket belongs to an `owner` of shards or a `reader` of batches: it is forked when a
+client connects to its socket, and again if it dies; it ends when the host does.  The host has one
+thread, and opens only files that a fork can use.
 """
 
 # Decision (Pythons are forks of a host): Each Python imported pandas, Arrow and pyspark anew, and
@@ -38,7 +38,7 @@ from typing import NamedTuple, NoReturn
 from ikebana.processor.spark import worker
 from ikebana.processor.spark.workers.stand_in import FORKS, INT, STREAMS
 
-# The modules that Spark's Python processes run, and those of ours that they load.
+# The modules that Spark's Python processes run, and our modules that they load.
 EVERYWHERE = (
     "pyspark.worker",
     "ikebana.processor.spark.keyed_operator",
@@ -53,14 +53,14 @@ MODULES = (
     "pyspark.sql.streaming.python_streaming_source_runner",
     *EVERYWHERE,
 )
-"""Those of a driver: Spark's planners do not run on executors."""
+"""The modules of a driver's host: Spark's planners do not run on executors."""
 # Owners finish a batch and close their databases before they end; the driver waits as long.
 END_OF_OWNERS_S = 5.0
 _LOOK_EVERY_S = 0.005
 _STDIN = 0
 
 
-class Request(NamedTuple):
+class ForkRequest(NamedTuple):
     """A request for a Python process: a module, and its arguments on the command line."""
 
     arguments: list[str]
@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def prepare(modules: Iterable[str]) -> None:
-    """Import the modules of later forks, and keep what they share from being copied."""
+    """Import the modules of later forks, and keep their shared memory from being copied."""
     for module in modules:
         importlib.import_module(module)
     # All forks share the objects of this process; a garbage collection would copy their pages.
@@ -88,7 +88,7 @@ def prepare(modules: Iterable[str]) -> None:
 
 
 def be(listeners: Mapping[socket.socket, str], lifeline: int, folder: Path, name: str) -> NoReturn:
-    """Become a host in a process just forked, with a session and no streams of its own.
+    """Become a host in a process that was just forked, with its own session and no streams.
 
     The folder of its sockets is removed at its end.
     """
@@ -109,12 +109,13 @@ def be(listeners: Mapping[socket.socket, str], lifeline: int, folder: Path, name
 
 
 class Host:
-    """Forks a process for each request and each socket, and reports ends to who has asked."""
+    """Forks a process for each request and each socket, and reports its end to the requester."""
 
     def __init__(self, listeners: Mapping[socket.socket, str], lifeline: int) -> None:
         self._kinds = dict(listeners)
         self._lifeline = lifeline
-        # Those that wait for the end of a fork, and the sockets of owners and readers that run.
+        # The requesters that wait for the end of a fork, and the sockets of running owners and
+        # readers, by process.
         self._askers: dict[int, socket.socket] = {}
         self._served: dict[int, socket.socket] = {}
         # Ends with this process, however that ends; owners and readers end with it.
@@ -128,7 +129,7 @@ class Host:
             self._selector.register(each, selectors.EVENT_READ)
 
     def serve(self) -> Callable[[], None] | None:
-        """Serve until the end; return what to do in a forked process, None in the host."""
+        """Serve until the end; return the work of a forked process, None in the host."""
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wake.fileno())
         while True:
@@ -191,7 +192,7 @@ class Host:
         return None
 
     def _end_served(self) -> None:
-        """Let owners and readers end, and wait for them a while."""
+        """Let owners and readers end, and wait for them for a while."""
         os.close(self._life)
         deadline = time.monotonic() + END_OF_OWNERS_S
         while self._served and time.monotonic() < deadline:
@@ -201,7 +202,7 @@ class Host:
             time.sleep(_LOOK_EVERY_S)
 
     def _forget(self, but: socket.socket | None) -> None:
-        """Close the host's own files in a forked process, but for a socket."""
+        """Close the host's own files in a forked process, except one socket."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._selector.close()
@@ -220,7 +221,7 @@ def _serve(kind: str, listener: socket.socket, lifeline: int) -> None:
     {"owner": owner, "reader": batch_reader}[kind].serve(listener, lifeline)
 
 
-def _received(asker: socket.socket) -> Request | None:
+def _received(asker: socket.socket) -> ForkRequest | None:
     """Receive a request; None if the requester has gone."""
     try:
         length, streams, _, _ = socket.recv_fds(asker, INT, len(STREAMS))
@@ -233,7 +234,7 @@ def _received(asker: socket.socket) -> Request | None:
             missing -= len(part)
     except OSError:
         return None
-    return None if missing else Request(**json.loads(body), streams=streams)
+    return None if missing else ForkRequest(**json.loads(body), streams=streams)
 
 
 def _tell(asker: socket.socket, status: int) -> None:
@@ -241,7 +242,7 @@ def _tell(asker: socket.socket, status: int) -> None:
         asker.sendall(status.to_bytes(INT, "big"))
 
 
-def _become(request: Request) -> None:
+def _become(request: ForkRequest) -> None:
     """Run the requested module in this forked process."""
     for number, stream in enumerate(request.streams):
         os.dup2(stream, number)

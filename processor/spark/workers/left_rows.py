@@ -1,14 +1,14 @@
-"""Packed rows that a source task leaves in a file, so that Spark passes on only where they are.
+"""Packed rows that a reader leaves in a file, so that Spark passes on only their places.
 
-On its way through Spark a row is copied a dozen times: to the JVM, into the files of a shuffle,
-to another Python worker, and from there to the process that owns the shard.  In a local run all
-of these processes are on one machine: what reads a batch writes rows to a file of its own, and
-passes on *places*, which say where in the file a row is.  The owner reads them there.  That saves
-1.2 of 9.8 CPU seconds a million records.
+Spark would copy a row a dozen times: to the JVM, into the files of a shuffle, to another Python
+worker, and from there to the process that owns the shard.  In a local run all of these processes
+are on one machine: the reader of a batch writes rows to a file of its own, and passes on *places*,
+which say where in the file a row is.  The owner reads them there.  That saves 1.2 of 9.8 CPU
+seconds a million records.
 
-A task that is repeated writes another file, or reads the same one again, so the files of a batch
-stay until the batch is done.  Like the files of a shuffle they need not survive anything: if they
-are lost, the batch begins anew from what Spark has logged.
+A repeated task writes another file, or reads the same one again, so the files of a batch stay
+until the batch is done.  Like the files of a shuffle they need not survive a failure: if they are
+lost, the batch is repeated from the logged offsets.
 """
 
 # Decision (rows go to owners by files): Through Spark a row crossed the JVM twice and the files
@@ -33,7 +33,7 @@ from ikebana.processor.spark.workers import owners
 
 # No message of msgpack begins with this byte, so no packed row does.
 _MARK = b"\xc1"
-# What is smaller costs less on its way through Spark than a file.
+# Fewer bytes cost less to pass through Spark than to leave in a file.
 _SMALL = 8 << 10
 _PREFIX = "ikebana-rows-"
 _NEW_S = 60.0
@@ -43,14 +43,14 @@ REMEDY = (
 )
 
 
-class Place(msgspec.Struct, array_like=True, frozen=True):
-    """Where a row is: the path of a file, and the bytes in it."""
+class RowPlace(msgspec.Struct, array_like=True, frozen=True):
+    """The place of a row: the path of a file, and the range of bytes in it."""
 
     path: str
     start: int
     size: int
     of: str = ""
-    """Host and port of the reader that has left it; empty if it is on the only machine."""
+    """Host and port of the reader that has left it; empty if there is only one machine."""
 
 
 VARIABLE = "IKEBANA_ROWS"
@@ -58,7 +58,7 @@ VARIABLE = "IKEBANA_ROWS"
 
 
 class Leaving:
-    """Leaves the rows of one source task in a file of a folder, which is whole when closed.
+    """Leaves the rows of one source task in a file of a folder; the file is whole when closed.
 
     Without a folder, all rows are passed on as they are.
     """
@@ -75,17 +75,17 @@ class Leaving:
             self._file.close()
 
     def leave(self, packed: Sequence[tuple[int, bytes]]) -> Sequence[tuple[int, bytes]]:
-        """Write rows by shard to the file; return what is to be passed on in their stead."""
+        """Write rows by shard to the file; return the places to pass on instead of them."""
         if not self._folder or sum(len(row) for _, row in packed) < _SMALL:
             return packed
         if self._file is None:
-            # The owner reads it when this task has long closed it.
+            # It stays after this task, because the owner reads it later.
             self._file = NamedTemporaryFile(  # noqa: SIM115
                 dir=self._folder, prefix=f"tmp{self._batch}-", delete=False
             )
         places = []
         for shard, row in packed:
-            place = Place(self._file.name, self._file.tell(), len(row), self._of)
+            place = RowPlace(self._file.name, self._file.tell(), len(row), self._of)
             self._file.write(row)
             places.append((shard, _MARK + msgspec.msgpack.encode(place)))
         return places
@@ -94,36 +94,36 @@ class Leaving:
 def passed_on(
     packed: Iterable[Sequence[tuple[int, bytes]]], folder: str, batch: int = 0, of: str = ""
 ) -> list[tuple[int, bytes]]:
-    """Leave packed rows by shard in a file of a folder; return what is passed on of them."""
+    """Leave packed rows by shard in a file of a folder; return the rows or places to pass on."""
     with closing(Leaving(folder, batch, of)) as leaving:
         return [row for each in packed for row in leaving.leave(each)]
 
 
-def found(rows: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield rows one by one, those that were left in files from there.
+def resolve(rows: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield rows one by one, and read the rows behind places from their files.
 
     Raises:
-        LostError: a file is not there, or not whole.
+        LostError: a file is missing, or not whole.
     """
     for row in rows:
         if row[:1] != _MARK:
             yield row
         else:
-            yield _found(msgspec.msgpack.decode(row[1:], type=Place))
+            yield _resolve(msgspec.msgpack.decode(row[1:], type=RowPlace))
 
 
-class Folder:
+class RowsFolder:
     """A folder of one run for such files.
 
     The run holds a lock on it, which ends with the process, however that ends.  So the next run
-    on the same disk removes what a killed one has left.
+    on the same disk removes the folder of a killed one.
     """
 
     def __init__(self, local_dirs: str) -> None:
-        """Make it in the first of the folders that Spark has for its shuffles.
+        """Make it in the first of Spark's folders for shuffles.
 
         Raises:
-            SparkStartError: there can be none.
+            SparkStartError: the folder cannot be made.
         """
         scratch = Path(local_dirs.split(",")[0].strip())
         try:
@@ -131,7 +131,7 @@ class Folder:
             _sweep(scratch)
             self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=scratch))
             self._lock = os.open(self.path, os.O_RDONLY)
-            # Where there are no such locks, as on some network drives, nobody removes it.
+            # Without such locks, as on some network drives, nobody else removes it.
             with suppress(OSError):
                 fcntl.flock(self._lock, fcntl.LOCK_EX)
         except OSError as error:
@@ -142,16 +142,16 @@ class Folder:
             ) from error
 
     def remove(self) -> None:
-        """Remove it, with all that is in it."""
+        """Remove it, with its files."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
 
 
 def _sweep(scratch: Path) -> None:
-    """Remove the folders of runs that have ended without removing them."""
+    """Remove the folders of runs that were killed."""
     for each in scratch.glob(f"{_PREFIX}*"):
         with suppress(OSError):
-            # One that has just been made may not be locked yet.
+            # A new folder may not be locked yet.
             if time.time() - each.stat().st_mtime < _NEW_S:
                 continue
             lock = os.open(each, os.O_RDONLY)
@@ -163,7 +163,7 @@ def _sweep(scratch: Path) -> None:
 
 
 def forget(place: str) -> None:
-    """Remove all files of a folder: the batch whose rows they have is done."""
+    """Remove all files of a folder after the batch of their rows is done."""
     if not place:
         return
     with suppress(FileNotFoundError):
@@ -172,17 +172,17 @@ def forget(place: str) -> None:
 
 
 def forget_before(folder: str, batch: int) -> None:
-    """Remove the files of batches before one, which is begun when those are done."""
+    """Remove the files of earlier batches, which are done when `batch` begins."""
     for each in Path(folder).iterdir() if folder else ():
         number = each.name.removeprefix("tmp").partition("-")[0]
         if number.isdigit() and int(number) < batch:
             each.unlink(missing_ok=True)
 
 
-def _found(place: Place) -> bytes:
+def _resolve(place: RowPlace) -> bytes:
     """Read a row of this host, or fetch it from another one."""
-    own = os.environ.get(VARIABLE)
-    if not place.of or (own and place.path.startswith(f"{own}/")):
+    folder = os.environ.get(VARIABLE)
+    if not place.of or (folder and place.path.startswith(f"{folder}/")):
         return read(place.path, place.start, place.size)
     host, _, port = place.of.rpartition(":")
     row = owners.fetch((host, int(port)), place.path, place.start, place.size)
@@ -195,7 +195,7 @@ def read(path: str, start: int, size: int) -> bytes:
     """Read a row from a file.
 
     Raises:
-        LostError: the file is not there, or not whole.
+        LostError: the file is missing, or not whole.
     """
     try:
         with open(path, "rb", buffering=0) as file:

@@ -1,8 +1,9 @@
-"""The messages between Spark's Python processes and those that own shards, or read batches.
+"""The messages between Spark's Python processes and owners of shards or readers of batches.
 
-Every connection over a unix socket carries one request: an `Ask` with the rows of a batch behind
-it to an owner, or a `Read` to a reader.  If that does not know the job, or the configuration of
-the source, it says so and gets it.  Then it sends `Done` or `Passed`, or `Raised`.
+Every connection over a unix socket carries one request: an `Ask`, followed by the rows of a batch,
+to an owner, or a `ReadRequest` to a reader.  If the receiver does not have the job, or the
+configuration of the source, it answers `MissingContent` and gets it.  Then it sends `Done`,
+`ReadRows` or `Raised`.
 """
 
 import hashlib
@@ -15,7 +16,7 @@ import msgspec
 
 Message = TypeVar("Message")
 _LENGTH = 8
-# What is shorter is sent in one piece.
+# A shorter message is sent in one piece.
 _SMALL = 1 << 16
 
 
@@ -28,7 +29,7 @@ class Ask(msgspec.Struct, frozen=True):
     rows: list[int]
 
 
-class Read(msgspec.Struct, frozen=True, tag=True):
+class ReadRequest(msgspec.Struct, frozen=True, tag=True):
     """A part of a batch to read: the digest of the source's configuration, and a pickled share."""
 
     config: str
@@ -37,7 +38,7 @@ class Read(msgspec.Struct, frozen=True, tag=True):
 
 
 class Fetch(msgspec.Struct, frozen=True, tag=True):
-    """Where a row is that a reader of this host has left."""
+    """A request for a row that a reader of this host has left, by its place."""
 
     path: str
     start: int
@@ -45,7 +46,10 @@ class Fetch(msgspec.Struct, frozen=True, tag=True):
 
 
 class Sealed(msgspec.Struct, frozen=True):
-    """A pickled job or configuration, and what functions of a user may read in a Spark worker."""
+    """A pickled job or configuration, with the environment and module path of the Spark worker.
+
+    Functions of users may depend on both.
+    """
 
     content: bytes
     environment: dict[str, str]
@@ -59,13 +63,13 @@ class Done(msgspec.Struct, frozen=True, tag=True):
     marker: bytes
 
 
-class Passed(msgspec.Struct, frozen=True, tag=True):
-    """What has been read: packed rows, or their places in files, each with its shard."""
+class ReadRows(msgspec.Struct, frozen=True, tag=True):
+    """The rows of a read: packed rows, or their places in files, each with its shard."""
 
     rows: list[tuple[int, bytes]]
 
 
-class Row(msgspec.Struct, frozen=True, tag=True):
+class FetchedRow(msgspec.Struct, frozen=True, tag=True):
     """A row that was fetched."""
 
     content: bytes
@@ -80,25 +84,25 @@ class Raised(msgspec.Struct, frozen=True, tag=True):
     traceback: str
 
 
-class Missing(msgspec.Struct, frozen=True, tag=True):
-    """Who is asked wants the job, or the configuration, before it goes on."""
+class MissingContent(msgspec.Struct, frozen=True, tag=True):
+    """The receiver needs the job, or the configuration, before it goes on."""
 
 
-Answer = Done | Passed | Row | Raised | Missing
+Answer = Done | ReadRows | FetchedRow | Raised | MissingContent
 
 
-class ClosedError(ConnectionError):
+class DisconnectedError(ConnectionError):
     """The other end has closed the connection."""
 
 
 def pickled(content: object) -> tuple[bytes, str]:
-    """Pickle a job or a configuration; return it with the digest by which requests name it."""
-    found = pickle.dumps(content)
-    return found, hashlib.sha256(found).hexdigest()
+    """Pickle a job or a configuration; return the bytes and their digest, which requests name."""
+    encoded = pickle.dumps(content)
+    return encoded, hashlib.sha256(encoded).hexdigest()
 
 
 def send(connection: socket.socket, message: msgspec.Struct, rows: Sequence[bytes] = ()) -> None:
-    """Send a message, and rows behind it."""
+    """Send a message, followed by rows."""
     content = msgspec.msgpack.encode(message)
     parts = [len(content).to_bytes(_LENGTH, "big"), content, *rows]
     if sum(map(len, parts)) < _SMALL:
@@ -107,13 +111,15 @@ def send(connection: socket.socket, message: msgspec.Struct, rows: Sequence[byte
         connection.sendall(part)
 
 
-def receive_asked(connection: socket.socket) -> Read | Fetch:
-    """Receive what a reader is asked.
+def receive_asked(connection: socket.socket) -> ReadRequest | Fetch:
+    """Receive a request to a reader.
 
     Raises:
-        ClosedError: the connection has ended.
+        DisconnectedError: the connection has ended.
     """
-    asked: Read | Fetch = msgspec.msgpack.decode(_content(connection), type=Read | Fetch)
+    asked: ReadRequest | Fetch = msgspec.msgpack.decode(
+        _content(connection), type=ReadRequest | Fetch
+    )
     return asked
 
 
@@ -121,7 +127,7 @@ def receive(connection: socket.socket, kind: type[Message]) -> Message:
     """Receive a message.
 
     Raises:
-        ClosedError: the connection has ended.
+        DisconnectedError: the connection has ended.
     """
     return msgspec.msgpack.decode(_content(connection), type=kind)
 
@@ -130,7 +136,7 @@ def receive_answer(connection: socket.socket) -> Answer:
     """Receive an answer.
 
     Raises:
-        ClosedError: the connection has ended.
+        DisconnectedError: the connection has ended.
     """
     answer: Answer = msgspec.msgpack.decode(_content(connection), type=Answer)
     return answer
@@ -141,16 +147,16 @@ def _content(connection: socket.socket) -> bytes:
 
 
 def received(connection: socket.socket, size: int) -> bytes:
-    """Receive so many bytes.
+    """Receive `size` bytes.
 
     Raises:
-        ClosedError: the connection has ended before.
+        DisconnectedError: the connection has ended before.
     """
     content = bytearray(size)
     view, at = memoryview(content), 0
     while at < size:
         count = connection.recv_into(view[at:])
         if not count:
-            raise ClosedError
+            raise DisconnectedError
         at += count
     return bytes(content)

@@ -1,8 +1,9 @@
 """Connections between the processes of a run: over socket files on one machine, else over TCP.
 
+
 Over TCP both ends prove that they know the secret of the run, before anything is unpickled, by
-the digests of what each of them has made up (HMAC, as `multiprocessing.connection` does it).  What
-is sent is not encrypted.
+digests of random bytes from each of them (HMAC, as in `multiprocessing.connection`).  Messages are
+not encrypted.
 """
 
 import hmac
@@ -11,7 +12,7 @@ import secrets
 import socket
 from contextlib import suppress
 
-from ikebana.processor.spark.workers.messages import ClosedError, received
+from ikebana.processor.spark.workers.messages import DisconnectedError, received
 from ikebana.processor.spark.workers.stand_in import short
 
 Address = str | tuple[str, int]
@@ -21,18 +22,18 @@ VARIABLE = "IKEBANA_SECRET"
 _BACKLOG = 64
 _SIZE = 32
 _CONNECTS_WITHIN_S = 5.0
-# Who connects and does not answer is not waited for longer.
+# How long to wait for the proof of a client that has connected.
 _PROVES_WITHIN_S = 10.0
 
 
 class StrangerError(OSError):
-    """Who is at the other end does not know the secret of the run."""
+    """The other end of a connection does not know the secret of the run."""
 
 
 def listening(address: Address) -> socket.socket:
-    """Listen at an address; at port 0 the system chooses one.
+    """Listen at an address; for port 0 the system chooses one.
 
-    Without a name of a machine these are all of its addresses, of IPv6 too where it has that.
+    Without a host name, it listens at all addresses of the machine, also of IPv6 if it has that.
     """
     if isinstance(address, str):
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -52,7 +53,7 @@ def connected(address: Address) -> socket.socket:
     """Connect to an address.
 
     Raises:
-        OSError: nobody is there, or it is a stranger.
+        OSError: no process listens there, or it is a stranger.
     """
     if isinstance(address, str):
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -64,7 +65,7 @@ def connected(address: Address) -> socket.socket:
         return connection
     connection = socket.create_connection(address, _CONNECTS_WITHIN_S)
     try:
-        # An owner that works for somebody else accepts when it is done.
+        # An owner that serves another request accepts when it is done.
         connection.settimeout(None)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         theirs, ours = _received(connection), secrets.token_bytes(_SIZE)
@@ -78,7 +79,7 @@ def connected(address: Address) -> socket.socket:
 
 
 def is_heard(address: Address) -> bool:
-    """Whether anybody listens there, busy or not."""
+    """Whether a process listens at an address, busy or not."""
     assert not isinstance(address, str), "a file says nothing of who listens"
     with suppress(OSError), socket.create_connection(address, _CONNECTS_WITHIN_S):
         return True
@@ -89,7 +90,7 @@ def accepted(listener: socket.socket) -> socket.socket:
     """Accept a connection.
 
     Raises:
-        OSError: it has ended, or is a stranger's.
+        OSError: the connection has ended, or comes from a stranger.
     """
     connection, _ = listener.accept()
     if listener.family == socket.AF_UNIX:
@@ -116,5 +117,5 @@ def _proof(role: bytes, servers: bytes, clients: bytes) -> bytes:
 def _received(connection: socket.socket) -> bytes:
     try:
         return received(connection, _SIZE)
-    except ClosedError as error:
+    except DisconnectedError as error:
         raise StrangerError("it has hung up") from error

@@ -1,13 +1,14 @@
 """A process that owns some of a run's shards: it computes and commits all of their batches.
 
-Spark gives the task of a shard to any Python worker that is idle, so what a worker keeps open
-of a shard is in the wrong process half of the time.  Where a run has a host, a worker
-passes the batch on to the process that owns the shard (`owners.py`), which keeps open what the
-next batch needs (`processor/engine/open_shards.py`).
+
+Spark gives the task of a shard to any idle Python worker, so a database that a worker keeps open
+would be in the wrong process half of the time.  If a run has a host, a worker passes the batch on
+to the process that owns the shard (`owners.py`), which keeps resources open for the next batch
+(`processor/engine/open_shards.py`).
 
 A shard never has two batches at a time, since an owner serves one request after the other: if
-Spark repeats a task whose worker was killed, the request waits until the first one has ended, and
-then adopts what that has committed.
+Spark repeats a task after its worker was killed, the request waits until the first one has ended,
+and then adopts its committed batch.
 """
 
 # Decision (shards have owners): Spark gives a task to any idle worker, so a worker that kept a
@@ -30,14 +31,14 @@ PROCESS_NAME = "ikebana-owner"
 
 def serve(listener: socket.socket, lifeline: int) -> None:
     """Serve the requests of workers until the descriptor `lifeline` is at its end."""
-    shards, jobs = OpenShards(), serving.Known[Job]()
+    shards, jobs = OpenShards(), serving.CachedContent[Job]()
 
     def answer(connection: socket.socket) -> None:
         ask = messages.receive(connection, Ask)
         rows = deque(messages.received(connection, size) for size in ask.rows)
 
         def run(job: Job) -> Done:
-            marker = shards.run(job, ask.shard, ask.state, left_rows.found(_taken(rows)))
+            marker = shards.run(job, ask.shard, ask.state, left_rows.resolve(_drained(rows)))
             return Done(encode_state(marker.manifest), msgspec.json.encode(marker))
 
         jobs.answer(connection, ask.job, run)
@@ -45,7 +46,7 @@ def serve(listener: socket.socket, lifeline: int) -> None:
     serving.serve(PROCESS_NAME, listener, lifeline, answer, shards.close)
 
 
-def _taken(rows: deque[bytes]) -> Iterator[bytes]:
-    """Yield the rows, and keep none that has been unpacked."""
+def _drained(rows: deque[bytes]) -> Iterator[bytes]:
+    """Yield the rows, and drop each so that its memory is freed after unpacking."""
     while rows:
         yield rows.popleft()

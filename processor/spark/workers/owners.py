@@ -16,27 +16,27 @@ from ikebana.processor.spark.workers.messages import (
     Ask,
     Done,
     Fetch,
-    Missing,
-    Passed,
+    FetchedRow,
+    MissingContent,
     Raised,
-    Read,
-    Row,
+    ReadRequest,
+    ReadRows,
     Sealed,
 )
 from ikebana.processor.spark.workers.network import Address
 from ikebana.processor.spark.workers.stand_in import FORKS, VARIABLE
 
-Asked = TypeVar("Asked")
+Question = TypeVar("Question")
 Answered = TypeVar("Answered")
 EXECUTOR_VARIABLE = "IKEBANA_EXECUTOR"
 """The environment variable with the id of the executor of a host."""
 
 
 class Owners(NamedTuple):
-    """The sockets of a host: of its owners of shards, and of its readers of batches.
+    """The sockets of a host's owners of shards and readers of batches.
 
-    They are files in a folder, or on an executor, where others reach them, ports of a machine:
-    first those of owners.  The processes of a machine find them by an environment variable.
+    They are files in a folder, or, on an executor, ports that other machines reach: first the
+    ports of owners.  The processes of a machine find them by an environment variable.
     """
 
     folder: str
@@ -46,13 +46,13 @@ class Owners(NamedTuple):
 
     @classmethod
     def here(cls) -> Self | None:
-        """Return those of the host that the environment names; None if it names none."""
-        told = os.environ.get(VARIABLE)
-        return cls.read_from(told) if told else None
+        """Return the sockets of the host in the environment; None if there is none."""
+        text = os.environ.get(VARIABLE)
+        return cls.read_from(text) if text else None
 
     @classmethod
     def read_from(cls, text: str) -> Self:
-        """Read what `text` has written."""
+        """Parse the form of `text`."""
         processes, readers, place = text.split(" ", 2)
         if place.startswith("/"):
             return cls(place, int(processes), int(readers))
@@ -67,12 +67,12 @@ class Owners(NamedTuple):
 
     @property
     def variable(self) -> dict[str, str]:
-        """The environment that names them."""
+        """The environment variable with these sockets."""
         return {VARIABLE: self.text}
 
     @property
     def forks(self) -> str:
-        """The path of the socket at which the host forks what Spark runs."""
+        """The path of the socket at which the host forks Spark's Pythons."""
         return f"{self.folder}/{FORKS}"
 
     def address(self, number: int) -> Address:
@@ -98,7 +98,7 @@ class Owners(NamedTuple):
     def listening(self, *, forks: bool) -> dict[socket.socket, str]:
         """Open the sockets of a host; return the kind of each, for `host.Host`.
 
-        Whoever connects before the host is ready waits.
+        A client that connects before the host is ready waits.
         """
         kinds: dict[Address, str] = {self.forks: FORKS} if forks else {}
         kinds |= {self.address(number): "owner" for number in range(self.processes)}
@@ -113,13 +113,12 @@ def run(
     states: Mapping[int, bytes | None],
     rows: Mapping[int, list[bytes]],
 ) -> dict[int, Done | None]:
-    """Have the owners of shards run their batches; None for each that is not reached.
+    """Have the owners of shards run their batches; None for each owner that is not reached.
 
-    Owners work side by side; one that owns several shards runs them one after the other.  The
-    shards of a host have its owners in turn, beginning with one that their first shard says, so
-    that groups begin with different ones.  `job` is pickled, and `digest` is that of its bytes.
-    Each of `hosts`, `states` and `rows` is by shard; the rows of a shard are emptied when they
-    are sent.
+    Owners work side by side; one with several shards runs them one after the other.  The shards of
+    a host are assigned to its owners in turn, beginning at the number of the first shard, so that
+    groups begin with different owners.  `job` is pickled, and `digest` is the digest of its bytes.
+    `hosts`, `states` and `rows` are by shard; the rows of a shard are emptied when they are sent.
 
     Raises, when all owners have answered:
         LostError: an owner ended before it answered; the batch may be committed.
@@ -139,10 +138,10 @@ def run(
             for shard in by_owner[owner]
         }
 
-    found: dict[int, Done | None] = {}
+    results: dict[int, Done | None] = {}
     for each in _side_by_side(run_all, list(by_owner)):
-        found |= each
-    return found
+        results |= each
+    return results
 
 
 def read(
@@ -150,36 +149,36 @@ def read(
 ) -> list[tuple[int, bytes]] | None:
     """Have readers read the shares of a batch, side by side; None if they cannot be reached.
 
-    `config` is the pickled configuration of the source, and `digest` that of its bytes.
+    `config` is the pickled configuration of the source, and `digest` the digest of its bytes.
     Returns packed rows, or their places, each with its shard.
 
     Raises, when all readers have answered:
         LostError: a reader ended before it answered.
-        Exception: a reader's error, as `run` raises an owner's.
+        Exception: a reader's error, as in `run`.
     """
     if not readers:
         return None
 
-    def read_one(at: int) -> Passed | None:
-        ask = Read(digest, batch, pickle.dumps(shares[at]))
+    def read_one(at: int) -> ReadRows | None:
+        ask = ReadRequest(digest, batch, pickle.dumps(shares[at]))
         answer = _answered(readers[at % len(readers)], "reads", ask, [], config)
-        assert answer is None or isinstance(answer, Passed), answer
+        assert answer is None or isinstance(answer, ReadRows), answer
         return answer
 
-    found = _side_by_side(read_one, range(len(shares)))
-    if any(each is None for each in found):
+    answers = _side_by_side(read_one, range(len(shares)))
+    if any(each is None for each in answers):
         return None
-    return [row for each in found if each is not None for row in each.rows]
+    return [row for each in answers if each is not None for row in each.rows]
 
 
 def fetch(reader: Address, path: str, start: int, size: int) -> bytes | None:
     """Fetch a row that a reader has left on another machine; None if it is not reached.
 
     Raises:
-        LostError: the file is not there, or not whole, or the reader was lost.
+        LostError: the file is missing, or not whole, or the reader was lost.
     """
     answer = _answered(reader, "has left rows", Fetch(path, start, size), [], b"")
-    assert answer is None or isinstance(answer, Row), answer
+    assert answer is None or isinstance(answer, FetchedRow), answer
     return None if answer is None else answer.content
 
 
@@ -193,11 +192,15 @@ def _run(
 
 
 def _answered(
-    address: Address, does: str, request: Ask | Read | Fetch, rows: list[bytes], content: bytes
+    address: Address,
+    does: str,
+    request: Ask | ReadRequest | Fetch,
+    rows: list[bytes],
+    content: bytes,
 ) -> Answer | None:
-    """Ask the process that `does` something; give it `content` if it does not know it.
+    """Send a request to a process, and its `content` if the process does not have it yet.
 
-    Returns None if it is not there.
+    `does` describes the process in errors.  Returns None if no process listens there.
     """
     try:
         connection = network.connected(address)
@@ -208,7 +211,7 @@ def _answered(
             messages.send(connection, request, rows)
             rows.clear()
             answer = messages.receive_answer(connection)
-            if isinstance(answer, Missing):
+            if isinstance(answer, MissingContent):
                 sealed = Sealed(content, dict(os.environ), sys.path)
                 messages.send(connection, sealed)
                 answer = messages.receive_answer(connection)
@@ -219,8 +222,8 @@ def _answered(
     return answer
 
 
-def _side_by_side(ask: Callable[[Asked], Answered], of: Sequence[Asked]) -> list[Answered]:
-    """Ask for each of several at the same time; an error is raised when all have answered."""
+def _side_by_side(ask: Callable[[Question], Answered], of: Sequence[Question]) -> list[Answered]:
+    """Call a function for several items at the same time; raise an error when all have ended."""
     if len(of) == 1:
         return [ask(of[0])]
     with ThreadPoolExecutor(len(of)) as pool:
@@ -236,10 +239,10 @@ class OwnerTraceback(Exception):
 
 
 def _raised(answer: Raised) -> Exception:
-    """Make an exception that is printed as the owner's.
+    """Make an exception that is printed like the owner's.
 
-    Spark passes on nothing but the text, and not every error can be pickled.
+    Spark passes on only the text, and not every error can be pickled.
     """
     kind = type(answer.name, (Exception,), {"__module__": answer.module})
-    made: Exception = kind(answer.text)
-    return made
+    error: Exception = kind(answer.text)
+    return error

@@ -1,7 +1,7 @@
-"""What the processes that serve a run over sockets have in common: owners of shards, and readers.
+"""The common part of processes that serve a run over sockets: owners of shards, and readers.
 
-Such a process is a fork of the host.  It serves one request after the other, and ends when
-the host ends, however that dies; the host starts another one for a killed one.
+Such a process is a fork of the host.  It serves one request after the other, and ends when the
+host ends, however that happens; if it is killed, the host starts another one.
 """
 
 import os
@@ -18,14 +18,14 @@ from typing import Generic, TypeVar
 from ikebana.processor.base import calls
 from ikebana.processor.spark import worker
 from ikebana.processor.spark.workers import left_rows, messages, network
-from ikebana.processor.spark.workers.messages import Answer, Missing, Raised, Sealed
+from ikebana.processor.spark.workers.messages import Answer, MissingContent, Raised, Sealed
 from ikebana.processor.spark.workers.owners import EXECUTOR_VARIABLE
 from ikebana.processor.spark.workers.stand_in import VARIABLE
 
 Content = TypeVar("Content")
-# All of a request is sent in one go; one that was stopped meanwhile is not waited for.
+# A request is sent without pauses; a client that was stopped meanwhile is not waited for longer.
 _SENT_WITHIN_S = 120.0
-_OWN = (VARIABLE, EXECUTOR_VARIABLE, left_rows.VARIABLE, calls.REPORT_VARIABLE)
+_LOCAL_VARIABLES = (VARIABLE, EXECUTOR_VARIABLE, left_rows.VARIABLE, calls.REPORT_VARIABLE)
 
 
 def serve(
@@ -50,8 +50,8 @@ def serve(
             answer(connection)
 
 
-class Known(Generic[Content]):
-    """The last content that requests have named by its digest: a run has one at a time."""
+class CachedContent(Generic[Content]):
+    """The last content that requests have named by digest: a run has one at a time."""
 
     def __init__(self) -> None:
         self._digest = ""
@@ -60,27 +60,27 @@ class Known(Generic[Content]):
     def answer(
         self, connection: socket.socket, digest: str, do: Callable[[Content], Answer]
     ) -> None:
-        """Ask for the content if it is not known, do something with it, and send the answer."""
+        """Request the content if it is not there, call `do` with it, and send the answer."""
         sealed = None
         if self._content is None or self._digest != digest:
-            messages.send(connection, Missing())
+            messages.send(connection, MissingContent())
             sealed = messages.receive(connection, Sealed)
-        # The request may have waited behind others, and who has asked may have given up.
+        # The request may have waited for others, and its client may have given up.
         if _is_closed(connection):
             return
 
-        def found() -> Answer:
+        def run() -> Answer:
             content = self._opened(digest, sealed)
             calls.arm()
             return do(content)
 
-        answer(connection, found)
+        answer(connection, run)
 
     def _opened(self, digest: str, sealed: Sealed | None) -> Content:
         if sealed is not None:
-            # Who has asked may be on another machine.
-            own = {name: os.environ[name] for name in _OWN if name in os.environ}
-            os.environ.update({**sealed.environment, **own})
+            # The client may be on another machine, so this machine's own variables stay.
+            local = {name: os.environ[name] for name in _LOCAL_VARIABLES if name in os.environ}
+            os.environ.update({**sealed.environment, **local})
             sys.path.extend(path for path in sealed.path if path not in sys.path)
             self._content = pickle.loads(sealed.content)
             self._digest = digest
@@ -89,27 +89,27 @@ class Known(Generic[Content]):
 
 
 def answer(connection: socket.socket, do: Callable[[], Answer]) -> None:
-    """Send what something comes to, or the error that it raises."""
+    """Send the result of a function, or the error that it raises."""
     try:
-        found = do()
+        result = do()
     except BaseException as error:  # noqa: BLE001 -- who has asked raises it
         kind = type(error)
-        told = str(error), traceback.format_exc()
-        found = Raised(kind.__module__, kind.__qualname__, *told)
-    messages.send(connection, found)
+        details = str(error), traceback.format_exc()
+        result = Raised(kind.__module__, kind.__qualname__, *details)
+    messages.send(connection, result)
 
 
 def _is_closed(connection: socket.socket) -> bool:
-    # Nothing is sent behind a request, so there is something to read only at the end.
+    # Nothing follows a request, so the socket is readable only at its end.
     ended = select.poll()
     ended.register(connection, select.POLLIN)
     return bool(ended.poll(0))
 
 
 def _become(name: str) -> None:
-    """Take a name of its own, no input, and all files that it may open.
+    """Set the name of this process, close its input, and raise its limit of open files.
 
-    What functions print goes where errors go.
+    Output of functions goes to standard error.
     """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):

@@ -13,17 +13,16 @@ from ikebana.processor.spark.workers.host import END_OF_OWNERS_S, MODULES
 from ikebana.processor.spark.workers.owners import Owners
 
 PROGRAM = Path(__file__).with_name("python")
-"""What Spark runs as its Python, on each machine that has this installation."""
+"""The program that Spark runs as its Python, on each machine with this installation."""
 PYTHON_VARIABLE = "IKEBANA_PYTHON"
 """The environment variable with the Python that the program stands in for."""
 
 
 class Workers:
-    """The host of a driver, and the environment of what is to find it.
+    """The host of a driver, and the environment by which processes find it.
 
-    `folder` gets the host's sockets, `log` its output.  It imports `modules` beforehand.  There
-    are so many `owners` of shards and `readers` of batches; `max_batch_s` is how long a batch
-    may take.
+    `folder` gets the host's sockets, `log` its output.  It imports `modules` beforehand.  `owners`
+    and `readers` are the numbers of these processes; `max_batch_s` is how long a batch may take.
     """
 
     def __init__(
@@ -36,7 +35,7 @@ class Workers:
         max_batch_s: float = 300.0,
     ) -> None:
         self.owners = Owners(str(folder), owners, readers)
-        # A call that does not return is told in the file.
+        # A call that does not return is reported in the file.
         self.environment = {
             **self.owners.variable,
             **calls.variables(max_batch_s, folder / "stuck"),
@@ -72,11 +71,11 @@ def _started(
 ) -> "subprocess.Popen[bytes]":
     # Threads of a library would be missing in forks; Spark gives its Pythons this hash seed.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
-    with undisturbed(), open(log or os.devnull, "ab") as told:
+    with undisturbed(), open(log or os.devnull, "ab") as output:
         return subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
-            stderr=told if log else None,
+            stderr=output if log else None,
             env=environment,
             pass_fds=descriptors,
             start_new_session=True,
