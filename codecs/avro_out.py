@@ -30,7 +30,7 @@ from ikebana.codecs.shape import MisfitError, OutputShape, Writers, has_names
 from ikebana.codecs.sql_type import JSON, SqlType, Struct
 
 KIND = "AVRO"
-"""What registries call it."""
+"""The name of the format in registries."""
 carries = has_names
 back = InJson
 name_problem = "has a name that Avro has not (letters, digits and _)"
@@ -89,7 +89,7 @@ _SOURCE = (
 
 @functools.lru_cache(maxsize=64)
 def writers(shape: OutputShape) -> Writers:
-    """What writes the keys and the values of a shape."""
+    """The writers of keys and values of a shape."""
     write_key, write_value = _writer(key_schema(shape)), _writer(value_schema(shape))
     key_datum, row = _key_datum(shape.key_type), _row_datum(shape.columns)
 

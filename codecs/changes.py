@@ -16,7 +16,7 @@ whatever its key is.
   operation, and every other message upserts its row.
 * `table`: the field with the full name of the table.
 * `sequence`: the fields with the place of a change in the order of its source: see `sequences`.
-  A null value, which has none, is ignored then, and a truncate refused.
+  A null value, which has no sequence, is ignored then, and a truncate is refused.
 * `row_image`: `full`, or `minimal` if updates lack columns that have not changed.  Then columns
   must be declared, and rows have only these.
 
@@ -116,7 +116,7 @@ class ChangesCodec:
         raise DecodeError(fault.codec, fault.reason, key=self._readable(message, key, headers))
 
     def _gone(self, key: bytes | None, headers: Headers) -> Sequence[Change] | Ignored:
-        # Nobody knows of which table it is, or where it belongs.
+        # Its table and its place in the sequence are unknown.
         if self._sequence is not None or not self._tables.all:
             return Ignored("tombstone")
         return self._keys.tombstone(key, headers)
@@ -146,7 +146,7 @@ class ChangesCodec:
         key: bytes | None,
         headers: Headers,
     ) -> list[Change]:
-        """The changes of an operation that is none of all rows."""
+        """The changes of an operation on one row."""
         if operation == "delete":
             row = before or {}
             return [deleted(self._key(row, key, headers), self._whole(before, {}))]
@@ -245,7 +245,7 @@ def in_avro(schemas: Schemas, needs: Needs) -> ChangesCodec:
 
 
 def _require_whole(needs: Needs, *, minimal: bool) -> None:
-    """Refuse a sequence where leaving a message out would lose more than what it replaces."""
+    """Refuse a sequence if leaving out a message would lose more than the row that it replaces."""
     if minimal:
         raise ConfigError(
             'option "sequence" needs whole rows, and option "row_image" is "minimal"',

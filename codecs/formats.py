@@ -92,15 +92,15 @@ class FactCodec(Protocol):
 
 
 class WrittenCodec(Protocol):
-    """An encoding by schemas that a registry has; such as the module `avro_out`."""
+    """An encoding with schemas in a registry, such as the module `avro_out`."""
 
     KIND: str
-    """What registries call it."""
+    """The name of the encoding in registries."""
     name_problem: str
-    """Of a name that it does not carry."""
+    """The problem of a name that it does not carry."""
 
     def carries(self, kind: "SqlType", /) -> bool:
-        """Whether it has a schema of values of a type."""
+        """Whether it has a schema for values of a type."""
         ...
 
     def schemas(self, shape: "OutputShape", /) -> tuple[str, str]:
@@ -112,19 +112,19 @@ class WrittenCodec(Protocol):
         ...
 
     def writers(self, shape: "OutputShape", /) -> "Writers":
-        """What makes messages of the JSON of keys and of values."""
+        """The writers that encode the JSON of keys and of values as messages."""
         ...
 
     def back(self, schemas: "Schemas", part: "Part", /) -> "Back":
-        """What makes their JSON of messages."""
+        """A reader of messages as JSON."""
         ...
 
 
 class Back(Protocol):
-    """Makes the JSON of keys, or of values, of messages."""
+    """Reads keys, or values, as JSON."""
 
     def of(self, message: bytes | None, /) -> bytes | None:
-        """The JSON of a message; None of none.  Raises: DecodeError."""
+        """The JSON of a message; None for None.  Raises: DecodeError."""
         ...
 
 
@@ -247,9 +247,9 @@ class OutputTraits:
 
     @property
     def needs_earlier(self) -> bool:
-        """Whether a reader needs all earlier messages, for the rows that a message takes away.
+        """Whether a reader needs all earlier messages, to find the rows that a message retracts.
 
-        An envelope in Avro may have other columns than the row of before.
+        An envelope in Avro may have other columns than the row had when it was inserted.
         """
         return self.latest or self.in_registry
 
@@ -353,7 +353,7 @@ def _envelopes() -> OutputCodec:
 
 
 def _written(module: str) -> Callable[[], WrittenCodec]:
-    """The encoding that a module beside this one is."""
+    """The encoding in a module of this folder."""
     return lambda: cast(WrittenCodec, import_module(f"ikebana.codecs.{module}"))
 
 

@@ -166,7 +166,7 @@ def _timestamp(message: Any) -> str:
 def _date(message: Any) -> Any:
     with suppress(ValueError):
         return date(message.year, message.month, message.day).isoformat()
-    # A part of a date, such as a year, is none.
+    # A part of a date, such as a year alone, is no date.
     return {"year": message.year, "month": message.month, "day": message.day}
 
 

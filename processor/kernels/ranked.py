@@ -85,7 +85,7 @@ class Ranked:
         )
 
     def ranks(self, places: Sequence[bytes]) -> list[int]:
-        """How many rows stand before each of some places, which are in order."""
+        """How many rows come before each of these places, which are in order."""
         ranks: list[int] = []
 
         def count(node: StretchNode, begin: int, end: int, before: int) -> None:

@@ -150,9 +150,9 @@ def read(store: Store, keys: Sequence[bytes]) -> list[bytes | None]:
 
 
 def contents(store: Store, start: bytes = b"") -> Iterator[Contents]:
-    """The keys in order, from `start` on, each with its results and what users' classes failed at.
+    """The keys in order, from `start` on, each with its results and errors of users' classes.
 
-    All other errors are of single rows.
+    All other errors belong to single rows.
     """
     for place, entry in store.scan(_STATE, start):
         state, result = _split(entry)
@@ -221,7 +221,7 @@ def _start(key: bytes, number: bytes) -> bytes:
 
 
 class _Member(NamedTuple):
-    """An aggregate, with what is asked of it for each row."""
+    """An aggregate, with the properties that each row needs."""
 
     at: int
     aggregate: Aggregate
@@ -232,14 +232,14 @@ class _Member(NamedTuple):
 
 
 class _Shape:
-    """What follows from the aggregates of a reduction."""
+    """The properties that follow from the aggregates of a reduction."""
 
     def __init__(self, aggregates: Sequence[Aggregate]) -> None:
         self.aggregates = tuple(aggregates)
         self.orders = _orders(aggregates)
         self.order_of = tuple(map(_order_of, aggregates))
         self.places = _places(aggregates)
-        # As many totals there are where all numbers are finite.
+        # The number of totals if all numbers are finite.
         self.finite = sum(map(len, self.places))
         every = [
             _Member(at, of, of.field, of.traits, of.is_of_set, of.traits.may_be_beyond)
@@ -380,7 +380,7 @@ class _State(msgspec.Struct, array_like=True):
     A count is of rows, of values that are not null, or of distinct values.  The first totals of
     all aggregates come first, then the further totals of those that have several.  If any number
     is not finite, three more counts of each aggregate follow, in the order of `NOT_FINITE`.
-    `users` are the states of user-defined aggregates.
+    `users` has the states of user-defined aggregates.
     """
 
     rows: int
@@ -400,7 +400,7 @@ def _split(entry: bytes) -> tuple[_State, bytes | None]:
 
 
 def _encoded(state: _State) -> bytes:
-    """The state, without what it has nothing of."""
+    """Encode the state, without the field of users if it is empty."""
     return msgspec.json.encode(state if state.users else (state.rows, state.counts, state.totals))
 
 
@@ -412,7 +412,7 @@ def _failures(state: _State) -> frozenset[bytes]:
 
 
 def _differences(old: frozenset[bytes], new: frozenset[bytes], time: int) -> list[KeyedUpdate]:
-    """The updates of error records that make some of them others."""
+    """The updates that turn one set of error records into another."""
     gone = [KeyedUpdate(None, each, time, -1) for each in old - new]
     return gone + [KeyedUpdate(None, each, time, 1) for each in new - old]
 
@@ -545,7 +545,7 @@ class _Group:
         return traits.result(state.counts[at], totals, self._first(of), of.aggregate.limit)
 
     def _first(self, of: _Member) -> First:
-        """What reads the first values of an aggregate."""
+        """A function that reads the first values of an aggregate."""
         if (order := self._shape.order_of[of.at]) is None:
             return _none
         return partial(self._values[order].first, once=of.is_of_set)

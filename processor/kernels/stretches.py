@@ -199,7 +199,7 @@ class Tree:
     def fill(self, rows: Iterable[PartitionRow]) -> None:
         """Insert all rows of a new partition, in the order of their places."""
         assert self.is_new, "it is filled once"
-        # Of each level the last stretch, to which what follows belongs.
+        # The last stretch of each level; the next row belongs to it.
         last = [self._new(level, b"") for level in range(1, TOP)]
         last[0].rows = []
         for lower, upper in pairwise(last):

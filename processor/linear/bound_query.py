@@ -98,7 +98,7 @@ def bound(text: str, tables: Tables, functions: Mapping[str, str] = {}) -> list[
 
 
 def bindable(text: str) -> str:
-    """SQL with an aggregate of DuckDB of the same type in place of each that is a user's class.
+    """SQL with an aggregate of DuckDB of the same type in place of each user-defined one.
 
     DuckDB has no aggregates in Python.
     """
@@ -106,7 +106,7 @@ def bindable(text: str) -> str:
         return text
     words = tokens(text)
     parts, end = [], 0
-    # What ends each parenthesis that is open.
+    # The text that replaces the end of each open parenthesis.
     ends: list[str] = []
     for at, token in enumerate(words):
         if token.text == ")" and ends:

@@ -38,7 +38,7 @@ class SqlFunction(NamedTuple):
     takes_null: bool = False
     """Whether it is called with null; else its result is null if an argument is."""
     is_aggregate: bool = False
-    """Whether it is a class, of which an instance aggregates many rows."""
+    """Whether it is a class with instances that aggregate many rows."""
 
     @property
     def long_name(self) -> str:
@@ -155,7 +155,7 @@ def is_long_name(name: str) -> bool:
 
 
 def user_aggregate(name: str) -> SqlFunction | None:
-    """The aggregate that has a long name; None if it is none."""
+    """The aggregate of a long name; None if it is no aggregate."""
     declared = DECLARED.get(name)
     return declared.of if declared is not None and declared.of.is_aggregate else None
 
@@ -242,7 +242,7 @@ def _guarded(of: SqlFunction, function: Callable[..., Any]) -> Callable[..., Any
 
 
 def fits(value: Any, kind: str) -> bool:
-    """Whether a value of Python is of a SQL type, as far as that is told before DuckDB."""
+    """Whether a Python value fits a SQL type, as far as it can be checked before DuckDB."""
     test = _FITS.get(_kind(kind))
     return test is None or test(value)
 
@@ -309,7 +309,7 @@ def problem_of_type(kind: str) -> str:
 
 
 def problem_of_aggregate(of: SqlFunction) -> str:
-    """Why a class is no aggregate, or has types that an aggregate cannot; nothing if it can."""
+    """Why a class is no aggregate, or has types that are not allowed; empty if it is fine."""
     try:
         class_ = function_named(of.function)
     except FunctionError as error:
@@ -326,7 +326,7 @@ def problem_of_aggregate(of: SqlFunction) -> str:
     return ""
 
 
-# Types whose values have one form in Python and in JSON.
+# Types with the same form of values in Python and in JSON.
 _OF_JSON = {*(name for name, _ in _ranges()), "BOOLEAN", "DOUBLE", "FLOAT", "DECIMAL"}
 _OF_JSON |= {"VARCHAR", "JSON", "List", "Struct"}
 

@@ -201,13 +201,13 @@ def parsed_aggregate(name: str, text: str) -> Parsed:
 
 
 def _once(argument: str) -> tuple[str, bool]:
-    """An argument without DISTINCT, and whether it had it."""
+    """An argument without DISTINCT, and whether it had DISTINCT."""
     distinct = _DISTINCT.fullmatch(argument)
     return (argument, False) if distinct is None else (distinct[1].strip(), True)
 
 
 def _user_defined(name: str, long_name: str, arguments: str) -> Parsed:
-    """A call of a user-defined aggregate; its one field is null where an argument is."""
+    """A call of a user-defined aggregate; its one field is null if an argument is null."""
     try:
         kind, of = user_kind(long_name), function_of(long_name)
     except FunctionError as error:

@@ -20,7 +20,7 @@ def fingerprint(plan: object) -> str:
             del event["lateness_ms"], event["idle_ms"]
         # It adds columns, which are hashed themselves.
         del source["on_new_column"]
-        # What is read of it is in the offsets.
+        # Offsets have the position of reading in it.
         del source["history"]
     for operator in plain["operators"]:
         # It is a claim about the rows, and does not change them.

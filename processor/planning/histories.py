@@ -12,7 +12,7 @@ LINES = tuple(
 
 
 def is_pattern(name: str) -> bool:
-    """Whether the last part of a path stands for several files."""
+    """Whether the last part of a path is a pattern for several files."""
     return any(letter in name for letter in "*?[")
 
 

@@ -182,7 +182,7 @@ class Input:
 
     @property
     def history_topic(self) -> str:
-        """What stands for its history among topics: no topic has a blank in its name."""
+        """The name of its history among topics: no topic has a blank in its name."""
         return f"history {self.name}"
 
     @property
