@@ -4,7 +4,7 @@ They are read by the schemas that they were written with, which are those of `av
 that a row lacked is null afterwards.
 
 When the columns of an output change, its earlier rows are retracted by messages with the new
-columns.  `Rows` finds the row that is meant.
+columns.  `InsertedRows` finds the row that is meant.
 """
 
 from collections import Counter
@@ -90,10 +90,10 @@ def _of_fields(converts: Mapping[str, Convert]) -> Convert:
     return converted
 
 
-class Rows:
+class InsertedRows:
     """The rows of each key, to find rows that are retracted with other columns.
 
-    >>> rows = Rows()
+    >>> rows = InsertedRows()
     >>> rows.change(b"1", b'{"a":1,"b":2}', 1), rows.change(b"1", b'{"a":1,"c":null}', -1)
     ((b'{"a":1,"b":2}', 1), (b'{"a":1,"b":2}', -1))
     """

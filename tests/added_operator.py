@@ -11,7 +11,7 @@ import msgspec
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part, Store
 from ikebana.processor.base.rows import KeyedUpdate, Truncate, Upserts, times_of
-from ikebana.processor.kernels.layout import KEY_IS_REST, Contents, Layout, OfKey, PartKind
+from ikebana.processor.kernels.layout import KEY_IS_REST, Contents, OfKey, PartKind, StateLayout
 from ikebana.processor.planning.joins.relation import Relation
 from ikebana.processor.planning.operators.kind import (
     Around,
@@ -76,7 +76,7 @@ def _waiting(store: Store, upper: int, most: int) -> int:
 
 PART = PartKind(
     "first ",
-    Layout({b"k": KEY_IS_REST, b"w": OfKey(lambda rest, _: rest[16:])}),
+    StateLayout({b"k": KEY_IS_REST, b"w": OfKey(lambda rest, _: rest[16:])}),
     contents,
     _waiting,
     _times,

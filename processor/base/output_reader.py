@@ -6,7 +6,7 @@ Those by schemas of a registry first become what they were made of, keys and val
 from collections.abc import Iterable
 
 from ikebana.codecs import diff
-from ikebana.codecs.avro_back import Rows
+from ikebana.codecs.avro_back import InsertedRows
 from ikebana.codecs.avro_schema import Schemas
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.formats import OUTPUT_FORMATS
@@ -29,7 +29,7 @@ class OutputReader:
         if traits.schemas is not None:
             assert schemas is not None, f"{form} is read without a registry"
             back = traits.schemas().back
-            self._written = back(schemas, "key"), back(schemas, "value"), Rows()
+            self._written = back(schemas, "key"), back(schemas, "value"), InsertedRows()
 
     def read(
         self, at: tuple[int, int], key: bytes | None, value: bytes | None, headers: Headers

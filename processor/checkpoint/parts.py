@@ -11,16 +11,22 @@ from operator import itemgetter
 
 from ikebana.arrangements.store import Store
 from ikebana.processor.kernels import facts, hold, single_value
-from ikebana.processor.kernels.layout import OF_SHARD, Layout, PartKind, ShardOf, operator_part
+from ikebana.processor.kernels.layout import (
+    OF_SHARD,
+    PartKind,
+    ShardOf,
+    StateLayout,
+    operator_part,
+)
 from ikebana.processor.planning import progress, promises
 from ikebana.processor.planning.input_rows import comes_out_of_decoding
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.operators.table import KINDS, kind_of
 from ikebana.processor.planning.plan import Plan
 
-HYDRATE = PartKind("hydrate ", Layout({b"a": OF_SHARD}))
+HYDRATE = PartKind("hydrate ", StateLayout({b"a": OF_SHARD}))
 """The progress of a shard with a new join (`engine.hydrating`)."""
-EDIT = PartKind("edit ", Layout({b"a": OF_SHARD, b"u": OF_SHARD, b"w": OF_SHARD}))
+EDIT = PartKind("edit ", StateLayout({b"a": OF_SHARD, b"u": OF_SHARD, b"w": OF_SHARD}))
 """The progress of a shard in an edit of the plan (`engine.editing`); it belongs to no operator.
 
 No edit and no new join is under way when a checkpoint is rescaled.

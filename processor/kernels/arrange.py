@@ -39,8 +39,8 @@ from ikebana.processor.kernels.history import Changes, Counts, Queue, count_befo
 from ikebana.processor.kernels.layout import (
     KEY_IS_REST,
     KEY_WITH_LENGTH,
-    Layout,
     PartKind,
+    StateLayout,
     with_length,
 )
 from ikebana.processor.kernels.recent import ByKey, RecentUpdates, seen
@@ -290,7 +290,7 @@ def _rows(store: Store, key: bytes, rows: Mapping[bytes, Cell]) -> _Data:
 
 
 _OF_KEYS = {_KEY: KEY_IS_REST, _ROW: KEY_WITH_LENGTH}
-PART = PartKind("arrange ", Layout({**history.layout(_OF_KEYS), **recent.LAYOUT}))
+PART = PartKind("arrange ", StateLayout({**history.layout(_OF_KEYS), **recent.LAYOUT}))
 
 
 @dataclass(slots=True)

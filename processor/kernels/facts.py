@@ -26,7 +26,7 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part, Store
 from ikebana.processor.base.cdcv2_reader import ContradictionError
 from ikebana.processor.base.rows import NO_KEY, KeyedUpdate
-from ikebana.processor.kernels.layout import Layout, OfKey, PartKind
+from ikebana.processor.kernels.layout import OfKey, PartKind, StateLayout
 
 _Entry = tuple[bytes | None, bytes, int]
 _TIME_BYTES = 8
@@ -109,7 +109,7 @@ def _key_of(_: bytes, entry: bytes) -> bytes:
     return NO_KEY if key is None else key
 
 
-PART = PartKind("facts ", Layout({b"f": OfKey(_key_of)}), waiting=waiting, times=due_times)
+PART = PartKind("facts ", StateLayout({b"f": OfKey(_key_of)}), waiting=waiting, times=due_times)
 
 
 def _agree(fact: KeyedUpdate, diff: int) -> None:

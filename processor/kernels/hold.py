@@ -20,7 +20,7 @@ import msgspec
 from ikebana.arrangements.store import Part, Store
 from ikebana.arrangements.update import LARGEST, pieces, sums
 from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.processor.kernels.layout import OF_SHARD, Layout, OfKeys, PartKind, ShardOf
+from ikebana.processor.kernels.layout import OF_SHARD, OfKeys, PartKind, ShardOf, StateLayout
 
 _Entry = tuple[bytes | None, bytes, int | str]
 _TIME_BYTES = 8
@@ -215,7 +215,7 @@ def _united(one: bytes, other: bytes) -> bytes | None:
 
 
 # A shard works without the lower bound; the bound of another shard would be wrong.
-_LAYOUT = Layout({_HELD: OfKeys(_divided, _united), _LEAST: OF_SHARD})
+_LAYOUT = StateLayout({_HELD: OfKeys(_divided, _united), _LEAST: OF_SHARD})
 OUT = PartKind("hold ", _LAYOUT)
 """Updates that wait before an output."""
 IN = PartKind("hold-in ", _LAYOUT)

@@ -86,7 +86,7 @@ KEY_WITH_LENGTH = OfKey(_key_behind_length)
 """The place continues with the key, as `with_length` writes it."""
 
 
-class Layout:
+class StateLayout:
     """The entries under each prefix of a part."""
 
     def __init__(self, entries: Mapping[bytes, Entries]) -> None:
@@ -113,7 +113,7 @@ class PartKind:
     """
 
     prefix: str
-    layout: Layout
+    layout: StateLayout
     contents: Callable[[Store, bytes], Iterator[Contents]] | None = None
     waiting: Callable[[Store, int, int], int] | None = None
     times: Callable[[Store], list[int]] | None = None

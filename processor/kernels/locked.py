@@ -33,7 +33,7 @@ from ikebana.codecs.error_record import error_record
 from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels.half_join import Match
-from ikebana.processor.kernels.layout import KEY_WITH_LENGTH, Layout, PartKind, with_length
+from ikebana.processor.kernels.layout import KEY_WITH_LENGTH, PartKind, StateLayout, with_length
 
 # The matches of an insertion: data, or None where an outer join found nothing, with diffs.
 Results = list[tuple[bytes | None, int]]
@@ -41,7 +41,7 @@ Results = list[tuple[bytes | None, int]]
 # A place is one of these + length of the key + key + digest of the left datum, for the latest
 # of its insertions, and + number, for earlier ones if there are many.
 _LATEST, _EARLIER = b"l", b"e"
-PART = PartKind("locked ", Layout({_LATEST: KEY_WITH_LENGTH, _EARLIER: KEY_WITH_LENGTH}))
+PART = PartKind("locked ", StateLayout({_LATEST: KEY_WITH_LENGTH, _EARLIER: KEY_WITH_LENGTH}))
 _NUMBER = struct.Struct(">Q")
 _DIGEST_BYTES = 16
 # When there are twice as many runs as this, half of them move to an earlier entry.

@@ -48,8 +48,8 @@ from ikebana.processor.kernels.layout import (
     KEY_IS_REST,
     KEY_WITH_LENGTH,
     Contents,
-    Layout,
     PartKind,
+    StateLayout,
     with_length,
 )
 from ikebana.processor.kernels.loop_traces import Trace, counted
@@ -193,7 +193,7 @@ def _rows(store: Store, start: bytes) -> Iterator[bytes]:
 _KEY, _RESULT, _ERROR, _TRACE = b"k", b"r", b"e", b"t"
 PART = PartKind(
     "loop ",
-    Layout(
+    StateLayout(
         {
             _KEY: KEY_IS_REST,
             _RESULT: KEY_WITH_LENGTH,

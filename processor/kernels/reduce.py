@@ -51,12 +51,12 @@ from ikebana.processor.kernels.layout import (
     KEY_IS_REST,
     KEY_WITH_LENGTH,
     Contents,
-    Layout,
     PartKind,
+    StateLayout,
     with_length,
 )
 from ikebana.processor.kernels.order import ordered
-from ikebana.processor.kernels.reduce_values import KeyValues, TooLongError
+from ikebana.processor.kernels.reduce_values import OrderedValues, TooLongError
 from ikebana.processor.kernels.user_aggregates import NO_RESULT, UserState
 
 
@@ -172,7 +172,7 @@ def errors_of(
 # order + value for the count of a value, in digits.
 _STATE = b"k"
 _VALUE = b"v"
-PART = PartKind("reduce ", Layout({_STATE: KEY_IS_REST, _VALUE: KEY_WITH_LENGTH}), contents)
+PART = PartKind("reduce ", StateLayout({_STATE: KEY_IS_REST, _VALUE: KEY_WITH_LENGTH}), contents)
 _NUMBER = struct.Struct(">H")
 _NO_FAILURES: frozenset[bytes] = frozenset()
 # More than any key has.
@@ -446,7 +446,8 @@ class _Group:
         self._is_always = is_always
         self._shape = shape
         self._values = {
-            order: KeyValues(store, _start(key, number)) for order, number in shape.orders.items()
+            order: OrderedValues(store, _start(key, number))
+            for order, number in shape.orders.items()
         }
         self._state: _State
         self.result: bytes | None = None

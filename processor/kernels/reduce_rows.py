@@ -37,8 +37,8 @@ from ikebana.processor.kernels.layout import (
     KEY_IS_REST,
     KEY_WITH_LENGTH,
     Contents,
-    Layout,
     PartKind,
+    StateLayout,
     with_length,
 )
 from ikebana.processor.kernels.reduce import Reduced
@@ -91,7 +91,9 @@ def contents(store: Store, start: bytes = b"") -> Iterator[Contents]:
 # row for a row, since rows may be long.
 _SHOWN = b"k"
 _ROW = b"r"
-PART = PartKind("reduce-rows ", Layout({_SHOWN: KEY_IS_REST, _ROW: KEY_WITH_LENGTH}), contents)
+PART = PartKind(
+    "reduce-rows ", StateLayout({_SHOWN: KEY_IS_REST, _ROW: KEY_WITH_LENGTH}), contents
+)
 _DIGEST_BYTES = 16
 # An entry of a row is its count in digits, this, and the row.
 _END = b"\n"

@@ -23,7 +23,7 @@ class TooLongError(Exception):
         self.count = count
 
 
-class KeyValues:
+class OrderedValues:
     """The values of one key in one order; only as many are read as are asked for.
 
     It knows the loaded counts and those of all places up to `_read_to`, which is None when all are

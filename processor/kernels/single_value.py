@@ -22,8 +22,8 @@ from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels.layout import (
     KEY_IS_REST,
     KEY_WITH_LENGTH,
-    Layout,
     PartKind,
+    StateLayout,
     with_length,
 )
 
@@ -84,7 +84,7 @@ def step(
 
 
 _KEY, _ROW = b"k", b"r"
-PART = PartKind("shown ", Layout({_KEY: KEY_IS_REST, _ROW: KEY_WITH_LENGTH}))
+PART = PartKind("shown ", StateLayout({_KEY: KEY_IS_REST, _ROW: KEY_WITH_LENGTH}))
 # A row's place is length of the key + key + digest of the row, since rows may be long.
 _DIGEST_BYTES = 16
 # An entry of a row is its count in digits, this, and the row.

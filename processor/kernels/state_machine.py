@@ -39,7 +39,7 @@ from ikebana.processor.kernels.given import FailureError, canonical_results
 
 # A machine's function finds the exception beside the values that it gets.
 from ikebana.processor.kernels.given import Refused as Refused
-from ikebana.processor.kernels.layout import KEY_IS_REST, Contents, Layout, OfKey, PartKind
+from ikebana.processor.kernels.layout import KEY_IS_REST, Contents, OfKey, PartKind, StateLayout
 
 
 @final
@@ -110,7 +110,7 @@ class MachineChanges(NamedTuple):
     errors: list[KeyedUpdate]
 
 
-class KeyState(msgspec.Struct, array_like=True, frozen=True):
+class MachineState(msgspec.Struct, array_like=True, frozen=True):
     """The state of a key: its data are canonical bytes, sorted, each once.
 
     `shown` is None if the states themselves show.
@@ -128,7 +128,7 @@ class KeyState(msgspec.Struct, array_like=True, frozen=True):
 
 
 _encode = msgspec.msgpack.encode
-_entry_of = msgspec.msgpack.Decoder(KeyState).decode
+_entry_of = msgspec.msgpack.Decoder(MachineState).decode
 _place_of = msgspec.msgpack.Decoder(tuple[tuple[int, ...], bytes]).decode
 # The value of an event, or its error record; one of them is None.
 _Waiting = tuple[bytes | None, bytes | None]
@@ -160,7 +160,7 @@ def step(
     current = {key: _loaded(entry, machine) for key, entry in zip(keys, stored, strict=True)}
     changes = MachineChanges([], [])
     for time, simultaneous in groupby(due, key=lambda event: event.time):
-        before: dict[bytes, KeyState] = {}
+        before: dict[bytes, MachineState] = {}
         for event in simultaneous:
             entry = current[event.key]
             before.setdefault(event.key, entry)
@@ -200,22 +200,22 @@ def waiting_times(store: Store) -> list[int]:
     return [int.from_bytes(place[:_TIME_BYTES], "big") for place, _ in waiting]
 
 
-def _loaded(entry: bytes | None, machine: Machine) -> KeyState:
+def _loaded(entry: bytes | None, machine: Machine) -> MachineState:
     if entry is None:
-        return KeyState(machine.version)
+        return MachineState(machine.version)
     state = _entry_of(entry)
     if state.version != machine.version and machine.migrate is None:
         raise StateVersionError(machine.version, state.version)
     return state
 
 
-def _applied(machine: Machine, entry: KeyState, event: Event) -> KeyState:
+def _applied(machine: Machine, entry: MachineState, event: Event) -> MachineState:
     """The entry of a key after an event."""
     if event.record is not None:
         return _with_record(entry, event.record)
     if event.key == NULL_KEY:
         # It empties the error slot of records without a key; the function does not see it.
-        return KeyState(machine.version)
+        return MachineState(machine.version)
     try:
         states = _moved(machine, _migrated(machine, entry), event)
         shown = None if machine.view is None else _viewed(machine, machine.view, states)
@@ -224,7 +224,7 @@ def _applied(machine: Machine, entry: KeyState, event: Event) -> KeyState:
         place = _place(machine, event.order)
         record = error_record(failure.reason(machine.name), place, event.key, None)
         return _with_record(entry, record)
-    return KeyState(machine.version, states, shown)
+    return MachineState(machine.version, states, shown)
 
 
 def _place(machine: Machine, order: tuple[int, ...]) -> tuple[str, int, int] | None:
@@ -235,13 +235,13 @@ def _place(machine: Machine, order: tuple[int, ...]) -> tuple[str, int, int] | N
     return machine.topics[rank], partition, offset
 
 
-def _with_record(entry: KeyState, record: bytes) -> KeyState:
+def _with_record(entry: MachineState, record: bytes) -> MachineState:
     # Without states there is only one form, wherever batches were cut.
     shown = entry.shown if entry.states else None
     return msgspec.structs.replace(entry, shown=shown, record=record)
 
 
-def _migrated(machine: Machine, entry: KeyState) -> tuple[bytes, ...]:
+def _migrated(machine: Machine, entry: MachineState) -> tuple[bytes, ...]:
     migrate, version = machine.migrate, entry.version
     if migrate is None or version == machine.version:
         return entry.states
@@ -299,7 +299,7 @@ def _emit(
     updates += [KeyedUpdate(key, value, time, 1) for value in new if value not in before]
 
 
-def _slot(entry: KeyState) -> tuple[bytes, ...]:
+def _slot(entry: MachineState) -> tuple[bytes, ...]:
     return () if entry.record is None else (entry.record,)
 
 
@@ -327,7 +327,7 @@ def waiting(store: Store, upper: int, most: int) -> int:
 
 PART = PartKind(
     "machine ",
-    Layout(
+    StateLayout(
         {
             b"k": KEY_IS_REST,
             b"w": OfKey(lambda rest, _: _place_of(rest[_TIME_BYTES:])[1]),

@@ -33,7 +33,7 @@ from ikebana.processor.base.columns import Columns, columns_of
 from ikebana.processor.base.noted import MOST
 from ikebana.processor.base.rows import KeyedUpdate, Partial, Truncate, Upserts
 from ikebana.processor.kernels import history, upsert_waiting
-from ikebana.processor.kernels.layout import KEY_IS_REST, Contents, Layout, PartKind
+from ikebana.processor.kernels.layout import KEY_IS_REST, Contents, PartKind, StateLayout
 from ikebana.processor.kernels.upsert_moments import Moment, by_time, in_sequence
 from ikebana.processor.kernels.upsert_sequences import Sequences
 from ikebana.processor.kernels.upsert_values import (
@@ -129,7 +129,7 @@ def waiting_in(place: bytes, entry: bytes) -> list[tuple[int, bytes]]:
 
 PART = PartKind(
     "",
-    Layout(
+    StateLayout(
         {
             b"k": KEY_IS_REST,
             b"n": KEY_IS_REST,

@@ -32,8 +32,8 @@ from ikebana.processor.kernels.layout import (
     KEY_IS_REST,
     KEY_WITH_LENGTH,
     Contents,
-    Layout,
     PartKind,
+    StateLayout,
     with_length,
 )
 from ikebana.processor.kernels.order import ordered, value_of
@@ -152,7 +152,7 @@ def contents(store: Store, start: bytes = b"") -> Iterator[Contents]:
 
 PART = PartKind(
     "window-functions ",
-    Layout({KEY: KEY_IS_REST, ROW: KEY_WITH_LENGTH, STRETCH: KEY_WITH_LENGTH}),
+    StateLayout({KEY: KEY_IS_REST, ROW: KEY_WITH_LENGTH, STRETCH: KEY_WITH_LENGTH}),
     contents,
 )
 _decode_row = canonical.decoder(dict[str, Any])
