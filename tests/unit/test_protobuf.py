@@ -27,8 +27,11 @@ from ikebana.codecs.shape import Ids, OutputShape, encoded, framed
 from ikebana.codecs.sql_type import parsed
 from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.errors import ConfigError
+from ikebana.processor.base.output_reader import OutputReader
 from ikebana.processor.engine.evaluate import Evaluation
+from ikebana.processor.engine.testing.run import Run
 from ikebana.processor.planning.checking import checked
+from ikebana.processor.planning.written_types import shape_of
 
 pytest.importorskip("google.protobuf", reason="Protobuf is an extra")
 TIME = [("time", b"7")]
@@ -418,6 +421,26 @@ def test_a_pipeline_reads_protobuf() -> None:
     assert [each.diff for each in wrong["errors"]] == [1]
     assert [each.diff for each in right["errors"]] == [-1]
     assert [each.data for each in right["out"]] == [({"id": 1}, {"id": 1, "day": "2024-01-31"})]
+
+
+@pytest.mark.parametrize("form", ["protobuf", "json-schema"])
+def test_a_run_writes_and_what_does_not_fit_is_an_error(form: Any) -> None:
+    """Readers get the rows that are written."""
+    columns = (Column("id", "BIGINT"), Column("day", "DATE"))
+    source = Input("rows", ("rows",), "debezium-json", columns=columns, key=("id",))
+    output = Output("out", "current", "out", form)
+    plan = checked(Plan("p", (source,), (Upsert("current", "rows"),), (output,)))
+    run = Run(plan)
+    for key, day in ((1, "2024-01-31"), (2, "+10000-01-01" if form == "protobuf" else "x")):
+        run.send("rows", None, {"op": "c", "before": None, "after": {"id": key, "day": day}})
+    run.read()
+
+    reader = OutputReader("out", form, of_shapes(shape_of(plan, plan.outputs[0])))
+    [message] = framed(run.messages("out"), Ids(1, 2))
+    [update] = reader.read((0, 0), message.key, message.value, message.headers)
+    assert (update.key, update.value) == (b'{"id":1}', b'{"day":"2024-01-31","id":1}')
+    [error] = run.errors()
+    assert "DATE" in error["reason"]
 
 
 def test_a_library_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
