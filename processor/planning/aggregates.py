@@ -28,7 +28,7 @@ from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import text_of, tree
 from ikebana.processor.planning.plan import Reduce
 
-_CALL = re.compile(r"\s*([a-z_]+)\s*\((.*)\)\s*", re.DOTALL | re.IGNORECASE)
+_CALL = re.compile(r"\s*([a-z_][a-z_0-9]*)\s*\((.*)\)\s*", re.DOTALL | re.IGNORECASE)
 _USER_CALL = re.compile(r'\s*"((?:[^"]|"")+)"\s*\((.*)\)\s*', re.DOTALL)
 # The columns of a loop's input and result rows: the number of a collection, and its row.
 OF, ROW = "of", "row"

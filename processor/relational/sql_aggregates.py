@@ -198,6 +198,8 @@ def _of_extreme(kind: str) -> Callable[[Call], Parts]:
         pair = struct((("by", by), ("is", shown)))
         there = f"({by}) IS NOT NULL AND ({shown}) IS NOT NULL"
         whole = f"CASE WHEN {there} THEN {pair} END"
+        if most and call.orders:
+            raise SqlQueryError(f"{call.name}(x, y, n) has no ORDER BY", call.place)
         if most:
             pairs = f'STRUCT("by" {call.type_of(by)}, "is" {call.type_of(shown)})[]'
             each = f"list_transform(CAST({{}} AS {pairs}), lambda each_: each_['is'])"

@@ -14,6 +14,7 @@ nothing.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.linear.trees import (
     column,
@@ -40,6 +41,11 @@ from ikebana.processor.relational.sql_whole import (
     Totals,
     Views,
     with_views,
+)
+
+_OUTER_AGGREGATE = (
+    "an aggregate in a subquery that reads columns of the query around alone is an aggregate of "
+    "that query; compute it there, and read its column in a query around both"
 )
 
 
@@ -77,6 +83,9 @@ def dependent(
     read = reads(query, views, node, names)
     if not read:
         return _result(query, query.query(node, views), ())
+    for call, of in Reads(query.tables).outer_aggregates(node, views):
+        if all(names.meant(each) is not None for each in of):
+            raise SqlQueryError(_OUTER_AGGREGATE, call.get("query_location"))
     supplied = _supplied(query, views, node, names)
     if supplied is not None and (may_be_totals or not is_one_row(node)):
         return _by_equalities(query, views, supplied, names)

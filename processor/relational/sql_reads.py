@@ -11,6 +11,7 @@ from ikebana.processor.linear.scope import KEY, SHORT
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.linear.trees import columns, own_nodes
 from ikebana.processor.relational.known import Table
+from ikebana.processor.relational.sql_aggregates import calls
 from ikebana.processor.relational.sql_whole import Views, children, with_views
 
 Name = tuple[str, ...]
@@ -37,6 +38,19 @@ class Reads:
             name: part for name, part in node.items() if name not in ("from_table", "cte_map")
         }
         yield from self.of_parts(parts, views, scopes)
+
+    def outer_aggregates(self, node: Node, views: Views) -> Iterator[tuple[Node, list[Name]]]:
+        """The aggregates of a query that read no column of its own, each with what it reads."""
+        views = with_views(node, views)
+        for child in _parts(node):
+            yield from self.outer_aggregates(child, views)
+        if node["type"] != "SELECT_NODE":
+            return
+        scope = [self.scope(node["from_table"], views)]
+        for call in calls([node["select_list"], node["having"], node["modifiers"]]):
+            names = [*self.of_parts(call["arguments"], views, scope)]
+            if names and len(names) == len(list(columns(call["arguments"], with_parts=True))):
+                yield call, names
 
     def of_parts(self, parts: Any, views: Views, around: Sequence[Scope]) -> Iterator[Name]:
         """The names in expressions that are no column in `around`."""

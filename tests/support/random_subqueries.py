@@ -197,7 +197,10 @@ class Nesting:
         if self._is(0.25):
             shown = self.column(own)
             return f"(SELECT {shown} FROM {text}{inner} ORDER BY {shown}{self._way()} LIMIT 1)"
-        made = self._aggregate(own if self._is(0.8) else every, 0)
+        made = self._aggregate(own, 0)
+        if self._is(0.2):
+            # Of columns around alone it would be an aggregate of the query around.
+            made = f"max({self.column(own)} + {self.column(every)})"
         if self._is(0.15):
             made = f"{made} + 1"
         having = self.choice.choice(["", "", "", " HAVING count(*) > 1", " HAVING count(*) < 2"])

@@ -473,10 +473,6 @@ TABLE = {"a": "BIGINT", "s": "VARCHAR", "l": "BIGINT[]", "ts": "TIMESTAMP", "m":
             'tumble(c, …) has no name in the query; write tumble(c, …) AS "c"',
         ),
         ("PIVOT c ON s USING sum(a)", "write a PIVOT as sums with FILTER, as in sum(x) FILTER"),
-        (
-            "SELECT a FROM c WHERE (a, s) IN (SELECT a, s FROM c)",
-            "of several write EXISTS",
-        ),
         ("SELECT * FROM c ORDER BY a LIMIT 1", '"m" is of type MAP(INTEGER, INTEGER): SQL orders'),
     ],
 )

@@ -12,6 +12,7 @@ from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import reduce
 from ikebana.processor.kernels.aggregate_kinds import KINDS
 from ikebana.processor.kernels.reduce import Aggregate
+from ikebana.processor.planning.aggregates import parsed_aggregate
 from support.doc_blocks import ROOT
 from support.stores import CountingStore, entries
 
@@ -348,3 +349,11 @@ def test_few_of_many_values_are_listed() -> None:
     found = reduce.step(MemoryStore(), rows, Interval(0, 2), [Aggregate("r", "top", "x", 2)])
 
     assert [update.value for update in found.updates] == [b'{"r":[7,7]}']
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_is_called_by_its_name(kind: str) -> None:
+    """Also one with a digit in it, such as regr_r2."""
+    arguments = "2, x" if KINDS[kind].is_limited else "y, x" if KINDS[kind].is_of_pairs else "x"
+
+    assert parsed_aggregate("r", f"{kind}({arguments})").kind == kind

@@ -221,6 +221,11 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
             "tables in parentheses that read what stands to their left are not supported",
         ),
         (
+            "SELECT CASE WHEN 1 IN (SELECT (SELECT max(a))) THEN 2 END AS x FROM t",
+            "an aggregate in a subquery that reads columns of the query around alone is an aggre",
+        ),
+        ("SELECT arg_max(a, b, 2 ORDER BY a) AS x FROM t", "arg_max(x, y, n) has no ORDER BY"),
+        (
             "SELECT t.a FROM t ASOF JOIN u ON t.a >= u.a AND u.d > (SELECT min(d) FROM u z)",
             "a subquery in ON of an ASOF JOIN is not supported; write it",
         ),
