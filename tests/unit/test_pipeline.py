@@ -282,7 +282,8 @@ def test_options_can_stand_for_what_the_file_lacks() -> None:
             "{topic: in}",
             "{topic: in, start: newest, format: {key: maxwell, value: [json]}}",
             [
-                'inputs.i.format.key: must be one of json, bytes, avro; is "maxwell" (line 2)',
+                "inputs.i.format.key: must be one of json, bytes, avro, protobuf; is "
+                '"maxwell" (line 2)',
                 f"inputs.i.format.value: must be one of {', '.join(FORMATS)}; is a list (line 2)",
                 f'inputs.i.start: must be {FORMS}; is "newest" (line 2)',
             ],
