@@ -434,13 +434,13 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:keys an alias is another row": (
         RENAMED,
-        "processor/planning/stored_rows.py",
+        "processor/planning/planner.py",
         "    return None if step is None else ((name, step), *steps[same:])\n",
         "    return None\n",
     ),
     "edge:keys a row is there on which a step of before has failed": (
         RENAMED,
-        "processor/planning/stored_rows.py",
+        "processor/planning/planner.py",
         "or not computed.keys() <= {t for _, t in new.select}",
         "or not {t for _, t in new.select}",
     ),
@@ -755,7 +755,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:cluster the oldest executors are given up": (
         "tests/unit/test_scaling.py::test_the_newest",
-        "processor/spark/scaled.py",
+        "processor/spark/supervised.py",
         "    for executor in by_age[count:]:\n",
         "    for executor in by_age[: len(by_age) - count]:\n",
     ),

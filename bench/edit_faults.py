@@ -12,7 +12,7 @@ OWN = "tests/unit/test_own_topics.py"
 SOURCE = "tests/unit/test_source_reading.py"
 
 _EDITING = "processor/engine/editing.py"
-_UNDO = "processor/engine/edit_undo.py"
+_UNDO = "processor/engine/editing.py"
 _MOVING = "processor/engine/moving.py"
 _FLOW = "processor/engine/flow.py"
 _RECLOCK = "processor/topics/reclock.py"

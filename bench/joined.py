@@ -57,7 +57,7 @@ from ikebana.processor.base.placing import owner_of
 from ikebana.processor.engine import hops
 from ikebana.processor.engine.beside import Beside
 from ikebana.processor.engine.dataflow import Emitted, advance
-from ikebana.processor.engine.testing.restarts import Unfinished
+from ikebana.processor.engine.testing.batches import Unfinished
 from ikebana.processor.engine.testing.run import Run
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark.worker import settle

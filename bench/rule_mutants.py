@@ -38,7 +38,7 @@ QUERY = "tests/unit/test_query.py::test_a_batch_that_fails_as_a_whole"
 
 _START = "processor/checkpoint/starting.py"
 _TAKE = "processor/checkpoint/takeover.py"
-_CLAIM = "processor/checkpoint/claiming.py"
+_CLAIM = "processor/checkpoint/takeover.py"
 _TASK = "processor/checkpoint/continuing.py"
 _FILES = "arrangements/files.py"
 _ROCKS = "arrangements/rocks.py"

@@ -19,7 +19,7 @@ from ikebana.errors import FencedError, IkebanaError
 from ikebana.processor.base import log_lines
 from ikebana.processor.base.restarts import AttemptFailed, Restarts, persistently
 from ikebana.processor.base.stopping import Stopping
-from ikebana.processor.kafka.leash import leashed
+from ikebana.processor.kafka.broker import leashed
 from ikebana.processor.watching.sinks import SinkBoard
 
 EXIT_FENCED = 3

@@ -122,7 +122,7 @@ def _in_order(messages: list[Message]) -> list[Message]:
 
 def main() -> None:
     """Write one of the topics."""
-    from ikebana.processor.cli.nyc_flights import table
+    from ikebana.processor.cli.demo import table
 
     parser = argparse.ArgumentParser(description="Write a topic of the flight examples.")
     parser.add_argument("what", choices=["departures", "events"])

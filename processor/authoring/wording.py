@@ -1,5 +1,6 @@
 """Pydantic's errors in the words of the pipeline file."""
 
+from collections.abc import Sequence
 from types import UnionType
 from typing import Annotated, Any, get_args, get_origin
 
@@ -7,9 +8,38 @@ from pydantic_core import ErrorDetails
 
 from ikebana.processor.authoring.part import Part
 from ikebana.processor.authoring.pipeline_file import PipelineFile
-from ikebana.processor.authoring.remedies import remedy_for
 from ikebana.processor.authoring.values import shown
 from ikebana.processor.base.spelling import hint
+
+_TOP = "the first rows by an order are a first operator, with order, count and partition"
+
+_OF_OPERATORS = {
+    "join": "a join is a delta_join, or an as_of_join",
+    "inner_join": "a join is a delta_join, or an as_of_join",
+    "outer_join": "an outer join is a left_join, a right_join or a full_join",
+    "except": "the rows of one operator without those of others are a minus",
+    "group_by": "a reduce operator has its key under by",
+    "groupby": "a reduce operator has its key under by",
+    "order_by": _TOP,
+    "limit": _TOP,
+    "from": "write what it reads behind its kind, as in linear: orders",
+    "input": "write what it reads behind its kind, as in linear: orders",
+    "name": "an operator's name is the key that it stands under",
+    "window": "valid_until ends a row after some time, and by may have date_trunc('hour', ...)",
+}
+
+
+def remedy_for(path: Sequence[int | str]) -> str | None:
+    """What to write instead of the key at this path of the file; None if nothing is known.
+
+    >>> remedy_for(("operators", "totals", "group_by"))
+    'a reduce operator has its key under by'
+    >>> remedy_for(("inputs", "orders", "group_by")) is None
+    True
+    """
+    if len(path) < 3 or path[0] != "operators":
+        return None
+    return _OF_OPERATORS.get(str(path[-1]).lower())
 
 
 def part_keys(path: tuple[int | str, ...]) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ import msgspec
 
 from ikebana.codecs.formats import OutputFormat
 from ikebana.errors import ConfigError
-from ikebana.processor.building.identifiers import identifier
 from ikebana.processor.building.parts import Parts
 from ikebana.processor.building.places import CodePlace, here
 from ikebana.processor.linear import steps
@@ -28,6 +27,16 @@ from ikebana.processor.planning.plan import (
 if TYPE_CHECKING:
     from ikebana.processor.relational.deriving import Derived
     from ikebana.processor.relational.rows import SetOperation
+
+
+def identifier(expression: str) -> str:
+    """Make an identifier from the letters and digits of an expression.
+
+    >>> identifier("orders.country || '!'")
+    'orders_country'
+    """
+    return "_".join("".join(c if c.isalnum() else " " for c in expression).split()) or "key"
+
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")

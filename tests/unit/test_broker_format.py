@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ikebana.processor.kafka.broker_format import META, format_folder, is_formatted, random_id
+from ikebana.processor.kafka.broker import META, format_folder, is_formatted, random_id
 
 
 class Tool:

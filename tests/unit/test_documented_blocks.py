@@ -15,14 +15,14 @@ import flights
 import shop
 from ikebana import evaluate, load
 from ikebana.processor.authoring import pipeline
-from ikebana.processor.cli import nyc_flights
+from ikebana.processor.cli import demo
 from ikebana.processor.cli.main import cli
 from ikebana.processor.explain.explanation import explained
 from ikebana.processor.planning.plan import Plan
 from support.doc_blocks import EXAMPLES, ROOT, Block, blocks, command_lines, named
 
 # Of these the messages come from elsewhere: a real connector, and another pipeline.
-ALL_FLIGHTS = nyc_flights.table("flights")
+ALL_FLIGHTS = demo.table("flights")
 
 
 PLANNED_ONLY = {

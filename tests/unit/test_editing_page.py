@@ -8,11 +8,11 @@ import pytest
 import flights
 from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.checkpoint.planned_edit import planned
-from ikebana.processor.cli import nyc_flights
+from ikebana.processor.cli import demo
 from ikebana.testing import Run
 from support.edited_flights import expected, files, summaries
 
-ALL_FLIGHTS = nyc_flights.table("flights")
+ALL_FLIGHTS = demo.table("flights")
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +42,6 @@ def test_the_page_is_what_happens(days: Any) -> None:
 
 def birth_of(run: Run) -> Any:
     """The metadata of a run that has not been edited."""
-    from ikebana.processor.engine.testing.restarts import born
+    from ikebana.processor.engine.testing.batches import born
 
     return born(run.plan, len(run.stores), run.last, {})

@@ -9,7 +9,7 @@ from ikebana.processor.checkpoint.commits import FillProgress
 from ikebana.processor.engine import editing
 from ikebana.processor.engine.dataflow import Emitted
 from ikebana.processor.engine.editing import Editing, portion
-from ikebana.processor.engine.fill_progress import fill_progress
+from ikebana.processor.engine.task import fill_progress
 from ikebana.processor.planning.edits import Edit, edit_of
 from ikebana.testing import Run
 from support.edited_shops import FIRST, JOINED, plan_of

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from flights import closing, departures, events, shuffled
-from ikebana.processor.cli import nyc_flights
+from ikebana.processor.cli import demo
 from support.flight_examples import Replay, at_each, counts_at, in_order, plan_of, refused_at
 from support.flight_oracle import STATES, Plain, hours
 
-ALL_FLIGHTS = nyc_flights.table("flights")
+ALL_FLIGHTS = demo.table("flights")
 
 
 LATENESS = timedelta(hours=6)

@@ -11,7 +11,7 @@ import pandas as pd
 
 from flights import departures
 from ikebana import Output, Plan, Upsert
-from ikebana.processor.cli import nyc_flights
+from ikebana.processor.cli import demo
 from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin, JoinInput
 from support.dated_upserts import Play, dated
 
@@ -21,10 +21,8 @@ DAYS = "month == 1 and day <= 10"
 
 def test_each_departure_has_the_weather_of_its_time() -> None:
     """As DuckDB's ASOF JOIN has it, of ten days whose first morning has no weather."""
-    flights = nyc_flights.table("flights").query(DAYS)
-    weather = nyc_flights.table("weather").query(
-        f"{DAYS} and temp == temp and (day > 1 or hour > 8)"
-    )
+    flights = demo.table("flights").query(DAYS)
+    weather = demo.table("weather").query(f"{DAYS} and temp == temp and (day > 1 or hour > 8)")
     join = AsOfJoin(
         "departed",
         JoinInput("d", "departures"),
@@ -150,12 +148,12 @@ def held(said: list[Change], time: int) -> Any:
 
 def test_flights_with_their_planes_airlines_and_airports() -> None:
     """With updates and deletes on every table, at the end and at times in the middle."""
-    flights = nyc_flights.table("flights").query("month == 6 and day <= 2").reset_index()
+    flights = demo.table("flights").query("month == 6 and day <= 2").reset_index()
     tables = {
         "flights": flights.assign(id=flights.index.astype(str)),
-        "planes": nyc_flights.table("planes").query("tailnum in @flights.tailnum"),
-        "airlines": nyc_flights.table("airlines"),
-        "airports": nyc_flights.table("airports").query("faa in @flights.dest"),
+        "planes": demo.table("planes").query("tailnum in @flights.tailnum"),
+        "airlines": demo.table("airlines"),
+        "airports": demo.table("airports").query("faa in @flights.dest"),
     }
     join = DeltaJoin(
         "known",

@@ -10,9 +10,9 @@ from ikebana import Plan
 from ikebana.codecs.snapshot_record import topic_of
 from ikebana.errors import CheckpointError, SourceError
 from ikebana.processor.authoring.pipeline import parse
-from ikebana.processor.checkpoint.edit_description import described
 from ikebana.processor.checkpoint.edit_plan import EditPlan, FillSource
 from ikebana.processor.checkpoint.evolution import edit_to
+from ikebana.processor.checkpoint.planned_edit import described
 from ikebana.processor.explain.edit_text import edit_lines
 from ikebana.processor.topics import own_topics
 from ikebana.processor.topics.source_offset import ReadBackSpan

@@ -11,7 +11,7 @@ from ikebana.errors import CheckpointError
 from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.checkpoint.planned_edit import planned
-from ikebana.processor.engine.testing.restarts import born
+from ikebana.processor.engine.testing.batches import born
 from ikebana.processor.topics import reading_log
 from ikebana.testing import Run
 

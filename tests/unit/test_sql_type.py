@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ikebana.codecs.sql_keywords import KEYWORDS
 from ikebana.codecs.sql_type import (
+    KEYWORDS,
     NAMES,
     Scalar,
     SqlType,

@@ -7,7 +7,7 @@ import pytest
 from ikebana.processor.base import diff_reader
 from ikebana.processor.base.diff_reader import ClosedBatch
 from ikebana.processor.base.verify import Verifier
-from ikebana.processor.engine import editing, written_ahead
+from ikebana.processor.engine import editing, flow
 from ikebana.testing import Run
 from unit.test_live_edits import (
     JOINED,
@@ -32,7 +32,7 @@ EDITS = [
 @pytest.fixture(autouse=True)
 def _portions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(editing, "PORTION", 7)
-    monkeypatch.setattr(written_ahead, "PORTION", 1)
+    monkeypatch.setattr(flow, "PORTION", 1)
 
 
 @pytest.mark.parametrize(("before", "after", "output"), EDITS)

@@ -36,8 +36,6 @@ from ikebana.processor.engine.in_process import (
 )
 from ikebana.processor.engine.rebuilt import standing
 from ikebana.processor.engine.testing.looking import BatchRequest, look_at
-from ikebana.processor.engine.testing.recovery import after_loss
-from ikebana.processor.engine.testing.restarts import Unfinished, born, rescaled
 from ikebana.processor.engine.testing.topics import Topics
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.backfill import has_caught_up
@@ -56,6 +54,164 @@ from ikebana.processor.topics.update_intake import UpdateIntake, intake_of
 
 if TYPE_CHECKING:
     from ikebana.codecs.avro_schema import Schemas
+import heapq
+from dataclasses import dataclass, field
+
+from ikebana.codecs import diff
+from ikebana.codecs.cdcv2 import Progress
+from ikebana.errors import CheckpointError
+from ikebana.processor.base.placing import shard_of
+from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.checkpoint.checkpoint import described
+from ikebana.processor.checkpoint.parts import moved
+from ikebana.processor.checkpoint.recovering import Left, Unclosed, problems_left, rebuilding
+from ikebana.processor.checkpoint.starting import OutputState
+from ikebana.processor.topics.messages import Message
+from ikebana.processor.topics.recovering import recovered
+from ikebana.processor.topics.source_offset import Positions
+
+
+def after_loss(
+    plan: Plan, topics: Topics, begins: Positions, hops: Mapping[int, int], batch: int, upper: int
+) -> SourceOffset:
+    """The offset at which the rebuild of a plan's state begins.
+
+    `batch` is the last finished batch, and `upper` the last time that any batch, finished or
+    not, may have reached.
+
+    Raises: CheckpointError, for topics of outputs that `ikebana recover` refuses.
+    """
+    own_ranges: dict[str, Mapping[int, tuple[int, int]]] = {}
+    for output in plan.published:
+        if output.traits.codec is None:
+            snapshot, ends = topics.snapshots.get(output.topic), topics.ends(output.topic)
+            own_ranges |= own_topics.to_read(output.topic, dict.fromkeys(ends, 0), ends, snapshot)
+    left = Left(
+        lease=None,
+        markers={},
+        outputs={each.name: OutputState(topics.last(each.topic)) for each in plan.published},
+        unclosed={each.name: _unclosed(each, topics) for each in plan.published},
+        lost={},
+        read_back=own_ranges,
+        begins={topic: dict.fromkeys(by, 0) for topic, by in begins.items()},
+        ends={topic: topics.ends(topic) for topic in begins},
+        policies={},
+        topic_ids={},
+        hops=hops,
+        starts=begins,
+    )
+    if problems := list(problems_left(plan, left)):
+        raise CheckpointError(
+            "the checkpoint cannot be made anew: "
+            + "; ".join(f"{each.path} {each.reason}" for each in problems),
+            hint=f"{problems[0].instead}.",
+            paths=[each.path for each in problems],
+        )
+    return recovered(
+        plan,
+        msgspec.structs.replace(rebuilding(plan, left), begin=upper),
+        batch=batch,
+        positions={topic: dict(by) for topic, by in begins.items()},
+        topic_ids={},
+        hops=hops,
+        read_back=own_ranges,
+    )
+
+
+def _unclosed(output: Output, topics: Topics) -> Unclosed:
+    """What a topic has beyond the end of its last progress."""
+    last = topics.last(output.topic)
+    ends, stand = ({}, 0) if last is None else (last.ends, last.upper)
+    beyond = [
+        message
+        for partition, held in topics.messages[output.topic].items()
+        for message in held[ends.get(partition, 0) :]
+        if message is not None
+    ]
+    if output.traits.codec is not None:
+        return Unclosed(len(beyond))
+    times = [time for message in beyond for time in _times(output, message) if time >= stand]
+    return Unclosed(len(times), max(times, default=-1))
+
+
+def _times(output: Output, message: Message) -> list[int]:
+    """The times of the updates in a message of an output's format."""
+    if output.traits.facts is None:
+        return [diff.read_headers(message.headers)[0]]
+    content = output.traits.facts().decode(message.value)
+    return [] if isinstance(content, Progress) else [time for _, _, time, _ in content.updates]
+
+
+@dataclass(slots=True)
+class Unfinished:
+    """A batch in the offset log that some shards have not committed.
+
+    `attempts` has the last result of each shard, `committed` the results that are committed.
+    """
+
+    before: SourceOffset
+    after: SourceOffset
+    attempts: dict[int, Attempt] = field(default_factory=dict)
+    committed: dict[int, Emitted] = field(default_factory=dict)
+
+    @property
+    def last_committed(self) -> int:
+        """The last batch that any shard has committed."""
+        return (self.after if self.committed else self.before).batch
+
+    def computed(self, shard: int, result: Attempt) -> None:
+        """Remember the result of a shard.
+
+        Raises:
+            CheckpointError: the shard had another result before.
+        """
+        earlier = self.attempts.setdefault(shard, result)
+        if earlier is result:
+            return
+        for output, updates in result.emitted.updates.items():
+            if (first := sorted(earlier.emitted.updates[output], key=repr)) != (
+                then := sorted(updates, key=repr)
+            ):
+                raise CheckpointError(
+                    f"batch {self.after.batch} of shard {shard}, run again, gives other updates "
+                    f'of output "{output}": {_shown(first, then)} before, and '
+                    f"{_shown(then, first)} now",
+                    hint="A function of the pipeline depends on more than what it is given, such "
+                    "as a clock, chance, or what it has kept.",
+                )
+        if earlier.changes != result.changes or earlier.emitted.hops != result.emitted.hops:
+            raise CheckpointError(
+                f"batch {self.after.batch} of shard {shard}, run again, leaves another state",
+                hint="A function of the pipeline depends on more than what it is given, such as a "
+                "clock, chance, or what it has kept.",
+            )
+
+    def commit(self, shard: int, store: MemoryStore) -> None:
+        """Commit the result of a shard, if it is not committed already."""
+        if shard not in self.committed:
+            self.attempts[shard].commit(store)
+            self.committed[shard] = self.attempts[shard].emitted
+
+
+def _shown(updates: Sequence[KeyedUpdate], others: Sequence[KeyedUpdate]) -> str:
+    """The first update that the others lack, as text."""
+    return next((str(tuple(each)) for each in updates if each not in others), "none")
+
+
+def born(plan: Plan, shards: int, last: SourceOffset, begins: Positions) -> Birth:
+    """The metadata of a checkpoint of a plan.  Raises: PlanError, for functions without names."""
+    plain = described(plan.portable())
+    return Birth("test", "test", shards, plain, last, begins=begins)
+
+
+def rescaled(stores: Sequence[MemoryStore], shards: int) -> list[MemoryStore]:
+    """Distribute the entries of shards over another number of shards, by key."""
+    after = [MemoryStore() for _ in range(shards)]
+    entries = heapq.merge(*(list(store.scan(b"")) for store in stores))
+    for shard, entry in moved(entries, lambda key: shard_of(key, shards)):
+        after[shard].put(*entry)
+    return after
+
 
 # No event time lies beyond this clock, whatever `ahead` says.
 _NO_CLOCK = 1 << 62

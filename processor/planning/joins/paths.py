@@ -18,17 +18,17 @@ A predicate is tested at the first step at which all that it reads is bound, and
 that no later step reads are dropped.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.planning.joins import qualified
 from ikebana.processor.planning.joins.binding import BoundJoin
-from ikebana.processor.planning.joins.extension import is_cyclic, next_variable
 from ikebana.processor.planning.joins.qualified import Flat, alias_of
 from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin, Join
-from ikebana.processor.planning.joins.reach import KeyReach
 from ikebana.processor.planning.joins.relation import Relation
 from ikebana.processor.planning.joins.steps import (
     ArrangedBy,
@@ -38,6 +38,143 @@ from ikebana.processor.planning.joins.steps import (
     Path,
     PathStep,
 )
+
+
+class KeyReach:
+    """The inputs of a join with the variables of each, and the reach of their unique keys.
+
+    `readers` has the inputs with each variable.
+    """
+
+    def __init__(self, bound: BoundJoin, relations: Sequence[Relation]) -> None:
+        self._terms = [dict(bound.terms(at)) for at in range(len(bound.inputs))]
+        self._relations = relations
+        self.readers: defaultdict[int, list[int]] = defaultdict(list)
+        for at, terms in enumerate(self._terms):
+            for number in terms:
+                self.readers[number].append(at)
+        self._known_to_have: dict[tuple[int, frozenset[int]], bool] = {}
+        self._counts: dict[tuple[frozenset[int], frozenset[int]], int] = {}
+        # The inputs in which a row with all of their variables matches at most one datum.
+        self._reachable = frozenset(
+            at for at, terms in enumerate(self._terms) if self._has_one(at, terms.keys())
+        )
+
+    def closed(self, variables: Set[int]) -> frozenset[int]:
+        """The variables that these determine: for their values, each has at most one value."""
+        return self._reached(variables, variables, range(len(self._terms)))[0]
+
+    def remaining(self, bound: Collection[int], left: Collection[int], first: int) -> int:
+        """Count the lookups of `left` inputs that may match many data, after the one of `first`.
+
+        Each step looks up the connected input that leaves the fewest inputs out of reach.
+        """
+        variables = {*bound, *self._terms[first]}
+        return self._count(*self._reached(variables, variables, set(left) - {first}))
+
+    def _count(self, bound: frozenset[int], out: frozenset[int]) -> int:
+        count, passed = 0, []
+        while (bound, out) not in self._counts:
+            if out.isdisjoint(self._reachable):
+                self._counts[bound, out] = len(out)
+                break
+            passed.append((bound, out))
+            connected = {at for at in out if not bound.isdisjoint(self._terms[at])} or out
+            reached = [
+                self._reached(bound.union(self._terms[at]), self._terms[at], out - {at})
+                for at in connected
+            ]
+            bound, out = min(reached, key=lambda each: (len(each[1]), sorted(each[1])))
+        count = self._counts[bound, out]
+        for before in reversed(passed):
+            count += 1
+            self._counts[before] = count
+        return count
+
+    def _reached(
+        self, bound: Collection[int], new: Collection[int], among: Collection[int]
+    ) -> tuple[frozenset[int], frozenset[int]]:
+        """Look up all inputs with at most one match; return bound variables, other inputs.
+
+        Of `bound`, only the `new` variables may lead to further inputs.
+        """
+        variables, left = set(bound), set(among)
+        waiting = list(new)
+        while waiting:
+            for at in self.readers[waiting.pop()]:
+                if at in left and at in self._reachable and self._has_one(at, variables):
+                    left.discard(at)
+                    waiting += self._terms[at].keys() - variables
+                    variables.update(self._terms[at])
+        return frozenset(variables), frozenset(left)
+
+    def _has_one(self, at: int, bound: Set[int]) -> bool:
+        numbers = frozenset(number for number in self._terms[at] if number in bound)
+        if (at, numbers) not in self._known_to_have:
+            keys = [term.local for number, term in self._terms[at].items() if number in numbers]
+            has_one = bool(keys) and self._relations[at].one_at_most(keys)
+            self._known_to_have[at, numbers] = has_one
+        return self._known_to_have[at, numbers]
+
+
+class Extension(NamedTuple):
+    """A variable and the inputs that can restrict its values, in index order.
+
+    For the inputs `completed` it is the last variable that was not bound.
+    """
+
+    variable: int
+    inputs: tuple[int, ...]
+    completed: frozenset[int]
+
+
+def is_cyclic(inputs: Sequence[Set[int]]) -> bool:
+    """Whether the constraints over these variables form a cycle.
+
+    They do not if repeatedly removing variables of a single input, and inputs with all
+    variables in another, removes everything (Graham, Yu, Özsoyoğlu).
+
+    >>> is_cyclic([{0, 1}, {1, 2}])
+    False
+    >>> is_cyclic([{0, 1}, {1, 2}, {0, 2}])
+    True
+    >>> is_cyclic([{0, 1}, {1, 2}, {0, 2}, {0, 1, 2}])
+    False
+    """
+    left = [set(variables) for variables in inputs]
+    while True:
+        before = [set(variables) for variables in left]
+        for variables in left:
+            variables -= {each for each in variables if sum(each in of for of in left) == 1}
+        for at, variables in enumerate(left):
+            if any(variables <= of for other, of in enumerate(left) if other != at):
+                del left[at]
+                break
+        if left == before:
+            return any(left)
+
+
+def next_variable(
+    left: Mapping[int, Set[int]], bound: Collection[int], preference: Callable[[int], Any]
+) -> Extension | None:
+    """The variable that the most inputs can restrict; None if no input can.
+
+    `left` has the variables of each input that is not bound.  An input can restrict a variable
+    as soon as another of its variables is bound.  Of several variables, it is the one with the
+    most preferred input: less is better.
+    """
+    reachable = {at: of for at, of in left.items() if any(each in bound for each in of)}
+    extensions = []
+    for variable in sorted(set().union(*reachable.values()).difference(bound)):
+        inputs = tuple(sorted(at for at, of in reachable.items() if variable in of))
+        completed = frozenset(at for at in inputs if reachable[at] - {variable} <= set(bound))
+        extensions.append(Extension(variable, inputs, completed))
+    return min(
+        extensions,
+        key=lambda each: (-len(each.inputs), min(map(preference, each.inputs))),
+        default=None,
+    )
+
 
 # Whether no equality connects an input, whether it may have many data of a key, its declared
 # size, and its position.
