@@ -43,7 +43,7 @@ _COMPILED = {
     upsert: ("changed", "move", "move_each", "take_states"),
     decoding: ("place_messages", "place_upserts"),
     transactions: ("produced",),
-    source_rows: ("taken",),
+    source_rows: ("compiled_messages",),
 }
 keys = st.sampled_from([b"", b"a", b"b", b"ab", b"\x00", b'{"id": 123456789}'])
 values = st.none() | st.sampled_from([b"", b"v", b"w", b"e", b"x" * 200])
