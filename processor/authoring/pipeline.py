@@ -161,6 +161,11 @@ def parse(
 
 def document_of(text: str, source: str, environ: Mapping[str, str]) -> Document:
     """Parse a pipeline file: SQL if its name ends in .sql, else YAML.  Raises: ConfigError."""
+    if source.endswith(".py"):
+        raise ConfigError(
+            f"cannot read pipeline file {source}: a pipeline in Python is an object of a module",
+            hint=f"Name both, such as {Path(source).stem}:pipeline.",
+        )
     is_sql = source.endswith(".sql")
     begins, form, other = (_YAML, "YAML", ".yaml") if is_sql else (_SQL, "SQL", ".sql")
     if begins.search(text):

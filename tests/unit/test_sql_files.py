@@ -283,6 +283,15 @@ def test_a_file_whose_name_tells_another_form_is_refused(
     assert refused.value.hint == f"Rename it, so that it ends in {ending}."
 
 
+def test_the_file_of_a_module_is_refused(tmp_path: Path) -> None:
+    """With the form that a command takes."""
+    (tmp_path / "shop.py").write_text('"""A shop."""\n')
+
+    with pytest.raises(ConfigError, match=r"shop\.py: a pipeline in Python is") as refused:
+        load(tmp_path / "shop.py")
+    assert refused.value.hint == "Name both, such as shop:pipeline."
+
+
 def test_a_word_of_another_form_within_a_file_is_no_other_form(tmp_path: Path) -> None:
     """Texts and comments may have any words."""
     text = f"{HEAD}{SOURCE}/*\npipeline : CREATE it\n*/\n{VIEW}{SINK}"
