@@ -185,7 +185,8 @@ def problems(join: str) -> list[str]:
             "upsert: raw, " + DELTA + EQUAL,
             "operators.j: must be one of upsert, linear, concat, state_machine, reduce, "
             "delta_join, as_of_join, sql, distinct, union, minus, intersect, semi_join, "
-            "anti_join, left_join, right_join, full_join, first, tumble, hop, session; "
+            "anti_join, left_join, right_join, full_join, first, window, iterate, tumble, hop, "
+            "session; "
             "is upsert and delta_join",
         ),
         (
