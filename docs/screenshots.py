@@ -249,9 +249,7 @@ def take(browser: Browser, url: str, views: tuple[View, ...], folder: Path) -> N
             size = {"width": width, "height": 860}
             context = browser.new_context(viewport=size, color_scheme=scheme)  # type: ignore[arg-type]
             page = context.new_page()
-            page.goto(url)
-            page.evaluate(f"sessionStorage.setItem('ikebana-token', '{TOKEN}')")
-            page.reload()
+            _open(page, url)
             for view in views:
                 height = min(view.height, NARROW_HEIGHT) if width == min(WIDTHS) else view.height
                 page.set_viewport_size({"width": width, "height": height})
@@ -260,6 +258,13 @@ def take(browser: Browser, url: str, views: tuple[View, ...], folder: Path) -> N
                 _arrange(page, view)
                 _picture(page, folder / f"console-{view.name}-{width}-{scheme}.png")
             context.close()
+
+
+def _open(page: Page, url: str) -> None:
+    """Open a console with the token."""
+    page.goto(url)
+    page.evaluate(f"sessionStorage.setItem('ikebana-token', '{TOKEN}')")
+    page.reload()
 
 
 def _arrange(page: Page, view: View) -> None:
@@ -350,7 +355,7 @@ def main() -> None:
         ):
             print(f"watching {run} and {served}")
             page = browser.new_page()
-            page.goto(run)
+            _open(page, run)
             ready = page.locator(".tiles", has_text="ready: lag")
             expect(ready).to_be_visible(timeout=TIMEOUT_S * 1000)
             page.wait_for_timeout(WATCHED_S * 1000)
