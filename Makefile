@@ -9,7 +9,7 @@ AT_ONCE ?= -n 3 --dist loadfile --no-loadscope-reorder
 # A file of these starts up to six servers.
 CDC_AT_ONCE ?= -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo prepared test test-full cdc-jars test-cdc deploy-tools test-deploy test-cluster docs check sanitized lint format types audit bench chaos clean
+.PHONY: help setup demo prepared test test-full cdc-jars test-cdc deploy-tools test-deploy test-release test-cluster docs check sanitized lint format types audit bench chaos clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -55,7 +55,10 @@ deploy-tools: $(VENV)/.deploy  ## Build Helm, a Kubernetes control plane and an 
 
 test-deploy: $(VENV)/.deploy  ## Test image and chart, and on a real API server if there is one
 	$(BIN)/python tests/deploy/tools.py chart
-	$(BIN)/python -m pytest $(AT_ONCE) -m "deploy and not cluster" tests/deploy
+	$(BIN)/python -m pytest $(AT_ONCE) -m "deploy and not cluster and not full" tests/deploy
+
+test-release: $(VENV)/.deploy  ## Build wheel and source distribution, and install each into an empty environment
+	$(BIN)/python -m pytest -m "deploy and full" tests/deploy
 
 test-cluster: deploy-tools  ## Run the demo pipeline on a cluster whose pods are lost; needs root
 	$(BIN)/python -m pytest -s -m cluster tests/deploy
