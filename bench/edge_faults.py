@@ -755,7 +755,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:cluster the oldest executors are given up": (
         "tests/unit/test_scaling.py::test_the_newest",
-        "processor/spark/supervised.py",
+        "processor/spark/scaled.py",
         "    for executor in by_age[count:]:\n",
         "    for executor in by_age[: len(by_age) - count]:\n",
     ),

@@ -163,10 +163,24 @@ CALLS: dict[str, tuple[str, Callable[[Any], Any]]] = {
         lambda x: shop(lambda _, left, right: left.semi_join(right, on=x)),
     ),
     "Collection.sql.where": ("ab = 1", lambda x: shop(lambda _, left, __: left.sql(where=x))),
+    "Collection.window.having": (
+        "b > 1",
+        lambda x: shop(lambda _, left, __: left.window(order="a", n="rank()", having=x)),
+    ),
+    "Collection.window.order": (
+        "ab",
+        lambda x: shop(lambda _, left, __: left.window(order=x, n="rank()")),
+    ),
+    "Collection.window.partition": (
+        "ab",
+        lambda x: shop(lambda _, left, __: left.window(order="a", n="rank()", partition=x)),
+    ),
     "Concat.sources": ("ab", lambda x: ik.Concat("c", x)),
     "Concat.unique": ("ab", lambda x: ik.Concat("c", ("a", "b"), unique=x)),
     "Linear.unique": ("ab", lambda x: ik.Linear("l", "a", (), unique=x)),
     "DeltaJoin.where": ("l.a = r.a", lambda x: ik.DeltaJoin("j", PAIR, x, ())),
+    "History.files": ("ab", lambda x: ik.History(x)),
+    "History.key": ("ab", lambda x: ik.History(("f",), key=x)),
     "Input.topics": ("ab", lambda x: ik.Input("i", x)),
     "Input.key": ("ab", lambda x: ik.Input("i", ("t",), key=x)),
     "Input.unique": ("ab", lambda x: ik.Input("i", ("t",), unique=x)),
@@ -234,7 +248,18 @@ def test_arguments_of_functions_take_one_text_by_their_types() -> None:
 
     The fields of plan values are what they are kept as: a type checker refuses a text for them.
     """
-    values = ("AsOfJoin.", "Concat.", "DeltaJoin.", "Input.", "Linear.", "Plan.", "steps.")
+    values = (
+        *(
+            "AsOfJoin.",
+            "Concat.",
+            "DeltaJoin.",
+            "History.",
+            "Input.",
+            "Linear.",
+            "Plan.",
+            "steps.",
+        ),
+    )
     wrong = [name for name, kind in arguments().items() if not takes_one(kind)]
 
     assert [name for name in wrong if not name.startswith(values)] == []
