@@ -12,15 +12,14 @@ from ikebana.codecs.change import Change, Headers, Needs
 from ikebana.codecs.column_encodings import encodings
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.framing import Framing, Part
+from ikebana.codecs.keyed_upserts import KeyedUpserts
 from ikebana.codecs.row_images import option
 
 
-class AvroUpserts:
-    """Decodes keyed upserts: the Kafka key is the row's key, the value the row.
+class AvroUpserts(KeyedUpserts):
+    """Decodes keyed upserts with values in Avro; `needs.key` has the key columns.
 
-    A null value is a delete.  A key in Avro or JSON may be any data; a key in bytes is taken as
-    it is.  If `needs.key` names columns, the key is in the row, and only the key of a delete
-    is taken from the Kafka key.
+    A key in Avro or JSON may be any data; a key in bytes is taken as it is.
 
     `needs.options` may have "framing", and "reader_schema", the JSON of the schema to pin for
     values.
@@ -37,7 +36,8 @@ class AvroUpserts:
     ) -> None:
         framing = framing_of(needs)
         self._key_format = key_format
-        self._columns, self._key_columns = needs.columns, needs.key
+        super().__init__(needs.key)
+        self._columns = needs.columns
         names = None if self._columns is None else dict.fromkeys((*self._columns, *needs.key), ALL)
         declared = encodings(needs.encodings)
         key = Take((), needs.key, whole=True) if needs.key else Take()
@@ -61,19 +61,6 @@ class AvroUpserts:
     def key(self, key: bytes | None) -> bytes | None:
         # Headers, which may name the schema, are not available here.
         return None if self._key_columns or self._told_by_header else self._of_kafka(key, None)
-
-    def changes(
-        self, key: bytes | None, value: bytes | None, headers: Headers
-    ) -> Sequence[Change]:
-        headers = list(headers) if headers else None
-        row_key = None if self._key_columns and value is not None else self._of_kafka(key, headers)
-        if value is None:
-            return [Change("delete", row_key)]
-        return [self._row(row_key, value, headers)]
-
-    def row(self, value: bytes, headers: Headers) -> Change:
-        """Decode a row that needs no key, except one from its columns."""
-        return self._row(None, value, list(headers) if headers else None)
 
     def _row(self, row_key: bytes | None, value: bytes, headers: Headers) -> Change:
         if (parts := self._values.parts(value, headers)) and (image := parts[0]) is not None:

@@ -14,7 +14,7 @@ say which message of the schema it is.
 """
 
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import date
 from decimal import Decimal
@@ -27,6 +27,7 @@ from ikebana.codecs.change import Change, Headers, Needs
 from ikebana.codecs.encodings import duration, time_of, timestamp_of
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.framing import Part, locate
+from ikebana.codecs.keyed_upserts import KeyedUpserts
 from ikebana.codecs.protobuf_files import (
     Descriptions,
     indexes_of,
@@ -228,52 +229,38 @@ _WELL_KNOWN: dict[str, Convert] = {
 }
 
 
-class ProtobufUpserts:
-    """Decodes keyed upserts: the Kafka key is the row's key, the value the row.
+class ProtobufUpserts(KeyedUpserts):
+    """Decodes keyed upserts with values in Protobuf; `needs.key` has the key columns.
 
-    A null value is a delete.  A key in Protobuf or JSON may be any data; a key in bytes is taken
-    as it is.  If `needs.key` names columns, the key is in the row, and only the key of a delete
-    is taken from the Kafka key.
+    A key in Protobuf or JSON may be any data; a key in bytes is taken as it is.
 
     Raises:
         ConfigError: the library is not installed.
     """
 
     def __init__(self, schemas: Descriptions, needs: Needs, key_format: str) -> None:
-        self._key_format, self._columns = key_format, needs.key
+        super().__init__(needs.key)
+        self._key_format = key_format
         self._keys = ProtobufDecoder(schemas, "key")
         self._values = ProtobufDecoder(schemas)
         self._images = RowImages("Protobuf value", needs, exact=False)
 
     def key(self, key: bytes | None) -> bytes | None:
-        return None if self._columns else self._of_kafka(key, None)
+        return None if self._key_columns else self._of_kafka(key, None)
 
-    def changes(
-        self, key: bytes | None, value: bytes | None, headers: Headers
-    ) -> Sequence[Change]:
-        headers = list(headers) if headers else None
-        row_key = None if self._columns and value is not None else self._of_kafka(key, headers)
-        if value is None:
-            return [Change("delete", row_key)]
-        return [self._row(row_key, value, headers)]
-
-    def row(self, value: bytes, headers: Headers) -> Change:
-        """Decode a row that needs no key, except one from its columns."""
-        return self._row(None, value, list(headers) if headers else None)
-
-    def _row(self, key: bytes | None, value: bytes, headers: Headers) -> Change:
+    def _row(self, row_key: bytes | None, value: bytes, headers: Headers) -> Change:
         try:
             data = self._values.decode(value, headers)
             if not isinstance(data, dict):
                 raise DecodeError("Protobuf value", "its message is no row")
-            if self._columns:
-                key = self._images.key(data, self._columns)
-            return Change("upsert", key, self._images.row(self._images.converted(data)))
+            if self._key_columns:
+                row_key = self._images.key(data, self._key_columns)
+            return Change("upsert", row_key, self._images.row(self._images.converted(data)))
         except DecodeError as error:
-            raise DecodeError(error.codec, error.reason, key=key) from None
+            raise DecodeError(error.codec, error.reason, key=row_key) from None
         except canonical.REFUSALS as error:
             reason = canonical.refused("Protobuf value", error).reason
-            raise DecodeError("Protobuf value", reason, key=key) from None
+            raise DecodeError("Protobuf value", reason, key=row_key) from None
 
     def _of_kafka(self, key: bytes | None, headers: Headers) -> bytes:
         if key is None:
@@ -290,10 +277,10 @@ class ProtobufUpserts:
             raise canonical.refused("key", error) from None
 
     def _written(self, data: Any) -> bytes:
-        if not self._columns:
+        if not self._key_columns:
             return canonical.write(data)
         if not isinstance(data, dict):
             raise DecodeError("key", "it lacks a column of the key")
-        key = self._images.key(data, self._columns)
+        key = self._images.key(data, self._key_columns)
         assert key is not None, "the key has columns"
         return key

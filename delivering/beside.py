@@ -15,14 +15,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ikebana.errors import FencedError, IkebanaError
+from ikebana.errors import EXIT_FENCED, FencedError, IkebanaError
 from ikebana.processor.base import log_lines
 from ikebana.processor.base.restarts import AttemptFailed, Restarts, persistently
 from ikebana.processor.base.stopping import Stopping
 from ikebana.processor.kafka.broker import leashed
 from ikebana.processor.watching.sinks import SinkBoard
 
-EXIT_FENCED = 3
 # A sink is started again however often it ends.
 _RESTARTS = 10**9
 # The time for a sink to finish the batch that it is applying.

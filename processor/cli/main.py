@@ -10,7 +10,7 @@ import sys
 import click
 
 from ikebana import __version__
-from ikebana.errors import FencedError, IkebanaError, OutputError
+from ikebana.errors import EXIT_FENCED, FencedError, IkebanaError, OutputError
 from ikebana.processor.base import log_lines
 from ikebana.processor.base.garbage import seldom_collect
 from ikebana.processor.base.spelling import instead
@@ -40,7 +40,6 @@ _COMMANDS = {
     "demo": ("demo", "Run a pipeline on real data and check the result."),
 }
 EXIT_ERROR = 1
-EXIT_FENCED = 3
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG})
 
 

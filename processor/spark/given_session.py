@@ -4,14 +4,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from ikebana.errors import ConfigError, LostError, SparkStartError
 from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.base.closing import Closes
 from ikebana.processor.base.fast_paths import OWNERS, FastPath, compiled_code
 from ikebana.processor.linear.modules import FOLDER_VARIABLE
 from ikebana.processor.spark.connection import is_stopped
@@ -23,7 +23,7 @@ from ikebana.processor.spark.workers import daemon
 _MODULE = "spark.python.daemon.module"
 
 
-class GivenSpark:
+class GivenSpark(Closes):
     """A stand-in for `session.Spark`, on a session that continues after the run.
 
     The run has its own session beside the given one, in the same JVM, so that our settings
@@ -78,15 +78,8 @@ class GivenSpark:
         self._session: SparkSession | None = None
         self._folder = RunFolder()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Forget the session of the run, and remove its folder; the given one stays."""
         self._session = None
         self._folder.remove()
 

@@ -51,6 +51,10 @@ class FencedError(IkebanaError):
     """A newer instance of the pipeline has taken over."""
 
 
+EXIT_FENCED = 3
+"""The status of a command that a `FencedError` has ended; starting it again helps nobody."""
+
+
 class SourceError(IkebanaError):
     """A topic cannot give the records that the offset log names."""
 

@@ -5,7 +5,7 @@ import time
 from chaos.life import RECOVERS_S, Life
 from chaos.runs import Wrong
 from chaos.scenario import scenario
-from ikebana.processor.cli.main import EXIT_FENCED
+from ikebana.errors import EXIT_FENCED
 from support.process_trees import kill
 from support.waiting import patient
 

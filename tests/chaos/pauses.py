@@ -5,7 +5,7 @@ import time
 from chaos.life import Life
 from chaos.runs import Wrong, paused
 from chaos.scenario import Scenario, scenario
-from ikebana.processor.cli.main import EXIT_FENCED
+from ikebana.errors import EXIT_FENCED
 
 
 def _stopping(what: str, does: str) -> Scenario:
