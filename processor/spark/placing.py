@@ -38,7 +38,10 @@ class Placing:
         self._placed = Placement({}, [])
         self._looked_for: frozenset[str] = frozenset()
         self._left_out: set[str] = set()
+        # How often hosts were left out, so that an answer to an earlier question is seen as one.
+        self._losses = 0
         self._looking: threading.Thread | None = None
+        self._lock = threading.Lock()
 
     def begin(self) -> None:
         """Place the shards on the present executors."""
@@ -68,10 +71,12 @@ class Placing:
         An executor that has lost its daemon gets a new one, with another host.
         """
         self._left_out |= missed
-        self._looked_for = frozenset()
+        with self._lock:
+            self._losses += 1
+            self._looked_for = frozenset()
 
     def _place(self, executors: frozenset[str]) -> None:
-        missed_before = len(self._left_out)
+        losses = self._losses
         try:
             hosts = hosts_of(self._spark, executors)
         except Exception as error:  # noqa: BLE001 -- Spark may be losing executors, or end
@@ -79,9 +84,10 @@ class Placing:
             print(f"could not ask executors where shards can be: {why}", file=sys.stderr)
             return
         self._tell({each: host for each, host in hosts.items() if host not in self._left_out})
-        # If another host was missed meanwhile, the executors have to be asked again.
-        if len(self._left_out) == missed_before:
-            self._looked_for = executors
+        # If a host was missed meanwhile, the executors have to be asked again.
+        with self._lock:
+            if self._losses == losses:
+                self._looked_for = executors
 
     def _tell(self, hosts: dict[str, str]) -> None:
         self._placed = placement.placed(self._shards, hosts, self._placed)
