@@ -5,6 +5,7 @@ Spark fixes the number of partitions of its state, so another number of shards n
 folder: the next layout.  The metadata (`Birth.layout`) names the present folder.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -21,11 +22,15 @@ _CONTENTS = ("offsets", "commits", "sources", "state", "metadata", ".metadata.cr
 
 
 class Logged(msgspec.Struct, frozen=True):
-    """The last batches in Spark's two logs, by ikebana's numbers; `first_batch` - 1 for none."""
+    """The last batches in Spark's two logs, by ikebana's numbers; `first_batch` - 1 for none.
+
+    `took_s` is how long the last committed batch took, in seconds; 0 if that is not known.
+    """
 
     offset: SourceOffset | None
     batch: int
     committed: int
+    took_s: float = 0.0
 
 
 class CheckpointFiles:
@@ -49,13 +54,15 @@ class CheckpointFiles:
         Raises: CheckpointError, if they cannot be read.
         """
         with reached(self.location, "read"):
-            offsets, commits = self._numbers("offsets"), self._numbers("commits")
-        committed = self.first_batch + max(commits, default=-1)
+            offsets, commits = self._entries("offsets"), self._entries("commits")
+        newest = max(commits, default=-1)
+        committed = self.first_batch + newest
         if offsets:
             last = max(offsets)
             offset = self.offset(last)
             if offset.batch >= self.first_batch:
-                return Logged(offset, self.first_batch + last, committed)
+                took_s = commits.get(newest, 0.0) - offsets.get(newest, math.inf)
+                return Logged(offset, self.first_batch + last, committed, max(0.0, took_s))
         return Logged(None, self.first_batch - 1, committed)
 
     def offset(self, spark_batch: int) -> SourceOffset:
@@ -85,8 +92,8 @@ class CheckpointFiles:
         Raises: CheckpointError, if the log cannot be read or written.
         """
         with reached(self.location, "read"):
-            offsets = self._numbers("offsets")
-        if offsets != [0] or self.offset(0).batch >= self.first_batch:
+            offsets = self._entries("offsets")
+        if [*offsets] != [0] or self.offset(0).batch >= self.first_batch:
             return
         self._unlog(0)
 
@@ -141,8 +148,14 @@ class CheckpointFiles:
                 with suppress(FileNotFoundError):
                     self._system.delete_file(f"{self._path}/offsets/{name}")
 
-    def _numbers(self, folder: str) -> list[int]:
-        return [int(name) for name in self._names(folder) if name.isdigit()]
+    def _entries(self, folder: str) -> dict[int, float]:
+        """The entries of one of Spark's logs by number, with the times of their files."""
+        infos = self._infos(folder)
+        return {
+            int(info.base_name): (info.mtime_ns or 0) / 1e9
+            for info in infos
+            if info.base_name.isdigit()
+        }
 
     def _names(self, folder: str) -> list[str]:
         return [info.base_name for info in self._infos(folder)]

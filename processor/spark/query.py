@@ -47,7 +47,8 @@ from ikebana.processor.watching.batch_report import BatchReport
 
 _LOOK_EVERY_S = 0.1
 _SPARK_EVERY = 10
-# A batch that has lost a host usually fails within this time; after that it waits in vain.
+# A batch that has lost a host usually fails within this time.  If another executor has repeated
+# it, it takes as long as others; after twice that, it waits in vain.
 _WAITS_S = 10.0
 
 
@@ -143,7 +144,8 @@ class Running:
         if lost:
             self._waits_since = logged.batch, time.monotonic()
         batch, since = self._waits_since
-        if batch == logged.batch > logged.committed and time.monotonic() > since + _WAITS_S:
+        waits_s = _WAITS_S + 2 * logged.took_s
+        if batch == logged.batch > logged.committed and time.monotonic() > since + waits_s:
             self._give_up()
             raise failures.lost_executor()
 

@@ -1,6 +1,7 @@
 """A checkpoint's location that cannot be reached is told as such, whoever asks first."""
 
 import io
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -128,13 +129,15 @@ def test_a_batch_is_dropped_from_the_end_of_the_log_while_nobody_has_committed_i
     layout = logged(tmp_path, 7, *offsets)
     (tmp_path / "commits").mkdir()
     (tmp_path / "commits" / "0").write_text("v1\n{}")
+    os.utime(tmp_path / "offsets" / "0", (1_000, 1_000))
+    os.utime(tmp_path / "commits" / "0", (1_000, 1_002.5))
 
     for other in (7, 9):
         with pytest.raises(CheckpointError, match="ends at batch 8"):
             layout.drop(other)
     layout.drop(8)
 
-    assert layout.logged() == Logged(offsets[0], 7, 7)
+    assert layout.logged() == Logged(offsets[0], 7, 7, took_s=2.5)
     assert {path.name for path in (tmp_path / "offsets").iterdir()} == {"0", ".0.crc"}
     with pytest.raises(CheckpointError, match="ends at batch 7"):
         layout.drop(7)

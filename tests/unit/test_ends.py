@@ -1,5 +1,6 @@
 """A run ends well only if it was asked to, or has done all that it was to do."""
 
+import threading
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
@@ -10,10 +11,12 @@ from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 
 from ikebana.errors import LostError, QueryError
+from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.spark import failures
 from ikebana.processor.spark.connection import is_stopped
 from ikebana.processor.spark.query import Going, Running
 from ikebana.processor.spark.source_files import done_at, filled_at
+from support.waiting import wait_until
 
 
 class Query:
@@ -38,9 +41,15 @@ class Query:
 
 
 def running(
-    query: Query, folder: Path, *, has_ended: bool = False, committed: int = 3, placing: Any = None
+    query: Query,
+    folder: Path,
+    *,
+    has_ended: bool = False,
+    committed: int = 3,
+    placing: Any = None,
+    took_s: float = 0.0,
 ) -> Running:
-    layout: Any = SimpleNamespace(logged=lambda: SimpleNamespace(batch=3, committed=committed))
+    layout: Any = SimpleNamespace(logged=lambda: Logged(None, 3, committed, took_s))
     job: Any = SimpleNamespace(checkpoint="c", incarnation=1)
     stop = folder / "stop-1"
     going = Going(cast("Any", query), stop, None, lambda: has_ended, query.stop, placing)
@@ -80,6 +89,29 @@ def test_a_batch_that_waits_for_a_lost_executor_ends_spark(
         with pytest.raises(LostError, match="an executor was lost"):
             run.wait(lambda: False)
         assert query.stopped
+
+
+def test_a_batch_that_was_repeated_may_take_as_long_as_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches of minutes are not given up ten seconds after a loss."""
+    monkeypatch.setattr("ikebana.processor.spark.query._WAITS_S", 0.0)
+    looks: list[int] = []
+
+    def look() -> frozenset[str]:
+        looks.append(1)
+        return frozenset({"1"}) if len(looks) == 1 else frozenset()
+
+    query = Query()
+    run = running(query, tmp_path, committed=2, placing=SimpleNamespace(look=look), took_s=1_000.0)
+    query.status["isTriggerActive"] = True
+    ended = threading.Thread(target=lambda: run.wait(lambda: False), daemon=True)
+    ended.start()
+    wait_until(lambda: len(looks) > 2, 30, "three looks")
+    assert not query.stopped
+    done_at(tmp_path / "stop-1").touch()
+    query.stop()
+    ended.join(30)
 
 
 @pytest.mark.parametrize("file", [done_at, filled_at])
