@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -15,19 +15,27 @@ from ikebana.codecs.dms import Dms
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.goldengate import GoldenGate
 from ikebana.codecs.maxwell import Maxwell
+from ikebana.errors import ConfigError
 from support.damaged_messages import MARKER, damaged
-from support.golden_messages import golden, refusal_of
+from support.golden_messages import changed_of, declaring, golden, refusal_of
 from support.strategies import unhurried
 
 
 class Format(NamedTuple):
-    """A codec, its stored messages, what is wanted of them, and their column of names."""
+    """A codec, its stored messages, what is wanted of them, and what its messages are like.
+
+    `insert` is the change of the stored insert, `needs` the field that no message lacks, `rows`
+    the field that rows are in, and `column` that of names.
+    """
 
     name: str
     codec: Callable[[Needs], Codec]
     messages: dict[str, bytes]
     wanted: Needs
     others: list[Needs]
+    insert: Change
+    needs: str
+    rows: str = "data"
     column: str = "name"
 
 
@@ -41,6 +49,8 @@ CANAL = Format(
         Needs(),
         Needs(columns=("big", "photo"), tables="shop.*", options={"row_image": "minimal"}),
     ],
+    Change("upsert", b'{"id":1}', b'{"id":1,"name":"hunter2 Ann"}'),
+    needs="type",
 )
 DMS = Format(
     "DMS",
@@ -57,6 +67,8 @@ DMS = Format(
             options={"before_prefix": "BI_"},
         ),
     ],
+    Change("upsert", b'{"id":7}', b'{"id":7,"name":"hunter2 Ann","note":"hunter2 x"}'),
+    needs="metadata",
 )
 GOLDEN_GATE = Format(
     "GoldenGate",
@@ -67,6 +79,9 @@ GOLDEN_GATE = Format(
         Needs(before=True),
         Needs(columns=("NAME",), tables=r"SHOP\..*", options={"row_image": "full"}),
     ],
+    Change("upsert", b'{"ID":7}', b'{"ID":7,"NAME":"hunter2 Ann","NOTE":null}'),
+    needs="op_type",
+    rows="after",
     column="NAME",
 )
 MAXWELL = Format(
@@ -75,10 +90,16 @@ MAXWELL = Format(
     golden("maxwell"),
     Needs(columns=THREE, key=("id",), before=True),
     [Needs(), Needs(columns=THREE, tables="shop.*", options={"row_image": "minimal"})],
+    Change("upsert", b'{"id":7}', b'{"id":7,"name":"hunter2 Ann","note":null}'),
+    needs="type",
 )
-each = pytest.mark.parametrize(
-    "form", [pytest.param(form, id=form.name) for form in (CANAL, DMS, GOLDEN_GATE, MAXWELL)]
-)
+FORMATS = (CANAL, DMS, GOLDEN_GATE, MAXWELL)
+each = pytest.mark.parametrize("form", [pytest.param(form, id=form.name) for form in FORMATS])
+
+
+def of_formats(*rows: tuple[Any, ...]) -> list[Any]:
+    """The rows of a table, each with its format before its values, by names."""
+    return [pytest.param(*row, id=f"{row[0].name}-{at}") for at, row in enumerate(rows)]
 
 
 @each
@@ -95,6 +116,145 @@ def test_the_kafka_key_tells_nothing(form: Format) -> None:
 def test_a_null_message_is_a_tombstone(form: Format) -> None:
     """The format has none of its own; a compacted topic may."""
     assert form.codec(form.wanted).changes(b"1", None, None) == Ignored("tombstone")
+
+
+@each
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (b"", "Input data was truncated"),
+        (b"null", "Expected `object`, got `null`"),
+        (b"[]", "Expected `object`, got `array`"),
+        (b"hunter2", "JSON is malformed: invalid character (byte 0)"),
+        (b'{"x":' + b"[" * 100_000, "it is nested too deeply"),
+        (b"{}", "Object missing required field `{needs}`"),
+    ],
+    ids=["nothing", "null", "an array", "text", "nested", "no fields"],
+)
+def test_what_is_no_message_is_refused(form: Format, message: bytes, reason: str) -> None:
+    """Without a key: nothing tells it."""
+    error = refusal_of(form.codec(form.wanted), form.name, message)
+
+    assert (error.reason, error.key) == (reason.replace("{needs}", form.needs), None)
+
+
+@each
+def test_what_is_not_utf_8_is_refused_under_its_key(form: Format) -> None:
+    """With the place of the byte."""
+    message = form.messages["insert"].replace(b"hunter2 Ann", b"hunter2 \xff")
+
+    error = refusal_of(form.codec(form.wanted), form.name, message)
+
+    assert (error.reason, error.key) == ("byte 8 of a string is not UTF-8", form.insert.key)
+
+
+TRUNCATE = [Change("truncate")]
+NOT_OF_IT = Ignored("table")
+
+
+@pytest.mark.parametrize(
+    ("form", "name", "tables", "expected"),
+    of_formats(
+        (CANAL, "insert", r".*shop\.customers", [CANAL.insert]),
+        (CANAL, "insert", r"shop\.other", NOT_OF_IT),
+        (CANAL, "truncate", r"shop\.customers", TRUNCATE),
+        (CANAL, "truncate", r"shop\.other", NOT_OF_IT),
+        (DMS, "insert", r"shop\.customers", [DMS.insert]),
+        (DMS, "insert", "customers", NOT_OF_IT),
+        (DMS, "truncate", r"shop\.customers", TRUNCATE),
+        (DMS, "truncate", r"shop\.other", NOT_OF_IT),
+        (GOLDEN_GATE, "insert", r"SHOP\.CUSTOMERS", [GOLDEN_GATE.insert]),
+        (GOLDEN_GATE, "insert", "CUSTOMERS", NOT_OF_IT),
+        (GOLDEN_GATE, "insert", r"shop\.customers", NOT_OF_IT),
+        (GOLDEN_GATE, "truncate", r"SHOP\.OTHER", NOT_OF_IT),
+        (MAXWELL, "insert", r"shop\.customers", [MAXWELL.insert]),
+        (MAXWELL, "insert", r"shop\..*", [MAXWELL.insert]),
+        (MAXWELL, "insert", "shop", NOT_OF_IT),
+        (MAXWELL, "insert", r"other\.customers", NOT_OF_IT),
+    ),
+)
+def test_tables_are_chosen_by_their_full_names(
+    form: Format, name: str, tables: str, expected: Sequence[Change] | Ignored
+) -> None:
+    """By the whole of them and in their case; the rows of others are not looked at."""
+    codec = form.codec(declaring(form.wanted.columns, key=form.wanted.key, tables=tables))
+
+    assert codec.changes(None, form.messages[name], None) == expected
+    if isinstance(expected, Ignored):
+        message = changed_of(form.messages, name, **{form.rows: MARKER, "sqlType": 5})
+        assert codec.changes(None, message, None) == expected
+
+
+@each
+def test_tables_have_to_be_a_regular_expression(form: Format) -> None:
+    """Else nothing could be chosen by it."""
+    with pytest.raises(ConfigError, match="tables is no regular expression"):
+        form.codec(Needs(tables="("))
+
+
+@pytest.mark.parametrize(
+    ("form", "fields", "reason"),
+    of_formats(
+        (CANAL, {"pkNames": None}, "it does not tell the key's columns: declare `key`"),
+        (CANAL, {"pkNames": []}, "it does not tell the key's columns: declare `key`"),
+        (DMS, {}, "it does not tell the key's columns: declare `key`"),
+        (GOLDEN_GATE, {"primary_keys": ...}, "it does not tell the key's columns: declare `key`"),
+        (
+            MAXWELL,
+            {"primary_key_columns": ...},
+            "it does not tell the key's columns: declare `key`",
+        ),
+        (
+            MAXWELL,
+            {"primary_key_columns": []},
+            "it does not tell the key's columns: declare `key`",
+        ),
+        (
+            MAXWELL,
+            {"primary_key_columns": [MARKER]},
+            "a column of the key is missing from the row",
+        ),
+    ),
+)
+def test_a_key_that_is_not_declared_has_to_be_told(
+    form: Format, fields: dict[str, Any], reason: str
+) -> None:
+    """By each message; columns' names are payload."""
+    message = changed_of(form.messages, "insert", **fields)
+
+    assert refusal_of(form.codec(Needs()), form.name, message).reason == reason
+
+
+@pytest.mark.parametrize(
+    ("form", "options", "problem"),
+    of_formats(
+        (CANAL, {"row_image": "noblob"}, 'option "row_image" is "noblob"'),
+        (
+            DMS,
+            {"before_image": "data"},
+            'option "before_image" is "data", which it cannot be',
+        ),
+        (DMS, {"before_image": '"'}, 'option "before_image" is """, which it cannot be'),
+        (DMS, {"before_filter": "none"}, 'option "before_filter" is "none"'),
+        (GOLDEN_GATE, {"row_image": "x"}, 'option "row_image" is "x"'),
+        (GOLDEN_GATE, {"op_insert": "U"}, "two operations of GoldenGate have the same letter"),
+        (MAXWELL, {"row_image": "MINIMAL"}, 'option "row_image" is "MINIMAL"'),
+        (MAXWELL, {"output_nulls": "no"}, 'option "output_nulls" is "no"'),
+        (
+            MAXWELL,
+            {"row_image": "minimal", "output_nulls": "false"},
+            "minimal row images without nulls do not tell null from unchanged",
+        ),
+    ),
+)
+def test_options_that_cannot_be_are_refused_at_once(
+    form: Format, options: dict[str, str], problem: str
+) -> None:
+    """A setting is wrong before there is any message."""
+    with pytest.raises(ConfigError) as caught:
+        form.codec(Needs(options=options))
+
+    assert caught.value.message == problem
 
 
 @each

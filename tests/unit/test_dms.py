@@ -9,7 +9,6 @@ import pytest
 from ikebana.codecs.change import Change, Ignored, Needs
 from ikebana.codecs.dms import Dms
 from ikebana.codecs.errors import DecodeError
-from ikebana.errors import ConfigError
 from support.damaged_messages import MARKER
 from support.golden_messages import changed_of, declaring, deleted, golden, refusal_of, updated
 
@@ -149,47 +148,12 @@ def test_where_the_old_image_is_and_what_it_has_is_said_by_options(
     assert Dms(wanted).changes(None, message, None) == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "tables", "expected"),
-    [
-        pytest.param("insert", r"shop\.customers", [Change("upsert", KEY, ANN)], id="it"),
-        pytest.param("insert", "customers", Ignored("table"), id="as a whole"),
-        pytest.param("truncate", r"shop\.customers", [Change("truncate")], id="truncate"),
-        pytest.param("truncate", r"shop\.other", Ignored("table"), id="another's truncate"),
-    ],
-)
-def test_tables_are_chosen_by_their_full_names(
-    name: str, tables: str, expected: Sequence[Change] | Ignored
-) -> None:
-    """Whatever the images of other tables are like, they are not looked at."""
-    codec = Dms(declaring(COLUMNS, key=("id",), tables=tables))
-
-    assert codec.changes(None, MESSAGES[name], None) == expected
-    if isinstance(expected, Ignored):
-        assert codec.changes(None, changed(name, data=MARKER), None) == expected
-
-
-@pytest.mark.parametrize(
-    "options", [{"before_image": "data"}, {"before_image": '"'}, {"before_filter": "none"}]
-)
-def test_options_that_cannot_be_are_refused_at_once(options: dict[str, str]) -> None:
-    """A setting is wrong before there is any message."""
-    with pytest.raises(ConfigError, match=f'option "{next(iter(options))}" is '):
-        Dms(Needs(options=options))
-
-
 METADATA = json.loads(MESSAGES["insert"])["metadata"]
 
 
 @pytest.mark.parametrize(
     ("message", "reason", "key"),
     [
-        pytest.param(b"", "Input data was truncated", None, id="nothing"),
-        pytest.param(b"null", "Expected `object`, got `null`", None, id="null"),
-        pytest.param(b"[]", "Expected `object`, got `array`", None, id="an array"),
-        pytest.param(b"hunter2", "JSON is malformed: invalid character (byte 0)", None, id="text"),
-        pytest.param(b'{"x":' + b"[" * 100_000, "it is nested too deeply", None, id="nested"),
-        pytest.param(b"{}", "Object missing required field `metadata`", None, id="no fields"),
         pytest.param(
             changed("insert", metadata={}),
             "Object missing required field `record-type` - at `$.metadata`",
@@ -230,12 +194,6 @@ METADATA = json.loads(MESSAGES["insert"])["metadata"]
             KEY,
             id="old image",
         ),
-        pytest.param(
-            MESSAGES["insert"].replace(b"hunter2 Ann", b"hunter2 \xff"),
-            "byte 8 of a string is not UTF-8",
-            KEY,
-            id="no UTF-8",
-        ),
     ],
 )
 def test_what_cannot_be_used_is_refused(message: bytes, reason: str, key: bytes | None) -> None:
@@ -243,13 +201,6 @@ def test_what_cannot_be_used_is_refused(message: bytes, reason: str, key: bytes 
     error = refusal(message)
 
     assert (error.reason, error.key) == (reason, key)
-
-
-def test_the_key_has_to_be_declared() -> None:
-    """No data record tells it."""
-    error = refusal(MESSAGES["insert"], declaring(COLUMNS))
-
-    assert error.reason == "it does not tell the key's columns: declare `key`"
 
 
 def test_a_bad_message_of_who_knows_which_table_has_no_key() -> None:

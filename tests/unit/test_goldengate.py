@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from ikebana.codecs.change import Change, Ignored, Needs
+from ikebana.codecs.change import Change, Needs
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.goldengate import GoldenGate
-from ikebana.errors import ConfigError
 from support.damaged_messages import MARKER
 from support.golden_messages import changed_of, declaring, deleted, golden, refusal_of, updated
 
@@ -190,23 +189,6 @@ def test_letters_of_operations_can_be_set() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        pytest.param({"row_image": "x"}, 'option "row_image" is "x"', id="row_image"),
-        pytest.param(
-            {"op_insert": "U"}, "two operations of GoldenGate have the same letter", id="letters"
-        ),
-    ],
-)
-def test_options_that_cannot_be_are_refused_at_once(options: dict[str, str], reason: str) -> None:
-    """A setting is wrong before there is any message."""
-    with pytest.raises(ConfigError) as caught:
-        GoldenGate(Needs(options=options))
-
-    assert caught.value.message == reason
-
-
-@pytest.mark.parametrize(
     ("before", "after", "old_key", "key"),
     [
         pytest.param(
@@ -233,34 +215,8 @@ def test_a_column_of_the_key_that_one_image_lacks_is_unchanged(
 
 
 @pytest.mark.parametrize(
-    ("name", "tables", "expected"),
-    [
-        pytest.param("insert", r"SHOP\.CUSTOMERS", [Change("upsert", KEY, ANN)], id="it"),
-        pytest.param("insert", "CUSTOMERS", Ignored("table"), id="as a whole"),
-        pytest.param("insert", r"shop\.customers", Ignored("table"), id="in its case"),
-        pytest.param("truncate", r"SHOP\.OTHER", Ignored("table"), id="another's truncate"),
-    ],
-)
-def test_tables_are_chosen_by_their_names(
-    name: str, tables: str, expected: Sequence[Change] | Ignored
-) -> None:
-    """Whatever the images of other tables are like, they are not looked at."""
-    codec = GoldenGate(declaring(COLUMNS, key=("ID",), tables=tables))
-
-    assert codec.changes(None, MESSAGES[name], None) == expected
-    if isinstance(expected, Ignored):
-        assert codec.changes(None, changed(name, after=MARKER), None) == expected
-
-
-@pytest.mark.parametrize(
     ("message", "reason", "key"),
     [
-        pytest.param(b"", "Input data was truncated", None, id="nothing"),
-        pytest.param(b"null", "Expected `object`, got `null`", None, id="null"),
-        pytest.param(b"[]", "Expected `object`, got `array`", None, id="an array"),
-        pytest.param(b"hunter2", "JSON is malformed: invalid character (byte 0)", None, id="text"),
-        pytest.param(b'{"x":' + b"[" * 100_000, "it is nested too deeply", None, id="nested"),
-        pytest.param(b"{}", "Object missing required field `op_type`", None, id="no fields"),
         pytest.param(
             changed("insert", op_type=MARKER),
             "field `op_type` is none of the operations",
@@ -294,12 +250,6 @@ def test_tables_are_chosen_by_their_names(
             None,
             id="no key",
         ),
-        pytest.param(
-            MESSAGES["insert"].replace(b"hunter2 Ann", b"hunter2 \xff"),
-            "byte 8 of a string is not UTF-8",
-            KEY,
-            id="no UTF-8",
-        ),
     ],
 )
 def test_what_cannot_be_used_is_refused(message: bytes, reason: str, key: bytes | None) -> None:
@@ -307,10 +257,3 @@ def test_what_cannot_be_used_is_refused(message: bytes, reason: str, key: bytes 
     error = refusal(message)
 
     assert (error.reason, error.key) == (reason, key)
-
-
-def test_a_key_that_is_not_declared_has_to_be_told() -> None:
-    """In `primary_keys`."""
-    error = refusal(changed("insert", primary_keys=...), Needs())
-
-    assert error.reason == "it does not tell the key's columns: declare `key`"
