@@ -62,6 +62,8 @@ _OWN_OPTIONS = (
 )
 # Files of a configuration folder that change the command too.
 _OWN_FILES = ("spark-env.sh", "java-opts")
+_DEFAULTS = "spark-defaults.conf"
+_SETTING = re.compile(r"^[ \t]*([^#!\s=:][^\s=:]*)[ \t]*[=:]?[ \t]*(.*?)\s*$", re.MULTILINE)
 
 # Without this limit, hundreds of short threads of Spark would each keep an arena of glibc.
 _ARENAS = "2"
@@ -121,12 +123,19 @@ def why_indirect(options: Mapping[str, str], environ: Mapping[str, str]) -> str 
     for name in _OWN_FILES:
         if (folder / name).exists():
             return f"{folder} has {name}"
-    defaults = folder / "spark-defaults.conf"
-    text = defaults.read_text() if defaults.exists() else ""
+    configured = defaults(environ)
     for name in _OWN_OPTIONS:
-        if re.search(rf"^\s*{re.escape(name)}(?=[\s=:])", text, re.MULTILINE):
-            return f"{defaults} sets {name}"
+        if name in configured:
+            return f"{folder / _DEFAULTS} sets {name}"
     return None
+
+
+def defaults(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of `spark-defaults.conf`, if Spark has a configuration folder."""
+    folder = _configuration(environ)
+    file = None if folder is None else folder / _DEFAULTS
+    text = file.read_text() if file is not None and file.exists() else ""
+    return dict(_SETTING.findall(text))
 
 
 def _configuration(environ: Mapping[str, str]) -> Path | None:

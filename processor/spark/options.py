@@ -160,9 +160,9 @@ def slots(settings: Settings) -> int:
     return (os.cpu_count() or 1) if cores == "*" else int(cores)
 
 
-def encrypts(options: Mapping[str, str]) -> str:
-    """Return the setting by which Spark encrypts what it sends; an empty text if none does."""
-    return next((name for name in _ENCRYPTS if options.get(name) == "true"), "")
+def encrypts(options: Mapping[str, str]) -> bool:
+    """Whether Spark encrypts what it sends, by its settings."""
+    return any(options.get(name) == "true" for name in _ENCRYPTS)
 
 
 def owners(settings: Settings) -> int:

@@ -1,8 +1,8 @@
 """Place the shards of a run on the hosts of its executors, and again after a loss."""
 
 # Decision (one task reaches all executors): Further tasks and the rows' way through a shuffle
-# cost more than connections of our own. Both ends prove a secret of the run; what they send is
-# not encrypted, so where Spark encrypts, shards have tasks.
+# cost more than connections of our own. Both ends prove a secret of the run, and encrypt what
+# they send where Spark does.
 
 import os
 import sys

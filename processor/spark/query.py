@@ -33,7 +33,6 @@ from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark import connection, failures, keyed_operator, source
 from ikebana.processor.spark.given_session import GivenSpark
 from ikebana.processor.spark.keyed_operator import Groups
-from ikebana.processor.spark.options import encrypts
 from ikebana.processor.spark.placing import Placing
 from ikebana.processor.spark.session import Spark
 from ikebana.processor.spark.sink import ProgressSink
@@ -278,9 +277,8 @@ def _listener(
 
 
 def _placing(running: SparkSession, birth: Birth, stop: Path) -> Placing | None:
-    """Place shards on executors; None if these have a task each, or rows are encrypted."""
-    # Spark's configuration file may say so as well.
-    if birth.state_partitions > 1 or encrypts(dict(running.sparkContext.getConf().getAll())):
+    """Place shards on executors; None if these have a task each."""
+    if birth.state_partitions > 1:
         return None
     placing = Placing(running, birth.shards, hosts_at(stop))
     placing.begin()

@@ -9,7 +9,6 @@ This module does not import pyspark, so that these processes can start while it 
 
 import logging
 import os
-import secrets
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -38,14 +37,12 @@ from ikebana.processor.spark.options import (
     spark_settings,
 )
 from ikebana.processor.spark.run_folder import RunFolder
-from ikebana.processor.spark.workers import daemon, left_rows, network
+from ikebana.processor.spark.workers import daemon, left_rows, network, secret
 from ikebana.processor.spark.workers.starting import PROGRAM, Workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ONE_TASK = "one task"
-_OF_ONE_TASK = (OWNERS, ONE_TASK)
 # How long the end of a JVM's process may take after the end of its connections.
 _DYING_S = 10.0
 _SOCKETS = "spark.python.unix.domain.socket"
@@ -75,7 +72,7 @@ class Spark:
         """The fast paths, and which of them are on; empty before `begin`."""
         self._rows: left_rows.RowsFolder | None = None
         self._folder = RunFolder()
-        self._secret = secrets.token_hex(32)
+        self._secret = ""
 
     def __enter__(self) -> Self:
         return self
@@ -108,7 +105,7 @@ class Spark:
 
         Only owners run the shards of one task side by side.
         """
-        return int(not any(path.why_not for path in self.fast_paths if path.name in _OF_ONE_TASK))
+        return int(not any(path.why_not for path in self.fast_paths if path.name == OWNERS))
 
     @property
     def places(self) -> bool:
@@ -170,6 +167,9 @@ class Spark:
         else:
             # The sockets of executors are in their temporary folders.
             extra = {f"{_SOCKETS}.enabled": "true"}
+            # The configuration file of Spark may ask for encryption, too.
+            every = {**launching.defaults(os.environ), **options}
+            self._secret = secret.new(encrypts=encrypts(every))
             # Spark hides the values of settings with such names.
             extra[f"spark.executorEnv.{network.VARIABLE}"] = self._secret
             # In the image, executors look for their archive themselves.
@@ -185,7 +185,6 @@ class Spark:
             FastPath("class archive", no_archive),
             compiled_code(),
             FastPath("forks", _why_no_forks()),
-            FastPath(ONE_TASK, _why_not_one_task(options)),
         ]
         with self._environment():
             self._jvm = Jvm(options, java, Path(tempfile.mkdtemp(dir=self.folder)), self._log)
@@ -277,13 +276,6 @@ class Spark:
                 workers.end(within_s)
             if rows is not None:
                 rows.remove()
-
-
-def _why_not_one_task(options: Mapping[str, str]) -> str:
-    """Return why owners on other machines are not used: messages to them are not encrypted."""
-    if options["spark.master"].startswith("local") or not (name := encrypts(options)):
-        return ""
-    return f"{name} is set, and what owners on other executors get would not be encrypted"
 
 
 def _python() -> str:

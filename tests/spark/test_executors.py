@@ -9,7 +9,8 @@ import psutil
 import pytest
 
 from ikebana.processor.kafka.broker import Broker
-from ikebana.processor.spark.workers import owner
+from ikebana.processor.spark.workers import network, owner
+from ikebana.processor.spark.workers.secret import contexts
 from support.output_judge import judge, truth_of
 from support.pipeline_processes import Pipeline, create, produce, upserts
 from support.process_trees import name_of
@@ -46,6 +47,11 @@ def named(name: str, executor: psutil.Process) -> list[psutil.Process]:
         return []
 
 
+def encrypts(executor: psutil.Process) -> bool:
+    """Whether the processes of an executor encrypt what they send."""
+    return contexts(executor.environ()[network.VARIABLE]) is not None
+
+
 def test_executors_write_what_a_driver_alone_would_and_what_they_are_may_be_lost(
     broker: Broker,
     topic_name: Callable[[str], str],
@@ -56,7 +62,7 @@ def test_executors_write_what_a_driver_alone_would_and_what_they_are_may_be_lost
 
     A daemon that is killed is followed by another one with its own host.  The shards of an
     executor that is killed go on in the other one, and come to the next when there is one.  Every
-    batch counts once.
+    batch counts once.  Spark encrypts what it sends, and so do the owners.
     """
     servers, source = broker.bootstrap_servers, topic_name("executors")
     create(servers, source, 2)
@@ -64,7 +70,8 @@ def test_executors_write_what_a_driver_alone_would_and_what_they_are_may_be_lost
     produce(servers, source, upserts(3_000, 200, choice))
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     places = tmp_path / "cluster"
-    with cluster(places, 2, memory="600m") as address:
+    secret = {"spark.authenticate": "true", "spark.authenticate.secret": "of this cluster"}
+    with cluster(places, 2, memory="600m", settings=secret) as address:
         pipeline = Pipeline(
             tmp_path,
             servers,
@@ -76,6 +83,8 @@ def test_executors_write_what_a_driver_alone_would_and_what_they_are_may_be_lost
                 "spark.driver.host": "127.0.0.1",
                 "spark.executor.memory": "512m",
                 "spark.task.maxFailures": "8",
+                **secret,
+                "spark.network.crypto.enabled": "true",
             },
             # Tasks read a large batch, the driver a small one.
             limit=5_000,
@@ -84,6 +93,7 @@ def test_executors_write_what_a_driver_alone_would_and_what_they_are_may_be_lost
             pipeline.wait_until_read()
             wait_until(lambda: len(executors(places)) == 2, 60, "two executors")
             assert "fast paths: owners yes" in run.text
+            assert {encrypts(each) for each in executors(places)} == {True}
 
             def both_own() -> bool:
                 # Owners are made when they are asked for.

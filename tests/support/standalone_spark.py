@@ -3,7 +3,7 @@
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -21,23 +21,28 @@ _ENVIRONMENT = {"SPARK_SCALA_VERSION": "2.13", "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
 @contextmanager
-def cluster(folder: Path, workers: int, memory: str = "1g") -> Iterator[str]:
+def cluster(
+    folder: Path, workers: int, memory: str = "1g", settings: Mapping[str, str] | None = None
+) -> Iterator[str]:
     """Run a cluster of workers with one core each; gives the address for `run.master`.
 
-    What the executors print is below `folder`.
+    `settings` are those of Spark for the master and the workers.  What the executors print is
+    below `folder`.
     """
+    java = [f"-D{name}={value}" for name, value in (settings or {}).items()]
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as running:
         log = folder / "master.log"
         options = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
-        running.enter_context(_process([_MASTER, *options], log))
+        running.enter_context(_process([*java, _MASTER, *options], log))
         address = _told(log, r"Starting Spark master at (spark://\S+)")
         for number in range(workers):
             place = folder / f"worker-{number}"
             place.mkdir(exist_ok=True)
             options = ["--host", "127.0.0.1", "--webui-port", "0", "-c", "1", "-m", memory]
+            options += ["-d", str(place), address]
             log = folder / f"worker-{number}.log"
-            running.enter_context(_process([WORKER, *options, "-d", str(place), address], log))
+            running.enter_context(_process([*java, WORKER, *options], log))
         for number in range(workers):
             _told(folder / f"worker-{number}.log", r"(Successfully registered with master)")
         yield address

@@ -1,6 +1,9 @@
 """Hosts of several executors: who may ask them, which has which shards, and rows between them."""
 
+import os
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -11,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.errors import LostError
-from ikebana.processor.spark.workers import left_rows, network, placement
+from ikebana.processor.spark.workers import left_rows, messages, network, placement, secret
 from ikebana.processor.spark.workers.network import StrangerError
 from ikebana.processor.spark.workers.owners import Owners
 from ikebana.processor.spark.workers.placement import Placement, placed
@@ -19,10 +22,15 @@ from ikebana.processor.spark.workers.placement import Placement, placed
 ANYWHERE = ("127.0.0.1", 0)
 
 
-@pytest.fixture
-def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+PLAIN, ENCRYPTING = (secret.new(encrypts=encrypts) for encrypts in (False, True))
+
+
+@pytest.fixture(params=[PLAIN, ENCRYPTING], ids=["plain", "encrypted"])
+def listener(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[socket.socket]:
     """A port of a process that knows the secret of a run."""
-    monkeypatch.setenv(network.VARIABLE, "of this run")
+    monkeypatch.setenv(network.VARIABLE, request.param)
     with closing(network.listening(ANYWHERE)) as found:
         yield found
 
@@ -46,6 +54,69 @@ def test_both_ends_prove_that_they_know_the_secret(listener: socket.socket) -> N
     serving.join(30)
 
     assert heard == [b"hello"]
+
+
+def test_a_run_that_encrypts_sends_nothing_that_others_can_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Somebody between both ends sees each byte that passes."""
+    monkeypatch.setenv(network.VARIABLE, ENCRYPTING)
+    seen = []
+
+    def pass_on(source: socket.socket, target: socket.socket) -> None:
+        while content := source.recv(1 << 16):
+            seen.append(content)
+            target.sendall(content)
+        target.shutdown(socket.SHUT_WR)
+
+    with closing(network.listening(ANYWHERE)) as far, closing(network.listening(ANYWHERE)) as near:
+
+        def relay() -> None:
+            client, _ = near.accept()
+            with client, socket.create_connection(address(far)) as server:
+                back = threading.Thread(target=pass_on, args=(server, client))
+                back.start()
+                pass_on(client, server)
+                back.join(30)
+
+        def answer() -> None:
+            with network.accepted(far) as connection:
+                connection.sendall(messages.received(connection, 6))
+
+        threads = [threading.Thread(target=each) for each in (relay, answer)]
+        for each in threads:
+            each.start()
+        with network.connected(address(near)) as connection:
+            connection.sendall(b"a row!")
+            assert messages.received(connection, 6) == b"a row!"
+        for each in threads:
+            each.join(30)
+
+    assert sum(map(len, seen)) > 500
+    assert b"a row!" not in b"".join(seen)
+
+
+@pytest.mark.parametrize("encrypts", [False, True])
+def test_a_client_of_another_run_is_a_stranger(listener: socket.socket, *, encrypts: bool) -> None:
+    """Whether it encrypts or not, and whether this run does."""
+    ours, theirs = os.environ[network.VARIABLE], secret.new(encrypts=encrypts)
+    client = (
+        "import os, sys; from ikebana.processor.spark.workers import network\n"
+        "try: network.connected(('127.0.0.1', int(sys.argv[1])))\n"
+        "except OSError as error: print(type(error).__name__)"
+    )
+    environment = {**os.environ, network.VARIABLE: theirs}
+    assert ours != theirs
+    with subprocess.Popen(
+        [sys.executable, "-c", client, str(address(listener)[1])],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as running:
+        with pytest.raises(OSError):  # noqa: PT011 -- the system's, or that of a stranger
+            network.accepted(listener)
+        output, _ = running.communicate(timeout=60)
+    assert output.strip() in {"StrangerError", "ConnectionResetError", "BrokenPipeError"}
 
 
 @pytest.mark.parametrize("said", [b"", b"x" * 64, b"short"])

@@ -9,6 +9,7 @@ import pytest
 
 from ikebana.processor.spark import class_archive, launching
 from ikebana.processor.spark.installed import HOME
+from ikebana.processor.spark.options import encrypts
 
 OPTIONS = {
     "spark.master": "local[2,4]",
@@ -104,6 +105,27 @@ def test_a_configuration_folder_stands_behind_the_jars(tmp_path: Path) -> None:
     places = command[command.index("-cp") + 1]
     assert places == f"{class_archive.class_path()}:{tmp_path}"
     assert environment["SPARK_CONF_DIR"] == str(tmp_path)
+
+
+def test_settings_are_read_from_a_configuration_folder(tmp_path: Path) -> None:
+    """As Java reads properties: by spaces, `=` or `:`; what is encrypted may stand there only."""
+    environ = {"SPARK_CONF_DIR": str(tmp_path)}
+    assert launching.defaults(environ) == {}
+    (tmp_path / "spark-defaults.conf").write_text(
+        "# spark.a 1\n\n  spark.network.crypto.enabled   true  \nspark.b=x y\n"
+        "spark.c : z\nspark.d\n"
+    )
+
+    settings = launching.defaults(environ)
+
+    assert settings == {
+        "spark.network.crypto.enabled": "true",
+        "spark.b": "x y",
+        "spark.c": "z",
+        "spark.d": "",
+    }
+    assert encrypts(settings)
+    assert not encrypts({**settings, "spark.network.crypto.enabled": "false"})
 
 
 @pytest.mark.parametrize(

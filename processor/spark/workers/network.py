@@ -2,16 +2,18 @@
 
 
 Over TCP both ends prove that they know the secret of the run, before anything is unpickled, by
-digests of random bytes from each of them (HMAC, as in `multiprocessing.connection`).  Messages are
-not encrypted.
+digests of random bytes from each of them (HMAC, as in `multiprocessing.connection`).  Where Spark
+encrypts what it sends, so do they: by TLS, with a certificate of the run (`secret`).
 """
 
 import hmac
 import os
 import secrets
 import socket
+import ssl
 from contextlib import suppress
 
+from ikebana.processor.spark.workers import secret
 from ikebana.processor.spark.workers.messages import DisconnectedError, received
 from ikebana.processor.spark.workers.stand_in import short
 
@@ -68,6 +70,7 @@ def connected(address: Address) -> socket.socket:
         # An owner that serves another request accepts when it is done.
         connection.settimeout(None)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = _protected(connection, is_server=False)
         theirs, ours = _received(connection), secrets.token_bytes(_SIZE)
         connection.sendall(ours + _proof(b"client", theirs, ours))
         if not hmac.compare_digest(_received(connection), _proof(b"server", theirs, ours)):
@@ -98,6 +101,7 @@ def accepted(listener: socket.socket) -> socket.socket:
     try:
         connection.settimeout(_PROVES_WITHIN_S)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = _protected(connection, is_server=True)
         ours = secrets.token_bytes(_SIZE)
         connection.sendall(ours)
         theirs = _received(connection)
@@ -108,6 +112,18 @@ def accepted(listener: socket.socket) -> socket.socket:
         connection.close()
         raise
     return connection
+
+
+def _protected(connection: socket.socket, *, is_server: bool) -> socket.socket:
+    """Encrypt a connection, if the secret of the run does so."""
+    contexts = secret.contexts(os.environ[VARIABLE])
+    if contexts is None:
+        return connection
+    server, client = contexts
+    try:
+        return (server if is_server else client).wrap_socket(connection, server_side=is_server)
+    except ssl.SSLError as error:
+        raise StrangerError("it does not know the certificate of this run") from error
 
 
 def _proof(role: bytes, servers: bytes, clients: bytes) -> bytes:
