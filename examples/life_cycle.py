@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ikebana.processor.kernels.state_machine import TOMBSTONE, Refused
+from ikebana import TOMBSTONE, Refused
 
 FOLLOWING = {
     None: {"schedule": "scheduled"},

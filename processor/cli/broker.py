@@ -27,6 +27,10 @@ from ikebana.processor.kafka.broker_jars import KAFKA_VERSION, jars_fetched
 def broker_command(port: int, data: Path | None) -> None:
     """Run a Kafka broker on this machine, to try things out.
 
+    \b
+    ikebana broker                             until Ctrl-C; then its topics are removed
+    ikebana broker --port 9093 --data kafka    with topics that stay
+
     It needs Java 17 or newer, and creates a topic when a record is first written to it.
     The first start downloads Kafka from Maven Central.
     """

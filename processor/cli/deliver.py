@@ -59,13 +59,17 @@ def deliver_command(
 ) -> None:
     """Deliver closed batches into the target of SINK, a name in the section `deliver` of FILE.
 
-    FILE is a pipeline, or a file with the sections `deliver` and `kafka` alone.  SINK may be left
-    out if there is only one.  The token of each batch is written in the target's own transaction,
-    so a restart goes on exactly behind what was delivered.  While the target is away, it is asked
-    again, and the topics keep what comes.  SIGTERM or Ctrl-C ends it.
+    \b
+    ikebana deliver orders.yaml                the only sink of the file
+    ikebana deliver orders.yaml lake --once    the sink "lake", up to now
 
-    Exit status 0: stopped, or delivered all with --once.  1: it cannot go on; the message says
-    why.  3: a newer instance of the sink has taken over.
+    FILE is a pipeline, or a file with the sections `deliver` and `kafka` alone.  The token of each
+    batch is written in the target's own transaction, so a restart continues exactly after the last
+    delivered batch.  If the target does not answer, the command tries again.  SIGTERM or Ctrl-C
+    ends it.
+
+    Exit status 0: stopped, or delivered everything with --once.  1: it cannot continue; the
+    message says why.  3: a newer instance of the sink has taken over.
     """
     settings, sinks, plan = read(file, bootstrap_servers, checkpoint)
     settings |= {} if config is None else read_config(config)

@@ -16,6 +16,9 @@ from ikebana.errors import SparkStartError
 def prepare_command(*, shared: bool) -> None:
     """Make an archive of the classes of Spark's JVM, so that `run` starts faster.
 
+    \b
+    ikebana prepare
+
     It takes half a minute of CPU time and 180 MB in the cache folder.  Another version of
     Java, Spark or ikebana needs another archive.
     """

@@ -1,7 +1,7 @@
 """Window functions: the value of each at a row, and the rows on which it depends.
 
 Kinds are ranks, values of rows before or behind, values at the ends of a frame, and
-all aggregates of reductions over a frame.  They are those of SQL; see docs/sql.md.
+all aggregates of reductions over a frame.  They are those of SQL; see docs/sql-groups.md.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ikebana.processor.building.rows import Sql
     from ikebana.processor.building.topic import Topic
     from ikebana.processor.engine.evaluate import Evaluation, evaluate
+    from ikebana.processor.kernels.state_machine import TOMBSTONE, Refused
     from ikebana.processor.linear import steps
     from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin, JoinInput
     from ikebana.processor.planning.plan import (
@@ -55,6 +56,7 @@ _HOMES = {
     "processor.building.rows": ("Sql",),
     "processor.building.topic": ("Topic",),
     "processor.engine.evaluate": ("Evaluation", "evaluate"),
+    "processor.kernels.state_machine": ("TOMBSTONE", "Refused"),
     "processor.linear": ("steps",),
     "processor.planning.joins.query": ("AsOfJoin", "DeltaJoin", "JoinInput"),
     "processor.planning.plan": (
@@ -77,6 +79,7 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "TOMBSTONE",
     "AsOfJoin",
     "Collection",
     "Column",
@@ -95,6 +98,7 @@ __all__ = [
     "Plan",
     "PlanError",
     "Reduce",
+    "Refused",
     "Sql",
     "StateMachine",
     "Topic",

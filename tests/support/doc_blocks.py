@@ -16,6 +16,12 @@ IN_SQL = tuple(sorted((ROOT / "examples").glob("*.sql")))
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # Indented lines of Markdown and of comments, up to a comment of the shell.
 _COMMAND = re.compile(r"^(?:    |(?:#|--)   )((?:\w+=\S+ )*ikebana [^\n]*)$", re.MULTILINE)
+# Those of other programs.
+_OTHER = re.compile(
+    r"^ {4,}((?:\w+=\S+ )*(?:make|python3?|pytest|pip|docker|helm|kubectl|curl|psql|git) "
+    r"(?:[^\n]*\\\n)*[^\n]*)$",
+    re.MULTILINE,
+)
 
 
 class Block(NamedTuple):
@@ -48,7 +54,19 @@ def command_lines() -> Iterator[tuple[str, list[str]]]:
     """The words of each command line of `ikebana`, with the file that shows it."""
     for path in (*PAGES, *EXAMPLES, *IN_SQL):
         for match in _COMMAND.finditer(path.read_text()):
-            words = shlex.split(match[1], comments=True)
-            while "=" in words[0]:
-                words = words[1:]
-            yield path.name, words
+            yield path.name, _words(match[1])
+
+
+def other_command_lines() -> Iterator[tuple[str, list[str]]]:
+    """The words of each command line of another program, with the page that shows it."""
+    for path in PAGES:
+        for match in _OTHER.finditer(_FENCED.sub("", path.read_text())):
+            yield path.name, _words(match[1])
+
+
+def _words(line: str) -> list[str]:
+    """The words of a command line, without comments and the variables before it."""
+    words = shlex.split(line.replace("\\\n", " "), comments=True)
+    while "=" in words[0]:
+        words = words[1:]
+    return words

@@ -1,5 +1,8 @@
 """The command line as a process: what it imports, and what it does when it cannot write."""
 
+import inspect
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +21,7 @@ outputs: {d: {from: o, topic: u}}
 kafka: {bootstrap.servers: "localhost:1"}
 run: {checkpoint: c}
 """
+_EXAMPLE = re.compile(r"^ikebana (.*?)(?:  .*| > .*)?$", re.MULTILINE)
 HEAVY = {"duckdb", "numpy", "pandas", "pyarrow", "pydantic", "pyspark"}
 COMMANDS = (
     "run",
@@ -55,6 +59,24 @@ for arguments in ([], *([command] for command in {COMMANDS!r})):
 
     assert done.returncode == 0, done.stderr
     assert "Run a pipeline" in done.stdout
+
+
+@pytest.mark.parametrize("name", cli.list_commands(click.Context(cli)))
+def test_the_help_of_a_command_begins_with_an_example(name: str) -> None:
+    """Behind the sentence that says what it does; the command takes each example."""
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    _, examples, *_ = inspect.cleandoc(command.help or "").split("\n\n")
+    marker, *lines = examples.splitlines()
+
+    assert marker == "\b"
+    for line in lines:
+        found = _EXAMPLE.fullmatch(line)
+        assert found is not None, line
+        first, *arguments = shlex.split(found[1], comments=True)
+        assert first == name
+        with command.make_context(name, arguments):
+            pass
 
 
 def test_processes_of_spark_wait_for_no_import_of_spark() -> None:

@@ -1,6 +1,8 @@
 """The docs run: each pipeline on the data of a small shop, each Python block, each command."""
 
+import itertools
 import json
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,25 +10,36 @@ from types import ModuleType
 from typing import Any
 
 import click
+import jsonschema
 import pytest
 import yaml
 
 import flights
 import shop
 from ikebana import evaluate, load
-from ikebana.processor.authoring import pipeline
+from ikebana.processor.authoring import pipeline, sink_file
+from ikebana.processor.authoring.settings_file import SETTINGS_VARIABLE
 from ikebana.processor.cli import demo
 from ikebana.processor.cli.main import cli
 from ikebana.processor.explain.explanation import explained
 from ikebana.processor.planning.plan import Plan
-from support.doc_blocks import EXAMPLES, ROOT, Block, blocks, command_lines, named
+from ikebana.processor.watching import access
+from support.doc_blocks import (
+    EXAMPLES,
+    ROOT,
+    Block,
+    blocks,
+    command_lines,
+    named,
+    other_command_lines,
+)
 
 # Of these the messages come from elsewhere: a real connector, and another pipeline.
 ALL_FLIGHTS = demo.table("flights")
 
 
 PLANNED_ONLY = {
-    *("change-data-3", "change-data-4", "change-data-5", "keyed-6", "nested-1"),
+    *("change-data-2", "change-data-3", "changes-2", "changes-3", "keyed-6", "nested-1"),
     *("relations-4", "time-1", "time-3", "time-4"),
 }
 # The sections that every file has, and that the docs say once.
@@ -53,12 +66,15 @@ MODULES = {
 
 MADE = {"flights.departures": flights.departures, "flights.events": flights.events}
 
-# The others are settings, or are of Kubernetes.
+CHART = jsonschema.Draft7Validator(
+    json.loads((ROOT / "helm" / "ikebana" / "values.schema.json").read_text())
+)
 PIPELINES = [
     each
     for each in blocks("yaml")
     if {"inputs", "operators", "outputs"} & yaml.safe_load(each.text).keys()
 ]
+OTHERS = [each for each in blocks("yaml") if each not in PIPELINES]
 # Those of docs/how-to: tests/unit/test_how_to.py.
 SCRIPTS = [
     each
@@ -136,6 +152,26 @@ def test_a_documented_pipeline_gives_updates_and_no_errors(block: Block, tmp_pat
     assert {name for name, updates in found.items() if not updates} == set()
 
 
+@pytest.mark.parametrize("block", OTHERS, ids=lambda block: block.name)
+def test_what_a_file_is_for_takes_it(block: Block, tmp_path: Path) -> None:
+    """Values of the chart, sinks, tokens, settings, or probes of a pod: without a problem."""
+    (path := tmp_path / "documented.yaml").write_text(block.text)
+    (secret := tmp_path / "secret").write_text("word")
+    content = yaml.safe_load(block.text)
+    if "livenessProbe" in content:
+        assert {probe["httpGet"]["path"] for probe in content.values()} == {"/live", "/ready"}
+    elif "tokens" in content:
+        assert access.read(path)
+    elif CHART.is_valid(content):
+        assert content
+    elif "deliver" in content:
+        assert sink_file.read(path, {}).sections.deliver
+    else:
+        path.write_text(re.sub(r"/run/secrets/[\w-]+", str(secret), block.text))
+        environment = {SETTINGS_VARIABLE: str(path), "KAFKA_PASSWORD": "word"}
+        assert load(EXAMPLES[0], environ=environment).plan()
+
+
 def test_the_first_pipeline_is_the_example() -> None:
     """The README shows what `examples/first.yaml` has."""
     text = (ROOT / "examples" / "first.yaml").read_text()
@@ -187,3 +223,33 @@ def test_documented_commands_are_understood(where: str, words: list[str]) -> Non
     assert command is not None, where
     with command.make_context(name, arguments):
         pass
+
+
+# A file of the project, such as bench/joins.py.
+_PATH = re.compile(r"[\w-]+/[\w./-]+")
+# What the reader makes, or what lies in an image.
+_THEIRS = re.compile(r"(registry\.example\.org|\.venv|dist)/|.*\.whl")
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [pytest.param(*each, id=f"{each[0]}: {' '.join(each[1])}") for each in other_command_lines()],
+)
+def test_other_documented_commands_name_what_is_there(where: str, words: list[str]) -> None:
+    """Targets of make, files of the project, and values of the chart."""
+    if words[0] == "make":
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        assert set(words[1:]) <= {*targets}, where
+    for word in words[1:]:
+        if _PATH.fullmatch(word) and not _THEIRS.match(word):
+            assert (ROOT / word).exists(), (where, word)
+    values: dict[str, Any] = {}
+    for option, value in itertools.pairwise(words):
+        if option in ("--set", "--set-file"):
+            path, _, text = value.partition("=")
+            *sections, last = path.split(".")
+            part = values
+            for section in sections:
+                part = part.setdefault(section, {})
+            part[last] = yaml.safe_load(text) if option == "--set" else text
+    assert [each.message for each in CHART.iter_errors(values)] == [], where

@@ -7,20 +7,14 @@ With IKEBANA_GOLDEN=write the pages get what is printed.
 
 import contextlib
 import io
-import json
 import os
 import re
 from pathlib import Path
 
-import jsonschema
 import pytest
-import yaml
 
 import ikebana as ik
-from ikebana.processor.authoring import sink_file
-from ikebana.processor.authoring.settings_file import SETTINGS_VARIABLE
-from ikebana.processor.watching import access
-from support.doc_blocks import EXAMPLES, HOW_TO, ROOT, Block, blocks
+from support.doc_blocks import HOW_TO, ROOT
 
 LIMIT = 800
 # What they show needs a broker: tests/kafka/test_serve_command.py runs it.
@@ -68,34 +62,6 @@ def test_a_page_does_what_it_says(
         page.write_text(told)
 
     assert told == page.read_text()
-
-
-CHART = json.loads((ROOT / "helm" / "ikebana" / "values.schema.json").read_text())
-
-
-@pytest.mark.parametrize(
-    "block",
-    [each for each in blocks("yaml") if each.name.startswith("how-to/")],
-    ids=lambda block: block.name,
-)
-def test_what_a_file_is_for_takes_it(block: Block, tmp_path: Path) -> None:
-    """A pipeline, sinks, tokens, settings or values of the chart: without a problem."""
-    path = tmp_path / "documented.yaml"
-    path.write_text(block.text)
-    content = yaml.safe_load(block.text)
-    if "pipeline" in content:
-        assert ik.load(path, environ={}).plan().outputs
-    elif "deliver" in content:
-        assert sink_file.read(path, {}).sections.deliver
-    elif "tokens" in content:
-        assert access.read(path)
-    elif "bootstrap.servers" in content.get("kafka", {}) or "run" in content:
-        secret = tmp_path / "password"
-        secret.write_text("word")
-        path.write_text(block.text.replace("/run/secrets/password", str(secret)))
-        assert ik.load(EXAMPLES[0], environ={SETTINGS_VARIABLE: str(path)}).plan()
-    else:
-        jsonschema.validate(content, CHART)
 
 
 @pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)

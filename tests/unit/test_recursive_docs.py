@@ -1,13 +1,12 @@
-"""The recursive queries of docs/sql.md give what they say, and go on when rows go."""
+"""The queries of docs/sql-recursive.md give what they say, and go on when rows go."""
 
-import re
 from collections import Counter
 from typing import Any
 
 import pytest
 
 from ikebana import evaluate
-from support.doc_blocks import ROOT
+from support.doc_blocks import blocks
 from support.sql_oracle import plan_of, records_of, shown_at
 
 TABLES = {
@@ -43,11 +42,9 @@ SHOWN: dict[str, tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]] = {
 
 
 def documented() -> dict[str, str]:
-    """The queries of the section, by the first two words of the comment before each."""
-    text = (ROOT / "docs" / "sql.md").read_text()
-    section = text.split("\n## Recursive queries\n")[1].split("\n## ")[0]
-    blocks = re.findall(r"(?:^    .*\n)+", section, re.MULTILINE)
-    return {" ".join(block.split()[1:3]).rstrip("."): block for block in blocks}
+    """The queries of the page, by the first two words of the comment before each."""
+    page = [each.text for each in blocks("sql") if each.name.startswith("sql-recursive-")]
+    return {" ".join(text.split()[1:3]).rstrip("."): text for text in page}
 
 
 def test_there_is_a_result_of_each() -> None:

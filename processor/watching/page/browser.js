@@ -3,7 +3,7 @@ import { ask, pathOf } from "./api.js";
 import { AsOf } from "./as_of.js";
 import { h, show } from "./dom.js";
 import { follow } from "./events.js";
-import { bytes, number, rate, seconds, time } from "./format.js";
+import { bytes, counted, rate, seconds, time } from "./format.js";
 import { Changes, flat, marked, rowsTable } from "./rows.js";
 import { feed } from "./feed.js";
 
@@ -67,7 +67,7 @@ class Browser {
   /** Show how the collection stands now. */
   stands({ collection, lag_s, caught_up_s, disk_bytes }, perSecond) {
     this.facts.textContent = [
-      `${number(collection.keys)} keys`,
+      counted(collection.keys, "key"),
       bytes(collection.bytes),
       `${bytes(disk_bytes)} on disk`,
       `${rate(perSecond)} updates/s`,
@@ -148,7 +148,7 @@ class Browser {
       this.nextPage = answer.page;
       this.back.disabled = this.pages.length < 2;
       this.next.disabled = answer.page === null;
-      this.said.textContent = `${number(rows.length)} rows as of ${time(answer.as_of)}`;
+      this.said.textContent = `${counted(rows.length, "row")} as of ${time(answer.as_of)}`;
       this.said.dataset.asOf = answer.as_of;
       this.said.classList.remove("wrong");
     } catch (error) {

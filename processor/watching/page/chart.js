@@ -5,7 +5,8 @@ import { h, s, show } from "./dom.js";
 const USUAL = 440;
 const LEAST = 240;
 const HEIGHT = 150;
-const LEFT = 54;
+// The width of a character of a label, at most.
+const LETTER = 7;
 const BOTTOM = 22;
 const TOP = 8;
 const COLOURS = 6;
@@ -47,16 +48,21 @@ function drawn(title, series, write, width, tops) {
   const last = Math.max(...all.map(([at]) => at), first + 1);
   const greatest = Math.max(0, ...all.map(([, value]) => value));
   const most = tops.find((top) => top >= greatest && greatest > tops[0] / 2) ?? niceTop(greatest);
-  const x = (at) => LEFT + ((width - LEFT - 6) * (at - first)) / (last - first);
+  const labels = [0, 0.5, 1].map((part) => write(most * part));
+  const left = 10 + LETTER * Math.max(...labels.map((label) => label.length));
+  const x = (at) => left + ((width - left - 6) * (at - first)) / (last - first);
   const y = (value) => TOP + (HEIGHT - TOP - BOTTOM) * (1 - value / most);
-  const lines = [0, 0.5, 1].map((part) => [
-    s("line", { class: "grid", x1: LEFT, x2: width - 6, y1: y(most * part), y2: y(most * part) }),
-    s("text", { x: LEFT - 6, y: y(most * part) + 4, "text-anchor": "end" }, write(most * part)),
-  ]);
+  const lines = labels.map((label, at) => {
+    const height = y((most * at) / 2);
+    return [
+      s("line", { class: "grid", x1: left, x2: width - 6, y1: height, y2: height }),
+      s("text", { x: left - 6, y: height + 4, "text-anchor": "end" }, label),
+    ];
+  });
   const clock = (at) => new Date(at).toISOString().slice(11, 19);
   const times = all.length
     ? [
-        s("text", { x: LEFT, y: HEIGHT - 5 }, clock(first)),
+        s("text", { x: left, y: HEIGHT - 5 }, clock(first)),
         s("text", { x: width - 6, y: HEIGHT - 5, "text-anchor": "end" }, `${clock(last)} UTC`),
       ]
     : [s("text", { x: width / 2, y: HEIGHT / 2, "text-anchor": "middle" }, "nothing yet")];

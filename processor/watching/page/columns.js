@@ -1,7 +1,7 @@
 // Compare the columns of the newest records of an input with those that it declares.
 import { ask } from "./api.js";
 import { h, show, table } from "./dom.js";
-import { number } from "./format.js";
+import { counted, number } from "./format.js";
 
 const HEADS = ["Column", "Type", { text: "Rows", class: "number" }];
 
@@ -41,7 +41,7 @@ function input(name) {
 
 function told({ rows, undeclared, absent, why }) {
   if (why) return h("p", {}, `Nothing was compared: ${why}.`);
-  const facts = [`${number(rows)} rows`];
+  const facts = [counted(rows, "row")];
   if (!undeclared.length) facts.push("no column that is not declared");
   if (!absent.length) facts.push("every declared column comes");
   else facts.push(`none has ${absent.join(", ")}`);

@@ -1,7 +1,7 @@
 // The last edit of the plan: what stays, is new, replaced or dropped, and how far it is.
 import { ask } from "./api.js";
 import { h, s, show } from "./dom.js";
-import { number, time } from "./format.js";
+import { counted, number, time } from "./format.js";
 
 const SIGNS = { new: "+", replaced: "~", dropped: "−", renamed: "=", stays: "=", refused: "!" };
 const KINDS = { input: "Inputs", operator: "Operators", arrangement: "Arrangements of joins", output: "Outputs" };
@@ -9,7 +9,7 @@ const STATES = {
   "to come": "It comes next: what it needs is being made ready under the plan before.",
   filling: "It goes through the state.",
   waiting: "All parts are filled; outputs show the difference when its time is closed.",
-  through: "It is through.",
+  through: "It is done.",
 };
 // The classes of the boxes that a part may have; their titles name the part, or several.
 const BOXES = {
@@ -58,7 +58,7 @@ function described({ edit, state, filling }) {
 }
 
 function progress({ part, parts, name, share, keys }) {
-  const words = `Part ${part} of ${parts}, ${name}: ${number(keys)} keys so far`;
+  const words = `Part ${part} of ${parts}, ${name}: ${counted(keys, "key")} so far`;
   return h("p", { class: "filling" }, h("progress", { value: share, max: 1, "aria-label": "Filling" }), " ", words);
 }
 

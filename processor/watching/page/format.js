@@ -15,6 +15,9 @@ export function time(value) {
 /** Write a whole number. */
 export const number = (value) => (value == null ? "–" : Math.round(value).toLocaleString("en"));
 
+/** Write how many there are of what has a name: "1 row", "2 rows". */
+export const counted = (value, one) => `${number(value)} ${one}${value === 1 ? "" : "s"}`;
+
 /** Write a rate per second, or another small number. */
 export function rate(value) {
   if (value == null) return "–";

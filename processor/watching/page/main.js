@@ -3,7 +3,7 @@ import { ask, hasToken, keepToken } from "./api.js";
 import { browser } from "./browser.js";
 import { h, show } from "./dom.js";
 import { errors } from "./errors.js";
-import { bytes, number, rate, seconds, time } from "./format.js";
+import { bytes, counted, rate, seconds, time } from "./format.js";
 import * as collections from "./overview.js";
 import { noted } from "./noted.js";
 import { plan } from "./plan.js";
@@ -89,7 +89,7 @@ async function ofServer(paths) {
     return {
       frontier: `frontier ${time(found.collection.upper)}`,
       lag: `lag ${seconds(found.lag_s ?? found.caught_up_s)}`,
-      keys: `${number(found.collection.keys)} keys, ${bytes(found.collection.bytes)}`,
+      keys: `${counted(found.collection.keys, "key")}, ${bytes(found.collection.bytes)}`,
       rate: `${rate(poller.rate(name))} updates/s`,
       href: `#/collections/${encodeURIComponent(name)}`,
     };

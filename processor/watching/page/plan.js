@@ -41,7 +41,10 @@ function picture({ title, svg, width }) {
   drawn.setAttribute("role", "group");
   drawn.style.maxWidth = `${width}px`;
   drawn.style.minWidth = `${Math.round(width * LEAST)}px`;
-  return h("div", { class: "plan", tabindex: "0", role: "region", "aria-label": `Plan ${title}` }, drawn);
+  const place = h("div", { class: "plan", tabindex: "0", role: "region", "aria-label": `Plan ${title}` }, drawn);
+  const more = h("p", { class: "faint", hidden: true }, "The drawing goes on to the right: scroll it sideways. →");
+  new ResizeObserver(() => (more.hidden = place.scrollWidth <= place.clientWidth)).observe(place);
+  return [more, place];
 }
 
 function write(place, boxes, answer, figuresOf) {

@@ -1,17 +1,16 @@
 // A box for SQL: one SELECT over the collections, all of them as of one time.
 import { ask } from "./api.js";
 import { h, show, table } from "./dom.js";
-import { number, time } from "./format.js";
+import { counted, number, time } from "./format.js";
 
 const MOST_SHOWN = 1000;
 const KEPT = "ikebana-sql";
 
 export function sql(place, { poller }) {
-  const names = () => (poller.answer?.collections ?? []).map((each) => each.collection.name);
-  const first = names()[0];
-  const usual = first ? `SELECT * FROM "${first.replaceAll('"', '""')}" LIMIT 20` : "";
+  const names = (poller.answer?.collections ?? []).map((each) => each.collection.name);
+  const all = (name) => `SELECT * FROM "${name.replaceAll('"', '""')}" LIMIT 20`;
   const text = h("textarea", { id: "sql", rows: "6", spellcheck: "false", "aria-label": "SQL" });
-  text.value = sessionStorage.getItem(KEPT) ?? usual;
+  text.value = sessionStorage.getItem(KEPT) ?? (names.length ? all(names[0]) : "");
   const asOf = h("input", { class: "time", id: "sql-as-of", placeholder: "the newest time" });
   const said = h("p", { class: "said", role: "status" });
   const found = h("div", { class: "found" });
@@ -32,7 +31,7 @@ export function sql(place, { poller }) {
       const took = Math.round(performance.now() - began);
       const cut = answer.rows.length > MOST_SHOWN ? `, the first ${number(MOST_SHOWN)} of them here` : "";
       const at = answer.as_of === null ? "" : ` as of ${time(answer.as_of)}`;
-      said.textContent = `${number(answer.rows.length)} rows${cut}${at}, in ${took} ms`;
+      said.textContent = `${counted(answer.rows.length, "row")}${cut}${at}, in ${took} ms`;
       show(found, result(answer));
     } catch (error) {
       if (signal.aborted) return;
@@ -44,8 +43,13 @@ export function sql(place, { poller }) {
   text.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) run(event);
   });
+  const use = (name) => () => {
+    text.value = all(name);
+    run();
+  };
+  const tables = names.map((name) => h("button", { type: "button", onclick: use(name) }, h("code", {}, name)));
   const line = h("p", { class: "buttons" }, h("label", { for: "sql-as-of" }, "As of"), asOf, button, h("span", { class: "faint" }, "Ctrl+Enter"));
-  show(place, h("h2", {}, "SQL"), h("form", { onsubmit: run }, text, line), said, found);
+  show(place, h("h2", {}, "SQL"), h("p", { class: "buttons" }, "Tables", tables), h("form", { onsubmit: run }, text, line), said, found);
   return () => asking.abort();
 }
 
