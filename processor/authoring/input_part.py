@@ -75,13 +75,25 @@ class EventTimePart(Part):
 class HistoryPart(Part):
     """`inputs.<name>.history`."""
 
-    files: Annotated[tuple[str, ...], BeforeValidator(as_names)]
+    files: Annotated[tuple[str, ...], BeforeValidator(as_names)] = ()
     key: Annotated[tuple[str, ...], BeforeValidator(as_names)] = ()
     bare_key: Annotated[bool, BeforeValidator(as_flag)] = False
+    iceberg: Text = ""
+    delta: Text = ""
+    version: Whole | None = None
+    catalog: Scalars = {}
 
     def history(self) -> History:
         """What this section describes."""
-        return History(self.files, self.key, self.bare_key)
+        return History(
+            self.files,
+            self.key,
+            self.bare_key,
+            self.iceberg,
+            self.delta,
+            self.version,
+            tuple(self.catalog.items()),
+        )
 
 
 class InputPart(Part):

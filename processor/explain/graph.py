@@ -352,7 +352,7 @@ def input_lines(source: Input) -> Iterator[str]:
     if source.event_time is not None:
         yield f"event time: {reading.event_time_line(source.event_time)}"
     if source.history is not None:
-        yield printable(f"history: {', '.join(source.history.files)}")
+        yield printable(f"history: {', '.join(source.history.names)}")
     for name, value in source.options:
         yield printable(f"options.{name}: {value}")
 

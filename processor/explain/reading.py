@@ -66,7 +66,7 @@ def decoding_lines(plan: Plan, source: Input, physical: Physical) -> Iterator[st
     begin = f"the {source.start}" if source.start in starts.WORDS else starts.words(source.start)
     yield f"key as {source.key_format}, value as {source.value_format}, from {begin}"
     if source.history is not None:
-        files = ", ".join(map(printable, source.history.files))
+        files = ", ".join(map(printable, source.history.names))
         yield f"a new checkpoint reads the rows of {files} before"
     if source.traits.is_updates:
         yield _UPDATES[source.traits.kind == "updates"]

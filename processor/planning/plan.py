@@ -104,17 +104,33 @@ class EventTime(msgspec.Struct, frozen=True):
 class History(msgspec.Struct, frozen=True):
     """Files of rows that an input reads before its topics, once: a new checkpoint does.
 
-    `files` are paths, URIs or patterns of Parquet files and of lines of JSON.  `key` has the
-    columns of the key, where the input has none of its own; if it is `bare`, the key is the value
-    of the only one, and else an object of them.
+    `files` are paths, URIs or patterns of Parquet files and of lines of JSON.  Instead of them,
+    `iceberg` names a table of a catalog, or `delta` is the folder of a table: its files are those
+    of a `version`, or of the newest one.  `catalog` has the properties of PyIceberg's catalog.
+
+    `key` has the columns of the key, where the input has none of its own; if it is `bare`, the
+    key is the value of the only one, and else an object of them.
     """
 
-    files: tuple[str, ...]
+    files: tuple[str, ...] = ()
     key: tuple[str, ...] = ()
     bare: bool = False
+    iceberg: str = ""
+    delta: str = ""
+    version: int | None = None
+    """The version of a Delta table, or the id of a snapshot of an Iceberg table."""
+    catalog: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         settle(self)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What it reads, in words."""
+        at = "" if self.version is None else f" at {self.version}"
+        if self.iceberg:
+            return (f"Iceberg table {self.iceberg}{at}",)
+        return (f"Delta table {self.delta}{at}",) if self.delta else self.files
 
 
 @dataclass(frozen=True, slots=True)

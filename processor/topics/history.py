@@ -48,9 +48,15 @@ def files_of(plan: Plan) -> dict[str, list[RowFile]]:
     if not sources:
         return {}
     # Few pipelines have files, and pyarrow takes a while to import.
-    from ikebana.processor.topics import row_files
+    from ikebana.processor.topics import row_files, table_files
 
-    return {s.name: row_files.list_files(s.name, s.history.files) for s in sources if s.history}
+    return {
+        source.name: row_files.list_files(source.name, source.history.files)
+        if source.history.files
+        else table_files.list_files(source.name, source.history)
+        for source in sources
+        if source.history is not None
+    }
 
 
 def before_topics(plan: Plan, last: SourceOffset, ends: Positions) -> Positions:

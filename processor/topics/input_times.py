@@ -25,12 +25,16 @@ Ends = Mapping[str, Mapping[int, int]]
 
 
 class RowFile(msgspec.Struct, frozen=True, array_like=True):
-    """A file of a history: the number of its rows, its size, and when it was written last."""
+    """A file of a history: the number of its rows, its size, and when it was written last.
+
+    `constants` are columns that the file itself lacks: those by which a table is partitioned.
+    """
 
     path: str
     rows: int
     size: int
     mtime_ns: int
+    constants: dict[str, bool | int | float | str | None] = {}
 
 
 class Base(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -6,7 +6,7 @@ their numbers.  Rows come as keyed messages in JSON.
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -37,7 +37,9 @@ def list_files(name: str, paths: Sequence[str]) -> list[RowFile]:
         try:
             system, within = file_system(path)
             matching = _matching(system, within)
-            files += [_described(system, path, within, each) for each in matching]
+            # The address as it was given, so that others find the file, too.
+            root = path.removesuffix(within)
+            files += [described(system, root + each.path, each) for each in matching]
         except (CheckpointError, OSError, pa.ArrowException) as error:
             raise SourceError(
                 f'cannot read the history of input "{name}": {path}: {error}'
@@ -72,15 +74,14 @@ def _matching(system: fs.FileSystem, path: str) -> list[fs.FileInfo]:
     )
 
 
-def _described(system: fs.FileSystem, path: str, within: str, info: fs.FileInfo) -> RowFile:
+def described(system: fs.FileSystem, address: str, info: fs.FileInfo) -> RowFile:
+    """A file with the number of its rows."""
     inner = info.path
     if inner.endswith(PARQUET):
         with system.open_input_file(inner) as file:
             rows = parquet.ParquetFile(file).metadata.num_rows
     else:
         rows = sum(1 for _ in _lines(system, inner))
-    # The address as it was given, so that others find the file, too.
-    address = path.removesuffix(within) + inner
     return RowFile(address, rows, info.size, info.mtime_ns or 0)
 
 
@@ -101,8 +102,10 @@ def read(
                 f"cannot read {file.path}: it has changed since the checkpoint was made",
                 hint="Put the file back as it was, or start with a new checkpoint.",
             )
-        rows = _rows_of_parquet if file.path.endswith(PARQUET) else _rows_of_lines
-        for some in rows(system, within, start, end):
+        rows = _rows_of_lines(system, within, start, end)
+        if file.path.endswith(PARQUET):
+            rows = _rows_of_parquet(system, within, start, end, file.constants)
+        for some in rows:
             messages = []
             for value in some:
                 of_key = _key(value, key, bare=bare) if key else None
@@ -128,7 +131,7 @@ _decode = canonical.decoder(dict[str, Any])
 
 
 def _rows_of_parquet(
-    system: fs.FileSystem, path: str, start: int, end: int
+    system: fs.FileSystem, path: str, start: int, end: int, constants: Mapping[str, object]
 ) -> Iterator[list[bytes]]:
     with system.open_input_file(path) as opened:
         file = parquet.ParquetFile(opened)
@@ -145,6 +148,8 @@ def _rows_of_parquet(
             part = batch.slice(begin, left)
             begin = max(0, begin - batch.num_rows)
             left -= part.num_rows
+            for name, value in constants.items():
+                part = part.append_column(name, pa.array([value] * part.num_rows))
             if part.num_rows:
                 yield objects(part, part.schema.names)
 

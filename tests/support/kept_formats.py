@@ -85,7 +85,12 @@ OFFSET = SourceOffset(
             checkpoint="d00d",
             snapshot={"orders": {0: 1}},
             idle=True,
-            base=Base("orders.snapshot", {1: 0}, {1: 6}, [RowFile("a.parquet", 6, 400, 7)]),
+            base=Base(
+                "orders.snapshot",
+                {1: 0},
+                {1: 6},
+                [RowFile("a.parquet", 6, 400, 7, {"day": "2024-02-29"})],
+            ),
             log=ReadingLog({"orders": {0: [Judged(3, 4, 800, 1_900)]}}, [Reached(900, {})]),
             again=800,
         )

@@ -306,7 +306,7 @@ def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
     [
         ({"value_format": "diff", "key": ()}, "has all that there was by itself"),
         ({"event_time": EventTime(of="v")}, "rows of files have no place among event times"),
-        ({"history": History(())}, "at least one file is needed"),
+        ({"history": History(())}, "has to have one of files, iceberg and delta"),
         ({"history": History(("a.csv",))}, "'a.csv' is no file of .parquet"),
         ({"history": History(("a.jsonl",), ("id",))}, "is the key of the input, which has one"),
         ({"value_format": "json", "key": ()}, "a row of a file has no Kafka key"),

@@ -62,14 +62,14 @@ ALLOWED = {
 ONLY_IN = {
     # The names and values of settings are the client's.
     "confluent_kafka": ("processor/kafka/", "processor/authoring/kafka_values.py"),
-    "deltalake": ("delivering/delta.py",),
+    "deltalake": ("delivering/delta.py", "processor/topics/table_files.py"),
     "duckdb": (
         "processor/linear/",
         "serving/sql/",
         "delivering/columns.py",
         "delivering/lake_changes.py",
     ),
-    "pyiceberg": ("delivering/iceberg.py",),
+    "pyiceberg": ("delivering/iceberg.py", "processor/topics/table_files.py"),
     "psycopg": ("delivering/postgres.py",),
     "prometheus_client": (
         "processor/watching/monitor.py",
