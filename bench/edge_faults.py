@@ -397,9 +397,9 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:kernels: the difference of a recovery comes when the state is made": (
         "tests/property/test_recovery.py::test_outputs_are",
-        "processor/engine/rebuilt.py",
-        "update._replace(time=min(update.time, of.begin))",
-        "update._replace(time=update.time if update.time < of.begin else passed - 1)",
+        "processor/engine/flow.py",
+        "update._replace(time=min(update.time, of.at))",
+        "update._replace(time=update.time if update.time < of.at else passed - 1)",
     ),
     "edge:kernels: a time at which outputs may contradict each other is not named": (
         "tests/unit/test_recovering.py::test_the_times_that_outputs_give_up",
@@ -591,7 +591,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edge:no times are given up": (
         "tests/unit/test_of_a_batch.py::test_the_last_batch_of_a_recovery",
         "processor/checkpoint/publishing.py",
-        "given_up=first.given_up if 0 < lower < first.given_up else 0,",
+        "given_up=given_up if 0 < lower < given_up else 0,",
         "given_up=0,",
     ),
     "edge:a value is asked about once for each row that has it": (

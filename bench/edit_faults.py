@@ -16,6 +16,7 @@ _UNDO = "processor/engine/editing.py"
 _MOVING = "processor/engine/moving.py"
 _FLOW = "processor/engine/flow.py"
 _RECLOCK = "processor/topics/reclock.py"
+_TRANSITION = "processor/base/transition.py"
 _AGAIN = "processor/topics/again.py"
 _LOG = "processor/topics/reading_log.py"
 _EDITS = "processor/planning/edits.py"
@@ -28,20 +29,20 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edit: what comes meanwhile is not remembered": (
         LIVE,
         _MOVING,
-        "        remember(editing, self._flow.store, self._flow.of_moving)\n",
+        "        remember(self._flow.store, self._flow.of_moving)\n",
         "",
     ),
     "edit: what comes for parts that are still to come is remembered from a key on": (
         LIVE,
         _EDITING,
-        'at.next if number == at.part else b""',
-        "at.next",
+        "Undo(store, root).keep(updates, after)",
+        'Undo(store, root).keep(updates, after or b"~")',
     ),
     "edit: only the part of now remembers": (
         LIVE,
         _EDITING,
-        "if number >= at.part and",
-        "if number == at.part and",
+        "        if after is not None:\n",
+        "        if after:\n",
     ),
     "edit: what has come is added, not taken back": (
         LIVE,
@@ -82,14 +83,14 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edit: the batch after the last portion begins where others are": (
         LIVE,
         _EDITING,
-        "editing.shown if editing.filled else editing.wrote",
-        "editing.wrote",
+        "editing.shown if transition.is_filled else {*transition.wrote}",
+        "{*transition.wrote}",
     ),
     "edit: no batch says that all is filled": (
         LIVE,
-        _RECLOCK,
-        "filled=last.fills and not edit.fills",
-        "filled=False",
+        _TRANSITION,
+        "return self.was is Stage.FILL and not self.fills",
+        "return False",
     ),
     "edit: what is new does not wait": (
         LIVE,
@@ -202,7 +203,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edit: filled before all of a topic is taken back": (
         OWN,
         _STEPS,
-        " and not own_topics.left(last.read_back)",
+        " and not own_topics.left(of.read_back)",
         "",
     ),
     "edit: what waits of the output of before stays": (
@@ -219,15 +220,15 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edit: the source never learns that an edit at time 0 is filled": (
         SOURCE,
-        "processor/topics/source_offset.py",
-        "bool(self.hydrating or self.editing or self.fills)",
-        "bool(self.hydrating or self.editing)",
+        _TRANSITION,
+        "in (Stage.FILL, Stage.JOIN, Stage.WRITE, Stage.CLOSE)",
+        "in (Stage.JOIN, Stage.WRITE, Stage.CLOSE)",
     ),
     "edit: shards do not know of an edit at time 0": (
         SOURCE,
-        "processor/base/envelope.py",
-        "bool(self.editing or self.fills or self.filled)",
-        "bool(self.editing)",
+        _TRANSITION,
+        "bool(self.at or self.fills or self.is_filled)",
+        "bool(self.at)",
     ),
     "edit: a topic is taken back from a snapshot and the beginning": (
         OWN,

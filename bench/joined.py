@@ -135,8 +135,7 @@ class Shards(Run):
             with self._costs.of("unpack"):
                 records: Any = [unpack(row) for row in own]
             beside = Beside(
-                hydrating=after.hydrating,
-                hydrates=after.hydrates,
+                transition=after.transition,
                 owns=owner_of(shard, len(rows)),
             )
             with self._costs.of("catch up"):

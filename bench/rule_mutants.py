@@ -128,9 +128,9 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "the store is told another begin": (
         f"{JOINS}::test_a_new_join_gets",
-        "processor/engine/hydrating.py",
-        "encode(_At(begin, reached))",
-        "encode(_At(begin + 1, reached))",
+        "processor/engine/replaying.py",
+        "encode(_Cursor(self.next, self.count))",
+        "encode(_Cursor(b'', self.count))",
     ),
     "what a new join begins with waits": (
         f"{JOINS}::test_the_first_stage",
@@ -261,9 +261,9 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "one shard that is done is enough": (
         BATCH,
-        "processor/checkpoint/commits.py",
-        "frozenset.intersection(",
-        "frozenset().union(",
+        "processor/base/transition.py",
+        "done = set.intersection(",
+        "done = set.union(",
     ),
     "one shard that has told is enough": (
         BATCH,
@@ -406,9 +406,9 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "another plan while a join begins": (
         STARTING,
-        "processor/topics/source_offset.py",
-        "last.hydrating or last.fills or last.writes or under_way",
-        "last.fills or last.writes or under_way",
+        "processor/base/transition.py",
+        "return Stage.FILL in NEXT[self.stage]",
+        "return Stage.FILL in NEXT[self.stage] or self.stage is Stage.JOIN",
     ),
     "a marker of another checkpoint": (
         STARTING,
@@ -517,14 +517,14 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "hydration goes on while hops are left": (
         MINTING,
         _RECLOCK,
-        "hydrates=(bool(self.joins) or edit.fills) and all_hops",
-        "hydrates=bool(self.joins) or edit.fills",
+        "takes=(bool(self.joins) or edit.fills) and all_hops",
+        "takes=bool(self.joins) or edit.fills",
     ),
     "what a join has begun with counts as shown": (
         EDITED_JOINS,
         "processor/topics/edit_steps.py",
-        "if at >= least}",
-        "if at > least}",
+        "min(frontiers.values(), default=0) <= edit.at",
+        "min(frontiers.values(), default=0) < edit.at",
     ),
     "results of before stay in the shards of their last lookups": (
         EDITED_JOINS,
@@ -535,8 +535,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "a join has begun while hops are left": (
         MINTING,
         _RECLOCK,
-        "look.hydrated if hops.all else frozenset()",
-        "look.hydrated",
+        "look.replayed.done if hops.all else ()",
+        "look.replayed.done",
     ),
     "portions rounded down": (
         MINTING,

@@ -74,7 +74,7 @@ def _watch() -> None:
         for made in emitted:
             for name, updates in sorted(made.updates.items()):
                 _lives.add(name, sorted(map(tuple, updates), key=repr))
-            _lives.add(sorted(made.hydrated), sorted(made.large), made.filled)
+            _lives.add(sorted(made.replayed.done), sorted(made.replayed.large), made.filled)
         for name, messages in sorted(self.written.messages.items()):
             _lives.add(name, len(messages), messages[-20:])
 

@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 
 from ikebana.arrangements.frontier import Interval
-from ikebana.processor.base.rebuilding import Rebuilding
 from ikebana.processor.base.rows import (
     Errors,
     Facts,
@@ -24,6 +23,7 @@ from ikebana.processor.base.rows import (
     Updates,
     Upserts,
 )
+from ikebana.processor.base.transition import NO_TRANSITION, Transition
 
 
 class Tick(msgspec.Struct, array_like=True, tag="tick"):
@@ -34,18 +34,8 @@ class Tick(msgspec.Struct, array_like=True, tag="tick"):
 
     * `adopted`: all shards have committed this batch already, so its records are not read again.
     * `hops_from`: the offset, by shard, at which the batch begins to read the exchange topic.
-    * `hydrating`: the new joins that still lack rows from before they began, each with the time
-      at which it begins; with `hydrates`, this batch gives them a portion of those rows, or of
-      the state if it `fills`.
     * `released`: the parts of the state that no operator owns any more.
-    * `editing`: the frontier of the edit of the plan that is in progress, 0 if none is; with
-      `fills`, this batch takes a portion of the state through the old and the new plan, and if
-      it is `filled`, the batch before has taken the last one.
-    * `writes`, `wrote`: the outputs that are frozen at the edit's time and write a portion, and
-      the outputs that did so in the batch before.
-    * `rebuilding`: the rebuild of the state of a lost checkpoint.
-    * `edits`: how often the plan has been edited.
-    * `began`: the joins that an earlier edit began at the same frontier.
+    * `transition`: the transition that the batch belongs to.
     """
 
     batch: int
@@ -57,22 +47,8 @@ class Tick(msgspec.Struct, array_like=True, tag="tick"):
     behind: int
     adopted: bool
     hops_from: dict[int, int] = {}
-    hydrating: dict[str, int] = {}
-    hydrates: bool = False
     released: tuple[str, ...] = ()
-    editing: int = 0
-    fills: bool = False
-    edits: int = 0
-    began: tuple[str, ...] = ()
-    filled: bool = False
-    writes: tuple[str, ...] = ()
-    wrote: tuple[str, ...] = ()
-    rebuilding: Rebuilding | None = None
-
-    @property
-    def in_edit(self) -> bool:
-        """Whether the batch belongs to an edit, which has the time 0 if none was closed before."""
-        return bool(self.editing or self.fills or self.filled)
+    transition: Transition = NO_TRANSITION
 
     def interval_of(self) -> dict[str, Interval]:
         """The interval of each operator."""

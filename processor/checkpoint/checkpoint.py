@@ -78,7 +78,7 @@ class Birth(msgspec.Struct, frozen=True):
 
         A rebuilt state also has 0: it begins later, but its outputs have earlier times.
         """
-        if self.start.batch >= 0 or self.start.rebuilding is not None:
+        if self.start.batch >= 0 or self.start.transition.rebuilds:
             return 0
         return self.start.upper
 

@@ -14,6 +14,12 @@ from ikebana.errors import FencedError
 from ikebana.processor.base.noted import Noted
 from ikebana.processor.base.rows import Seen
 from ikebana.processor.base.skew import Hot
+from ikebana.processor.base.transition import (
+    NO_TRANSITION,
+    NOTHING_REPLAYED,
+    Replayed,
+    Transition,
+)
 from ikebana.processor.checkpoint.checkpoint import Birth
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
 from ikebana.processor.planning.plan import Plan
@@ -60,16 +66,13 @@ class Marker(msgspec.Struct, frozen=True):
     * `seen`: the reports on inputs' times that the shard received.
     * `facts`: the numbers of new facts of CDCv2 by input, packed like `times`.
     * `took`: seconds by phase.
-    * `hydrated`: new joins that have all rows of this shard from before they began.
+    * `transition`, `replayed`: the transition that the batch belongs to, and what the shard
+      reports of it.
     * `waiting`: the number of updates held for later times, as `engine.waiting` counts them.
     * `noted`: some of the records that were late, have drifted or made errors.
     * `size`: the number of bytes of the packed rows that the shard got, its tick included.
     * `hot`: how much the shard got of each input, and its most frequent keys, by their hashes.
     * `filling`: the progress in an edit of the plan, if one is being filled.
-    * `large`: the outputs with more at the time of an edit than a batch should write; `writes`:
-      the outputs of which a portion was written, which is not in `counts`, and is not published.
-    * `given_up`: in the last batch of a rebuild, the time at which the rebuilt state begins:
-      outputs give up earlier times that they had not closed.  0 in all other batches.
     """
 
     checkpoint: str
@@ -93,15 +96,13 @@ class Marker(msgspec.Struct, frozen=True):
     facts: dict[str, list[int]] = {}
     took: dict[str, float] = {}
     retired: bool = False
-    hydrated: list[str] = []
+    transition: Transition = NO_TRANSITION
+    replayed: Replayed = NOTHING_REPLAYED
     waiting: int = 0
     filling: FillProgress | None = None
     noted: list[Noted] = []
     size: int = 0
     hot: list[Hot] = []
-    large: list[str] = []
-    writes: list[str] = []
-    given_up: int = 0
 
 
 def first_marker(birth: Birth, plan: Plan, shard: int) -> Marker:
@@ -123,16 +124,11 @@ def first_marker(birth: Birth, plan: Plan, shard: int) -> Marker:
     )
 
 
-def hydrated_in(markers: Sequence[Marker], batch: int, shards: int) -> frozenset[str]:
-    """Find the new joins that all shards have hydrated, by their markers of a batch."""
+def replayed_in(markers: Sequence[Marker], batch: int, shards: int) -> Replayed:
+    """What all shards report of a transition in a batch; nothing if any has not committed it."""
     if len(markers) < shards or any(marker.batch != batch for marker in markers):
-        return frozenset()
-    return frozenset.intersection(*(frozenset(marker.hydrated) for marker in markers))
-
-
-def large_in(markers: Sequence[Marker], batch: int) -> frozenset[str]:
-    """Find the outputs with more at an edit's time in some shard than a batch should write."""
-    return frozenset(name for marker in markers if marker.batch == batch for name in marker.large)
+        return NOTHING_REPLAYED
+    return Replayed.by_all([marker.replayed for marker in markers])
 
 
 def replaced(pipeline: str, incarnation: int, newer: int) -> Refusal:

@@ -116,15 +116,15 @@ def begun(birth: Birth, logged: SourceOffset | None) -> Birth:
     Raises: CheckpointError, if this version cannot make the plan that has run, or the metadata are
         older than the log.
     """
-    if logged is not None and logged.edits > birth.edits:
+    if logged is not None and logged.transition.number > birth.edits:
         raise CheckpointError(
             f'the metadata of the checkpoint at "{birth.location}" are of before edit '
-            f"{logged.edits} of the plan, under which batch {logged.batch} was begun",
+            f"{logged.transition.number} of the plan, under which batch {logged.batch} was begun",
             hint="Restore the newest ikebana.json. If it is lost, move the checkpoint away, and "
             "make it anew with `ikebana recover`. If another instance has just edited the "
             "pipeline, start again.",
         )
-    if (birth.start if logged is None else logged).edits >= birth.edits:
+    if (birth.start if logged is None else logged).transition.number >= birth.edits:
         return birth
     before = recorded(msgspec.structs.replace(birth, plan=birth.before))
     # The plan that has not run may belong to a version with other functions.  It has no state,
@@ -328,8 +328,9 @@ def edit_under_way(birth: Birth, offset: SourceOffset, *, is_done: bool = False)
     Raises: CheckpointError, if portions are missing and this version cannot read the old plan.
     """
     # The batch after the last portion has to know which outputs go on with it.
-    fills = birth.edits > offset.edits or offset.fills or (offset.filled and not is_done)
-    if not fills and not offset.editing:
+    of = offset.transition
+    fills = birth.edits > of.number or of.fills or (of.is_filled and not is_done)
+    if not fills and (not of.at or of.rebuilds):
         return None
     try:
         return edit_of(birth)

@@ -24,12 +24,10 @@ from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.operators.table import KINDS, kind_of
 from ikebana.processor.planning.plan import Plan
 
-HYDRATE = PartKind("hydrate ", StateLayout({b"a": OF_SHARD}))
-"""The progress of a shard with a new join (`engine.hydrating`)."""
-EDIT = PartKind("edit ", StateLayout({b"a": OF_SHARD, b"u": OF_SHARD, b"w": OF_SHARD}))
-"""The progress of a shard in an edit of the plan (`engine.editing`); it belongs to no operator.
+EDIT = PartKind("edit ", StateLayout({b"a": OF_SHARD, b"c": OF_SHARD, b"u": OF_SHARD}))
+"""The progress of a shard in an edit of the plan (`engine.replaying`); it belongs to no operator.
 
-No edit and no new join is under way when a checkpoint is rescaled.
+No edit is under way when a checkpoint is rescaled.
 """
 # The number of entries of removed operators that are deleted in one batch.
 _RELEASED = 50_000
@@ -39,7 +37,7 @@ _Entry = tuple[bytes, bytes]
 def kinds_of_parts() -> tuple[PartKind, ...]:
     """All kinds of parts: of operators, inputs, outputs, and transitions."""
     of_operators = (part for kind in KINDS.values() for part in kind.parts)
-    others = (facts.PART, hold.IN, hold.OUT, single_value.PART, HYDRATE, EDIT)
+    others = (facts.PART, hold.IN, hold.OUT, single_value.PART, EDIT)
     return tuple(dict.fromkeys((*of_operators, *others)))
 
 
@@ -69,7 +67,7 @@ def operator_of(place: bytes) -> str:
 def parts_of(plan: Plan) -> frozenset[str]:
     """List the names of all parts of the state that a plan may have."""
     of_operators = (part for kind in KINDS.values() for part in kind.parts if part.prefix)
-    kinds = {*of_operators, facts.PART, hold.IN, HYDRATE}
+    kinds = {*of_operators, facts.PART, hold.IN}
     of_plan = {kind.prefix + name for kind in kinds for name in progress.edges(plan)}
     outputs = {hold.OUT.prefix + output.name for output in plan.published}
     watched = (output for output in plan.outputs if promises.watches(plan, output))

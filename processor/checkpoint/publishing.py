@@ -40,6 +40,7 @@ def closings(
     partition: nothing is closed, and the next start compares the number of partitions.
     """
     first = batch[0]
+    given_up = first.transition.gives_up
     result = []
     for output in plan.published:
         lower, upper = first.intervals[output.name]
@@ -52,13 +53,13 @@ def closings(
             upper=upper,
             count=sum(marker.counts.get(output.name, 0) for marker in batch),
             ends=before.get(output.name, dict.fromkeys(ends[output.topic], 0))
-            if output.name in first.writes
+            if first.transition.freezes(output.name)
             else ends[output.topic],
             promise=promises.promise(plan, output),
             times=kinds_of_time.of_plan(plan),
             columns=dict(output_types(plan, output)),
             # An output that had closed no time gives up none.
-            given_up=first.given_up if 0 < lower < first.given_up else 0,
+            given_up=given_up if 0 < lower < given_up else 0,
         )
         times: dict[int, int] = {}
         for marker in batch:

@@ -12,7 +12,7 @@ exactly are refused by name.
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ikebana.processor.base.rebuilding import Rebuilding
+from ikebana.processor.base.transition import Rebuilding
 from ikebana.processor.checkpoint.commits import Lease, Marker
 from ikebana.processor.checkpoint.starting import OutputState, lasting_topics
 from ikebana.processor.planning import starts
@@ -118,7 +118,6 @@ def rebuilding(plan: Plan, left: Left) -> Rebuilding:
     """The rebuild of a plan's state from the remaining topics."""
     unclosed = {name: each.count for name, each in left.unclosed.items() if each.count}
     return Rebuilding(
-        begin=left.begin,
         until={topic: dict(left.ends[topic]) for topic in plan.topics},
         stands={output.name: left.stand(output.name) for output in plan.published},
         unclosed=unclosed,

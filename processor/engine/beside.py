@@ -1,12 +1,11 @@
 """What a batch does beside its records: joins begin, an edit of the plan is filled."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from ikebana.arrangements.frontier import Time
-from ikebana.processor.base.rebuilding import Rebuilding
+from ikebana.processor.base.transition import NO_TRANSITION, Transition
 from ikebana.processor.engine.budget import Budget
-from ikebana.processor.engine.editing import Editing
+from ikebana.processor.planning.edits import Edit
 
 
 def _owns_all(_: bytes) -> bool:
@@ -17,11 +16,9 @@ def _owns_all(_: bytes) -> bool:
 class Beside:
     """What a shard does in a batch beside its records; most batches leave all at its default.
 
-    * `hydrating`: the new joins that are being hydrated, and the time at which each begins.
-    * `hydrates`: this batch takes one portion, for the edit while it fills, else for these joins.
+    * `transition`: the transition that this batch belongs to, and `edit`, the last change of the
+      plan, if there was one.
     * `released`: parts of the store to delete, as much as fits into a batch.
-    * `editing`: the edit that this batch belongs to.
-    * `rebuilding`: the rebuild of the state of a lost checkpoint that this batch belongs to.
     * `owns`: whether a key belongs to this shard; by default this is the only shard.
     * `early`: inputs in `mode: diffs` may give updates of times that are not closed yet.  Inputs
       with event time always may.
@@ -29,11 +26,9 @@ class Beside:
     """
 
     early: bool = False
-    hydrating: Mapping[str, Time] = field(default_factory=dict)
-    hydrates: bool = False
+    transition: Transition = NO_TRANSITION
+    edit: Edit | None = None
     released: Sequence[str] = ()
-    editing: Editing | None = None
-    rebuilding: Rebuilding | None = None
     owns: Callable[[bytes], bool] = _owns_all
     budget: Budget | None = None
 

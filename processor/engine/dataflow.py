@@ -25,9 +25,11 @@ from ikebana.processor.base.rows import (
     Upserts,
 )
 from ikebana.processor.base.skew import Hot
+from ikebana.processor.base.transition import FILLED, NOTHING_REPLAYED, Replayed
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.engine.beside import NOTHING_BESIDE, Beside
 from ikebana.processor.engine.budget import Budget
+from ikebana.processor.engine.editing import Editing
 from ikebana.processor.engine.flow import Flow
 from ikebana.processor.engine.gathered import GatheredUpdates
 from ikebana.processor.engine.held import IN, held_targets
@@ -36,7 +38,6 @@ from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.input_rows import comes_out_of_decoding
 from ikebana.processor.planning.plan import ERRORS, Plan
 from ikebana.processor.planning.planner import Physical
-from ikebana.processor.topics.edit_steps import FILLED
 from ikebana.processor.topics.formatting import Formatted
 
 # Rows as they reach a shard.
@@ -57,13 +58,12 @@ class Emitted:
       the state ("drift"), records behind the frontier ("late"), records that are older than
       their row ("outdated"), facts that came before ("repeated"), and errors that the plan drops
       ("error dropped").
-    * `hydrated`: the new joins that have got everything from before their beginning.
+    * `replayed`: what the shard reports of the transition.
     * `waiting`: how many records, and updates of them, wait until their times are closed.
     * `noted`: the last records that were late, drifted or made errors.
     * `filled`, while an edit fills: how many parts of the state the shard has done, and how many
       keys this batch went through.
     * `hot`: the keys that took most of the batch.
-    * `large`: the outputs that have more at the edit's time than a batch should write.
     * `written_before`: by output that this batch closes, how many of its updates earlier batches
       wrote.
     """
@@ -74,11 +74,10 @@ class Emitted:
     counted: Counter[str]
     seen: list[Seen]
     facts: dict[str, dict[int, int]]
-    hydrated: list[str]
     waiting: int = 0
     filled: tuple[int, int] | None = None
     noted: Sequence[Noted] = ()
-    large: Sequence[str] = ()
+    replayed: Replayed = NOTHING_REPLAYED
     written_before: Mapping[str, int] = field(default_factory=dict)
     hot: Sequence[Hot] = ()
 
@@ -99,20 +98,21 @@ def advance(
     """
     physical = planner.physical(plan) if physical is None else physical
     held = held_targets(plan, physical, early=beside.early)
-    editing = beside.editing
+    transition = beside.transition
+    editing = Editing.of(beside.edit, transition)
     if editing is not None:
         # Updates from the edit's time on wait until these operators are filled.
         held |= {(IN, name) for name in editing.edit.standing}
         intervals = editing.intervals(intervals)
     budget = beside.budget or Budget()
-    flow = Flow(plan, store, intervals, physical, held, editing, beside.rebuilding, budget)
+    flow = Flow(plan, store, intervals, physical, held, beside, budget)
     operators = Operators(plan, flow, beside, budget)
     flow.take(rows)
     if editing is not None and editing.fills:
-        operators.fill(editing, takes=beside.hydrates)
+        operators.fill(editing)
     _move(plan, operators, rows)
     hot = [*skew.hot_keys(rows), *budget.hot()]
-    emitted = _emitted(plan, flow, operators, hot, fills=editing is not None and editing.fills)
+    emitted = _emitted(plan, flow, operators, hot, fills=transition.fills)
     parts.release(store, beside.released)
     return emitted
 
@@ -137,12 +137,11 @@ def _emitted(
         +flow.counted,
         flow.seen,
         operators.new_facts,
-        operators.hydrated,
         flow.waiting(),
         operators.filled,
         merged([*flow.noted, *noted]),
         # While an edit fills, its outputs may get more.
-        flow.large() if not fills or FILLED in operators.hydrated else (),
+        Replayed(operators.done, flow.large() if not fills or FILLED in operators.done else []),
         flow.written_before(),
         hot,
     )

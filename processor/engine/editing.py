@@ -10,7 +10,7 @@ that fresh operators take them before all updates at t; outputs write them at t.
 
 Meanwhile records are read, and parts that stay go on.  Fresh operators and the outputs that
 change are frozen at t: updates from t on wait before them.  Contents of a part that goes on are
-led back to time t (`edit_undo`), and arrangements keep their history from t on.
+led back to time t (`Undo`), and arrangements keep their history from t on.
 
 Steps see one datum at a time, so the old and the new results of a datum cancel within one
 portion.  Results of different data cancel in the hold of the output, which keeps them until
@@ -32,8 +32,11 @@ from ikebana.arrangements.frontier import Interval, Time
 from ikebana.arrangements.store import Part, Store
 from ikebana.processor.base.generations import shown
 from ikebana.processor.base.rows import KeyedUpdate, keyed
+from ikebana.processor.base.transition import Stage, Transition
 from ikebana.processor.checkpoint import parts
+from ikebana.processor.engine import replaying
 from ikebana.processor.engine.joins_before import Arriving, JoinsBefore
+from ikebana.processor.engine.replaying import Portion, Replay
 from ikebana.processor.kernels import hold, reduce
 from ikebana.processor.kernels.layout import Contents
 from ikebana.processor.linear.chain import consolidated
@@ -45,20 +48,17 @@ from ikebana.processor.planning.plan import ERRORS, Plan
 from ikebana.processor.planning.planner import Branch
 
 _Entry = list[tuple[bytes, int]]
+_FILL = "fill"
 _PREFIX = b"u"
-_NUMBER_BYTES = 4
 _encode = msgspec.msgpack.encode
 _entry_of = msgspec.msgpack.Decoder(_Entry).decode
 
 
 class Undo:
-    """The updates of one operator since an edit's time, of keys that the edit has not read yet.
+    """The updates of one operator since an edit's time, of keys that the edit has not read yet."""
 
-    `number` is the position of the operator among those that the edit reads.
-    """
-
-    def __init__(self, store: Store, number: int) -> None:
-        self._part = Part(store, _PREFIX + number.to_bytes(_NUMBER_BYTES, "big"))
+    def __init__(self, store: Store, name: str) -> None:
+        self._part = Part(parts.EDIT.of(store, ""), _PREFIX + name.encode() + b"\0")
 
     def keep(self, updates: Iterable[KeyedUpdate], start: bytes = b"") -> None:
         """Store updates of keys from `start` on."""
@@ -97,13 +97,6 @@ class Undo:
         return [*had, *((key, _had((), updates), ()) for key, updates in since.items())]
 
 
-def forget_all(store: Store) -> None:
-    """Delete the updates that an earlier edit may have left."""
-    part = Part(store, _PREFIX)
-    for place in [place for place, _ in part.scan(b"")]:
-        part.delete(place)
-
-
 def _had(values: Sequence[bytes], since: _Entry) -> tuple[bytes, ...]:
     counts = Counter(values)
     for value, diff in since:
@@ -112,42 +105,28 @@ def _had(values: Sequence[bytes], since: _Entry) -> tuple[bytes, ...]:
     return tuple(counts.elements())
 
 
-# The number of keys of a part that a batch takes in each shard.
-PORTION = 15_000
-_AT = b"at"
-
-
-class _At(msgspec.Struct, array_like=True):
-    """The progress of a shard: the edit and its time, the part, and the next key in it."""
-
-    time: int
-    part: int = 0
-    next: bytes = b""
-    cleared: bool = False
-    number: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class Editing:
-    """An edit at the frontier `time`; with `fills`, this batch takes a portion of the state.
-
-    * `number` tells the edit from others at the same frontier.
-    * `began`: joins that an earlier edit began at this frontier, so that no output has their
-      initial results yet.
-    * `filled`: the batch before took the last portion.
-    * `writes`: frozen outputs that get more at the edit's time than a batch should write; each
-      gets a portion in this batch.
-    * `wrote`: outputs that got their last portion in the batch before; this one closes them.
-    """
+    """A batch of an edit: the change of the plan, and the transition that makes it."""
 
     edit: Edit
-    time: Time
-    number: int
-    fills: bool
-    began: frozenset[str] = frozenset()
-    filled: bool = False
-    writes: frozenset[str] = frozenset()
-    wrote: frozenset[str] = frozenset()
+    transition: Transition
+
+    @classmethod
+    def of(cls, edit: Edit | None, transition: Transition) -> "Editing | None":
+        """The edit that a batch with this transition belongs to; `edit` is the last one."""
+        if not transition.is_edit:
+            return None
+        assert edit is not None, "an edit of no plan"
+        return cls(edit, transition)
+
+    @property
+    def time(self) -> Time:
+        return self.transition.at
+
+    @property
+    def fills(self) -> bool:
+        return self.transition.fills
 
     def intervals(self, intervals: Mapping[str, Interval]) -> Mapping[str, Interval]:
         """Give fresh operators the last closed time as their interval, during the fill."""
@@ -169,19 +148,28 @@ class Editing:
 
 
 def output_intervals(
-    plan: Plan, of: Mapping[str, Interval], editing: Editing | None
+    plan: Plan, of: Mapping[str, Interval], edit: Edit | None, transition: Transition
 ) -> dict[str, Interval]:
     """The interval of each output, from the intervals `of` the operators.
 
     While an edit fills, the outputs that it changes are frozen at its time, and so are outputs
-    that are written in portions.
+    that are written in portions.  In a rebuild, outputs are frozen where they were closed, until
+    its last batch.
     """
     intervals = progress.output_intervals(plan, of)
+    if (lost := transition.rebuilding) is not None:
+        ends = transition.stage is Stage.REBUILT
+        stands = {name: lost.stands.get(name, 0) for name in intervals}
+        return {
+            name: Interval(stand, intervals[name].upper if ends else stand)
+            for name, stand in stands.items()
+        }
+    editing = Editing.of(edit, transition)
     if editing is None:
         return intervals
     time = editing.time
-    going_on = editing.shown if editing.filled else editing.wrote
-    standing = editing.shown if editing.fills else editing.writes
+    going_on = editing.shown if transition.is_filled else {*transition.wrote}
+    standing = editing.shown if transition.fills else {*transition.writing}
     for name in (going_on | standing) & intervals.keys():
         intervals[name] = Interval(time, time if name in standing else intervals[name].upper)
     return intervals
@@ -191,8 +179,7 @@ def output_intervals(
 class FilledPortion:
     """The result of a portion: updates by output, and by operator, here or over an exchange.
 
-    The portion went through `keys` keys, and `parts` parts of the state are done now.  The first
-    portion `begins`.
+    The portion went through `keys` keys, and `parts` parts of the state are done now.
     """
 
     outputs: dict[str, list[KeyedUpdate]] = field(default_factory=dict)
@@ -201,55 +188,41 @@ class FilledPortion:
     errors: list[KeyedUpdate] = field(default_factory=list)
     keys: int = 0
     parts: int = 0
-    begins: bool = False
     done: bool = False
 
 
-def portion(
-    editing: Editing, store: Store, arriving: Arriving | None = None, *, takes: bool = True
-) -> FilledPortion:
+def portion(editing: Editing, store: Store, arriving: Arriving | None = None) -> FilledPortion:
     """Take the next portion of an edit at its frontier; the progress is in the store.
 
-    `arriving` are rows from other shards for joins of the old plan.  Without `takes`, only these
-    are processed.
+    `arriving` are rows from other shards for joins of the old plan.  A batch that takes no portion
+    processes only these.
     """
     edit, time = editing.edit, editing.time
-    place = parts.EDIT.of(store, "")
-    at = _begun(editing, place)
-    filling, left = FilledPortion(), PORTION if takes else 0
-    if not at.cleared:
+    filling, left = FilledPortion(), replaying.PORTION if editing.transition.takes else 0
+    if replaying.begins(store, editing.transition):
         _clear(edit, store)
-        forget_all(place)
         filling.errors += _errors_waiting(edit, store)
-        at.cleared = filling.begins = True
     joins = JoinsBefore(edit, time, store)
     joins.arrive(arriving or {})
-    while left > 0 and at.part < len(edit.scanned):
-        root = edit.scanned[at.part]
-        count, reached = 0, None
-        if root in edit.joins_before and root not in editing.began:
-            count, reached = joins.begin(root, at.next, left)
-        elif root not in editing.began:
-            count, reached = _take(editing, store, at, left, filling)
-        left -= count
-        filling.keys += count
-        at.part, at.next = (at.part + 1, b"") if reached is None else (at.part, reached)
+    for root in edit.scanned:
+        replay = Replay(store, _FILL, root)
+        if left > 0 and root in editing.transition.began:
+            # No output has anything of it.
+            replay.go(None)
+        elif left > 0 and not replay.is_done:
+            is_join = root in edit.joins_before
+            past = joins.past(root) if is_join else _StatePast(editing, store, root)
+            contents = replay.take(past, left)
+            _Filler(edit, root, time - 1, filling).take(contents.rows, contents.errors)
+            left -= contents.keys
+            filling.keys += contents.keys
+        filling.parts += replay.is_done
     for root in edit.joins_before:
-        _Filler(edit, root, time - 1, filling).take_joined(joins.results[root], joins.errors[root])
+        _Filler(edit, root, time - 1, filling).take(joins.results[root], joins.errors[root])
     for name, updates in joins.hops.items():
         filling.hops.setdefault(name, []).extend(updates)
-    filling.parts = at.part
-    filling.done = at.part >= len(edit.scanned)
-    place.put(_AT, msgspec.msgpack.encode(at))
+    filling.done = filling.parts == len(edit.scanned)
     return filling
-
-
-def _begun(editing: Editing, place: Part) -> _At:
-    """The shard's progress in an edit; progress of an earlier edit does not count."""
-    begin = _At(editing.time, number=editing.number)
-    (entry,) = place.get_many([_AT])
-    at = begin if entry is None else msgspec.msgpack.decode(entry, type=_At)
-    return at if (at.time, at.number) == (begin.time, begin.number) else begin
 
 
 def _clear(edit: Edit, store: Store) -> None:
@@ -270,30 +243,41 @@ def _errors_waiting(edit: Edit, store: Store) -> list[KeyedUpdate]:
     return [update._replace(diff=-update.diff) for update in ended]
 
 
-def _take(
-    editing: Editing, store: Store, at: _At, most: int, filling: FilledPortion
-) -> tuple[int, bytes | None]:
-    """Take contents of a part; return the number of keys, and the next key if there are more."""
-    edit, root = editing.edit, editing.edit.scanned[at.part]
-    contents = list(islice(_contents(edit.before, root, store, at.next), most + 1))
-    reached = contents.pop()[0] if len(contents) > most else None
-    count = len(contents)
-    if root in edit.moving:
-        place = parts.EDIT.of(store, "")
-        contents = Undo(place, at.part).undone(contents, at.next, reached)
-    _Filler(edit, root, editing.time - 1, filling).take(contents)
-    return count, reached
+@dataclass(frozen=True, slots=True)
+class _StatePast:
+    """The contents of a part of the old plan's state, as of just before an edit's time."""
+
+    editing: Editing
+    store: Store
+    root: str
+
+    def portion(self, start: bytes, most: int) -> Portion:
+        edit, time = self.editing.edit, self.editing.time - 1
+        contents = list(islice(_contents(edit.before, self.root, self.store, start), most + 1))
+        after = contents.pop()[0] if len(contents) > most else None
+        count = len(contents)
+        if self.root in edit.moving:
+            contents = Undo(self.store, self.root).undone(contents, start, after)
+        # Errors of messages have the key of their row, those of operators have none.
+        of_rows = any(
+            operator.name == self.root and kind_of(operator).reads_rows
+            for operator in edit.before.operators
+        )
+        rows = [KeyedUpdate(key, each, time, 1) for key, data, _ in contents for each in data]
+        errors = [
+            KeyedUpdate(key if of_rows else None, record, time, 1)
+            for key, _, records in contents
+            for record in records
+        ]
+        return Portion(rows, count, after, errors)
 
 
-def remember(editing: Editing, store: Store, emitted: Mapping[str, Sequence[KeyedUpdate]]) -> None:
-    """Store a batch's updates of the operators that the edit has not read to the end."""
-    place = parts.EDIT.of(store, "")
-    (entry,) = place.get_many([_AT])
-    assert entry is not None, "an edit fills, and has not begun"
-    at = msgspec.msgpack.decode(entry, type=_At)
-    for number, root in enumerate(editing.edit.scanned):
-        if number >= at.part and (updates := emitted.get(root)):
-            Undo(place, number).keep(updates, at.next if number == at.part else b"")
+def remember(store: Store, emitted: Mapping[str, Sequence[KeyedUpdate]]) -> None:
+    """Store a batch's updates of operators that an edit has not read to the end, by operator."""
+    for root, updates in emitted.items():
+        after = Replay(store, _FILL, root).next
+        if after is not None:
+            Undo(store, root).keep(updates, after)
 
 
 def _new_parts(edit: Edit) -> list[str]:
@@ -315,38 +299,17 @@ class _Filler:
         self._ends = root in edit.gone
         self._errs = self._ends or edit.passes_differ(root)
 
-    def take(self, contents: Sequence[Contents]) -> None:
-        edit = self._edit
-        if self._ends:
-            # Errors of messages have the key of their row, those of operators have none.
-            of_rows = any(
-                operator.name == self._root and kind_of(operator).reads_rows
-                for operator in edit.before.operators
-            )
-            self._filling.errors += [
-                KeyedUpdate(key if of_rows else None, record, self._time, -1)
-                for key, _, errors in contents
-                for record in errors
-            ]
-        for plan, sign in edit.sides:
-            rows = [
-                KeyedUpdate(key, value, self._time, sign)
-                for key, values, _ in contents
-                for value in values
-            ]
-            self._pass(plan, sign, rows)
-
-    def take_joined(self, results: Sequence[KeyedUpdate], errors: Sequence[KeyedUpdate]) -> None:
-        """Take results of a join of the old plan, and the errors of its rows."""
+    def take(self, rows: Sequence[KeyedUpdate], errors: Sequence[KeyedUpdate]) -> None:
+        """Take rows of the part, and its errors, which end with it."""
         if self._ends:
             self._filling.errors += [
-                KeyedUpdate(None, record, self._time, -diff) for _, record, _, diff in errors
+                KeyedUpdate(key, record, self._time, -diff) for key, record, _, diff in errors
             ]
         for plan, sign in self._edit.sides:
-            rows = [
-                KeyedUpdate(key, value, self._time, sign * diff) for key, value, _, diff in results
+            signed = [
+                KeyedUpdate(key, value, self._time, sign * diff) for key, value, _, diff in rows
             ]
-            self._pass(plan, sign, rows)
+            self._pass(plan, sign, signed)
 
     def _pass(self, plan: Plan, sign: Side, rows: Sequence[KeyedUpdate]) -> None:
         """Send rows of the part through its branches in one of the plans."""

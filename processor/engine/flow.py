@@ -6,14 +6,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 # Decision (large differences in portions): An output at the edit's time writes beyond its end
 # offsets, which readers do not see, and progress closes all of it at once. Formats of one value a
 # key need all updates of a key together: one batch.
-import msgspec
-
 from ikebana.arrangements.frontier import Interval, Time
 from ikebana.arrangements.store import Part, Store
 from ikebana.processor.base.columns import Columns, in_columns_of
 from ikebana.processor.base.envelope import Records
 from ikebana.processor.base.noted import Noted
-from ikebana.processor.base.rebuilding import Rebuilding
 from ikebana.processor.base.rows import (
     Errors,
     IgnoredMessages,
@@ -23,7 +20,9 @@ from ikebana.processor.base.rows import (
     keyed,
     times_of,
 )
-from ikebana.processor.checkpoint import parts
+from ikebana.processor.base.transition import Stage, Transition
+from ikebana.processor.engine import replaying
+from ikebana.processor.engine.beside import Beside
 from ikebana.processor.engine.budget import Budget
 from ikebana.processor.engine.editing import (
     Editing,
@@ -35,65 +34,19 @@ from ikebana.processor.engine.editing import (
 from ikebana.processor.engine.gathered import GatheredUpdates
 from ikebana.processor.engine.held import IN, OUT, Target, far_inlets, far_targets
 from ikebana.processor.engine.joins_before import is_of_before
-from ikebana.processor.engine.rebuilt import rebuilt, standing
+from ikebana.processor.engine.replaying import HoldPast, Replay
 from ikebana.processor.engine.waiting import waiting
 from ikebana.processor.kernels import hold, single_value
 from ikebana.processor.kernels.layout import PartKind
+from ikebana.processor.linear.chain import consolidated
 from ikebana.processor.linear.portions import in_portions
-from ikebana.processor.planning import planner
+from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.plan import ERRORS, Plan
 from ikebana.processor.planning.planner import Physical
 from ikebana.processor.topics.formatting import Formatted, formatted
 
-# About how many updates a batch writes in each shard.
-PORTION = 15_000
-_PREFIX = b"w"
-
-
-class _Ahead(msgspec.Struct, array_like=True):
-    """How many updates of an output were written, and where the next one is in its hold."""
-
-    count: int = 0
-    next: bytes = b""
-
-
-class WrittenAhead:
-    """The portions of outputs that one shard has written at the time of an edit.
-
-    `store` is the part of the edit.
-    """
-
-    def __init__(self, store: Store, time: Time) -> None:
-        self._store, self._time = store, time
-
-    def portion(self, output: str, held: Store) -> list[KeyedUpdate]:
-        """Release the next portion of an output's hold."""
-        ahead = self._of(output)
-        updates, ahead.next = hold.portion(held, self._time, PORTION, ahead.next)
-        ahead.count += len(updates)
-        self._store.put(_place(output), msgspec.msgpack.encode(ahead))
-        return updates
-
-    def is_large(self, output: str, held: Store) -> bool:
-        """Whether an output's hold has more than one portion."""
-        return hold.has_more(held, self._time, PORTION, self._of(output).next)
-
-    def closed(self, output: str) -> int:
-        """How many updates were written before the batch that closes an output; reset it."""
-        if count := self._of(output).count:
-            self._store.delete(_place(output))
-        return count
-
-    def _of(self, output: str) -> _Ahead:
-        (entry,) = self._store.get_many([_place(output)])
-        return _Ahead() if entry is None else msgspec.msgpack.decode(entry, type=_Ahead)
-
-
-def _place(output: str) -> bytes:
-    return _PREFIX + output.encode()
-
-
 _AT_ONCE = 50_000
+_WRITE = "write"
 
 
 class Flow:
@@ -111,8 +64,7 @@ class Flow:
         intervals: Mapping[str, Interval],
         physical: Physical,
         held: frozenset[Target],
-        editing: Editing | None,
-        rebuilding: Rebuilding | None,
+        beside: Beside,
         budget: Budget,
     ) -> None:
         self.emitted = {output.name: GatheredUpdates() for output in plan.published}
@@ -128,17 +80,13 @@ class Flow:
         """The updates of operators that an edit is reading meanwhile."""
         self._plan = plan
         self.store = store
-        self._passed = output_intervals(plan, intervals, editing)
-        self._rebuilding = rebuilding
+        self._transition = transition = beside.transition
         self._budget = budget
-        self._outputs = standing(self._passed, rebuilding)
+        self._outputs = output_intervals(plan, intervals, beside.edit, transition)
         self._physical = physical
         self._held = held
-        self._editing = editing
+        self._editing = Editing.of(beside.edit, transition)
         self._far = far_inlets(physical)
-        self._ahead = (
-            None if editing is None else WrittenAhead(parts.EDIT.of(store, ""), editing.time)
-        )
 
     def take(self, rows: Sequence[Records]) -> None:
         """Take the updates that decoding has computed."""
@@ -160,12 +108,12 @@ class Flow:
                 case Seen():
                     self.seen.append(row)
 
-    def fill(self, editing: Editing, *, takes: bool) -> FilledPortion:
-        """Send a portion of the state through the old plan and the new one, if it `takes` one."""
+    def fill(self, editing: Editing) -> FilledPortion:
+        """Send a portion of the state through the old plan and the new one, if it takes one."""
         self._gather(editing.time)
         of_before = [name for name in self.arriving if is_of_before(name)]
         arriving = {name: self.arriving.pop(name) for name in of_before}
-        filling = portion(editing, self.store, arriving, takes=takes)
+        filling = portion(editing, self.store, arriving)
         for name, updates in filling.outputs.items():
             self.emitted[name] += updates
         for name, updates in filling.inlets.items():
@@ -242,7 +190,7 @@ class Flow:
 
     def _take_back_errors(self, updates: Collection[KeyedUpdate]) -> None:
         """Retract errors of the error topic: those that an edit ends, or all in a rebuild."""
-        if self._rebuilding is None:
+        if not self._transition.rebuilds:
             assert self._editing is not None, "errors are taken back, and no edit is under way"
             updates = self._editing.edit.ended_errors.of(updates)
         self._errors_back += updates
@@ -254,23 +202,31 @@ class Flow:
 
     def large(self) -> list[str]:
         """The outputs with more at the time of an edit than a batch should write."""
-        if self._editing is None or self._ahead is None:
+        if self._editing is None:
             return []
-        shown = self._editing.shown | self._editing.writes
+        shown = self._editing.shown.union(self._transition.writing)
         # Formats that need all updates of a key together are written at once.
         return [
             output.name
             for output in self._plan.published
             if output.name in shown
             and output.traits.as_updates
-            and self._ahead.is_large(output.name, self.part(hold.OUT, output.name))
+            and self._is_large(output.name, self._editing.time)
         ]
 
     def written_before(self) -> dict[str, int]:
         """How many updates of each output that this batch closes were written before it."""
-        if self._editing is None or self._ahead is None:
-            return {}
-        return {name: self._ahead.closed(name) for name in sorted(self._editing.wrote)}
+        counts = {}
+        for name in sorted(self._transition.wrote):
+            replay = Replay(self.store, _WRITE, name)
+            counts[name] = replay.count
+            replay.forget()
+        return counts
+
+    def _is_large(self, name: str, time: Time) -> bool:
+        """Whether the hold of an output has more than one portion at a time."""
+        start = Replay(self.store, _WRITE, name).next or b""
+        return hold.has_more(self.part(hold.OUT, name), time, replaying.PORTION, start)
 
     def sends_before(self, time: Time) -> bool:
         """Whether anything of times before one goes to other shards."""
@@ -281,13 +237,12 @@ class Flow:
     def _release(self, name: str) -> None:
         part, lower = self.part(hold.OUT, name), self._outputs[name].lower
         upper = self._outputs[name].upper
-        if (of := self._rebuilding) is not None:
-            passed = self._passed[name].upper
-            self.emitted[name] = GatheredUpdates(
-                rebuilt(part, self.emitted[name], of, lower, passed)
-            )
+        if self._transition.rebuilds:
+            passed = progress.output_intervals(self._plan, self.intervals)[name].upper
+            released = _rebuilt(part, self.emitted[name], self._transition, lower, passed)
+            self.emitted[name] = GatheredUpdates(released)
             return
-        since, writes = None, self._editing is not None and name in self._editing.writes
+        since, writes = None, name in self._transition.writing
         if self._editing is not None and name in self._editing.shown:
             since = self._editing.time
         if name == ERRORS and self._plan.backfills:
@@ -305,9 +260,10 @@ class Flow:
         ):
             return
         released = hold.step(part, self.emitted[name], upper)
-        if writes and self._ahead is not None:
+        if writes:
             assert not released, f'"{name}" gets updates of times that are closed'
-            released = self._ahead.portion(name, part)
+            past = HoldPast(part, self._transition.at)
+            released = [*Replay(self.store, _WRITE, name).take(past).rows]
         self.emitted[name] = GatheredUpdates(released)
 
     def part(self, kind: PartKind, name: str) -> Part:
@@ -369,3 +325,29 @@ def _error_updates(row: Errors) -> list[KeyedUpdate]:
         KeyedUpdate(None, record, time, diff)
         for record, time, diff in zip(row.records, times, diffs, strict=True)
     ]
+
+
+def _rebuilt(
+    part: Part, updates: Collection[KeyedUpdate], of: Transition, stand: Time, passed: Time
+) -> list[KeyedUpdate]:
+    """Add updates to the hold of an output in a rebuild; release the difference in its last batch.
+
+    The hold adds up the results of the plan, minus the contents of the output's own topic.  Both
+    count at one time, so that equal data cancel.  The output is closed up to `stand`, and its
+    collection has `passed` a time.  Updates of later times go on waiting.
+    """
+    adding = [
+        update._replace(time=of.at) if of.at <= update.time < passed else update
+        for update in updates
+    ]
+    if of.stage is Stage.REBUILD:
+        released = hold.step(part, adding, stand)
+        assert not released, "an output gets updates of times that are closed"
+        return released
+    # Updates that waited for a time which has been passed meanwhile count at the one time.
+    return consolidated(
+        [
+            update._replace(time=min(update.time, of.at))
+            for update in hold.step(part, adding, passed)
+        ]
+    )

@@ -12,10 +12,10 @@ from ikebana.arrangements.frontier import Interval, Time
 from ikebana.arrangements.store import Part, Store
 from ikebana.processor.base.datum import parts_of
 from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.processor.engine import hydrating
 from ikebana.processor.engine.budget import Budget, JoinBudget
 from ikebana.processor.engine.extending import extending
 from ikebana.processor.engine.joining import StageOutput, looking
+from ikebana.processor.engine.replaying import ArrangementPast, Replay
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.arrange_upsert import UpsertArrangement
 from ikebana.processor.linear.chain import chain
@@ -27,6 +27,8 @@ from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.joins.query import AsOfJoin
 from ikebana.processor.planning.joins.stages import Stage
 from ikebana.processor.planning.plan import Plan
+
+_HYDRATE = "join"
 
 
 class BatchJoins:
@@ -100,14 +102,19 @@ class BatchJoins:
 
     def is_hydrated(self, stage: Stage, store: Store) -> bool:
         """Whether a stage got all of these data in earlier batches."""
-        return self._begins(stage) and hydrating.is_done(store, self._hydrating[stage.join])
+        return self._begins(stage) and Replay(store, _HYDRATE, stage.join).is_done
 
     def hydrate(self, stage: Stage, store: Store) -> "Begun":
-        """The next portion of the contents of a join's first input; `store` has the progress."""
-        origin = self._joined.origins[stage.join]
-        begin = self._hydrating[stage.join]
-        rows, done = hydrating.portion(store, self._arrangements[origin], begin)
-        return Begun(*sent(self._plan, stage, rows), done)
+        """The next portion of the contents of a join's first input, as of its first time.
+
+        They are changes at that time which see the other inputs strictly before it.  Their results
+        are the whole join as of that time, because the first input counts before all others
+        (`planning.joins.paths`).  Later changes go through all paths.
+        """
+        origin = self._arrangements[self._joined.origins[stage.join]]
+        replay = Replay(store, _HYDRATE, stage.join)
+        data = replay.take(ArrangementPast(origin, self._hydrating[stage.join]))
+        return Begun(*sent(self._plan, stage, [*data.rows]), replay.is_done)
 
     def reach(self, stage: Stage) -> Time:
         """The time before which a stage takes rows.

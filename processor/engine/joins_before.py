@@ -3,7 +3,7 @@
 A join keeps no results.  At the frontier t of an edit all operators have reached t, and time
 does not advance while the edit fills, so the arrangements of the old plan have the inputs of a
 join as of t - 1.  The data of its first input go through the path of that input, as changes at t
-that see all others strictly before it, as when a join is hydrated (`engine.hydrating`).  The
+that see all others strictly before it, as when a new join begins (`joined_batch.hydrate`).  The
 result is the whole join as of t - 1; nothing is stored, and no topic is read.
 
 Rows for another shard go through the exchange topic under other names, since the new plan may
@@ -14,12 +14,13 @@ A join that began at t itself has written nothing yet: all of its results have t
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
 
 from ikebana.arrangements.frontier import Interval, Time
 from ikebana.arrangements.store import Store
 from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.processor.engine.hydrating import data_from
 from ikebana.processor.engine.joined_batch import applied, sent
+from ikebana.processor.engine.replaying import ArrangementPast, Portion
 from ikebana.processor.kernels import arrange, upsert
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.arrange_upsert import UpsertArrangement
@@ -58,19 +59,18 @@ class JoinsBefore:
         for join in self._edit.joins_before:
             self._run(join, {s.name: arriving.get(_MARK + s.name, ()) for s in self._path(join)})
 
-    def begin(self, join: str, start: bytes, most: int) -> tuple[int, bytes | None]:
-        """Send about `most` data of a join's first input, from a key on, through their path.
-
-        Returns: the number of data, and the next key, None if there is none.
-        """
+    def past(self, join: str) -> "JoinPast":
+        """The past of a join: the data of its first input, which go through their path."""
         origin = self._arrangement(self._joined.origins[join])
-        rows, reached = data_from(origin, self._time, start, most)
+        return JoinPast(self, join, ArrangementPast(origin, self._time))
+
+    def begin(self, join: str, rows: list[KeyedUpdate]) -> None:
+        """Send data of a join's first input through their path."""
         first = next(self._path(join))
         near, far, errors = sent(self._edit.before, first, rows)
         self.errors[join] += errors
         self.hops[_MARK + first.name] += far
         self._run(join, {first.name: near})
-        return len(rows), reached
 
     def _run(self, join: str, arriving: Arriving) -> None:
         plan = self._edit.before
@@ -107,3 +107,16 @@ class JoinsBefore:
                 part = arrange.PART.of(self._store, name)
                 self._arrangements[name] = Arrangement(part, at, self._time)
         return self._arrangements[name]
+
+
+class JoinPast(NamedTuple):
+    """A join's results as of an edit's time; `joins` has them when rows have passed all stages."""
+
+    joins: JoinsBefore
+    join: str
+    first: ArrangementPast
+
+    def portion(self, start: bytes, most: int) -> Portion:
+        data = self.first.portion(start, most)
+        self.joins.begin(self.join, [*data.rows])
+        return data._replace(rows=())

@@ -6,7 +6,7 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Part
 from ikebana.processor.base.noted import Kind, Noted, NotedRecord
 from ikebana.processor.base.rows import Facts, KeyedUpdate, Truncate, Upserts, updates_of
-from ikebana.processor.checkpoint.parts import HYDRATE
+from ikebana.processor.base.transition import FILLED
 from ikebana.processor.engine.beside import Beside
 from ikebana.processor.engine.budget import Budget
 from ikebana.processor.engine.editing import Editing, remember
@@ -23,7 +23,6 @@ from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.joins.stages import Stage
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import ERRORS, Input, Operator, Plan
-from ikebana.processor.topics.edit_steps import FILLED
 
 Chunks = Sequence[Upserts | Truncate]
 
@@ -39,13 +38,13 @@ class Operators:
         budget: Budget,
     ) -> None:
         self.new_facts: dict[str, dict[int, int]] = {}
-        self.hydrated: list[str] = []
+        self.done: list[str] = []
         self.filled: tuple[int, int] | None = None
         self._plan = plan
         self._flow = flow
         self._operators = {operator.name: operator for operator in plan.operators}
         self._joined = joined(plan)
-        self._editing = editing = beside.editing
+        self._editing = editing = Editing.of(beside.edit, beside.transition)
         self._is_filled = False
         self._owns = beside.owns
         filling = editing.edit.takers if editing is not None and editing.fills else ()
@@ -53,17 +52,17 @@ class Operators:
         self._joins = BatchJoins(
             plan,
             flow.intervals,
-            beside.hydrating,
-            hydrates=beside.hydrates and not self._fills,
+            beside.transition.begins,
+            hydrates=beside.transition.takes and not self._fills,
             filling=filling,
             kept_for=kept_for,
             budget=budget,
         )
         self._gathered = {inlet: name for name, inlet in planner.gathered(plan).items()}
 
-    def fill(self, editing: Editing, *, takes: bool) -> None:
-        """Send a portion of the state through the old plan and the new one, if it `takes` one."""
-        filling = self._flow.fill(editing, takes=takes)
+    def fill(self, editing: Editing) -> None:
+        """Send a portion of the state through the old plan and the new one, if it takes one."""
+        filling = self._flow.fill(editing)
         self.filled = filling.parts, filling.keys
         self._is_filled = filling.done
 
@@ -106,10 +105,10 @@ class Operators:
         editing = self._editing
         if editing is None or not editing.fills:
             return
-        remember(editing, self._flow.store, self._flow.of_moving)
+        remember(self._flow.store, self._flow.of_moving)
         # Other shards first have to take the updates of earlier times that this one sent.
         if self._is_filled and not self._flow.sends_before(editing.time):
-            self.hydrated.append(FILLED)
+            self.done.append(FILLED)
 
     def looked_up(self, name: str, updates: Collection[KeyedUpdate]) -> None:
         """Keep the updates of an upsert for joins that look up its state."""
@@ -135,9 +134,9 @@ class Operators:
             return
         if self._joins.hydrates(stage):
             self._hydrate(stage)
-        elif self._joins.is_hydrated(stage, self._flow.part(HYDRATE, stage.join)):
+        elif self._joins.is_hydrated(stage, self._flow.store):
             # It is reported until the exchange topic is read to the end, which may take batches.
-            self.hydrated.append(stage.join)
+            self.done.append(stage.join)
         part = self._flow.part(locked.PART, name)
         arrived = self._flow.arrived(name, self._joins.reach(stage))
         for (to, hop), rows, errors, _ in self._joins.run(stage, part, arrived):
@@ -148,13 +147,12 @@ class Operators:
                 self._flow.arriving[to or stage.join] += rows
 
     def _hydrate(self, stage: Stage) -> None:
-        part = self._flow.part(HYDRATE, stage.join)
-        begun = self._joins.hydrate(stage, part)
+        begun = self._joins.hydrate(stage, self._flow.store)
         self._flow.arriving[stage.name] += begun.near
         self._flow.send(stage.name, begun.far)
         self._flow.emitted[ERRORS] += begun.errors
         if begun.done:
-            self.hydrated.append(stage.join)
+            self.done.append(stage.join)
 
 
 class _OfOperator:

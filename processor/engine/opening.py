@@ -26,7 +26,7 @@ from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base import faults
 from ikebana.processor.base.counting import counted
 from ikebana.processor.base.generations import shown
-from ikebana.processor.base.rebuilding import under_way
+from ikebana.processor.base.transition import Stage
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, newborn
 from ikebana.processor.checkpoint.edit_plan import EditPlan, Rescaled
 from ikebana.processor.checkpoint.evolution import (
@@ -281,7 +281,8 @@ class _Opening:
         spreads = self._present.state_partitions < (min(self._tasks, shards) or shards)
         self._rescales = self._present.shards != settings.shards or spreads
         last = logged.offset or self._present.start
-        if under_way(last.rebuilding) and (step.birth != self._present or self._rescales):
+        rebuilds = last.transition.stage is Stage.REBUILD
+        if rebuilds and (step.birth != self._present or self._rescales):
             raise CheckpointError(
                 f'the state of checkpoint "{settings.checkpoint}" is being made anew, for the '
                 "pipeline and the number of shards with which it was recovered",

@@ -19,7 +19,7 @@ here knows Spark.
 # also commits.
 
 import functools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,6 +38,7 @@ from ikebana.processor.base.generations import shown
 from ikebana.processor.base.placing import owner_of
 from ikebana.processor.base.rows import size_of
 from ikebana.processor.base.stopwatch import Stopwatch
+from ikebana.processor.base.transition import Stage, Transition
 from ikebana.processor.checkpoint.commits import FillProgress, Marker
 from ikebana.processor.checkpoint.continuing import Adopt, Compute, Holder, verdict
 from ikebana.processor.checkpoint.refusal import Refusal
@@ -45,8 +46,7 @@ from ikebana.processor.engine import hops
 from ikebana.processor.engine.beside import Beside
 from ikebana.processor.engine.budget import Budget
 from ikebana.processor.engine.dataflow import Emitted, advance
-from ikebana.processor.engine.editing import Editing, output_intervals
-from ikebana.processor.engine.rebuilt import standing, standing_outputs
+from ikebana.processor.engine.editing import output_intervals
 from ikebana.processor.kafka import loopback, markers
 from ikebana.processor.kafka.reader import RangeReader
 from ikebana.processor.kafka.transactions import TransactionalProducer
@@ -56,25 +56,21 @@ from ikebana.processor.planning.plan import Plan
 
 
 def fill_progress(
-    edit: Edit | None,
-    emitted: Emitted,
-    *,
-    fills: bool,
-    hydrating: Collection[str],
-    writes: Sequence[str] = (),
+    edit: Edit | None, emitted: Emitted, transition: Transition
 ) -> FillProgress | None:
-    """Compute the progress after a batch that `fills`, or in which joins are `hydrating`.
+    """Compute the progress after a batch in which an edit fills, or joins lack rows.
 
-    A batch that `writes` portions of outputs is at the last step.  Returns None for any other
-    batch.  Joins of an edit from before any time was closed come without an edit.
+    A batch that writes portions of outputs is at the last step.  Returns None for any other batch.
+    Joins of an edit from before any time was closed come without an edit.
     """
-    if writes:
+    fills, lacking = transition.fills, transition.joins
+    if writes := transition.writing:
         written = sum(len(emitted.updates[name]) for name in writes)
         return FillProgress(0, 1, shown(writes[0]), written)
-    if not fills and not hydrating:
+    if not fills and not lacking:
         return None
     scanned = () if edit is None else edit.scanned
-    joins = tuple(hydrating)
+    joins = tuple(lacking)
     if edit is not None:
         origins = joined(edit.after).origins
         joins = tuple(j.name for j in edit.after.joins if j.name in edit.fresh & origins.keys())
@@ -82,7 +78,7 @@ def fill_progress(
     if fills:
         done, keys = emitted.filled or (0, 0)
     else:
-        done += sum(join not in hydrating or join in emitted.hydrated for join in joins)
+        done += sum(join not in lacking or join in emitted.replayed.done for join in joins)
     names = [*scanned, *joins]
     if not names:
         return None
@@ -244,11 +240,9 @@ def compute(
                 records,
                 tick.interval_of(),
                 beside=Beside(
-                    hydrating=tick.hydrating,
-                    hydrates=tick.hydrates,
+                    transition=tick.transition,
+                    edit=job.edit,
                     released=tick.released,
-                    editing=_editing(job, tick),
-                    rebuilding=tick.rebuilding,
                     owns=owner_of(manifest.shard, len(job.labels)),
                     budget=Budget(job.max_batch_s),
                 ),
@@ -258,24 +252,6 @@ def compute(
         after = store.commit(tick.batch, job.retained)
     watch.lap("store")
     return Computed(tick, sum(map(size_of, records)), emitted, after, watch)
-
-
-def _editing(job: Job, tick: Tick) -> Editing | None:
-    """The edit that a batch is a part of."""
-    if not tick.in_edit:
-        return None
-    assert job.edit is not None, "an edit of no plan"
-    began = frozenset(tick.began)
-    return Editing(
-        job.edit,
-        tick.editing,
-        tick.edits,
-        tick.fills,
-        began,
-        tick.filled,
-        frozenset(tick.writes),
-        frozenset(tick.wrote),
-    )
 
 
 def _send(job: Job, producer: TransactionalProducer, computed: Computed, size: int) -> Marker:
@@ -310,10 +286,8 @@ def _messages(job: Job, emitted: Emitted, name: str) -> Sequence[OutputMessage]:
 
 def _marker(job: Job, computed: Computed, counts: dict[str, int], size: int) -> Marker:
     tick, emitted, manifest = computed.tick, computed.emitted, computed.manifest
-    rebuilding = tick.rebuilding
-    outputs = standing(
-        output_intervals(job.plan, tick.interval_of(), _editing(job, tick)), rebuilding
-    )
+    transition = tick.transition
+    outputs = output_intervals(job.plan, tick.interval_of(), job.edit, transition)
     times = {name: pack_times(formatted.times) for name, formatted in emitted.messages.items()}
     return Marker(
         checkpoint=job.checkpoint,
@@ -334,41 +308,30 @@ def _marker(job: Job, computed: Computed, counts: dict[str, int], size: int) -> 
         intervals={name: (each.lower, each.upper) for name, each in outputs.items()},
         hops_from=tick.hops_from.get(manifest.shard, 0),
         seen=emitted.seen,
-        hydrated=emitted.hydrated,
+        transition=transition,
+        replayed=emitted.replayed,
         waiting=emitted.waiting,
         noted=list(emitted.noted),
         size=size,
         hot=list(emitted.hot),
         facts={name: pack_times(counts) for name, counts in emitted.facts.items()},
-        filling=fill_progress(
-            job.edit,
-            emitted,
-            fills=tick.fills,
-            hydrating=tick.hydrating,
-            writes=tick.writes,
-        ),
-        large=list(emitted.large),
-        writes=standing_outputs(job.plan, rebuilding) or list(tick.writes),
-        given_up=rebuilding.begin if rebuilding is not None and rebuilding.ends else 0,
+        filling=fill_progress(job.edit, emitted, transition),
         took={phase: round(seconds, 6) for phase, seconds in computed.watch.laps.items()},
     )
 
 
 def _closed(computed: Computed, counts: Mapping[str, int]) -> dict[str, int]:
     """By output, how many updates the batch closes: those written now and those before."""
-    tick, before, rebuilding = (
-        computed.tick,
-        computed.emitted.written_before,
-        computed.tick.rebuilding,
-    )
+    transition, before = computed.tick.transition, computed.emitted.written_before
     # Updates that are written in portions are published with the batch that closes them.
     closed = {
-        name: 0 if name in tick.writes else count + before.get(name, 0)
+        name: 0 if name in transition.writing else count + before.get(name, 0)
         for name, count in counts.items()
     }
-    if rebuilding is not None and rebuilding.ends and computed.manifest.shard == 0:
+    of = transition.rebuilding
+    if of is not None and transition.stage is Stage.REBUILT and computed.manifest.shard == 0:
         # The lost checkpoint wrote these, and no progress has counted them.
-        return {name: count + rebuilding.unclosed.get(name, 0) for name, count in closed.items()}
+        return {name: count + of.unclosed.get(name, 0) for name, count in closed.items()}
     return closed
 
 

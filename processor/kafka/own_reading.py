@@ -6,12 +6,12 @@ from functools import partial
 from ikebana.errors import SourceError
 from ikebana.processor.base.check import Check, checked
 from ikebana.processor.base.counting import counted
+from ikebana.processor.base.transition import ReadBack
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.reader import RangeReader
 from ikebana.processor.kafka.snapshots import Snapshots
 from ikebana.processor.topics import own_topics
 from ikebana.processor.topics.own_topics import Ends
-from ikebana.processor.topics.source_offset import ReadBack
 
 _INSTEAD = (
     "The edit needs all that the output has had, and nothing else has it. Show the new collection "

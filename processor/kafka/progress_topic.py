@@ -76,7 +76,7 @@ def _ends(
     partitions = {name: topic.partitions for name, topic in described.items()}
     ends = topics.high_watermarks(admin, partitions)
     for output in plan.published:
-        is_whole = output.traits.as_updates and output.name not in markers[0].writes
+        is_whole = output.traits.as_updates and not markers[0].transition.freezes(output.name)
         if is_whole and output.topic in last:
             added = sum(ends[output.topic].values()) - sum(last[output.topic].values())
             if added < sum(marker.counts.get(output.name, 0) for marker in markers):
@@ -90,12 +90,10 @@ def ends_before(
     plan: Plan, settings: Mapping[str, str], markers: Sequence[Marker]
 ) -> dict[str, dict[int, int]]:
     """Read the last published ends of the outputs of which a batch wrote a portion."""
-    if not markers[0].writes:
+    transition = markers[0].transition
+    frozen = [output for output in plan.published if transition.freezes(output.name)]
+    if not frozen:
         return {}
     with closing(RangeReader(settings)) as reader:
-        last = {
-            output.name: last_progress(reader, output.progress_topic)
-            for output in plan.published
-            if output.name in markers[0].writes
-        }
+        last = {output.name: last_progress(reader, output.progress_topic) for output in frozen}
     return {name: dict(record.ends) for name, record in last.items() if record is not None}

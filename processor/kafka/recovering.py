@@ -114,6 +114,7 @@ def _birth(plan: Plan, settings: Settings, left: Left, lease: Lease) -> Birth:
     start = recovered(
         plan,
         recovering.rebuilding(plan, left),
+        begin=left.begin,
         batch=left.batch,
         positions={
             topic: {**left.begins[topic], **left.starts.get(topic, {})} for topic in plan.topics

@@ -42,6 +42,7 @@ from ikebana.processor.spark.source_files import done_at, filled_at, hosts_at, i
 from ikebana.processor.spark.triggers import OnTrigger, TriggerListener, listen
 from ikebana.processor.topics import again
 from ikebana.processor.topics.reach import InputsState
+from ikebana.processor.topics.reclock import Edited
 from ikebana.processor.watching.batch_report import BatchReport
 
 _LOOK_EVERY_S = 0.1
@@ -326,13 +327,9 @@ def _source_config(
         incarnation=takeover.incarnation,
         registry=dict(settings.registry),
         adopted=takeover.adopted,
-        released=birth.released,
-        edits=birth.edits,
-        standing=() if edit is None else tuple(sorted(edit.standing)),
-        finishes=opening.finishes,
+        edited=Edited.of(birth.edits, edit, birth.released, finishes=opening.finishes),
         exchanges=_exchanges(opening.plan, edit),
         own_kafka=dict(settings.kafka),
-        read_back={} if edit is None else edit.read_back,
         interval_s=settings.trigger_interval_s,
         max_batch_s=settings.max_batch_s,
         rows=rows,

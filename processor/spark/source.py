@@ -32,7 +32,7 @@ from pyspark.sql.streaming.datasource import (
 
 from ikebana.processor.base import calls
 from ikebana.processor.base.envelope import Tick, pack
-from ikebana.processor.checkpoint.commits import hydrated_in, large_in, replaced
+from ikebana.processor.checkpoint.commits import replaced, replayed_in
 from ikebana.processor.kafka import inputs, markers, own_reading
 from ikebana.processor.kafka.arrivals import Arrival, Arrivals
 from ikebana.processor.kafka.inputs import Inputs
@@ -172,7 +172,11 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
     def _look_every_s(self, last: SourceOffset) -> float:
         """How often the topics are looked at while no record comes."""
         config = self._config
-        if self._inputs.dated is None and config.edits <= last.edits and is_settled(last):
+        if (
+            self._inputs.dated is None
+            and config.edited.edits <= last.transition.number
+            and is_settled(last)
+        ):
             # The wait notices records, and only a heartbeat makes a batch without them.
             return max(_LOOK_EVERY_S, config.heartbeat_s / 10 or _ANSWER_AFTER_S)
         return _LOOK_EVERY_S
@@ -196,7 +200,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
             reclock.BatchTrigger(
                 now_ms, most, self._target is None and beats, first, self._allowance.hops
             ),
-            reclock.Edited(config.edits, config.standing, config.finishes),
+            config.edited,
         )
         return minted if minted.batch != last.batch else None
 
@@ -205,7 +209,7 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         config = self._config
         return (
             bool(config.plan.backfills)
-            and last.edits >= config.edits
+            and last.transition.number >= config.edited.edits
             and is_settled(last)
             and has_caught_up(config.plan, last.positions)
         )
@@ -238,25 +242,22 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         if self._inputs.dated is not None:
             times, closed = self._inputs.dated.knowledge(last, ends)
             look = look._replace(input_times=times, closed=closed)
-        if config.edits > last.edits:
+        if config.edited.edits > last.transition.number:
             look = look._replace(
                 read_back=own_reading.begun(
-                    config.own_kafka, config.read_back, config.plan.error_topic
+                    config.own_kafka, config.edited.read_back, config.plan.error_topic
                 )
             )
-        if last.asks_shards:
+        if last.transition.asks_shards:
             reader = self._connected()
             reports = markers.last_markers(reader, config.plan.markers_topic, shards)
-            look = look._replace(
-                hydrated=hydrated_in(reports, last.batch, shards),
-                large=large_in(reports, last.batch),
-            )
+            look = look._replace(replayed=replayed_in(reports, last.batch, shards))
         return seen, look
 
     def _waits_for_silence(self, last: SourceOffset) -> bool:
         """Return whether there would be a batch if all partitions read to their ends were idle."""
         dated, look = self._inputs.dated, self._looked
-        if dated is None or look is None or self._config.finishes:
+        if dated is None or look is None or self._config.edited.finishes:
             return False
         times = dated.knowledge_if_silent(last, look.ends)
         if times is None:
@@ -273,7 +274,8 @@ class StreamReader(_SimpleStreamReaderWrapper, SupportsTriggerAvailableNow):  # 
         hops: list[Range] = []
         read_back: list[OwnRange] = []
         if not adopted:
-            read_back = list(ranges(read_in(config.plan, config.read_back, after), after))
+            moving = after.transition
+            read_back = list(ranges(read_in(config.plan, config.edited.read_back, moving), moving))
             pieces = list(slices(config.plan, before, after))
             hops = [
                 Range(config.plan.loopback_topic, shard, before.hops.get(shard, 0), end)
@@ -381,17 +383,8 @@ def _tick(
             behind=after.behind,
             adopted=adopted,
             hops_from=before.hops,
-            hydrating=after.hydrating,
-            hydrates=after.hydrates,
             # An edit still reads these parts while it fills.
-            released=() if after.fills else config.released,
-            editing=after.editing,
-            fills=after.fills,
-            edits=after.edits,
-            began=after.begun_at_edit,
-            filled=after.filled,
-            writes=tuple(after.writes),
-            wrote=tuple(after.wrote),
-            rebuilding=after.rebuilding and after.rebuilding.for_shards(),
+            released=() if after.transition.fills else config.edited.released,
+            transition=after.transition.for_shards(),
         )
     )

@@ -3,6 +3,7 @@
 import msgspec
 
 from ikebana.processor.planning.plan import Plan
+from ikebana.processor.topics.reclock import NOT_EDITED, Edited
 from ikebana.processor.topics.source_offset import Positions, SourceOffset
 
 
@@ -10,16 +11,14 @@ class SourceConfig(msgspec.Struct, frozen=True):
     """The configuration of the source, passed through a Spark option as JSON.
 
     * `adopted`: the digest of a batch that all shards have committed.
-    * `released`: the parts of the state that no operator owns any more.
-    * `finishes`: the run reads nothing, and makes batches as long as work is unfinished.
+    * `edited`: the last edit of the plan, as far as minting needs it.
     * `exchanges`: there is an exchange topic to read.
     * `stop`: while this file exists, no batch is minted; the source then writes the file
       `stop`.ack.  The file `stop`.inputs has the frontiers of dated inputs.  The file
       `stop`.filled says that a backfill has caught up; no batch is minted from then on.  The file
       `stop`.done says that a run that ends by itself has nothing more to do.
     * `begins`: the offsets at which inputs that are read again begin.
-    * `own_kafka`: the client that reads the topics in `read_back`.
-    * `read_back`: the outputs that an edit retracts, by topic.
+    * `own_kafka`: the client that reads the topics of outputs that are retracted.
     * `interval_s`: the least time between two batches, unless the first leaves unfinished work.
     * `max_records`: the most records of a batch; fewer are read if they would take too large a
       part of `max_batch_s`.
@@ -38,14 +37,10 @@ class SourceConfig(msgspec.Struct, frozen=True):
     incarnation: int
     registry: dict[str, str] = {}
     adopted: str | None = None
-    released: tuple[str, ...] = ()
-    edits: int = 0
-    standing: tuple[str, ...] = ()
-    finishes: bool = False
+    edited: Edited = NOT_EDITED
     exchanges: bool = True
     begins: Positions = {}
     own_kafka: dict[str, str] = {}
-    read_back: dict[str, str] = {}
     interval_s: float = 0.0
     max_batch_s: float = 300.0
     rows: str = ""

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ikebana.codecs.snapshot_record import SnapshotRecord, topic_of
+from ikebana.processor.base.transition import ReadBack, ReadBackSpan, Transition
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.topics.source_offset import ReadBack, ReadBackSpan, SourceOffset
 
 # The offsets to read of topics, by topic and partition: from the first up to the second.
 Ends = Mapping[str, Mapping[int, tuple[int, int]]]
@@ -85,29 +85,27 @@ def left(positions: Mapping[str, Mapping[int, ReadBackSpan]]) -> int:
     return sum(at.end - at.to for by in positions.values() for at in by.values())
 
 
-def read_in(plan: Plan, read_back: Mapping[str, str], after: SourceOffset) -> Mapping[str, str]:
+def read_in(plan: Plan, read_back: Mapping[str, str], transition: Transition) -> Mapping[str, str]:
     """The names of the outputs, by topic, that a batch may read.
 
     A rebuild retracts all of them, an edit only those of `Edit.read_back`.  The last batch of a
     rebuild belongs to it, even if an edit follows.
     """
-    if after.rebuilding is None:
+    if not transition.rebuilds:
         return read_back
     return {output.topic: output.name for output in plan.published}
 
 
-def ranges(outputs: Mapping[str, str], after: SourceOffset) -> Iterator[OwnRange]:
+def ranges(outputs: Mapping[str, str], transition: Transition) -> Iterator[OwnRange]:
     """Yield the ranges that a batch reads; `outputs` has the name of each output by its topic."""
     named = {**{topic_of(topic): name for topic, name in outputs.items()}, **outputs}
-    for topic, by in sorted(after.read_back.items()):
+    for topic, by in sorted(transition.read_back.items()):
         for partition, at in sorted(by.items()):
             if at.to > at.start:
                 name = named[topic]
-                yield OwnRange(name, topic, partition, at.start, at.to, *_times(name, after))
+                yield OwnRange(name, topic, partition, at.start, at.to, *_times(name, transition))
 
 
-def _times(name: str, after: SourceOffset) -> tuple[int, int, int]:
-    rebuilding, time = after.rebuilding, after.editing
-    if rebuilding is None:
-        return time, time, time - 1
-    return rebuilding.begin, rebuilding.stands[name], rebuilding.begin
+def _times(name: str, transition: Transition) -> tuple[int, int, int]:
+    rebuilding, time = transition.rebuilding, transition.at
+    return (time, time, time - 1) if rebuilding is None else (time, rebuilding.stands[name], time)

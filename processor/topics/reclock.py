@@ -10,14 +10,15 @@ edit of the plan.
 # Decision (a frontier lags a batch): To look into messages before minting would read them twice,
 # or make a replay depend on what is left in the topic.
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
 
-from ikebana.processor.base.rebuilding import Rebuilding, under_way
+from ikebana.processor.base.transition import Stage, Transition
 from ikebana.processor.planning import progress
+from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics.again import learned_again
@@ -26,15 +27,15 @@ from ikebana.processor.topics.edit_steps import (
     at_their_ends,
     began,
     hydrating,
-    own_of,
+    read_back,
     step_of,
     without_former_parts,
     writing,
 )
 from ikebana.processor.topics.history import before_topics, without_read
 from ikebana.processor.topics.input_times import InputTimes, topic_key
-from ikebana.processor.topics.own_topics import advanced, left
-from ikebana.processor.topics.source_offset import Positions, ReadBack, SourceOffset, is_settled
+from ikebana.processor.topics.own_topics import left
+from ikebana.processor.topics.source_offset import Positions, SourceOffset, is_settled
 from ikebana.processor.topics.taking import BatchSelection, MintingState, dated, timed
 
 # A message of the exchange topic has thousands of updates, so this is a large batch.
@@ -59,13 +60,27 @@ class BatchTrigger(NamedTuple):
 class Edited(NamedTuple):
     """How often the plan has been edited, and how a start continues the last edit.
 
-    The `standing` operators are frozen at the time of the edit until they have been filled from
-    the state; all others go on.  A run that `finishes` unfinished work reads nothing.
+    * `standing`: the operators that are frozen at the time of the edit until they have been filled
+      from the state; all others go on.
+    * `read_back`: the outputs that the edit retracts by reading their own topics, by topic.
+    * `released`: the parts of the state that no operator owns any more.
+    * `finishes`: the run reads nothing, and makes batches as long as work is unfinished.
     """
 
     edits: int = 0
-    standing: Collection[str] = ()
+    standing: Sequence[str] = ()
+    read_back: Mapping[str, str] = {}
+    released: tuple[str, ...] = ()
     finishes: bool = False
+
+    @classmethod
+    def of(
+        cls, edits: int, edit: Edit | None, released: tuple[str, ...], *, finishes: bool
+    ) -> "Edited":
+        """What is known of the last `edit`, None if it is done, of so many."""
+        if edit is None:
+            return cls(edits, released=released, finishes=finishes)
+        return cls(edits, sorted(edit.standing), edit.read_back, released, finishes)
 
 
 NOT_EDITED = Edited()
@@ -117,7 +132,7 @@ class _Next:
 
     `before` is the last batch, without parts that an edited plan no longer has; `last` adds to it
     the positions `at_ends` of topics that an edit adds and reads from their ends.  `joins` are the
-    joins that are not hydrated yet, with the times at which they begin.
+    joins that are not hydrated yet.  `rebuilds` is whether all is read for a lost state.
     """
 
     plan: Plan
@@ -129,8 +144,8 @@ class _Next:
     at_ends: Positions
     edit: EditStep
     hops: _Hops
-    joins: dict[str, int]
-    rebuilding: Rebuilding | None
+    joins: list[str]
+    rebuilds: bool
 
     @classmethod
     def after(
@@ -143,23 +158,23 @@ class _Next:
     ) -> "_Next":
         """Take an edit into account, and choose the share of the exchange topic."""
         look = look._replace(ends=before_topics(plan, last, dict(look.ends)))
-        rebuilding = under_way(last.rebuilding)
-        if rebuilding is not None:
-            look = look._replace(ends=rebuilding.readable(look.ends))
+        transition = last.transition
+        rebuilds = transition.stage is Stage.REBUILD
+        if rebuilds and transition.rebuilding is not None:
+            look = look._replace(ends=transition.rebuilding.readable(look.ends))
             edited = edited._replace(finishes=False)
             trigger = trigger._replace(heartbeat=False)
         edit = step_of(last, look, edited.edits)
         before = without_former_parts(plan, last, edited.edits)
-        at_ends = at_their_ends(plan, before, look.ends) if edited.edits > last.edits else {}
+        is_new = edited.edits > transition.number
+        at_ends = at_their_ends(plan, before, look.ends) if is_new else {}
         last = before
         if at_ends:
             last = msgspec.structs.replace(before, positions={**before.positions, **at_ends})
         hops = _hops(last, look, trigger.most_hops)
         # Messages in the exchange topic may still belong to a new join's first time.
-        joins = hydrating(plan, last, look.hydrated if hops.all else frozenset())
-        return cls(
-            plan, look, trigger, edited, before, last, at_ends, edit, hops, joins, rebuilding
-        )
+        joins = hydrating(plan, last, look.replayed.done if hops.all else ())
+        return cls(plan, look, trigger, edited, before, last, at_ends, edit, hops, joins, rebuilds)
 
     def selection(self) -> BatchSelection:
         """Choose the offsets of the input topics, and the time up to which the batch goes."""
@@ -171,12 +186,12 @@ class _Next:
         if plan.is_dated:
             return dated(plan, last, self.look, trigger.limit)
         # The initial rows of a join are published when their time is closed, even without records.
-        closes = bool(last.hydrating) and not self.joins
+        closes = bool(last.transition.joins) and not self.joins
         beats = (trigger.heartbeat or trigger.first) and plan.time == "ingest"
-        shows = bool(edit.at) and not edit.fills
+        shows = bool(edit.at) and not edit.fills and not self.rebuilds
         moves = closes or (not finishes and (shows or beats))
-        if self.rebuilding is not None:
-            moves |= last.upper <= self.rebuilding.begin
+        if self.rebuilds:
+            moves |= last.upper <= edit.at
         limit = 0 if finishes else trigger.limit
         return timed(plan, last, self.look, limit, trigger.now_ms, moves=moves)
 
@@ -201,9 +216,8 @@ class _Next:
         begin = progress.beginning(last.frontiers)
         moved = any(at != last.frontiers.get(name, begin) for name, at in frontiers.items())
         # After hydration one more batch logs that it is complete.
-        is_under_way = bool(
-            last.hydrating or self.joins or last.writes or writes or self.rebuilding
-        )
+        of = last.transition
+        is_under_way = bool(of.joins or self.joins or of.writing or writes or self.rebuilds)
         goes_on = moved or selection.reads or selection.upper != last.upper or is_under_way
         return goes_on or self.edit.goes_on or not self.hops.all
 
@@ -211,20 +225,13 @@ class _Next:
         self, selection: BatchSelection, frontiers: dict[str, int], writes: list[str]
     ) -> SourceOffset:
         """Compose the offset that is logged."""
-        plan, last, edit, all_hops = self.plan, self.last, self.edit, self.hops.all
-        read_back: ReadBack = {}
-        if edit.fills:
-            limit = self.trigger.limit
-            read_back = own_of(self.before, self.look, self.edited.edits, limit, reads=all_hops)
+        plan, last = self.plan, self.last
         positions = _positions(last, selection)
         begins = {**_begins(last, selection), **self.at_ends}
         input_times = _of(plan, {**last.input_times, **self.look.input_times})
         learned = without_read(plan, last, input_times)
         times = {**_read(learned), **selection.input_times}
-        if (rebuilding := self.rebuilding) is not None:
-            read_back = advanced(last.read_back, self.trigger.limit if all_hops else 0)
-            is_level = all_hops and not left(read_back) and progress.is_level(frontiers)
-            rebuilding = rebuilding.after(positions, selection.upper, is_level=is_level)
+        transition = self.transition(positions, selection.upper, frontiers, writes)
         return SourceOffset(
             batch=last.batch + 1,
             lower=last.upper,
@@ -235,22 +242,38 @@ class _Next:
             begins=begins,
             firsts=_firsts(plan, self.before, begins),
             topic_ids=last.topic_ids,
-            behind=selection.behind + left(read_back),
+            behind=selection.behind + left(transition.read_back),
             hops={**last.hops, **self.hops.to},
             input_times=learned_again(plan, last, times, positions, selection.upper),
             now=self.trigger.now_ms if plan.is_dated else 0,
-            hydrating=self.joins,
+            transition=transition,
+        )
+
+    def transition(
+        self, positions: Positions, upper: int, frontiers: Mapping[str, int], writes: list[str]
+    ) -> Transition:
+        """Move the last batch's transition on."""
+        last, edit, all_hops = self.last.transition, self.edit, self.hops.all
+        limit = self.trigger.limit if all_hops else 0
+        spans = read_back(last, self.look, edit, self.edited.edits, limit)
+        stage = edit.stage(self.joins, writes)
+        if self.rebuilds and last.rebuilding is not None:
+            is_level = all_hops and not left(spans) and progress.is_level(frontiers)
+            # The difference has a time of its own, before the last upper.
+            is_read = is_level and upper > edit.at and last.rebuilding.is_read(positions)
+            stage = Stage.REBUILT if is_read else Stage.REBUILD
+        return last.next(
+            stage,
+            number=max(self.edited.edits, last.number),
+            at=edit.at,
             # Portions go through the exchange topic, so the next one waits until that is read.
-            hydrates=(bool(self.joins) or edit.fills) and all_hops,
-            edits=max(self.edited.edits, last.edits),
-            editing=edit.at,
-            fills=edit.fills,
+            takes=(bool(self.joins) or edit.fills) and all_hops,
+            joins=self.joins,
             began=began(last, frontiers, edit),
-            filled=last.fills and not edit.fills,
-            read_back=read_back,
-            writes=writes,
-            wrote=[name for name in last.writes if name not in writes],
-            rebuilding=rebuilding,
+            read_back=spans,
+            writing=writes,
+            wrote=[name for name in last.writing if name not in writes],
+            rebuilding=last.rebuilding if self.rebuilds else None,
         )
 
 

@@ -6,24 +6,12 @@ from typing import Any
 
 import msgspec
 
-from ikebana.processor.base.rebuilding import Rebuilding, under_way
+from ikebana.processor.base.transition import NO_TRANSITION, Transition
 from ikebana.processor.planning import progress
 from ikebana.processor.topics.input_times import InputTimes
 
 # By topic, by partition.
 Positions = dict[str, dict[int, int]]
-
-
-class ReadBackSpan(msgspec.Struct, array_like=True, frozen=True):
-    """Offsets of a partition: a batch reads from `start` up to `to`, all batches up to `end`."""
-
-    start: int
-    to: int
-    end: int
-
-
-# By topic, by partition.
-ReadBack = dict[str, dict[int, ReadBackSpan]]
 
 
 class SourceOffset(msgspec.Struct, frozen=True):
@@ -40,21 +28,7 @@ class SourceOffset(msgspec.Struct, frozen=True):
     * `hops`: the offsets up to which the exchange topic is read, by shard.
     * `input_times`: the knowledge about inputs with times of their own.
     * `now`: the clock, if times are dated, else 0.
-    * `hydrating`: the new joins that still lack rows from before they began, with the time at
-      which they begin; with `hydrates`, this batch gives them a portion of these rows, or of
-      the state if it `fills`.
-    * `began`: the joins that have got these rows, with the same times, until these are closed.
-    * `edits`: how often the plan has been edited.
-    * `editing`: the frontier of the last edit, until all operators are past it, else 0; with
-      `fills`, this batch takes a portion of the state through the old and the new plan.  That
-      of an edit before the first closed time is 0 too.
-      Several edits may be made at one frontier, one after the other.
-    * `filled`: this is the batch after the last portion, in which frozen outputs go on.
-    * `read_back`: while an edit or a rebuild retracts contents of outputs, the positions in
-      their topics.
-    * `writes`: the outputs that are frozen at the edit's time and write a portion of the updates
-      that they get at it; `wrote`: those that did in the batch before, and are closed by this one.
-    * `rebuilding`: the rebuild of the state of a lost checkpoint.
+    * `transition`: the edit of the plan, or the rebuild of a lost state, that is under way.
     """
 
     batch: int
@@ -69,18 +43,8 @@ class SourceOffset(msgspec.Struct, frozen=True):
     hops: dict[int, int] = {}
     input_times: dict[str, InputTimes] = msgspec.field(default_factory=dict, name="known")
     now: int = 0
-    hydrating: dict[str, int] = {}
-    hydrates: bool = False
-    edits: int = 0
-    editing: int = 0
-    fills: bool = False
-    began: dict[str, int] = {}
-    filled: bool = False
     firsts: Positions = {}
-    read_back: ReadBack = msgspec.field(default_factory=dict, name="own")
-    writes: list[str] = []
-    wrote: list[str] = []
-    rebuilding: Rebuilding | None = None
+    transition: Transition = NO_TRANSITION
 
     def to_json(self) -> dict[str, Any]:
         """Convert to the JSON object that Spark logs."""
@@ -91,16 +55,6 @@ class SourceOffset(msgspec.Struct, frozen=True):
     def from_json(cls, logged: Mapping[str, Any]) -> "SourceOffset":
         """Convert from the JSON object that Spark logged."""
         return msgspec.convert(logged, cls, strict=False)
-
-    @property
-    def begun_at_edit(self) -> tuple[str, ...]:
-        """The joins that an earlier edit began at the same frontier."""
-        return tuple(sorted(join for join, at in self.began.items() if at == self.editing))
-
-    @property
-    def asks_shards(self) -> bool:
-        """Whether the next batch depends on the progress that shards report of this one."""
-        return bool(self.hydrating or self.editing or self.fills)
 
     def records_since(self, before: "SourceOffset") -> int:
         """Count the offsets that batches after `before`, up to this one, have read."""
@@ -123,5 +77,4 @@ def is_settled(last: SourceOffset) -> bool:
     All portions of an earlier edit, and of new joins, are then done.  The time of the edit need
     not be closed: outputs hold its updates, and the next edit adds to them.
     """
-    is_under_way = last.hydrating or last.fills or last.writes or under_way(last.rebuilding)
-    return progress.is_level(last.frontiers) and not is_under_way
+    return progress.is_level(last.frontiers) and last.transition.is_settled

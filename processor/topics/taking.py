@@ -13,17 +13,18 @@ There are three ways to make times; `timed` has the first two, `dated` the third
   of all other inputs have the time `upper - 1`, and are not read while the interval is empty.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from ikebana.processor.base.transition import NOTHING_REPLAYED, ReadBackSpan, Replayed
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics import diff_input
 from ikebana.processor.topics.diff_input import ClosedProgress
 from ikebana.processor.topics.input_times import InputTimes
 from ikebana.processor.topics.reach import InputFrontiers, reach
-from ikebana.processor.topics.source_offset import Positions, ReadBackSpan, SourceOffset
+from ikebana.processor.topics.source_offset import Positions, SourceOffset
 
 # The time from which other inputs go on when the dated ones are closed for ever.
 _AFTER_ALL = 1 << 62
@@ -37,10 +38,8 @@ class MintingState(NamedTuple):
     * `hops`: the end offsets of the exchange topic, by shard.
     * `input_times`: the knowledge about inputs with times of their own.
     * `closed`: the progress records of diff topics, by input.
-    * `hydrated`: the new joins that have all rows from before they began, and `FILLED` if the
-      last batch has finished the portions of an edit.
+    * `replayed`: what shards report of the transition in the last batch.
     * `read_back`: the offsets of outputs' topics that an edit about to begin reads.
-    * `large`: the outputs that have more at the time of an edit than a batch should write.
     """
 
     ends: Positions
@@ -48,9 +47,8 @@ class MintingState(NamedTuple):
     hops: Mapping[int, int] = {}
     input_times: Mapping[str, InputTimes] = {}
     closed: Mapping[str, Sequence[ClosedProgress]] = {}
-    hydrated: Set[str] = frozenset()
+    replayed: Replayed = NOTHING_REPLAYED
     read_back: Mapping[str, Mapping[int, ReadBackSpan]] = {}
-    large: Set[str] = frozenset()
 
 
 class BatchSelection(NamedTuple):

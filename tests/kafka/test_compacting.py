@@ -23,6 +23,7 @@ from ikebana.codecs.snapshot_record import topic_of
 from ikebana.errors import FencedError, SourceError
 from ikebana.processor.base.envelope import unpack
 from ikebana.processor.base.rows import Updates, updates_of
+from ikebana.processor.base.transition import Stage, Transition
 from ikebana.processor.cli.main import main
 from ikebana.processor.kafka import compacting, own_reading, topics
 from ikebana.processor.kafka.broker import Broker
@@ -36,7 +37,6 @@ from ikebana.processor.planning.plan import Output, Plan
 from ikebana.processor.topics.messages import Message
 from ikebana.processor.topics.own_reading import taken_back
 from ikebana.processor.topics.own_topics import advanced, left, ranges
-from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.serving.aligned import AlignedBatch
 from support.written_topics import Row, Written
 
@@ -285,13 +285,13 @@ def test_nothing_is_deleted_for_a_snapshot_that_is_not_what_was_written(life: Li
 def _taken_back(life: Life) -> Collection:
     """What an edit at the frontier takes back out of the topic, in several batches."""
     name, found = life.written.name, own_reading.begun(_settings(life), [life.written.name])
-    after = SourceOffset(1, 0, 0, {}, "p", editing=life.written.upper)
+    transition = Transition(1, life.written.upper, Stage.FILL)
     plan = Plan("p", (), (), (Output("shown", "o", name),))
     reader, counts = RangeReader(_settings(life)), Counter[tuple[bytes | None, bytes]]()
     while left(found):
         found = advanced(found, 50)
-        after = msgspec.structs.replace(after, read_back=found)
-        for piece in ranges({name: "shown"}, after):
+        transition = msgspec.structs.replace(transition, read_back=found)
+        for piece in ranges({name: "shown"}, transition):
             wanted = Range(piece.topic, piece.partition, piece.start, piece.end)
             for _, messages in reader.read([wanted]):
                 given = [Message(m.offset(), m.key(), m.value(), m.headers()) for m in messages]

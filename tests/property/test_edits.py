@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from ikebana.errors import CheckpointError
 from ikebana.processor.checkpoint import parts as kept
 from ikebana.processor.checkpoint.evolution import edit_of
-from ikebana.processor.engine import editing, flow, hydrating
+from ikebana.processor.engine import replaying
 from ikebana.processor.planning.plan import ERRORS
 from ikebana.processor.topics.messages import Message
 from ikebana.processor.topics.source_offset import SourceOffset, is_settled
@@ -183,22 +183,22 @@ class Edited:
             case "first":
                 goes_on = run._next is None or is_settled(run.last)
                 birth = run._next or run._birth
-                return goes_on and birth is not None and birth.edits > run.last.edits
+                return goes_on and birth is not None and birth.edits > run.last.transition.number
             case "portions":
-                return run.last.fills
+                return run.last.transition.fills
 
     def note(self, logged: SourceOffset) -> None:
         """With the first batch of an edit, outputs that it changes are what the plan says."""
         self.read = {topic: self.read.get(topic, []) for topic in logged.positions}
         for topic, lowers in self.read.items():
             lowers += [logged.lower] * (logged.positions[topic].get(0, 0) - len(lowers))
-        self.taken_back |= {*logged.read_back}
-        if logged.edits > self.edits:
+        self.taken_back |= {*logged.transition.read_back}
+        if logged.transition.number > self.edits:
             self.since |= dict.fromkeys(self.changed, logged.lower)
             if self.run._running.backfills:
                 # The outputs of before go on, and time does, until all has been read again.
                 return
-            self.edits = logged.edits
+            self.edits = logged.transition.number
             self.unlike -= self.alike
             self.changed.clear()
 
@@ -318,13 +318,12 @@ def live(data: st.DataObject, domain: Domain, choice: Random, drawn: Drawn) -> N
 @contextmanager
 def portions(size: int) -> Iterator[None]:
     """Let edits and new joins go through state in small portions."""
-    were = editing.PORTION, hydrating.PORTION, kept._RELEASED, flow.PORTION
-    editing.PORTION, hydrating.PORTION, flow.PORTION = size, size, size
-    kept._RELEASED = 10 * size
+    were = replaying.PORTION, kept._RELEASED
+    replaying.PORTION, kept._RELEASED = size, 10 * size
     try:
         yield
     finally:
-        editing.PORTION, hydrating.PORTION, kept._RELEASED, flow.PORTION = were
+        replaying.PORTION, kept._RELEASED = were
 
 
 def collection(run: Run, output: str, as_of: int | None = None) -> Collection:

@@ -15,7 +15,7 @@ from ikebana.codecs import diff
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.checkpoint import parts
-from ikebana.processor.engine import hydrating
+from ikebana.processor.engine import replaying
 from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.joins.query import (
@@ -286,14 +286,14 @@ def test_a_join_that_is_new_begins_with_all_that_was_there(
     assume(set(joined(both).arrangements) == set(joined(plan_of(old)).arrangements))
     # Another layout without the other join is refused (`edits_problems`).
     assume(joined(alone).stages.items() <= joined(both).stages.items())
-    hydrating.PORTION, before = choice.choice([1, 2, 1_000]), hydrating.PORTION
+    replaying.PORTION, before = choice.choice([1, 2, 1_000]), replaying.PORTION
     run = begun(plan_of(old), choice, shards)
     try:
         play(run, history, choice, range(begin + 1))
         run.restart(both)
         play(run, history, choice, range(begin + 1, END))
     finally:
-        hydrating.PORTION = before
+        replaying.PORTION = before
 
     assert run.frontiers == {"q": END, "new": END, "errors": END}
     for time in range(begin + 1, END):

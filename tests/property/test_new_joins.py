@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ikebana import Column, Input, Output, Plan, Reduce, Upsert
 from ikebana.codecs import canonical
 from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.processor.engine import hydrating
+from ikebana.processor.engine import replaying
 from ikebana.processor.planning.joins.query import DeltaJoin, JoinInput
 from ikebana.processor.planning.plan import TimeDomain
 from ikebana.testing import Run, Topics
@@ -86,7 +86,7 @@ def test_new_joins_are_their_definition_whatever_comes_meanwhile(
                 change()
             run.batch(run.last.upper)
 
-    hydrating.PORTION, before = choice.choice([1, 2, 1_000]), hydrating.PORTION
+    replaying.PORTION, before = choice.choice([1, 2, 1_000]), replaying.PORTION
     try:
         go_on()
         joins: list[DeltaJoin] = []
@@ -99,9 +99,9 @@ def test_new_joins_are_their_definition_whatever_comes_meanwhile(
             go_on()
         run.read()
     finally:
-        hydrating.PORTION = before
+        replaying.PORTION = before
     # All is there and shown, though nothing else may have come.
-    assert run.last.hydrating == {}
+    assert run.last.transition.joins == []
 
     pairs = [
         (key, order["n"], state["c"][order["c"]]["n"])

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.codecs import diff
-from ikebana.processor.base.rebuilding import under_way
+from ikebana.processor.base.transition import Stage
 from ikebana.testing import Run, Topics
 from support.edited_plans import (
     Domain,
@@ -58,7 +58,9 @@ def test_outputs_are_those_of_a_pipeline_that_has_lost_nothing(
         begin = run.last.upper
         oracle = fresh(run)
         batches = 0
-        while run.batch(limit=choice.choice([1, 2, None])) and under_way(run.last.rebuilding):
+        while run.batch(limit=choice.choice([1, 2, None])) and (
+            run.last.transition.stage is Stage.REBUILD
+        ):
             batches += 1
             assert batches < 500, "it is never done"
             assert run.frontiers == {**dict.fromkeys(run.frontiers, 0), **stands}
@@ -103,8 +105,8 @@ def test_what_an_unfinished_batch_has_written_is_taken_back_at_its_own_time() ->
     had = write_unfinished(run)
     assert had
     run.recover()
-    assert run.last.rebuilding is not None
-    assert run.last.rebuilding.unclosed["all"] == had
+    assert run.last.transition.rebuilding is not None
+    assert run.last.transition.rebuilding.unclosed["all"] == had
     run.read()
 
     last = run.frontiers["all"] - 1

@@ -24,14 +24,14 @@ from ikebana.codecs.snapshot_record import SnapshotRecord
 from ikebana.processor.base import envelope
 from ikebana.processor.base.judged import Judged
 from ikebana.processor.base.noted import Noted, NotedRecord
-from ikebana.processor.base.rebuilding import Rebuilding
 from ikebana.processor.base.rows import Seen, Updates
 from ikebana.processor.base.skew import Hot
+from ikebana.processor.base.transition import ReadBackSpan, Rebuilding, Replayed, Stage, Transition
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
 from ikebana.processor.checkpoint.commits import FillProgress, Lease, Marker
 from ikebana.processor.topics.input_times import Base, InputTimes, RowFile
 from ikebana.processor.topics.reading_log import Reached, ReadingLog
-from ikebana.processor.topics.source_offset import ReadBackSpan, SourceOffset
+from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.serving import layout
 from ikebana.serving.layout import Meta, StoredTotals, TimePart
 from ikebana.serving.shape import Shape, Side
@@ -65,6 +65,19 @@ MANIFEST = Manifest(
     runs=[Run("000000000006-000000000000-base-5c02.run", 0, 6, "s6", 12, 345, 400, 30)],
     dropped=[Dropped(5, "b.run")],
 )
+TRANSITION = Transition(
+    number=2,
+    at=900,
+    stage=Stage.JOIN,
+    was=Stage.FILL,
+    takes=True,
+    joins=["joined"],
+    began=["other"],
+    read_back={"out": {0: ReadBackSpan(0, 4, 8)}},
+    writing=["out"],
+    wrote=["out"],
+    rebuilding=Rebuilding({"orders": {0: 3}}, {"out": 800}, {"out": 2}),
+)
 OFFSET = SourceOffset(
     batch=41,
     lower=1_000,
@@ -96,18 +109,8 @@ OFFSET = SourceOffset(
         )
     },
     now=1_790_000_000_000,
-    hydrating={"joined": 1_000},
-    hydrates=True,
-    edits=2,
-    editing=900,
-    fills=True,
-    began={"joined": 900},
-    filled=True,
     firsts={"orders": {0: 1}},
-    read_back={"out": {0: ReadBackSpan(0, 4, 8)}},
-    writes=["out"],
-    wrote=["out"],
-    rebuilding=Rebuilding(900, {"orders": {0: 3}}, {"out": 800}, {"out": 2}, ends=True),
+    transition=TRANSITION,
 )
 BIRTH = Birth(
     id="c0ffee",
@@ -150,13 +153,11 @@ MARKER = Marker(
     facts={"orders": [3, 1]},
     took={"compute": 0.25},
     retired=True,
-    hydrated=["joined"],
+    transition=TRANSITION.for_shards(),
+    replayed=Replayed(["joined"], ["out"]),
     waiting=2,
     filling=FillProgress(1, 3, "current", 20),
     noted=[Noted("late", "orders", 1, (NotedRecord("orders", 0, 8, 5, "why"),))],
-    large=["out"],
-    writes=["out"],
-    given_up=1_500,
     size=4_096,
     hot=[Hot("records", "orders", 12, 9, "5e4f")],
 )

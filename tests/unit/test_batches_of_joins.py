@@ -11,10 +11,12 @@ from ikebana.arrangements.store import MemoryStore, Overlay
 from ikebana.errors import TooMuchError
 from ikebana.processor.base.placing import shard_of
 from ikebana.processor.base.rows import NO_KEY, KeyedUpdate, Upserts
+from ikebana.processor.base.transition import Transition
 from ikebana.processor.checkpoint import parts
-from ikebana.processor.engine import budget, dataflow, hops, hydrating, joining
+from ikebana.processor.engine import budget, dataflow, hops, joining, replaying
 from ikebana.processor.engine.budget import Budget
 from ikebana.processor.engine.joined_batch import BatchJoins
+from ikebana.processor.engine.replaying import ArrangementPast, Replay
 from ikebana.processor.kernels import upsert
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.arrange_upsert import UpsertArrangement
@@ -226,11 +228,11 @@ def arranged(*keys: bytes) -> Arrangement:
 
 def test_a_new_join_gets_each_key_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """R16. Portions go on where the last one ended, as the store says."""
-    monkeypatch.setattr(hydrating, "PORTION", 2)
+    monkeypatch.setattr(replaying, "PORTION", 2)
     keys = [b"%d" % at for at in range(5)]
-    arrangement, store = arranged(*keys), MemoryStore()
+    past, store = ArrangementPast(arranged(*keys), BEGIN), MemoryStore()
 
-    found = [hydrating.portion(store, arrangement, BEGIN) for _ in range(4)]
+    found = [Replay(store, "join", "j").take(past) for _ in range(4)]
 
     assert [[row.key for row in part.rows] for part in found] == [
         keys[:2],
@@ -238,17 +240,20 @@ def test_a_new_join_gets_each_key_once(monkeypatch: pytest.MonkeyPatch) -> None:
         keys[4:],
         [],
     ]
-    assert [part.done for part in found] == [False, False, True, True]
+    assert [part.next is None for part in found] == [False, False, True, True]
     assert {row.time for part in found for row in part.rows} == {BEGIN}
 
 
 def test_a_new_join_begins_anew_under_a_name_that_was_there_before() -> None:
     """R16. How far another was says nothing."""
-    arrangement, store = arranged(b"k"), MemoryStore()
-    first = hydrating.portion(store, arrangement, BEGIN - 1)
+    past, store = ArrangementPast(arranged(b"k"), BEGIN), MemoryStore()
+    edits = [Transition(1, BEGIN - 1), Transition(1, BEGIN), Transition(2, BEGIN)]
 
-    assert first.done
-    assert len(hydrating.portion(store, arrangement, BEGIN).rows) == 1
+    for edit in edits:
+        assert replaying.begins(store, edit)
+        assert not replaying.begins(store, edit)
+        assert len(Replay(store, "join", "j").take(past).rows) == 1
+        assert Replay(store, "join", "j").is_done
 
 
 def test_the_first_stage_of_a_new_join_takes_rows_of_its_first_time() -> None:

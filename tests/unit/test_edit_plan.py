@@ -3,6 +3,7 @@
 import pytest
 
 from ikebana import Plan
+from ikebana.processor.base.transition import Stage, Transition
 from ikebana.processor.checkpoint.checkpoint import Birth, newborn
 from ikebana.processor.checkpoint.edit_plan import EditPlan, PartPlan, Rescaled
 from ikebana.processor.checkpoint.layout import Logged
@@ -300,6 +301,7 @@ def test_without_a_checkpoint_all_is_new() -> None:
     assert found.gist() == []
 
 
+FILLS = Transition(1, 9, Stage.FILL)
 ON_THEIR_WAY = "updates are on their way between operators after batch 4"
 
 
@@ -314,7 +316,7 @@ ON_THEIR_WAY = "updates are on their way between operators after batch 4"
             id="on their way",
         ),
         pytest.param(
-            {"frontiers": {"order": 9, "totals": 9}, "fills": True, "editing": 9, "edits": 1},
+            {"frontiers": {"order": 9, "totals": 9}, "transition": FILLS},
             3,
             ["batch 4 is unfinished", ON_THEIR_WAY],
             id="in the middle of an edit",

@@ -8,7 +8,7 @@ from ikebana import Plan
 from ikebana.errors import CheckpointError
 from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.processor.engine import editing
+from ikebana.processor.engine import replaying
 from ikebana.processor.planning import edits
 from ikebana.processor.planning.edits import Edit
 from ikebana.testing import Run, Topics
@@ -152,7 +152,7 @@ def test_an_output_of_a_join_gets_the_difference(
     before: str, after: str, portion: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever changes: the join, what it reads, or what is behind it."""
-    monkeypatch.setattr(editing, "PORTION", portion)
+    monkeypatch.setattr(replaying, "PORTION", portion)
     run = started(before)
     edited(run, after)
     judge(run, after)
@@ -207,7 +207,7 @@ def test_what_an_output_by_key_got_by_an_edit_can_be_taken_back() -> None:
 @pytest.mark.parametrize("moment", range(8))
 def test_a_death_anywhere_changes_nothing(moment: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also while results are on their way between shards; one of two had committed."""
-    monkeypatch.setattr(editing, "PORTION", 3)
+    monkeypatch.setattr(replaying, "PORTION", 3)
     after = FIRST.replace("> 3", "> 6")
     run = started(CYCLE)
     edited(run, after)
@@ -232,14 +232,14 @@ def test_a_join_that_has_begun_at_the_same_time_has_shown_nothing(shards: int) -
     edited(run, second)
     run.read()
     assert run.last.upper == at
-    assert run.last.began == {"named@2": at}
+    assert (run.last.transition.began, run.last.transition.at) == (["named@2"], at)
 
     run.restart(plan_of(third), shards=shards)
     run.read()
 
     assert run.last.upper == at
     judge(run, third)
-    assert set(run.last.began) <= {"named@3"}
+    assert set(run.last.transition.began) <= {"named@3"}
 
 
 def test_what_a_join_begins_with_goes_to_the_shards_of_its_keys() -> None:

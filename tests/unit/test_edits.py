@@ -12,7 +12,7 @@ from ikebana.codecs import cdcv2
 from ikebana.errors import CheckpointError
 from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.base.generations import shown
-from ikebana.processor.engine import editing
+from ikebana.processor.engine import replaying
 from ikebana.processor.planning import edits, edits_resolved
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.topics.source_offset import is_settled
@@ -377,7 +377,7 @@ def test_functions_of_the_plan_of_before_may_go_when_all_portions_are_done() -> 
     run = dated(range(10), Run(plan_of(by_function), Topics(), shards=2))
     edited(run, plan_of(LARGER))
     run.read()
-    assert run.last.editing
+    assert run.last.transition.at
     birth = run._birth
     assert birth is not None
     gone = json.loads(json.dumps(birth.before).replace("machines:", "machines:no_"))
@@ -400,7 +400,7 @@ def test_functions_of_a_plan_that_no_batch_has_run_may_go() -> None:
     order(run.topics, 12, "tea", 12)
     edited(run, plan_of(FIRST))
     run.read()
-    assert (run.last.edits, run.released) == (0, ())
+    assert (run.last.transition.number, run.released) == (0, ())
     assert collection(run, "large") == expected(run, FIRST, "large")
 
 
@@ -430,7 +430,7 @@ def test_while_portions_are_on_their_way_another_edit_waits_until_they_have_gone
     then: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also one that takes the first back, and one that is the same."""
-    monkeypatch.setattr(editing, "PORTION", 2)
+    monkeypatch.setattr(replaying, "PORTION", 2)
     run = dated(range(10), Run(plan_of(DATED), Topics(), shards=2))
     edited(run, plan_of(LARGER.replace("q: sum", "q: max")))
     run.batch()
@@ -469,12 +469,12 @@ def test_what_is_on_its_way_is_finished_under_the_plan_of_before(*, dies: bool) 
     frontier = run.last.upper
     while not is_settled(run.last):
         run.batch()
-        assert (run.last.positions, run.last.plan, run.last.edits) == (read, was, 0)
+        assert (run.last.positions, run.last.plan, run.last.transition.number) == (read, was, 0)
     # What has hopped is in, and time has not gone on.
     assert (run.last.upper, run.frontier("totals")) == (frontier, frontier)
     assert "99" not in str(run.collection("all"))
     run.read()
-    assert run.last.edits == 1
+    assert run.last.transition.number == 1
     for output in ("all", "large", "totals"):
         assert collection(run, output) == expected(run, text, output)
 
@@ -491,7 +491,7 @@ def test_deaths_while_that_is_finished_change_nothing() -> None:
     run.crash(committed=[1])
     edited(run, plan_of(text))
     run.read()
-    assert run.last.edits == 1
+    assert run.last.transition.number == 1
     for output in ("all", "large", "totals"):
         assert collection(run, output) == expected(run, text, output)
 

@@ -20,7 +20,7 @@ from ikebana.processor.checkpoint.evolution import (
     resumed,
     step_to,
 )
-from ikebana.processor.engine import hydrating
+from ikebana.processor.engine.replaying import ArrangementPast, Replay
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.planning.backfill import read_again
 from ikebana.processor.planning.joins.query import AsOfJoin, DeltaJoin, JoinInput
@@ -247,11 +247,8 @@ def test_a_new_join_needs_what_waits_for_its_time() -> None:
 def test_how_far_a_new_join_is_does_not_go_with_a_key() -> None:
     """A checkpoint that is rescaled has no join on its way, and what is left of one is let go."""
     store = MemoryStore()
-    hydrating.portion(
-        parts.HYDRATE.of(store, "second"),
-        Arrangement(MemoryStore(), Interval(3, 3), 3),
-        3,
-    )
+    arrangement = Arrangement(MemoryStore(), Interval(3, 3), 3)
+    Replay(store, "join", "second").take(ArrangementPast(arrangement, 3))
 
     assert list(parts.moved(store.scan(b""), lambda _: 0)) == []
     assert len(list(store.scan(b""))) == 1

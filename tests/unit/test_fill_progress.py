@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from ikebana.processor.base.transition import Replayed, Stage, Transition
 from ikebana.processor.checkpoint.commits import FillProgress
-from ikebana.processor.engine import editing
+from ikebana.processor.engine import replaying
 from ikebana.processor.engine.dataflow import Emitted
 from ikebana.processor.engine.editing import Editing, portion
 from ikebana.processor.engine.task import fill_progress
@@ -17,7 +18,7 @@ from support.edited_shops import FIRST, JOINED, plan_of
 
 def emitted(**changed: Any) -> Emitted:
     nothing: dict[str, Any] = {"updates": {}, "messages": {}, "hops": {}, "counted": Counter()}
-    return Emitted(**{**nothing, "seen": [], "facts": {}, "hydrated": [], **changed})
+    return Emitted(**{**nothing, "seen": [], "facts": {}, **changed})
 
 
 @pytest.fixture
@@ -34,8 +35,8 @@ def test_a_shard_says_in_which_part_it_is_and_how_many_keys_it_took(
     for number in range(3):
         run.send("orders", number, {"product": "tea", "customer": 1, "quantity": 9})
     run.read()
-    monkeypatch.setattr(editing, "PORTION", 2)
-    at = Editing(edit, time=run.last.upper, number=1, fills=True)
+    monkeypatch.setattr(replaying, "PORTION", 2)
+    at = Editing(edit, Transition(1, run.last.upper, Stage.FILL, takes=True))
 
     first, second = (portion(at, run.stores[0]) for _ in range(2))
 
@@ -48,26 +49,22 @@ def test_a_shard_says_in_which_part_it_is_and_how_many_keys_it_took(
 def test_parts_come_first_and_then_joins(edit: Edit) -> None:
     """A join that all shards are done with is not among those that get what was there."""
     scanned = len(edit.scanned)
-    named = {"named": 9}
+    fills, joins = (Transition(1, 9, at, joins=["named"]) for at in (Stage.FILL, Stage.JOIN))
 
-    assert fill_progress(edit, emitted(filled=(0, 7)), fills=True, hydrating=named) == (
+    assert fill_progress(edit, emitted(filled=(0, 7)), fills) == (
         FillProgress(0, scanned + 1, "order", 7)
     )
-    assert fill_progress(edit, emitted(), fills=False, hydrating=named) == (
-        FillProgress(scanned, scanned + 1, "named")
-    )
-    done = emitted(hydrated=["named"])
-    assert fill_progress(edit, done, fills=False, hydrating=named) == (
-        FillProgress(scanned + 1, scanned + 1, "named")
-    )
-    assert fill_progress(edit, emitted(), fills=False, hydrating={}) is None
+    assert fill_progress(edit, emitted(), joins) == (FillProgress(scanned, scanned + 1, "named"))
+    done = emitted(replayed=Replayed(["named"]))
+    assert fill_progress(edit, done, joins) == (FillProgress(scanned + 1, scanned + 1, "named"))
+    assert fill_progress(edit, emitted(), Transition(1, 9, Stage.CLOSE)) is None
 
 
 def test_an_edit_without_anything_to_fill_says_nothing() -> None:
     """Its one batch has no part; and a join that began before any time is one by itself."""
     same = edit_of(plan_of(FIRST), plan_of(FIRST))
 
-    assert fill_progress(same, emitted(filled=(0, 0)), fills=True, hydrating={}) is None
-    assert fill_progress(None, emitted(), fills=False, hydrating={"named": 9}) == (
+    assert fill_progress(same, emitted(filled=(0, 0)), Transition(1, 9, Stage.FILL)) is None
+    assert fill_progress(None, emitted(), Transition(1, 0, Stage.JOIN, joins=["named"])) == (
         FillProgress(0, 1, "named")
     )

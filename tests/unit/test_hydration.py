@@ -3,6 +3,7 @@
 import json
 
 from ikebana import Plan
+from ikebana.processor.base.transition import Transition
 from ikebana.processor.topics.source_offset import is_settled
 from ikebana.testing import Run, Topics
 from support import edited_shops
@@ -40,9 +41,9 @@ def test_a_join_is_hydrated_though_each_batch_sends_more_than_the_next_one_reads
     for number in range(20, 320):
         change(topics, number)
         run.batch(limit=1)
-        if not run.last.hydrating and run.last.edits == 1 and not run.last.editing:
+        if run.last.transition == Transition(1):
             break
-    assert (run.last.hydrating, run.last.edits, run.last.editing) == ({}, 1, 0)
+    assert run.last.transition == Transition(1)
     run.read()
 
     assert is_settled(run.last)

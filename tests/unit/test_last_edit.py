@@ -7,6 +7,7 @@ import pytest
 
 from ikebana import Plan
 from ikebana.errors import CheckpointError
+from ikebana.processor.base.transition import Transition
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, newborn
 from ikebana.processor.checkpoint.evolution import begun, evolved
 from ikebana.processor.checkpoint.last_edit import last_edit, recorded
@@ -55,7 +56,8 @@ def test_metadata_of_before_an_edit_that_has_run_are_refused(tmp_path: Path) -> 
     """An older copy of them was put back: under their plan the state would be another one."""
     after, _ = _edited(tmp_path)
     before = newborn(str(tmp_path), plan_of(FIRST), 2, after.start)
-    logged = SourceOffset(7, 40, 41, {}, plan_of(CHANGED).fingerprint(), edits=after.edits)
+    logged = SourceOffset(7, 40, 41, {}, plan_of(CHANGED).fingerprint())
+    logged = msgspec.structs.replace(logged, transition=Transition(after.edits))
 
     assert begun(after, logged) == after
     with pytest.raises(CheckpointError, match="are of before edit 1 of the plan, under which"):

@@ -8,7 +8,7 @@ import pytest
 
 from ikebana import Plan
 from ikebana.processor.authoring.pipeline import parse
-from ikebana.processor.engine import editing
+from ikebana.processor.engine import replaying
 from ikebana.testing import Run
 
 ORDERS = """
@@ -97,7 +97,7 @@ def collection(run: Run, output: str, as_of: int | None = None) -> Counter[Any]:
 
 @pytest.fixture(params=[1, 5])
 def portions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(editing, "PORTION", request.param)
+    monkeypatch.setattr(replaying, "PORTION", request.param)
     return int(request.param)
 
 
@@ -130,7 +130,7 @@ def test_what_is_unchanged_never_waits(
     before: str, after: str, changed: str, shards: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It gets the same updates at the same times as without the edit, in the same batches."""
-    monkeypatch.setattr(editing, "PORTION", 2)
+    monkeypatch.setattr(replaying, "PORTION", 2)
     run, without = started(before, "offset", shards), started(before, "offset", shards)
     run.restart(plan_of(after, "offset"))
     stood = 0
@@ -138,7 +138,7 @@ def test_what_is_unchanged_never_waits(
         for each in (run, without):
             each.send(topic, key, value)
             each.batch(limit=1)
-        stood += run.last.fills
+        stood += run.last.transition.fills
         assert run.last.positions == without.last.positions
         for output in ("all", "customers"):
             assert run.frontier(output) == without.frontier(output) == run.last.upper
@@ -172,7 +172,7 @@ def test_a_death_while_records_come_changes_nothing(
     dies: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wherever it is, and whichever shard had committed."""
-    monkeypatch.setattr(editing, "PORTION", 3)
+    monkeypatch.setattr(replaying, "PORTION", 3)
     run = started(JOINED, "offset")
     after = plan_of(JOINED_BEHIND + "  large: {from: order, topic: large}\n", "offset")
     run.restart(after)
@@ -194,7 +194,7 @@ def test_another_edit_while_records_come_waits_for_the_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Which reads nothing more, and then that one begins at its end."""
-    monkeypatch.setattr(editing, "PORTION", 2)
+    monkeypatch.setattr(replaying, "PORTION", 2)
     run = started(JOINED, "offset")
     run.restart(plan_of(JOINED_BEHIND, "offset"))
     steps: list[Callable[[], None]] = [

@@ -8,6 +8,7 @@ import pytest
 from ikebana import EventTime, Input, Output, Plan
 from ikebana.codecs.progress import pack_times
 from ikebana.processor.base.rows import Seen
+from ikebana.processor.base.transition import Replayed, Stage, Transition
 from ikebana.processor.topics import diff_input, event_time
 from ikebana.processor.topics.diff_input import ClosedProgress, DiffSpan
 from ikebana.processor.topics.event_time import EventTimes, TimeBounds
@@ -124,6 +125,7 @@ def hopping(**changed: Any) -> SourceOffset:
     return msgspec.structs.replace(offset(3, WITH_PAIRS), hops={0: 0, 1: 0}, **changed)
 
 
+JOINS = Transition(at=4, stage=Stage.JOIN, takes=True, joins=["pairs"])
 TO_READ = MintingState({"orders": {0: 50}}, {"orders": {0: 0}}, hops={0: 1, 1: 9})
 
 
@@ -173,19 +175,19 @@ def test_a_new_join_gets_more_when_nothing_is_left_of_what_it_got(
     *, most: int, hydrates: bool, left: dict[str, int]
 ) -> None:
     """R16. In portions: what is found goes through the exchange topic."""
-    last = hopping(hydrating={"pairs": 4}, hydrates=True)
+    last = hopping(transition=JOINS)
 
     found = mint(WITH_PAIRS, last, TO_READ, BatchTrigger(99, most_hops=most))
 
-    assert (found.hydrates, found.hydrating) == (hydrates, left)
+    assert (found.transition.takes, found.transition.begins) == (hydrates, left)
 
 
 @pytest.mark.parametrize(("most", "left"), [(10, {}), (9, {"pairs": 4})])
 def test_a_new_join_has_begun_when_what_it_got_is_taken(most: int, left: dict[str, int]) -> None:
     """R16. What is still in the exchange topic may be of its first time."""
-    last = hopping(hydrating={"pairs": 4}, hydrates=True)
-    look = TO_READ._replace(hydrated={"pairs"})
+    last = hopping(transition=JOINS)
+    look = TO_READ._replace(replayed=Replayed(["pairs"]))
 
     found = mint(WITH_PAIRS, last, look, BatchTrigger(99, most_hops=most))
 
-    assert found.hydrating == left
+    assert found.transition.begins == left

@@ -16,7 +16,8 @@ from ikebana.codecs.progress import pack_times
 from ikebana.errors import CheckpointError, FencedError
 from ikebana.processor.base.envelope import Tick, pack
 from ikebana.processor.base.rows import Upserts
-from ikebana.processor.checkpoint.commits import Marker, first_marker, hydrated_in
+from ikebana.processor.base.transition import Replayed, Stage, Transition
+from ikebana.processor.checkpoint.commits import Marker, first_marker, replayed_in
 from ikebana.processor.checkpoint.continuing import Adopt, Compute, Holder, goes_on, verdict
 from ikebana.processor.checkpoint.publishing import closings
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
@@ -226,7 +227,7 @@ def test_the_last_batch_of_a_recovery_has_the_times_that_are_given_up(
     begin: int, given_up: tuple[int, int]
 ) -> None:
     """From where an output was closed up to where the new state begins, if there are any."""
-    batch = [replace(each, given_up=begin) for each in BATCH]
+    batch = [replace(each, transition=Transition(at=begin, stage=Stage.REBUILT)) for each in BATCH]
     found = {c.output.name: c.record.given_up for c in closings(PLAN, batch, ENDS)}
 
     assert (found["out"], found["errors"]) == given_up
@@ -243,7 +244,9 @@ def test_an_output_that_was_written_in_part_ends_where_it_was_closed(
     before: dict[str, dict[int, int]], ends: dict[int, int]
 ) -> None:
     """Where nothing was, no record is closed, and the partitions are named all the same."""
-    batch = [replace(each, writes=["out"]) for each in BATCH]
+    batch = [
+        replace(each, transition=Transition(stage=Stage.WRITE, writing=["out"])) for each in BATCH
+    ]
     found = {c.output.name: c.record.ends for c in closings(PLAN, batch, ENDS, before=before)}
 
     assert found == {"out": ends, "errors": {0: 7}}
@@ -261,17 +264,17 @@ def test_a_new_join_has_begun_when_all_shards_say_so(
     found: list[list[str]], expected: set[str]
 ) -> None:
     """R16. Until then its first stage stands still."""
-    told = [marker(shard, 3, hydrated=names) for shard, names in enumerate(found)]
+    told = [marker(shard, 3, replayed=Replayed(names)) for shard, names in enumerate(found)]
 
-    assert hydrated_in(told, 3, shards=2) == expected
+    assert {*replayed_in(told, 3, shards=2).done} == expected
 
 
 def test_only_the_last_batch_tells_of_new_joins() -> None:
     """R16. What is in the exchange topic since then is not read yet."""
-    told = [marker(0, 3, hydrated=["a"]), marker(1, 2, hydrated=["a"])]
+    told = [marker(0, 3, replayed=Replayed(["a"])), marker(1, 2, replayed=Replayed(["a"]))]
 
-    assert hydrated_in(told, 3, shards=2) == set()
-    assert hydrated_in(told, 2, shards=2) == set()
+    assert replayed_in(told, 3, shards=2) == Replayed()
+    assert replayed_in(told, 2, shards=2) == Replayed()
 
 
 @dataclass

@@ -10,12 +10,12 @@ from ikebana import Plan
 from ikebana.codecs.snapshot_record import topic_of
 from ikebana.errors import CheckpointError, SourceError
 from ikebana.processor.authoring.pipeline import parse
+from ikebana.processor.base.transition import ReadBackSpan, Stage
 from ikebana.processor.checkpoint.edit_plan import EditPlan, FillSource
 from ikebana.processor.checkpoint.evolution import edit_to
 from ikebana.processor.checkpoint.planned_edit import described
 from ikebana.processor.explain.edit_text import edit_lines
 from ikebana.processor.topics import own_topics
-from ikebana.processor.topics.source_offset import ReadBackSpan
 from ikebana.testing import Run
 
 PARTS = """
@@ -116,7 +116,7 @@ def test_an_output_turns_into_another(before: str, after: str, shards: int) -> N
     run.restart(plan_of(after))
     portions = 0
     while run.batch(limit=5):
-        portions += bool(run.last.read_back)
+        portions += bool(run.last.transition.read_back)
 
     judged(run, after)
     assert portions > 2
@@ -246,7 +246,7 @@ def test_a_topic_is_taken_back_from_a_snapshot_on(after: str, *, cut: bool) -> N
     while run.batch(limit=3):
         read |= {
             topic
-            for topic, by in run.last.read_back.items()
+            for topic, by in run.last.transition.read_back.items()
             if any(at.to > at.start for at in by.values())
         }
 
@@ -312,7 +312,7 @@ def test_what_is_the_same_in_both_is_not_read() -> None:
     after = BOTH.replace("'tea'", "'milk'")
     run.restart(plan_of(after))
     while run.batch():
-        assert not run.last.read_back
+        assert not run.last.transition.read_back
     judged(run, after)
 
 
@@ -387,13 +387,15 @@ def test_only_state_that_is_made_anew_takes_back_all_outputs() -> None:
     run = started(AS_OF)
     run.recover()
     run.read()
-    assert run.last.rebuilding is not None
-    assert own_topics.read_in(run._running, {}, run.last).keys() >= {"all", "found"}
+    assert run.last.transition.stage is Stage.REBUILT
+    assert own_topics.read_in(run._running, {}, run.last.transition).keys() >= {"all", "found"}
     run.send("orders", 9, {"product": "tea", "customer": 1})
     run.read()
 
-    assert run.last.rebuilding is None
-    assert own_topics.read_in(run._running, {"found": "found"}, run.last) == {"found": "found"}
+    assert not run.last.transition.rebuilds
+    assert own_topics.read_in(run._running, {"found": "found"}, run.last.transition) == {
+        "found": "found"
+    }
 
 
 def test_a_batch_takes_a_share_of_each_partition() -> None:

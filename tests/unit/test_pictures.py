@@ -2,7 +2,6 @@
 
 import runpy
 import xml.etree.ElementTree as ElementTree
-from pathlib import Path
 
 import pytest
 
@@ -41,6 +40,7 @@ def test_texts_lie_within_their_picture(name: str) -> None:
 @pytest.mark.parametrize("name", PICTURES)
 def test_a_picture_is_shown_on_a_page(name: str) -> None:
     """With words for who cannot see it."""
-    pages: list[Path] = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    names = ("README.md", "ARCHITECTURE.md")
+    pages = [*(ROOT / name for name in names), *(ROOT / "docs").glob("*.md")]
 
     assert any(f"images/{name}.svg)" in page.read_text() for page in pages)

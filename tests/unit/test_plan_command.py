@@ -15,12 +15,12 @@ from click.testing import CliRunner, Result
 import shop
 from ikebana.errors import CheckpointError
 from ikebana.processor.authoring import pipeline
+from ikebana.processor.base.transition import Stage, Transition
 from ikebana.processor.checkpoint import state_figures
 from ikebana.processor.checkpoint.layout import CheckpointFiles
 from ikebana.processor.cli import finding
 from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.plan import demand_unchanged
-from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.testing import Run
 from support.checkpoints import left
 from support.doc_blocks import ROOT, named
@@ -280,9 +280,8 @@ def test_a_plan_that_is_as_it_was_says_nothing_of_an_edit_that_fills(tmp_path: P
     run = Run(plan, shards=2)
     run.send("shop.orders", 1, {"product": "tea", "customer": 1, "quantity": 9})
     run.read()
-    run.last = SourceOffset.from_json(
-        msgspec.structs.replace(run.last, fills=True, editing=run.last.upper).to_json()
-    )
+    fills = Transition(at=run.last.upper, stage=Stage.FILL)
+    run.last = msgspec.structs.replace(run.last, transition=fills)
     left(run, tmp_path / "checkpoint")
 
     assert asked(BEFORE, tmp_path / "checkpoint").exit_code == 0

@@ -14,7 +14,7 @@ from ikebana.codecs.cdcv2 import Progress
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.errors import SourceError
 from ikebana.processor.authoring.pipeline import parse
-from ikebana.processor.base.rebuilding import Rebuilding
+from ikebana.processor.base.transition import Rebuilding, Stage
 from ikebana.processor.checkpoint.checkpoint import newborn
 from ikebana.processor.checkpoint.commits import Lease, Marker, first_marker
 from ikebana.processor.checkpoint.layout import Logged
@@ -29,12 +29,15 @@ from ikebana.processor.checkpoint.recovering import (
 )
 from ikebana.processor.checkpoint.starting import GoOn, OutputState, StartHistory, judge
 from ikebana.processor.checkpoint.topic import TopicInfo
-from ikebana.processor.engine.rebuilt import standing, standing_outputs
+from ikebana.processor.engine.editing import output_intervals
 from ikebana.processor.kafka.reader import Range
 from ikebana.processor.kafka.recovering import _times
+from ikebana.processor.planning.progress import edges
 from ikebana.processor.topics.formatting import progress_messages
+from ikebana.processor.topics.reclock import BatchTrigger, mint
 from ikebana.processor.topics.recovering import recovered
 from ikebana.processor.topics.source_offset import is_settled
+from ikebana.processor.topics.taking import MintingState
 from unit.test_source_reading import KafkaMessage
 
 SHOP = """
@@ -254,7 +257,7 @@ def test_it_begins_beyond_all_that_was_written() -> None:
     assert left(plan, markers={0: marker(8, 47), 1: None}).batch == 7
     found = left(plan, unclosed={**left(plan).unclosed, "all": Unclosed(2, 50)})
     made = rebuilding(plan, found)
-    assert (made.begin, made.stands["all"], made.unclosed) == (51, 40, {"all": 2})
+    assert (found.begin, made.stands["all"], made.unclosed) == (51, 40, {"all": 2})
 
 
 def test_the_times_that_outputs_give_up_are_named() -> None:
@@ -291,6 +294,7 @@ def first_batch(plan: Plan, found: Left) -> tuple[StartHistory, list[Closing]]:
     start = recovered(
         plan,
         rebuilding(plan, found),
+        begin=found.begin,
         batch=found.batch,
         positions={topic: {0: 0} for topic in TOPICS},
         topic_ids={},
@@ -310,15 +314,14 @@ def first_batch(plan: Plan, found: Left) -> tuple[StartHistory, list[Closing]]:
     judged = judge(began)
     assert isinstance(judged, GoOn)
     offset = msgspec.structs.replace(start, batch=birth.first_batch, upper=start.upper + 1)
-    level = dict.fromkeys((o.name for o in plan.published), Interval(start.upper, offset.upper))
+    level = dict.fromkeys(edges(plan), Interval(start.upper, offset.upper))
+    frozen = output_intervals(plan, level, None, start.transition)
     committed = msgspec.structs.replace(
         first_marker(birth, plan, 0),
         batch=offset.batch,
         offset=offset.digest(),
-        intervals={
-            name: (at.lower, at.upper) for name, at in standing(level, start.rebuilding).items()
-        },
-        writes=standing_outputs(plan, start.rebuilding),
+        intervals={name: (at.lower, at.upper) for name, at in frozen.items()},
+        transition=start.transition,
     )
     lasts = {name: each.last for name, each in found.outputs.items()}
     published = closings(
@@ -365,16 +368,40 @@ def test_outputs_of_which_nothing_was_closed_stand_at_0(form: str) -> None:
     assert isinstance(judge(again), GoOn)
 
 
-def test_it_ends_when_all_is_read_and_nothing_is_on_its_way() -> None:
-    made = Rebuilding(10, {"orders": {0: 5}}, {"all": 9})
-    assert not made.after({"orders": {0: 4}}, 12, is_level=True).ends
-    assert not made.after({"orders": {0: 5}}, 12, is_level=False).ends
-    assert not made.after({"orders": {0: 5}}, 10, is_level=True).ends
-    assert made.after({"orders": {0: 5}}, 11, is_level=True).ends
+@pytest.mark.parametrize(
+    ("end", "own", "hops", "is_last"),
+    [
+        pytest.param(5, 1, 4, True, id="all is read"),
+        pytest.param(4, 1, 4, False, id="records of an input are missing"),
+        pytest.param(5, 3, 4, False, id="updates of an output are left"),
+        pytest.param(5, 1, 9, False, id="rows are left in the exchange topic"),
+    ],
+)
+def test_it_ends_when_all_is_read_and_nothing_is_on_its_way(
+    *, end: int, own: int, hops: int, is_last: bool
+) -> None:
+    """A batch takes one offset of each topic, and at most four messages of the exchange topic."""
+    plan = plan_of()
+    start = recovered(
+        plan,
+        Rebuilding({topic: {0: 5} for topic in plan.topics}, {}),
+        begin=10,
+        batch=7,
+        positions={topic: {0: end - 1} for topic in plan.topics},
+        topic_ids={},
+        hops={0: 0},
+        read_back={"all": {0: (0, own)}},
+    )
+    look = MintingState({topic: {0: end} for topic in plan.topics}, {}, hops={0: hops})
+
+    after = mint(plan, start, look, BatchTrigger(12, limit=1, most_hops=4))
+
+    assert after.transition.follows(start.transition)
+    assert after.transition.stage is (Stage.REBUILT if is_last else Stage.REBUILD)
 
 
 def test_new_partitions_and_later_records_wait() -> None:
-    made = Rebuilding(10, {"orders": {0: 5}}, {})
+    made = Rebuilding({"orders": {0: 5}}, {})
     ends = {"orders": {0: 8, 1: 2}, "customers": {0: 1}}
     assert made.readable(ends) == {"orders": {0: 5}}
 
@@ -384,6 +411,7 @@ def test_no_other_plan_goes_on_before_it_has_ended() -> None:
     start = recovered(
         plan,
         rebuilding(plan, left(plan)),
+        begin=left(plan).begin,
         batch=7,
         positions={topic: {0: 0} for topic in TOPICS},
         topic_ids={},
@@ -391,6 +419,5 @@ def test_no_other_plan_goes_on_before_it_has_ended() -> None:
         read_back={},
     )
     assert not is_settled(start)
-    assert start.rebuilding is not None
-    ended = msgspec.structs.replace(start.rebuilding, ends=True)
-    assert is_settled(msgspec.structs.replace(start, rebuilding=ended))
+    ended = start.transition.next(Stage.REBUILT)
+    assert is_settled(msgspec.structs.replace(start, transition=ended))

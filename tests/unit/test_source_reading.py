@@ -12,6 +12,7 @@ from ikebana import Column, EventTime, Input, Output, Plan, Upsert
 from ikebana.errors import LostError
 from ikebana.processor.base.envelope import Tick, unpack
 from ikebana.processor.base.rows import IgnoredMessages, Upserts
+from ikebana.processor.base.transition import FILLED, Replayed
 from ikebana.processor.kafka.reader import Range
 from ikebana.processor.spark import worker
 from ikebana.processor.spark.shares import Share
@@ -20,7 +21,6 @@ from ikebana.processor.spark.source_config import SourceConfig
 from ikebana.processor.spark.workers.network import Address
 from ikebana.processor.spark.workers.owners import Owners
 from ikebana.processor.topics import reclock
-from ikebana.processor.topics.edit_steps import FILLED
 from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.processor.topics.taking import MintingState
 
@@ -142,7 +142,11 @@ def test_the_batches_of_an_edit_are_told_so_although_no_time_has_been_closed() -
     edited = reclock.Edited(edits=1)
     fills = reclock.mint(plan, read, MintingState({}, {}), reclock.BatchTrigger(0), edited)
     filled = reclock.mint(
-        plan, fills, MintingState({}, {}, hydrated={FILLED}), reclock.BatchTrigger(0), edited
+        plan,
+        fills,
+        MintingState({}, {}, replayed=Replayed([FILLED])),
+        reclock.BatchTrigger(0),
+        edited,
     )
     later = reclock.mint(
         plan, filled, MintingState({"t": {0: 9}}, {}), reclock.BatchTrigger(9), edited
@@ -155,10 +159,10 @@ def test_the_batches_of_an_edit_are_told_so_although_no_time_has_been_closed() -
         assert isinstance(found, Tick)
         return found
 
-    assert [each.asks_shards for each in (read, fills, filled, later)] == [0, 1, 0, 0]
+    assert [each.transition.asks_shards for each in (read, fills, filled, later)] == [0, 1, 0, 0]
     batches = [(read, fills), (fills, filled), (filled, later)]
-    assert [tick(*each).in_edit for each in batches] == [True, True, False]
-    assert {each.editing for each in (fills, filled, later)} == {0}
+    assert [tick(*each).transition.is_edit for each in batches] == [True, True, False]
+    assert {each.transition.at for each in (fills, filled, later)} == {0}
 
 
 def planned(source: StreamReader, each: int = 10_000) -> list[int]:

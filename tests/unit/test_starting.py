@@ -8,6 +8,7 @@ import pytest
 
 from ikebana import Output, Plan
 from ikebana.errors import CheckpointError
+from ikebana.processor.base.transition import Stage, Transition
 from ikebana.processor.checkpoint.checkpoint import Birth, described
 from ikebana.processor.checkpoint.commits import Lease
 from ikebana.processor.checkpoint.layout import Logged
@@ -32,6 +33,9 @@ ERRORS = PLAN.published[-1]
 
 def refused(found: object) -> Reason | None:
     return found.reason if isinstance(found, Refusal) else None
+
+
+JOINS = Transition(stage=Stage.JOIN, joins=["pairs"])
 
 
 @pytest.mark.parametrize(
@@ -166,7 +170,7 @@ OTHER_PLAN = offset(1, plan="another")
             id="another plan, not level",
         ),
         pytest.param(
-            history(logged=Logged(offset(1, plan="another", hydrating={"pairs": 1}), 1, 1)),
+            history(logged=Logged(offset(1, plan="another", transition=JOINS), 1, 1)),
             Reason.UPDATES_ON_THEIR_WAY,
             id="another plan, hydrating",
         ),
@@ -193,7 +197,7 @@ def test_a_start_that_finishes_what_is_on_its_way_is_not_asked_for_its_plan() ->
     """The record has that plan, and not how the log calls it."""
     for logged in (
         Logged(offset(1, plan="another"), 1, 0),
-        Logged(offset(1, plan="another", hydrating={"pairs": 1}), 1, 1),
+        Logged(offset(1, plan="another", transition=JOINS), 1, 1),
     ):
         assert logged.offset is not None
         markers = {shard: marker(shard, 1, offset=logged.offset.digest()) for shard in range(2)}
@@ -234,7 +238,9 @@ def test_after_a_rescaling_too_a_new_output_takes_no_topic_of_an_older_one() -> 
     )
 
     assert refused(judge(found)) is Reason.TOPIC_OF_AN_OLDER_OUTPUT
-    run = msgspec.structs.replace(edited, start=msgspec.structs.replace(last, edits=1))
+    run = msgspec.structs.replace(
+        edited, start=msgspec.structs.replace(last, transition=Transition(1))
+    )
     assert refused(judge(replace(found, birth=run))) is None
 
 

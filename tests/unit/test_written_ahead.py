@@ -7,7 +7,7 @@ import pytest
 from ikebana.processor.base import diff_reader
 from ikebana.processor.base.diff_reader import ClosedBatch
 from ikebana.processor.base.verify import Verifier
-from ikebana.processor.engine import editing, flow
+from ikebana.processor.engine import replaying
 from ikebana.testing import Run
 from unit.test_live_edits import (
     JOINED,
@@ -31,8 +31,7 @@ EDITS = [
 
 @pytest.fixture(autouse=True)
 def _portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(editing, "PORTION", 7)
-    monkeypatch.setattr(flow, "PORTION", 1)
+    monkeypatch.setattr(replaying, "PORTION", 1)
 
 
 @pytest.mark.parametrize(("before", "after", "output"), EDITS)
@@ -53,8 +52,8 @@ def test_readers_get_portions_as_one_batch(
             run.restart(plan_of(after, time))
         run.batch(limit=1)
         always.batch(limit=1)
-        portions += output in run.last.writes
-        if output in run.last.writes:
+        portions += output in run.last.transition.writing
+        if output in run.last.transition.writing:
             last = run.topics.closed[output][-1].record
             assert (last.lower, last.upper, last.count) == (at, at, 0)
     for each in (run, always):
@@ -78,7 +77,7 @@ def test_outputs_that_the_edit_leaves_alone_go_on_meanwhile(time: str) -> None:
     for topic, key, value in changes():
         run.send(topic, key, value)
         run.batch(limit=1)
-        portions += bool(run.last.writes)
+        portions += bool(run.last.transition.writing)
         assert run.frontier("all") == run.frontier("customers") == run.last.upper
 
     assert portions > 5
@@ -89,7 +88,7 @@ def test_what_comes_meanwhile_waits_behind_the_portions() -> None:
     run = started(ORDERS, "offset")
     at = run.last.upper
     run.restart(plan_of(WITHOUT, "offset"))
-    while "named" not in run.last.writes:
+    while "named" not in run.last.transition.writing:
         run.batch()
     run.send("orders", 100, {"product": "tea", "customer": 1, "quantity": 1})
     run.batch()
@@ -104,7 +103,7 @@ def test_an_edit_that_comes_next_waits_for_the_last_portion() -> None:
     """Which then is in the topic, so that the difference to it can be written."""
     run = started(ORDERS, "offset")
     run.restart(plan_of(WITHOUT, "offset"))
-    while not run.last.writes:
+    while not run.last.transition.writing:
         run.batch()
     run.restart(plan_of(JOINED, "offset"))
     run.read()

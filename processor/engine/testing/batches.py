@@ -10,10 +10,10 @@ from ikebana.arrangements.store import MemoryStore
 from ikebana.codecs.progress import ProgressRecord, pack_times
 from ikebana.processor.base.envelope import Records, Tick, pack, unpack
 from ikebana.processor.base.placing import owner_of
+from ikebana.processor.base.transition import NOTHING_REPLAYED, ReadBack, Replayed
 from ikebana.processor.checkpoint.checkpoint import Birth
 from ikebana.processor.checkpoint.evolution import (
     begun,
-    edit_of,
     edit_under_way,
     evolved,
     plan_as_run,
@@ -25,7 +25,7 @@ from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.engine import hops
 from ikebana.processor.engine.beside import Beside
 from ikebana.processor.engine.dataflow import Emitted
-from ikebana.processor.engine.editing import Editing, output_intervals
+from ikebana.processor.engine.editing import output_intervals
 from ikebana.processor.engine.in_process import (
     Attempt,
     HasPlan,
@@ -34,11 +34,11 @@ from ikebana.processor.engine.in_process import (
     found_schemas,
     plan_of,
 )
-from ikebana.processor.engine.rebuilt import standing
 from ikebana.processor.engine.testing.looking import BatchRequest, look_at
 from ikebana.processor.engine.testing.topics import Topics
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.backfill import has_caught_up
+from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.plan import Input, Output, Plan
 from ikebana.processor.topics import again, own_topics, reclock
 from ikebana.processor.topics.history import files_of
@@ -48,7 +48,7 @@ from ikebana.processor.topics.literals import require_readable
 from ikebana.processor.topics.own_reading import taken_back
 from ikebana.processor.topics.slice_reading import reading_of, rows_in
 from ikebana.processor.topics.slices import slices
-from ikebana.processor.topics.source_offset import ReadBack, SourceOffset, is_settled
+from ikebana.processor.topics.source_offset import SourceOffset, is_settled
 from ikebana.processor.topics.starting import started
 from ikebana.processor.topics.update_intake import UpdateIntake, intake_of
 
@@ -109,7 +109,8 @@ def after_loss(
         )
     return recovered(
         plan,
-        msgspec.structs.replace(rebuilding(plan, left), begin=upper),
+        rebuilding(plan, left),
+        begin=upper,
         batch=batch,
         positions={topic: dict(by) for topic, by in begins.items()},
         topic_ids={},
@@ -261,8 +262,7 @@ class Batches:
         self._exchange: list[list[bytes]] = [[] for _ in range(shards)]
         self._most = exchange
         self._news = Learned([], [])
-        self._hydrated: frozenset[str] = frozenset()
-        self._large: frozenset[str] = frozenset()
+        self._replayed = NOTHING_REPLAYED
         self._ahead: dict[str, dict[int, int]] = {}
         """By output that is written in portions, its ends before the first portion."""
         self._unfinished: Unfinished | None = None
@@ -329,7 +329,7 @@ class Batches:
         self.stores = [MemoryStore() for _ in range(shards)]
         self._birth = self._next = self._unfinished = None
         self._finishes, self._news = False, Learned([], [])
-        self._hydrated = self._large = frozenset()
+        self._replayed = NOTHING_REPLAYED
         self._ahead.clear()
 
     def _is_over(self) -> bool:
@@ -358,7 +358,7 @@ class Batches:
     def _minted(self, asked: BatchRequest) -> SourceOffset | None:
         """The next batch over the records that can be read now; None if there is none."""
         before = self.last
-        plan = self._running
+        plan, edited = self._running, self._edited(before)
         look = look_at(plan, self.topics, before, self._news, asked)
         now_ms = asked.now_ms
         if now_ms is None:
@@ -371,19 +371,15 @@ class Batches:
                     look.begins, again.begins(plan, again.first_offsets(self._begins, before))
                 ),
                 hops={shard: len(rows) for shard, rows in enumerate(self._exchange)},
-                hydrated=self._hydrated,
-                large=self._large,
-                read_back=self._read_back(before),
+                replayed=self._replayed,
+                read_back=self._read_back(edited, before),
             ),
             reclock.BatchTrigger(now_ms, asked.limit, asked.heartbeat, asked.first, self._most),
-            reclock.Edited(
-                0 if self._birth is None else self._birth.edits,
-                self._standing(before),
-                self._finishes,
-            ),
+            edited,
         )
         if after.batch == before.batch:
             return None
+        assert after.transition.follows(before.transition), (before.transition, after.transition)
         # Encoded and decoded, as in Spark's offset log.
         return SourceOffset.from_json(after.to_json())
 
@@ -399,7 +395,7 @@ class Batches:
     def _attempt(self, batch: Unfinished) -> None:
         before, after = batch.before, batch.after
         intervals = again.intervals(self._running, before, after)
-        rows = self._rows(before, after)
+        rows, edit = self._rows(before, after), self._edit_of(after)
         for shard, store in enumerate(self.stores):
             if shard not in batch.committed:
                 result: Attempt = attempt(
@@ -409,29 +405,26 @@ class Batches:
                     rows[shard],
                     intervals,
                     Beside(
-                        hydrating=after.hydrating,
-                        hydrates=after.hydrates,
-                        released=() if after.fills else self.released,
-                        editing=self._editing(after),
-                        rebuilding=after.rebuilding,
+                        transition=after.transition,
+                        edit=edit,
+                        released=() if after.transition.fills else self.released,
                         owns=owner_of(shard, len(self.stores)),
                     ),
                 )
                 batch.computed(shard, result)
 
-    def _standing(self, before: SourceOffset) -> frozenset[str]:
-        """The operators that are frozen while an edit fills."""
+    def _edited(self, before: SourceOffset) -> reclock.Edited:
+        """How the batch after `before` continues the last edit."""
         birth = self._birth
-        edit = None if birth is None else edit_under_way(birth, before, is_done=True)
-        return frozenset() if edit is None else edit.standing
+        if birth is None:
+            return reclock.NOT_EDITED
+        edit = edit_under_way(birth, before, is_done=True)
+        return reclock.Edited.of(birth.edits, edit, birth.released, finishes=self._finishes)
 
-    def _read_back(self, before: SourceOffset) -> ReadBack:
+    def _read_back(self, edited: reclock.Edited, before: SourceOffset) -> ReadBack:
         """The offsets that an edit about to begin reads of the topics of outputs."""
-        birth = self._birth
-        if birth is None or birth.edits <= before.edits or (edit := edit_of(birth)) is None:
-            return {}
         spans: ReadBack = {}
-        for topic in edit.read_back:
+        for topic in edited.read_back if edited.edits > before.transition.number else ():
             snapshot, ends = self.topics.snapshots.get(topic), self.topics.ends(topic)
             spans |= own_topics.begun(
                 own_topics.to_read(topic, dict.fromkeys(ends, 0), ends, snapshot)
@@ -440,31 +433,18 @@ class Batches:
 
     def _taken_back(self, after: SourceOffset) -> Iterator[tuple[int, Records]]:
         """The rows that a batch reads from the topics of outputs, by shard."""
-        editing = self._editing(after)
-        read_back = editing.edit.read_back if editing else {}
-        outputs = own_topics.read_in(self._running, read_back, after)
-        for piece in own_topics.ranges(outputs, after):
+        edit, transition = self._edit_of(after), after.transition
+        read_back = edit.read_back if edit else {}
+        outputs = own_topics.read_in(self._running, read_back, transition)
+        for piece in own_topics.ranges(outputs, transition):
             held = self.topics.messages[piece.topic][piece.partition][piece.start : piece.end]
             messages = [message for message in held if message is not None]
             for shard, chunk in taken_back(self._running, piece, messages, len(self.stores)):
                 yield shard, _record(chunk)
 
-    def _editing(self, after: SourceOffset) -> Editing | None:
+    def _edit_of(self, after: SourceOffset) -> Edit | None:
         """The edit of the plan that a batch belongs to, if any."""
-        edit = None if self._birth is None else edit_under_way(self._birth, after)
-        if edit is None:
-            return None
-        began = frozenset(after.begun_at_edit)
-        return Editing(
-            edit,
-            after.editing,
-            after.edits,
-            after.fills,
-            began,
-            after.filled,
-            frozenset(after.writes),
-            frozenset(after.wrote),
-        )
+        return None if self._birth is None else edit_under_way(self._birth, after)
 
     def _rows(self, before: SourceOffset, after: SourceOffset) -> list[list[Records]]:
         """The rows that each shard gets in a batch."""
@@ -499,8 +479,9 @@ class Batches:
     def _publish(self, batch: Unfinished, emitted: list[Emitted]) -> None:
         """Publish the results of a batch from all shards."""
         intervals = again.intervals(self._running, batch.before, batch.after)
-        closed = output_intervals(self._running, intervals, self._editing(batch.after))
-        closed = standing(closed, batch.after.rebuilding)
+        transition = batch.after.transition
+        edit = self._edit_of(batch.after)
+        closed = output_intervals(self._running, intervals, edit, transition)
         news = Learned([], [])
         for result in emitted:
             news.seen.extend(result.seen)
@@ -508,10 +489,7 @@ class Batches:
             for at, row in hops.chunks(result.hops, len(self.stores)):
                 self._exchange[at].append(pack(row))
         self._news = news
-        self._hydrated = frozenset.intersection(
-            *(frozenset(result.hydrated) for result in emitted)
-        )
-        self._large = frozenset(name for result in emitted for name in result.large)
+        self._replayed = Replayed.by_all([result.replayed for result in emitted])
         self.waiting = sum(result.waiting for result in emitted)
         messages = self.written.take(self._running, emitted, closed)
         ends = {output.name: self.topics.ends(output.topic) for output in self._running.published}
@@ -519,14 +497,14 @@ class Batches:
             for key, value, headers in messages[output.name]:
                 self.topics.send(output.topic, key, value, headers=headers)
             times = [u.time for result in emitted for u in result.updates[output.name]]
-            if output.name in batch.after.writes:
+            if output.name in transition.writing:
                 # Progress does not mention a portion.
                 self._ahead.setdefault(output.name, ends[output.name])
-                assert set(times) <= {batch.after.editing}, (output.name, times)
+                assert set(times) <= {transition.at}, (output.name, times)
                 times = []
             elif self._ahead.pop(output.name, None) is not None:
                 before = sum(result.written_before[output.name] for result in emitted)
-                times += [batch.after.editing] * before
+                times += [transition.at] * before
             self._close(output, closed[output.name], batch.after.batch, times)
 
     def _close(self, output: Output, interval: Interval, batch: int, times: Sequence[int]) -> None:

@@ -1,0 +1,226 @@
+"""A transition of a pipeline: to another plan, or to the state that a lost checkpoint had.
+
+Something new (an operator, a join, an output, a whole state) needs the past that came before it.
+It gets this in portions, as of one time, while everything else goes on and outputs that change are
+frozen at that time; then these get the difference.  `NEXT` is the table of the stages of that, and
+the stage is logged with each batch.
+
+In a rebuild all of the state is new.  It begins at a time beyond all times that the lost state
+has written.  The inputs are read once more, up to the ends that they had when the recovery was
+decided, and the contents of outputs are read from their own topics.  The hold of an output adds up
+the results of the plan minus these contents, and writes the sum, the difference, in the last
+batch.  So all outputs have one consistent state from that time on.  Times between the end of an
+output's progress and that time are given up: the output keeps its old contents there, although
+outputs may have been closed up to different times.
+
+Updates of a batch of the lost checkpoint that was not closed are retracted at their own times,
+since readers have not seen these times as complete.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+
+class Stage(StrEnum):
+    """The stage of a transition in a batch: the first in this order that is not done."""
+
+    REBUILD = "rebuild"
+    """Inputs and outputs' own topics are read for a new state; all outputs are frozen."""
+    REBUILT = "rebuilt"
+    """The last batch of a rebuild: outputs get the difference."""
+    FILL = "fill"
+    """Portions of the state go through the old plan and the new one."""
+    JOIN = "join"
+    """New joins get portions of the rows from before they began."""
+    WRITE = "write"
+    """Outputs write a large difference in portions."""
+    CLOSE = "close"
+    """Outputs hold what they get at the transition's time until this is closed."""
+    SETTLED = "settled"
+    """Nothing is under way."""
+
+
+# By stage, the stages that may follow, and why each does.  A stage may also last.  An edit at time
+# 0, from before the first closed time, has nothing to close.
+NEXT: Mapping[Stage, Mapping[Stage, str]] = {
+    Stage.SETTLED: {Stage.FILL: "another plan"},
+    Stage.FILL: {
+        Stage.JOIN: "new joins",
+        Stage.WRITE: "large",
+        Stage.CLOSE: "not large",
+        Stage.SETTLED: "at time 0",
+    },
+    Stage.JOIN: {Stage.WRITE: "large", Stage.CLOSE: "not large", Stage.SETTLED: "at time 0"},
+    Stage.WRITE: {Stage.CLOSE: "written"},
+    Stage.CLOSE: {Stage.SETTLED: "closed", Stage.WRITE: "large", Stage.FILL: "another plan"},
+    Stage.REBUILD: {Stage.REBUILT: "all is read"},
+    Stage.REBUILT: {Stage.SETTLED: "written", Stage.FILL: "another plan"},
+}
+
+# By topic, by partition.
+_Positions = dict[str, dict[int, int]]
+
+
+class ReadBackSpan(msgspec.Struct, array_like=True, frozen=True):
+    """Offsets of a partition: a batch reads from `start` up to `to`, all batches up to `end`."""
+
+    start: int
+    to: int
+    end: int
+
+
+# By topic, by partition.
+ReadBack = dict[str, dict[int, ReadBackSpan]]
+
+
+class Rebuilding(msgspec.Struct, frozen=True):
+    """What a rebuild knows of the lost checkpoint.
+
+    * `until`: the offsets up to which inputs are read for it, by topic and partition.
+    * `stands`: the time up to which each output was closed before.
+    * `unclosed`: the numbers of update records that outputs have at later times.
+    """
+
+    until: _Positions
+    stands: dict[str, int]
+    unclosed: dict[str, int] = {}
+
+    def readable(self, ends: Mapping[str, Mapping[int, int]]) -> _Positions:
+        """Limit the ends of inputs to the offsets that are read for the new state."""
+        return {
+            topic: {p: min(end, by[p]) for p, end in ends[topic].items() if p in by}
+            for topic, by in self.until.items()
+            if topic in ends
+        }
+
+    def is_read(self, positions: Mapping[str, Mapping[int, int]]) -> bool:
+        """Whether `positions` have reached the offsets up to which inputs are read."""
+        return all(
+            positions.get(topic, {}).get(partition, 0) >= end
+            for topic, by in self.until.items()
+            for partition, end in by.items()
+        )
+
+
+class Transition(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The transition that a batch belongs to, as it is logged and sent to every shard.
+
+    * `number`: how often the plan has been edited.
+    * `at`: the time at which new parts begin, and at which outputs are frozen and get the
+      difference: the frontier of the last edit, or that of a rebuild, until all operators are
+      past it, else 0.  That of an edit before the first closed time is 0 too.  Several edits may
+      be made at one frontier, one after the other.
+    * `stage`, and `was`: the stage of this batch, and of the one before.
+    * `takes`: this batch takes a portion of the past, for the edit while it fills, else for the
+      joins.
+    * `joins`: the new joins that still lack rows from before they began.
+    * `began`: the joins that have got these rows, until the time is closed: no output has their
+      initial results yet.
+    * `read_back`: while contents of outputs are retracted, the positions in their topics.
+    * `writing`: the outputs that are frozen at the time and write a portion of the updates that
+      they get at it; `wrote`: those that did in the batch before, and are closed by this one.
+    * `rebuilding`: what a rebuild of a lost state knows.
+    """
+
+    number: int = 0
+    at: int = 0
+    stage: Stage = Stage.SETTLED
+    was: Stage = Stage.SETTLED
+    takes: bool = False
+    joins: list[str] = []
+    began: list[str] = []
+    read_back: ReadBack = {}
+    writing: list[str] = []
+    wrote: list[str] = []
+    rebuilding: Rebuilding | None = None
+
+    @property
+    def fills(self) -> bool:
+        """Whether the batch takes portions of the state through the old and the new plan."""
+        return self.stage is Stage.FILL
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether the batch before has taken the last portion, so that frozen outputs go on."""
+        return self.was is Stage.FILL and not self.fills
+
+    @property
+    def rebuilds(self) -> bool:
+        """Whether the batch belongs to a rebuild, which may end with it."""
+        return self.stage in (Stage.REBUILD, Stage.REBUILT)
+
+    @property
+    def is_edit(self) -> bool:
+        """Whether the batch belongs to an edit, which has the time 0 if none was closed before."""
+        return bool(self.at or self.fills or self.is_filled) and not self.rebuilds
+
+    @property
+    def asks_shards(self) -> bool:
+        """Whether the next batch depends on the progress that shards report of this one."""
+        return self.stage in (Stage.FILL, Stage.JOIN, Stage.WRITE, Stage.CLOSE)
+
+    @property
+    def gives_up(self) -> int:
+        """In the last batch of a rebuild, the time before which outputs give times up; else 0."""
+        return self.at if self.stage is Stage.REBUILT else 0
+
+    def freezes(self, output: str) -> bool:
+        """Whether progress reports neither times nor end offsets of an output."""
+        return self.stage is Stage.REBUILD or output in self.writing
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether another plan may follow: no portion is missing, and outputs hold the rest."""
+        return Stage.FILL in NEXT[self.stage]
+
+    @property
+    def begins(self) -> dict[str, int]:
+        """The joins that lack rows, with the time at which they begin."""
+        return dict.fromkeys(self.joins, self.at)
+
+    def next(self, stage: Stage, **changes: Any) -> "Transition":
+        """Move to the stage of the next batch, which the table of stages allows."""
+        result = msgspec.structs.replace(self, stage=stage, was=self.stage, **changes)
+        assert result.follows(self), f"no transition goes from {self.stage} to {stage}"
+        return result
+
+    def follows(self, before: "Transition") -> bool:
+        """Whether the table of stages has a way from the batch before to this one."""
+        is_edge = self.stage is before.stage or self.stage in NEXT[before.stage]
+        return self.was is before.stage and is_edge
+
+    def for_shards(self) -> "Transition":
+        """Leave out the fields that shards do not need."""
+        of = self.rebuilding
+        rebuilding = None if of is None else msgspec.structs.replace(of, until={})
+        return msgspec.structs.replace(self, read_back={}, rebuilding=rebuilding)
+
+
+NO_TRANSITION = Transition()
+
+
+class Replayed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What shards report of a transition in a batch, from which the next one is minted.
+
+    * `done`: the new joins that have all rows from before they began, and `FILLED` if the shard
+      has taken the last portion of an edit.
+    * `large`: the outputs with more at the transition's time than a batch should write.
+    """
+
+    done: list[str] = []
+    large: list[str] = []
+
+    @classmethod
+    def by_all(cls, reports: Sequence["Replayed"]) -> "Replayed":
+        """What is done in all shards, and is large in any."""
+        done = set.intersection(*({*each.done} for each in reports))
+        large = {name for each in reports for name in each.large}
+        return cls(sorted(done), sorted(large))
+
+
+NOTHING_REPLAYED = Replayed()
+FILLED = "@edit"
+"""The name by which shards report that they have filled an edit."""
