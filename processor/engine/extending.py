@@ -54,7 +54,7 @@ class Extending:
         assert isinstance(step, Extend), "a lookup is no extension"
         self._join, self._path, self._stage, self._step = join, path, stage, step
         self._candidate = step.candidates[stage.candidate]
-        self._types = join.types()
+        self._types = join.types
         self._name = step_name(join.join.name, path.alias, stage.number)
         self._bound = {
             path.alias,

@@ -60,7 +60,8 @@ class BatchJoins:
         # The history for their beginning is kept, also in batches that take no portion of it.
         self._hydrating, self._hydrates = begins, hydrates
         self._graph = progress.edges(plan)
-        self._lowers = {name: interval.lower for name, interval in intervals.items()}
+        lowers = {name: interval.lower for name, interval in intervals.items()}
+        self._since = progress.since(self._graph, lowers)
         self._arrangements: dict[str, Arrangement | UpsertArrangement] = {}
 
     def looks_up(self, upsert: str) -> bool:
@@ -69,13 +70,13 @@ class BatchJoins:
 
     def keep_upsert(self, name: str, part: Part, updates: Collection[KeyedUpdate]) -> None:
         """Make an upsert's own state available for lookups; it includes these updates already."""
-        since = self._kept_from(name, self._lowers)
+        since = self._kept_from(name, self._since)
         interval = self._intervals[name]
         self._arrangements[name] = UpsertArrangement(part, updates, interval, since)
 
     def arrange(self, name: str, part: Part, updates: Collection[KeyedUpdate]) -> None:
         """Bring an arrangement up to date."""
-        since = self._kept_from(name, self._lowers)
+        since = self._kept_from(name, self._since)
         arrangement = Arrangement(part, self._intervals[name], since)
         arrangement.update(updates)
         self._arrangements[name] = arrangement
@@ -135,19 +136,20 @@ class BatchJoins:
             name: interval.lower if name in self._filling else interval.upper
             for name, interval in self._intervals.items()
         }
+        since = progress.since(self._graph, uppers)
         for name, arrangement in self._arrangements.items():
-            arrangement.settle(self._kept_from(name, uppers))
+            arrangement.settle(self._kept_from(name, since))
 
     def _begins(self, stage: Stage) -> bool:
         is_new = stage.join in self._hydrating
         return is_new and stage.name == self._joined.begins(stage.join)
 
-    def _kept_from(self, name: str, at: Mapping[str, Time]) -> Time:
+    def _kept_from(self, name: str, since: Mapping[str, Time]) -> Time:
         origins = self._joined.origins
         begins = (time for join, time in self._hydrating.items() if origins[join] == name)
         as_of = self._kept_for.get(name)
         asked: list[Time] = [] if as_of is None else [as_of]
-        return min([progress.since(self._graph, at, name), *begins, *asked])
+        return min([since[name], *begins, *asked])
 
 
 def applied(

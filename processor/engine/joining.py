@@ -80,7 +80,7 @@ class LookupStage:
         self._outer = of.outer
         self._locked = of.locks
         self._locks = _locks(of.locked_by) if isinstance(of, AsOfJoin) and of.locked_by else None
-        types = join.types()
+        types = join.types
         sources = Sources(path.alias if stage.is_first else None, step.alias)
         self.next = onward(join, path, stage.number + 1)
         # An as-of join decides on its matches before their results are computed.
@@ -235,7 +235,8 @@ def _locks(columns: Iterable[str]) -> locked.Locks:
     return locks
 
 
-@functools.lru_cache(maxsize=256)
+# A join of 64 tables has 4,032 stages.
+@functools.lru_cache(maxsize=8192)
 def looking(plan: Plan, stage: Stage) -> LookupStage:
     """A stage of lookups, compiled once in a process."""
     join = catalog_of(plan).join(stage.join)

@@ -122,9 +122,8 @@ class Operators:
         if self._editing is not None and self._fills and name in self._editing.edit.takers:
             # A new join begins from its arrangements when all of them are filled.
             return
-        for stage in self._joined.stages.values():
-            if stage.is_first and stage.rows_from == (name,):
-                self._flow.arriving[stage.name] += arrived
+        for stage in self._joined.readers.get(name, ()):
+            self._flow.arriving[stage.name] += arrived
 
     def _stage(self, name: str) -> None:
         stage = self._joined.stages[name]

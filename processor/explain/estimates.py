@@ -80,7 +80,10 @@ class Work(NamedTuple):
 
 def estimates(plan: Plan, physical: Physical) -> Iterator[Work]:
     """Estimate the work of a change of each input."""
-    return (_Following(plan, physical, source).work() for source in plan.inputs)
+    edges = progress.edges(plan)
+    before = {name: (*edge.after, *edge.hops) for name, edge in edges.items()}
+    order = tuple(TopologicalSorter(before).static_order())
+    return (_Following(plan, physical, source).work(order) for source in plan.inputs)
 
 
 class _Following:
@@ -96,15 +99,13 @@ class _Following:
         self._arrived: defaultdict[str, float] = defaultdict(float)
         self._done: defaultdict[str, float] = defaultdict(float)
 
-    def work(self) -> Work:
-        """Follow the rows through all operators; returns the sums."""
+    def work(self, order: Iterable[str]) -> Work:
+        """Follow the rows through all operators, in an order of theirs; returns the sums."""
         nodes = graph_of(self._plan).nodes
         for root in self._roots:
             if nodes[root].input == self._source.name:
                 self._arrived[root] = 1
-        edges = progress.edges(self._plan)
-        before = {name: (*edge.after, *edge.hops) for name, edge in edges.items()}
-        for name in TopologicalSorter(before).static_order():
+        for name in order:
             if rows := self._arrived[name]:
                 self._reach(name, rows)
         done = self._done
@@ -150,7 +151,7 @@ class _Following:
                 more = rows * windowing.touched(node.operator)
                 self._done["kept"] += more / 2
                 self._done["aggregated"] += more * len(node.operator.functions)
-                rows += more
+                rows = rows * windowing.shown(node.operator) + more
             if node.single_valued and node.input is not None:
                 rows *= 2
         if node.input is not None:
@@ -181,10 +182,9 @@ class _Following:
         self._done["waited"] += rows
 
     def _to_stages(self, name: str, rows: float) -> None:
-        for stage in self._stages.stages.values():
-            if name in stage.rows_from:
-                self._done["sent"] += rows * stage.hop
-                self._arrived[stage.name] += rows
+        for stage in self._stages.readers.get(name, ()):
+            self._done["sent"] += rows * stage.hop
+            self._arrived[stage.name] += rows
 
     def _holding(self, stage: Stage) -> float:
         """The share of a lookup's matches for which all further conditions hold."""

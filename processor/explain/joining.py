@@ -204,7 +204,7 @@ def _columns_read(plan: Plan, relation: str) -> frozenset[str]:
     columns: set[str] = set()
     for join in plan.joins:
         aliases = {each.alias for each in join.inputs if each.relation == relation}
-        for name in catalog_of(plan).join(join.name).types():
+        for name in catalog_of(plan).join(join.name).types:
             if alias_of(name) in aliases:
                 columns.add(name.partition(".")[2])
     for each in arrangements_of(plan):

@@ -13,6 +13,8 @@ PARTITION = 100
 # A row that moves from one place to another passes a third of the others on average.
 _MOVED = PARTITION / 3
 _BEHIND = PARTITION / 2
+# Each row has the value of one other, so a row is that of one on average, here at two places.
+_OF_ONE = 2.0
 
 
 def written(operator: WindowFunctions) -> list[str]:
@@ -38,38 +40,52 @@ def state_of(operator: WindowFunctions) -> str:
     return f"the rows of each partition in order; a change touches {said}{up_to}"
 
 
+def shown(operator: WindowFunctions) -> float:
+    """The approximate share of rows that show, with `PARTITION` rows."""
+    return min(1.0, operator.most / PARTITION) if operator.most else 1.0
+
+
 def touched(operator: WindowFunctions) -> float:
     """The approximate number of other rows that a change updates, with `PARTITION` rows."""
     most = max((rows for _, rows in map(_touched, operator.functions)), default=0.0)
-    return min(most, operator.most) if operator.most else most
+    # Few changes are among the first rows.  They touch the half of these rows that is behind them,
+    # and one that comes to be among them, or no longer is; all that at two places.
+    return min(most, (operator.most + 2) * shown(operator)) if operator.most else most
 
 
 def _touched(function: WindowFunction) -> tuple[str, float]:
     frame, kind = function.frame, function.kind
     if kind in SIZED:
-        return "all rows if their number changes", _MOVED
+        borders = function.number - 1 if kind == "ntile" else PARTITION
+        return "all rows if their number changes", min(_MOVED, borders / 3)
     if kind in RANKS:
         return "the rows between its old place and its new one, or up to the end", _MOVED
     if kind in OFFSETS:
         # At the old place and at the new one.
         return f"{function.number} beside it", 2.0 * function.number
+    is_of_one = function.aggregate is None or kind in ("min", "max")
     if frame.is_prefix and frame.is_suffix:
-        return "all rows if the value changes", PARTITION
+        return "all rows if the value changes", _OF_ONE if is_of_one else PARTITION
     if frame.is_prefix or frame.is_suffix:
         return _of_open_end(function)
-    if frame.unit == "rows":
-        rows = _distance(frame.start, is_start=True) + _distance(frame.end, is_start=False)
-        return "the rows whose frames have it", 2.0 * max(rows, 0)
-    return "the rows whose frames have it", _BEHIND / 5
+    words = "the rows whose frames have it"
+    if is_of_one:
+        return words, _OF_ONE
+    if frame.unit == "range":
+        return words, _BEHIND / 5
+    rows = _distance(frame.start, is_start=True) + _distance(frame.end, is_start=False)
+    return words, 2.0 * max(rows, 0)
 
 
 def _of_open_end(function: WindowFunction) -> tuple[str, float]:
     """Which rows change, and how many, for frames that reach to one end of the partition."""
+    frame = function.frame
     if function.aggregate is None:
-        return "those whose value it is", 2.0
-    side = "behind" if function.frame.is_prefix else "before"
+        near = frame.end if function.kind == "last_value" else frame.start
+        return "those whose value it is", 0.0 if near.side == "current" else _OF_ONE
+    side = "behind" if frame.is_prefix else "before"
     if function.kind in ("min", "max"):
-        return f"the rows {side} it up to one with the same value", 5.0
+        return f"the rows {side} it up to one with the same value", _OF_ONE
     return f"the rows {side} it", _BEHIND
 
 

@@ -13,6 +13,7 @@ from ikebana.processor.kernels.stretches import (
     Tree,
     behind,
     by_place,
+    in_turn,
 )
 
 # Behind the order of a place its row begins with "+" or "-".
@@ -163,7 +164,8 @@ class Ranked:
 
     def fold(self, begin: int, end: int) -> Stretch:
         """The sums of the rows from one position up to another."""
-        return self._folded(self._tree.root, begin, end) if begin < end else self._tree.nothing
+        parts = self._parts(self._tree.root, begin, end) if begin < end else ()
+        return in_turn(parts, self._tree.nothing)
 
     def _come_near(self, position: int) -> None:
         node, first = self._tree.root, 0
@@ -183,29 +185,27 @@ class Ranked:
                 first += row.count
         self._near_end = first
 
-    def _folded(self, node: StretchNode, begin: int, end: int) -> Stretch:
-        """The sums of the rows of a stretch between two positions, counted from its begin."""
+    def _parts(self, node: StretchNode, begin: int, end: int) -> Iterator[Stretch]:
+        """The sums of the parts of a stretch between two positions, counted from its begin."""
         whole = self._tree.sum(node)
         if begin <= 0 and end >= whole.rows:
-            return whole
-        while node.level > 1 and len(nodes := self._tree.nodes_of(node)) == 1:
-            (node,) = nodes
-        total, at = self._tree.nothing, 0
+            yield whole
+            return
+        at = 0
         if node.level > 1:
             for each in self._tree.nodes_of(node):
                 rows = self._tree.sum(each).rows
                 if begin < at + rows and at < end:
-                    total += self._folded(each, begin - at, end - at)
+                    yield from self._parts(each, begin - at, end - at)
                 at += rows
-            return total
+            return
         for row in self._tree.rows_of(node):
             if at >= end:
                 break
-            upto = at + row.count if row.count > 0 else at
+            upto = at + row.copies
             if begin < upto:
-                total += row.alone.times(min(end, upto) - max(begin, at))
+                yield row.alone.times(min(end, upto) - max(begin, at))
             at = upto
-        return total
 
 
 def _position(near: tuple[int, PartitionRow]) -> int:

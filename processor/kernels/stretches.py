@@ -12,6 +12,7 @@ Stretches are read when they are needed; `entries` returns the changes to write.
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
+from functools import reduce
 from hashlib import blake2b
 from itertools import pairwise
 from operator import attrgetter
@@ -55,20 +56,24 @@ class Sums(msgspec.Struct, array_like=True, frozen=True):
         return Sums(self.count * count, totals, beyond, *ends)  # type: ignore[arg-type]
 
     def __add__(self, other: "Sums") -> "Sums":
-        least = [each for each in (self.least, other.least) if each is not None]
-        greatest = [each for each in (self.greatest, other.greatest) if each is not None]
-        return Sums(
-            self.count + other.count,
-            tuple(map(_added, self.totals, other.totals)),
-            tuple(map(sum, zip(self.beyond, other.beyond, strict=True))),  # type: ignore[arg-type]
-            min(least, default=None),
-            max(greatest, default=None),
-        )
+        return _together((self, other))
 
 
-def _added(one: Decimal, other: Decimal) -> Decimal:
+def _together(sums: Sequence[Sums]) -> Sums:
+    """The sums of one argument in several stretches."""
+    beyond = [each.beyond for each in sums if any(each.beyond)]
+    return Sums(
+        sum([each.count for each in sums]),
+        tuple(map(_total, zip(*[each.totals for each in sums], strict=False))),
+        tuple(map(sum, zip(*beyond, strict=True))) if beyond else (0, 0, 0),  # type: ignore[arg-type]
+        min([each.least for each in sums if each.least is not None], default=None),
+        max([each.greatest for each in sums if each.greatest is not None], default=None),
+    )
+
+
+def _total(numbers: Iterable[Decimal]) -> Decimal:
     # Normalized: a total that is the same number has the same bytes.
-    return _EXACT.normalize(_EXACT.add(one, other)) if one and other else one or other
+    return _EXACT.normalize(reduce(_EXACT.add, numbers))
 
 
 class Stretch(msgspec.Struct, array_like=True, frozen=True):
@@ -83,11 +88,7 @@ class Stretch(msgspec.Struct, array_like=True, frozen=True):
     sums: tuple[Sums, ...]
 
     def __add__(self, other: "Stretch") -> "Stretch":
-        if not self.rows or not other.rows:
-            return self if self.rows else other
-        sums = tuple(a + b for a, b in zip(self.sums, other.sums, strict=True))
-        groups = self.groups + other.groups - (self.last == other.first)
-        return Stretch(self.rows + other.rows, groups, self.first, other.last, sums)
+        return in_turn((self, other), self)
 
     def times(self, count: int) -> "Stretch":
         """Return the sums of copies of a single row."""
@@ -98,26 +99,46 @@ class Stretch(msgspec.Struct, array_like=True, frozen=True):
         return Stretch(count, groups, self.first, self.last, sums)
 
 
+def in_turn(stretches: Iterable[Stretch], nothing: Stretch) -> Stretch:
+    """The sums of stretches, each behind the one before; `nothing` if they have no rows."""
+    present = [each for each in stretches if each.rows]
+    if len(present) < 2:
+        return present[0] if present else nothing
+    groups = sum([each.groups for each in present])
+    groups -= sum([one.last == other.first for one, other in pairwise(present)])
+    sums = tuple(map(_together, zip(*[each.sums for each in present], strict=True)))
+    rows = sum([each.rows for each in present])
+    return Stretch(rows, groups, present[0].first, present[-1].last, sums)
+
+
 class PartitionRow:
     """A row at its place; the first `size` bytes of the place are its order.
 
     The row is there `count` times; below zero, it was retracted before it was inserted.
     `shown` has the values of its window functions for each copy that shows, in canonical JSON.
+    `sums_of` returns the sums of one copy, which are computed when they are needed.
     """
 
-    __slots__ = ("alone", "arguments", "count", "place", "shown", "size")
+    __slots__ = ("_alone", "_sums_of", "arguments", "count", "place", "shown", "size")
 
     def __init__(
         self,
         place: bytes,
-        size: int,
-        count: int,
-        arguments: tuple[bytes | None, ...],
-        shown: list[tuple[bytes, ...]],
-        alone: Stretch,
+        entry: "RowEntry",
+        sums_of: Callable[["PartitionRow"], tuple[Sums, ...]],
     ) -> None:
-        self.place, self.size, self.count = place, size, count
-        self.arguments, self.shown, self.alone = arguments, shown, alone
+        self.place, self.size, self.count = place, entry.size, entry.times
+        self.arguments, self.shown = entry.arguments, entry.shown
+        self._sums_of = sums_of
+        self._alone: Stretch | None = None
+
+    @property
+    def alone(self) -> Stretch:
+        """The sums of one copy."""
+        if self._alone is None:
+            order = self.order
+            self._alone = Stretch(1, 1, order, order, self._sums_of(self))
+        return self._alone
 
     @property
     def order(self) -> bytes:
@@ -167,7 +188,7 @@ by_place = attrgetter("place")
 
 
 Make = Callable[[bytes, RowEntry], PartitionRow]
-"""Makes a row from its place and its entry, with the sums of one copy."""
+"""Makes a row from its place and its entry."""
 
 
 class Tree:
@@ -362,15 +383,12 @@ class Tree:
     def sum(self, node: StretchNode) -> Stretch:
         """The sums of the rows of a stretch."""
         if node.stretch is None:
-            total = self.nothing
             if node.level > 1:
-                for each in self.nodes_of(node):
-                    total += self.sum(each)
+                parts = [self.sum(each) for each in self.nodes_of(node)]
             else:
-                for row in self.rows_of(node):
-                    if row.count > 0:
-                        total += row.alone.times(row.count)
-            node.stretch = total
+                there = (row for row in self.rows_of(node) if row.count > 0)
+                parts = [row.alone.times(row.count) for row in there]
+            node.stretch = in_turn(parts, self.nothing)
         return node.stretch
 
 

@@ -45,6 +45,7 @@ from ikebana.processor.kernels.stretches import (
     PartitionRow,
     RowEntry,
     Stretch,
+    Sums,
     entry_of,
 )
 from ikebana.processor.kernels.window_reach import Renewal, RowChange
@@ -91,11 +92,11 @@ class Window(msgspec.Struct, frozen=True, dict=True):
 
     def row_of(self, place: bytes, entry: RowEntry) -> PartitionRow:
         """Make a row from its entry."""
-        sums = [each.of(_decoded(entry, self.fields[each.argument])) for each in self.summed]
-        order = place[: entry.size]
-        alone = Stretch(1, 1, order, order, tuple(sums))
-        shown = [tuple(each) for each in entry.shown]
-        return PartitionRow(place, entry.size, entry.times, tuple(entry.arguments), shown, alone)
+        return PartitionRow(place, entry, self._sums_of)
+
+    def _sums_of(self, row: PartitionRow) -> tuple[Sums, ...]:
+        """The sums of one copy of a row."""
+        return tuple([each.of(_decoded(row, self.fields[each.argument])) for each in self.summed])
 
     def place_of(self, row: PartitionRow, argument: str) -> bytes:
         """The place of a value of the order, which is an argument of a row."""
@@ -159,7 +160,7 @@ _decode_row = canonical.decoder(dict[str, Any])
 _decode = canonical.decoder(Any)
 
 
-def _decoded(of: PartitionRow | RowEntry, at: int) -> Any:
+def _decoded(of: PartitionRow, at: int) -> Any:
     written = of.arguments[at]
     return None if written is None else _decode(written)
 

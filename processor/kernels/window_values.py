@@ -22,7 +22,7 @@ from ikebana.processor.kernels.aggregate_kinds import (
 from ikebana.processor.kernels.frames import Frame, Frames, Place, Positions
 from ikebana.processor.kernels.order import ordered, value_of
 from ikebana.processor.kernels.ranked import Ranked
-from ikebana.processor.kernels.stretches import PartitionRow, Stretch, Sums
+from ikebana.processor.kernels.stretches import PartitionRow, Stretch, Sums, in_turn
 
 RANKS = ("row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile")
 SIZED = ("percent_rank", "cume_dist", "ntile")
@@ -144,6 +144,7 @@ class WindowValues:
         self.frames = Frames(rows, place)
         self._fields = fields
         self._summed = {each: at for at, each in enumerate(summed)}
+        self._can_subtract = not any(each.in_order for each in summed)
         self._needs: dict[WindowFunction, SummedArgument | None] = {}
         # By frame, the range that was asked for last, and its sums.
         self._folds: dict[Frame, tuple[int, int, Stretch]] = {}
@@ -274,24 +275,30 @@ class WindowValues:
         return kind.result(sums.count, sums.totals, first, function.number)
 
     def _folded(self, frame: Frame, segments: Sequence[Positions]) -> Stretch:
-        """The sums of the rows of segments; to a frame that only grows, the new rows are added."""
+        """The sums of the rows of segments; those of a frame are derived from one near it."""
         if len(segments) != 1:
-            total = self.rows.fold(0, 0)
-            for begin, end in segments:
-                total += self.rows.fold(begin, end)
-            return total
+            return in_turn([self.rows.fold(*each) for each in segments], self.rows.fold(0, 0))
         ((begin, end),) = segments
-        was_begin, was_end, total = self._folds.get(frame, (-1, 0, self.rows.fold(0, 0)))
-        if was_begin != begin or not was_end <= end < was_end + _NEAR:
-            total = self.rows.fold(begin, end)
+        was_begin, was_end, total = self._folds.get(frame, (0, 0, self.rows.fold(0, 0)))
+        # What has left the frame is subtracted; from a least value it cannot be.
+        is_near = was_begin <= begin <= was_begin + _NEAR * self._can_subtract
+        if is_near and begin <= was_end <= end < was_end + _NEAR:
+            for row, copies in self._between(was_begin, begin):
+                total += row.alone.times(-copies)
+            for row, copies in self._between(was_end, end):
+                total += row.alone.times(copies)
         else:
-            while was_end < end:
-                row, first = self.rows.at(was_end)
-                some = min(first + row.copies, end) - was_end
-                total += row.alone.times(some)
-                was_end += some
+            total = self.rows.fold(begin, end)
         self._folds[frame] = begin, end, total
         return total
+
+    def _between(self, begin: int, end: int) -> Iterator[tuple[PartitionRow, int]]:
+        """The rows between two positions, each with the number of its copies there."""
+        while begin < end:
+            row, first = self.rows.at(begin)
+            copies = min(first + row.copies, end) - begin
+            yield row, copies
+            begin += copies
 
     def _places(
         self, function: WindowFunction, kind: AggregateKind, segments: Sequence[Positions]
@@ -299,11 +306,8 @@ class WindowValues:
         """The values of rows in segments, as bytes in their order."""
         field = self._fields[function.argument]
         places: list[bytes] = []
-        for begin, end in segments:
-            while begin < end:
-                row, first = self.rows.at(begin)
-                some = min(first + row.copies, end) - begin
-                begin += some
+        for segment in segments:
+            for row, some in self._between(*segment):
                 if (written := row.arguments[field]) is not None:
                     value = _decode(written)
                     is_turned = kind.keeps == "descending"

@@ -49,7 +49,7 @@ def columns_read(plan: Plan, relation: str) -> frozenset[str] | None:
                 if not join.locked_by:
                     return None
                 columns.update(join.locked_by)
-            types = catalog_of(plan).join(join.name).types()
+            types = catalog_of(plan).join(join.name).types
             start = flat_name(each.alias, "")
             columns |= {name.removeprefix(start) for name in types if name.startswith(start)}
     return None if VALUE in columns else frozenset(columns - {KEY})

@@ -10,7 +10,8 @@ the metadata of a checkpoint are made of all of them.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, Literal, cast
 
 import msgspec
@@ -406,7 +407,7 @@ class KeptReading(msgspec.Struct, frozen=True):
     pushed: tuple[tuple[str, AnyStep], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
     """Inputs, operators and outputs, as an immutable value.
 
@@ -451,6 +452,18 @@ class Plan:
         settle_fields(f'plan "{self.name}"', self, object.__setattr__)
         if problems := list(_unhashable(self)):
             raise PlanError(self.name, problems)
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(tuple(getattr(self, field.name) for field in fields(self)))
+
+    def __hash__(self) -> int:
+        # Every batch looks up by its plan what has been computed of it.
+        return self._hash
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Texts have other hashes in another process.
+        return {name: value for name, value in vars(self).items() if name != "_hash"}
 
     @property
     def topics(self) -> tuple[str, ...]:

@@ -49,6 +49,7 @@ from ikebana.processor.planning.input_rows import (
     scope_of_input,
 )
 from ikebana.processor.planning.joined import columns_read, joined, looked_up
+from ikebana.processor.planning.joins.query import Join
 from ikebana.processor.planning.operators.kind import Way
 from ikebana.processor.planning.operators.linear import keeps_key
 from ikebana.processor.planning.operators.table import kind_of
@@ -209,8 +210,9 @@ def physical(plan: Plan, *, optimized: bool | None = None) -> Physical:
     graph = graph_of(plan)
     readings = {source.name: Reading() for source in plan.inputs}
     branches: dict[str, tuple[Branch, ...]] = {}
+    ways = _ways_to_inlets(plan)
     for root in graph.roots:
-        root_branches = tuple(map(_needed, _branches(plan, root)))
+        root_branches = tuple(map(_needed, _branches(plan, root, ways.get(root, ()))))
         if optimized and graph.is_of_input(root):
             source = graph.input_of(root)
             if not source.traits.is_updates:
@@ -252,14 +254,19 @@ def has_enough(reading: Reading, plan: Plan, source: str) -> bool:
 
 def _has_rows(reading: Reading, plan: Plan, source: str) -> bool:
     """Whether rows to which steps have been applied have all that the plan's branches need."""
-    graph = graph_of(plan)
-    of_input = (root for root in graph.roots if graph.is_of_input(root))
+    if not reading.pushed:
+        return True
+    graph, ways = graph_of(plan), _ways_to_inlets(plan)
     names = scope_of_input(plan.input(source)).types
-    return not reading.pushed or all(
-        over_stored(reading.pushed, [_needed(b).steps for b in _branches(plan, root)], names)
+    return all(
+        over_stored(
+            reading.pushed,
+            [_needed(b).steps for b in _branches(plan, root, ways.get(root, ()))],
+            names,
+        )
         is not None
-        for root in of_input
-        if graph.input_of(root).name == source
+        for root in graph.roots
+        if graph.is_of_input(root) and graph.input_of(root).name == source
     )
 
 
@@ -314,15 +321,16 @@ def inlet_paths(plan: Plan, inlet: Inlet) -> Iterator[tuple[Way, bool]]:
     an input in `mode: diffs` are sent to the shard of the key that its steps make.  All
     others go through an exchange, which is the exchange topic.
     """
-    sent = {source.name for source in plan.inputs if comes_out_of_decoding(source)}
     for path in graph_of(plan).ways(inlet.source):
         whole = Way(path.root, (*path.steps, *inlet.steps))
-        yield whole, path.root not in sent and not _stays(plan, whole)
+        node = graph_of(plan).nodes[path.root]
+        is_sent = node.operator is None and comes_out_of_decoding(plan.input(path.root))
+        yield whole, not is_sent and not _stays(plan, whole)
 
 
 def _stays(plan: Plan, path: Way) -> bool:
     """Whether rows at the end of a path are in the shards of their keys already."""
-    if any(join.name == path.root for join in plan.joins):
+    if isinstance(graph_of(plan).nodes[path.root].operator, Join):
         return False
     # A key in bytes is another one as JSON.
     arranges = any(isinstance(step, Arrange) for _, step in path.steps)
@@ -339,7 +347,24 @@ def chain_of(plan: Plan, branch: Branch, of: Physical) -> Chain:
     return chain(branch.steps, frozen(scope))
 
 
-def _branches(plan: Plan, root: str) -> Iterator[Branch]:
+class _WayToInlet(NamedTuple):
+    """The steps from a root to an inlet, and whether rows go through an exchange."""
+
+    inlet: str
+    steps: tuple[Named, ...]
+    hop: bool
+
+
+def _ways_to_inlets(plan: Plan) -> Mapping[str, Sequence[_WayToInlet]]:
+    """The ways to all inlets, by their roots."""
+    ways: dict[str, list[_WayToInlet]] = {}
+    for inlet in inlets(plan):
+        for path, hop in inlet_paths(plan, inlet):
+            ways.setdefault(path.root, []).append(_WayToInlet(inlet.name, path.steps, hop))
+    return ways
+
+
+def _branches(plan: Plan, root: str, ways: Sequence[_WayToInlet]) -> Iterator[Branch]:
     outputs: dict[tuple[Named, ...], list[str]] = {}
     near: dict[tuple[Named, ...], list[str]] = {}
     hops: dict[tuple[Named, ...], list[str]] = {}
@@ -348,11 +373,9 @@ def _branches(plan: Plan, root: str) -> Iterator[Branch]:
             if path.root == root:
                 # An output that reads the root twice by the same steps shows it twice.
                 outputs.setdefault(path.steps, []).append(output.name)
-    for inlet in inlets(plan):
-        for path, hop in inlet_paths(plan, inlet):
-            if path.root == root:
-                outputs.setdefault(path.steps, [])
-                (hops if hop else near).setdefault(path.steps, []).append(inlet.name)
+    for way in ways:
+        outputs.setdefault(way.steps, [])
+        (hops if way.hop else near).setdefault(way.steps, []).append(way.inlet)
     if root in looked_up(plan):
         # Joins look up whole rows in its state.
         outputs.setdefault((), [])

@@ -140,10 +140,13 @@ def depths(graph: Mapping[str, Edges]) -> dict[str, int]:
     return {name: depth(name) for name in graph}
 
 
-def since(graph: Mapping[str, Edges], lowers: Mapping[str, Time], arrangement: str) -> Time:
-    """The `since` of an arrangement: the least lower of its readers."""
-    readers = [name for name, edge in graph.items() if arrangement in edge.looks_up]
-    return min(lowers[name] for name in [*readers, arrangement])
+def since(graph: Mapping[str, Edges], lowers: Mapping[str, Time]) -> dict[str, Time]:
+    """The `since` of each operator as an arrangement: the least lower of it and of its readers."""
+    least = dict(lowers)
+    for name, edge in graph.items():
+        for arrangement in edge.looks_up:
+            least[arrangement] = min(least[arrangement], lowers[name])
+    return least
 
 
 def intervals(before: Mapping[str, Time], after: Mapping[str, Time]) -> dict[str, Interval]:

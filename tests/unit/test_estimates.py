@@ -1,5 +1,9 @@
 """What `ikebana explain` says that a change comes to, by hand for small plans."""
 
+from random import Random
+
+import pytest
+
 from ikebana import (
     Column,
     DeltaJoin,
@@ -10,12 +14,14 @@ from ikebana import (
     Plan,
     Reduce,
     Upsert,
+    evaluate,
     steps,
 )
 from ikebana.processor.explain.estimates import Work, estimates
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Operator
+from support.sql_oracle import plan_of
 
 NUMBERS = tuple(Column(name, "BIGINT") for name in ("id", "customer", "amount"))
 ORDERS = Input("orders", ("orders",), columns=NUMBERS, size=1_000)
@@ -78,3 +84,53 @@ def test_every_output_and_pass_takes_time() -> None:
     assert (one.written, filtered.written, twice.written) == (2, 1, 4)
     assert filtered.state == one.state
     assert twice.cpu_us - one.cpu_us > one.cpu_us - filtered.cpu_us > 0
+
+
+# A row of 100 moves and gets another value: how far away these are decides what is touched.
+NUMBERED = "PARTITION BY p ORDER BY o"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"row_number() OVER ({NUMBERED})",
+        f"ntile(4) OVER ({NUMBERED})",
+        f"lead(x, 3) OVER ({NUMBERED})",
+        f"sum(x) OVER ({NUMBERED})",
+        "sum(x) OVER (PARTITION BY p)",
+        f"avg(x) OVER ({NUMBERED} ROWS BETWEEN 3 PRECEDING AND 3 FOLLOWING)",
+        f"min(x) OVER ({NUMBERED} ROWS 6 PRECEDING)",
+        f"max(x) OVER ({NUMBERED})",
+        "max(x) OVER (PARTITION BY p)",
+        f"first_value(x) OVER ({NUMBERED})",
+        f"last_value(x) OVER ({NUMBERED})",
+        f"nth_value(x, 2) OVER ({NUMBERED} ROWS 6 PRECEDING)",
+    ],
+)
+def test_what_window_functions_write_is_estimated_within_two(text: str) -> None:
+    assert 0.5 < estimated_of_written(f"SELECT p, o, {text} AS w FROM t") < 2
+
+
+@pytest.mark.parametrize("most", [5, 20])
+def test_what_a_bounded_rank_writes_is_estimated_within_two(most: int) -> None:
+    """Few changes are among the first rows."""
+    inner = f"SELECT p, o, rank() OVER ({NUMBERED}) AS w FROM t"
+
+    assert 0.5 < estimated_of_written(f"SELECT * FROM ({inner}) WHERE w <= {most}") < 2
+
+
+def estimated_of_written(query: str) -> float:
+    """What is estimated that a change writes, as a share of what 300 random ones wrote."""
+    plan = plan_of({"t": dict.fromkeys("pox", "BIGINT")}, {"v": query})
+    draw = Random(2)
+
+    def row(key: int) -> dict[str, int]:
+        return {"p": key // 100, "o": draw.randrange(10_000), "x": draw.randrange(10_000)}
+
+    records = [(key, row(key), 0) for key in range(300)]
+    for time in range(1, 301):
+        key = draw.randrange(300)
+        records.append((key, row(key), time))
+    updates = evaluate(plan, {"t_changes": records})["v"]
+    (work,) = estimates(plan, planner.physical(plan))
+    return work.written / (sum(update.time > 0 for update in updates) / 300)

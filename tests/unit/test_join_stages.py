@@ -59,8 +59,8 @@ def test_an_arrangement_is_kept_back_to_its_slowest_reader() -> None:
     # Only the first lookup of the path of lineitem.
     (by_order,) = (name for text, name in kept.items() if text.startswith("orders(orderkey)"))
     assert batches[-1][items] == batches[-1][by_order] == 30
-    assert since(of, batches[-2], items) == 10
-    assert since(of, batches[-2], by_order) == 20
+    assert since(of, batches[-2])[items] == 10
+    assert since(of, batches[-2])[by_order] == 20
 
 
 def test_an_output_lags_by_the_hops_that_explain_tells() -> None:

@@ -1,5 +1,6 @@
 """Parts of a plan as users give them: lists and mappings, and what is refused by name."""
 
+import pickle
 from typing import Any
 
 import pytest
@@ -110,3 +111,27 @@ def test_a_join_may_select_nothing() -> None:
     found = evaluate(plan, {"a": [(1, 2, 0, 1)], "b": [(1, 3, 1, 2)]})
 
     assert found["o"] == [((1, {}), 1, 2)]
+
+
+class _Counted(str):
+    """A name that counts how often it is hashed."""
+
+    __slots__ = ("hashed",)
+    hashed: int
+
+    def __hash__(self) -> int:
+        self.hashed = getattr(self, "hashed", 0) + 1
+        return super().__hash__()
+
+
+def test_a_plan_is_hashed_once_in_a_process() -> None:
+    """What is computed of a plan is looked up by it in every batch; other processes hash anew."""
+    name = _Counted("p")
+    plan = Plan(name, (Input("i", ("t",)),), (Upsert("u", "i"),), (Output("o", "u", "o"),))
+    equal = Plan("p", plan.inputs, plan.operators, plan.outputs)
+    name.hashed = 0
+
+    assert {plan: 1}[equal] == {plan: 1}[plan] == 1
+    assert name.hashed == 1
+    assert pickle.loads(pickle.dumps(equal)) == plan
+    assert "_hash" not in equal.__getstate__()

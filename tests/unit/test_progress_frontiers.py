@@ -108,14 +108,14 @@ def test_since_is_the_least_lower_of_the_readers() -> None:
     graph = {**PRICED, "audits": Edges(from_source=True, looks_up=("current_prices",))}
     lowers = {"prices": 9, "current_prices": 7, "orders": 3, "audits": 5}
 
-    assert since(graph, lowers, "current_prices") == 3
-    assert since(graph, {**lowers, "orders": 6}, "current_prices") == 5
-    assert since(graph, {**lowers, "orders": 7, "audits": 7}, "current_prices") == 7
+    assert since(graph, lowers)["current_prices"] == 3
+    assert since(graph, {**lowers, "orders": 6})["current_prices"] == 5
+    assert since(graph, {**lowers, "orders": 7, "audits": 7})["current_prices"] == 7
 
 
 def test_an_arrangement_without_readers_is_compacted_up_to_its_own_lower() -> None:
     """Nobody asks for what it was before."""
-    assert since(PRICED, {"prices": 9, "current_prices": 7, "orders": 3}, "prices") == 9
+    assert since(PRICED, {"prices": 9, "current_prices": 7, "orders": 3})["prices"] == 9
 
 
 def test_an_output_has_the_least_upper_of_its_producers() -> None:

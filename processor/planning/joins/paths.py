@@ -21,6 +21,7 @@ that no later step reads are dropped.
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from ikebana.processor.linear.json_text import quoted
@@ -183,7 +184,7 @@ _Preference = tuple[bool, bool, float, int]
 _Asked = tuple[tuple[str, ...], tuple[Flat, ...], tuple[Flat, ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Planned:
     """A planned join: its paths, and the SQL of its results.
 
@@ -195,7 +196,8 @@ class Planned:
     select: tuple[tuple[str, Flat], ...]
     key: Flat
 
-    def types(self) -> dict[str, str]:
+    @cached_property
+    def types(self) -> Mapping[str, str]:
         """The types of all flat columns that it reads."""
         flats = [self.key, *(flat for _, flat in self.select)]
         for path in self.paths:

@@ -15,6 +15,7 @@ with the fewest data proposes values, and all others validate in turn which of t
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 from ikebana.processor.planning.joins.arrangements import Shared
@@ -56,7 +57,7 @@ class Stage:
     looks_up: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Stages:
     """The dataflow of all joins of a plan; `arrangements` has each one by its name."""
 
@@ -67,6 +68,15 @@ class Stages:
     """The stages that emit each join's results."""
     origins: Mapping[str, str] = field(default_factory=dict)
     """By join, the arrangement that has its first input, from which it can begin."""
+
+    @cached_property
+    def readers(self) -> Mapping[str, Sequence[Stage]]:
+        """The stages that get the rows of each stage, or the updates of each feed."""
+        readers: dict[str, list[Stage]] = {}
+        for stage in self.stages.values():
+            for name in stage.rows_from:
+                readers.setdefault(name, []).append(stage)
+        return readers
 
     def begins(self, join: str) -> str:
         """The first stage of the path of a join's first input."""
