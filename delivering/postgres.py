@@ -64,10 +64,8 @@ class PostgresSink:
             self._connection = connection = psycopg.connect(self._conninfo, **_SESSION)
             with connection.transaction(), connection.cursor() as cursor:
                 token, before = self._take_over(cursor)
-                missing = self._check(cursor, token, before)
-                for each in missing:
-                    for statement in each.creation():
-                        cursor.execute(statement)
+                for statement in self._completion(cursor, token, before):
+                    cursor.execute(statement)
             with connection.transaction(), connection.cursor() as cursor:
                 for each in self._tables:
                     for statement in each.temporary():
@@ -121,18 +119,18 @@ class PostgresSink:
     def _listed(self) -> dict[str, str]:
         return {each.table.name: each.table.collection for each in self._tables}
 
-    def _check(
-        self, cursor: _Cursor, token: str | None, before: dict[str, str]
-    ) -> list[PostgresTable]:
-        """Refuse tables that do not fit; return the missing ones."""
-        missing = []
+    def _completion(self, cursor: _Cursor, token: str | None, before: dict[str, str]) -> list[str]:
+        """Refuse tables that do not fit; return the statements that add what is missing."""
+        missing, statements = [], []
         for each in self._tables:
             name = each.table.name
             columns = _columns(cursor, each.name)
             if columns is None:
                 missing.append(each)
+                statements += each.creation()
                 continue
             _refuse(each, columns)
+            statements += each.addition(column for column in each.types if column not in columns)
             if each.unique and not _is_unique(cursor, each):
                 raise ConfigError(
                     f'table "{name}" has no primary key or unique index of exactly '
@@ -157,7 +155,7 @@ class PostgresSink:
                 "delivered",
                 hint="Deliver everything again by a sink of another name.",
             )
-        return missing
+        return statements
 
     @contextmanager
     def _errors(self, table: str | None = None) -> Iterator[None]:
@@ -172,7 +170,8 @@ class PostgresSink:
             raise AccessError(
                 f'sink "{self.name}" may not do what it has to: {_words(error)}',
                 hint="It needs CREATE on the schema, or all tables with SELECT, INSERT, UPDATE "
-                f"and DELETE, {CONTROL} among them, and TEMPORARY on the database.",
+                f"and DELETE, {CONTROL} among them, and TEMPORARY on the database. To add a "
+                "column it has to own the table.",
             ) from error
         except psycopg.ProgrammingError as error:
             raise ConfigError(f'sink "{self.name}": {_words(error)}') from error
@@ -232,10 +231,12 @@ def _refuse(table: PostgresTable, columns: dict[str, tuple[str, bool]]) -> None:
     name = table.table.name
     for column, kind in table.types.items():
         there, _ = columns.get(column, (None, False))
+        if there is None and _may_be_added(table, column):
+            continue
         if there != kind:
-            said = "is missing" if there is None else f"is {there}"
+            said = f"is {there}" if there else "is missing, and tells rows apart"
             raise ConfigError(
-                f'table "{name}" does not fit: its column "{column}" {said}, and has to be {kind}',
+                f'table "{name}" does not fit: its column "{column}" {said}; it has to be {kind}',
                 hint="Change the column, or name a table that is not there yet.",
             )
     for column, (_, needed) in columns.items():
@@ -244,6 +245,11 @@ def _refuse(table: PostgresTable, columns: dict[str, tuple[str, bool]]) -> None:
                 f'table "{name}" does not fit: its column "{column}" needs a value, and mode '
                 f"{table.table.mode} has none for it"
             )
+
+
+def _may_be_added(table: PostgresTable, column: str) -> bool:
+    """Whether a table may get a column; one without a key tells rows apart by all columns."""
+    return not (table.table.counted or column in table.table.key or column in table.table.added)
 
 
 def _is_unique(cursor: _Cursor, table: PostgresTable) -> bool:

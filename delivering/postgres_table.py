@@ -104,6 +104,11 @@ class PostgresTable:
             keys = _listed(self._key or [ID])
             yield f"CREATE UNIQUE INDEX ON {self.name} ({keys}) WHERE {VALID_TO} IS NULL"
 
+    def addition(self, names: Iterable[str]) -> Iterator[str]:
+        """The statements that add columns of the collection, null in the rows that are there."""
+        for name in names:
+            yield f"ALTER TABLE {self.name} ADD COLUMN {quoted(name)} {self.types[name]}"
+
     def temporary(self) -> Iterator[str]:
         """The statements that create the temporary tables of a session."""
         if self.table.mode == "changes":

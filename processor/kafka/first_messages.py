@@ -47,8 +47,13 @@ class FirstMessages:
         self._registry = registry
         self._tell = tell
         self._notices: dict[str, list[Notice]] = {}
-        # The names of the columns, by input with enough messages.
-        self._had: dict[str, frozenset[str]] = {}
+        # The names of the columns, by input with enough messages.  A start has declared all
+        # columns of inputs that add them, however few messages there are.
+        self._had: dict[str, frozenset[str]] = {
+            source.name: frozenset(column.name for column in source.columns)
+            for source in plan.inputs
+            if source.on_new_column == "add"
+        }
         self._new: dict[str, Notice] = {}
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ikebana-look", daemon=True)
@@ -86,7 +91,8 @@ class FirstMessages:
         self._notices[source.name] = notices(self._plan, source, messages, seen)
         is_done = seen.read >= _ENOUGH and not self._notices[source.name]
         if is_done and source.columns:
-            self._had[source.name] = frozenset(name for row in seen.rows for name in row)
+            names = frozenset(name for row in seen.rows for name in row)
+            self._had.setdefault(source.name, names)
         return is_done
 
     def _look_for_new(self, source: Input) -> None:

@@ -305,8 +305,6 @@ def judge(target: Target, tables: Sequence[Table], told: Story) -> int:
 class SinkConformance:
     """The suite."""
 
-    adds_columns = False
-    """Whether a table gets a column that it lacks."""
     modes = MODES
     """The modes that the sink has."""
 
@@ -407,13 +405,35 @@ class SinkConformance:
         new = replace(tables[1], name="new_lines")
         with pytest.raises(ConfigError, match=rf'{tables[0].name}.*"price"'):
             target.sink().open([new, replace(tables[0], columns=columns)])
-        more = (*tables[0].columns, Column.of("more", "VARCHAR"))
-        if not self.adds_columns:
-            with pytest.raises(ConfigError, match=tables[0].name):
-                target.sink().open([replace(tables[0], columns=more)])
         with pytest.raises(ConfigError, match=tables[0].name):
             target.sink().open([replace(tables[0], mode="history")])
         assert judge(target, tables, told) == told.upper
+
+    @pytest.mark.parametrize("mode", MODES)
+    def test_a_column_that_comes_later_is_added(self, target: Target, mode: Mode) -> None:
+        """It is null in the rows before; a table of counted rows cannot get one."""
+        table = tables_of(mode)[0]
+        wider = replace(table, columns=(*table.columns, Column.of("more", "VARCHAR")))
+        topics = MemoryTopics()
+        one, two, three = (b'{"id":%d}' % number for number in (1, 2, 3))
+        old, new = b'{"name":"a","price":1}', b'{"more":"x"}'
+        topics.close(ORDERS, 2, (one, old, 1, 1), (two, old, 1, 1))
+        delivered(target.sink(), [table], topics)
+        topics.close(ORDERS, 4, (one, old, 3, -1), (one, new, 3, 1))
+        delivered(target.sink(), [wider], topics)
+        # A sink without it goes on, and leaves it null.
+        topics.close(ORDERS, 6, (three, old, 5, 1))
+        delivered(target.sink(), [table], topics)
+
+        found = {(row["id"], row["name"], row["more"]) for row in target.rows(wider)}
+        assert found >= {(1, None, "x"), (2, "a", None), (3, "a", None)}
+        assert mode != "current" or len(found) == 3
+        if mode != "changes":
+            counted, sink = replace(table, name="counted", key=()), target.sink()
+            sink.name = "counted"
+            delivered(sink, [counted], topics)
+            with pytest.raises(ConfigError, match=r'counted.*"more".*apart'):
+                sink.open([replace(counted, columns=wider.columns)])
 
     @pytest.mark.parametrize("mode", MODES)
     def test_every_type_comes_back(self, target: Target, mode: Mode) -> None:

@@ -21,8 +21,6 @@ from support.sink_conformance import SinkConformance, Target, delivered, tables_
 class _Lake(SinkConformance):
     """What takes minutes here runs with the full tests; that of Parquet is of the same sink."""
 
-    adds_columns = True
-
     @pytest.mark.full
     @pytest.mark.timeout(900)
     @pytest.mark.parametrize("mode", MODES)
@@ -52,7 +50,6 @@ class TestDelta(_Lake):
 class TestParquet(SinkConformance):
     """The suite over folders of files."""
 
-    adds_columns = True
     modes = ("changes",)
 
     @pytest.fixture

@@ -9,13 +9,12 @@ import pyarrow as pa
 import pytest
 
 from ikebana.delivering import delta, iceberg
-from ikebana.delivering.columns import Column
 from ikebana.delivering.lake import LakeSink
 from ikebana.delivering.sink import Batch, Table
 from ikebana.errors import ConfigError
 from support.lake_targets import NAMESPACE, TARGETS, DeltaTarget, IcebergTarget, ParquetTarget
 from support.served_topics import MemoryTopics
-from support.sink_conformance import ORDERS, delivered, order_columns, tables_of
+from support.sink_conformance import ORDERS, delivered, tables_of
 
 LakeTarget = IcebergTarget | DeltaTarget
 TABLE = tables_of("current")[0]
@@ -83,28 +82,6 @@ def test_a_key_may_have_several_columns(target: LakeTarget) -> None:
     delivered(target.sink(), [table], topics)
 
     assert _names(target) == [(1, "b"), (1, "é"), (2, "a")]
-
-
-def test_a_column_that_comes_later_is_added_to_a_table_with_a_key(target: LakeTarget) -> None:
-    """It is null in the rows before; a table of counted rows cannot get one."""
-    topics = MemoryTopics()
-    topics.close(ORDERS, 2, _order(1, "a", 1, 1), _order(2, "b", 1, 1))
-    delivered(target.sink(), [TABLE], topics)
-    wider = replace(TABLE, columns=(*order_columns(), Column.of("more", "VARCHAR")))
-    topics.close(ORDERS, 4, _order(1, "a", 3, -1), (b'{"id":1}', b'{"more":"x"}', 3, 1))
-
-    delivered(target.sink(), [wider], topics)
-
-    found = sorted((row["id"], row["name"], row["more"]) for row in target.rows(wider))
-    assert found == [(1, None, "x"), (2, "b", None)]
-    # A sink without it goes on, and leaves it null.
-    topics.close(ORDERS, 6, _order(3, "c", 5, 1))
-    delivered(target.sink(), [TABLE], topics)
-    assert [row["more"] for row in target.rows(wider) if row["id"] == 3] == [None]
-    counted = replace(TABLE, name="counted", key=())
-    delivered(target.sink(), [counted], topics)
-    with pytest.raises(ConfigError, match=r'counted.*"more".*told apart by all columns'):
-        target.sink().open([replace(counted, columns=wider.columns)])
 
 
 def test_rows_of_others_are_refused(target: LakeTarget) -> None:
