@@ -50,9 +50,9 @@ REST = {
 }
 # What the README writes to its topic.
 FLIGHTS = [("N1", "JFK"), ("N2", "LGA"), ("N1", "MIA"), ("N2", None)]
-# These need a broker: tests/kafka and tests/spark run them.
+# These need a broker: tests/kafka, tests/spark and tests/cdc run them.
 NEED_A_BROKER = {
-    *("tutorial-1", "tutorial-4", "tutorial-7"),
+    *("tutorial-1", "tutorial-4", "tutorial-7", "tutorial-lake-6", "tutorial-lake-11"),
     *("README-1", "reading-1", "reading-2", "reading-3"),
     "deliver-5",
     *("serving-1", "serving-2", "serving-3", "serving-4", "serving-5", "serving-6"),
