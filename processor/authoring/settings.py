@@ -11,10 +11,14 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING
 
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring.kafka_names import KAFKA_NAMES
 from ikebana.processor.base.spelling import hint
+
+if TYPE_CHECKING:
+    from ikebana.processor.authoring.deliver_part import DeliverPart
 
 # Client settings that ikebana sets itself, each with the key to use instead, if there is one.
 OWNED_KAFKA: Mapping[str, str] = {
@@ -95,6 +99,8 @@ class Settings:
     topic_settings: Mapping[str, str] = field(default_factory=dict)
     """Settings of topics that a run creates, such as `min.insync.replicas`."""
     replication_factor: int = 1
+    deliver: "Mapping[str, DeliverPart]" = field(default_factory=dict)
+    """The sinks that run beside it, by name."""
 
     def __post_init__(self) -> None:
         if problems := list(_problems(self)):
@@ -122,7 +128,9 @@ class Settings:
         return int(count) if count.isdigit() else 0
 
     def __repr__(self) -> str:
-        shown = (f"{f.name}={_shown(getattr(self, f.name))}" for f in fields(self))
+        # Sinks have passwords in places of their own.
+        names = (f.name for f in fields(self) if f.name != "deliver")
+        shown = (f"{name}={_shown(getattr(self, name))}" for name in names)
         return f"Settings({', '.join(shown)})"
 
 

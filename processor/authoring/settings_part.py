@@ -71,4 +71,5 @@ class SettingsPart(Part):
             max_executors=self.run.max_executors,
             topic_settings=self.sink.topics,
             replication_factor=self.sink.replication_factor,
+            deliver=self.deliver,
         )

@@ -38,6 +38,7 @@ def run_in_foreground(
             wait=wait,
             watchers=[display],
             on_start=started,
+            say=display.say,
         )
         if threading.current_thread() is not threading.main_thread():
             run.wait()

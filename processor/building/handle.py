@@ -2,20 +2,27 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from html import escape
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from ikebana.errors import ConfigError
+from ikebana.processor.authoring import sink_file
 from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.authoring.settings_file import SETTINGS_VARIABLE
+from ikebana.processor.base.log_lines import note
 from ikebana.processor.base.notice import Notice
 from ikebana.processor.base.stopping import Stopping
 from ikebana.processor.linear import modules
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark.alone import alone
+from ikebana.processor.watching.sink_processes import Sinks
+from ikebana.processor.watching.sinks import SinkFigures, no_sinks
 from ikebana.processor.watching.watchers import Watcher, Watchers
 
 if TYPE_CHECKING:
@@ -60,8 +67,11 @@ class PipelineRun:
         wait: bool | None = None,
         watchers: Sequence[Watcher] = (),
         on_start: "Callable[[Running], None]" = lambda _: None,
+        say: Callable[[str], None] = note,
     ) -> None:
         """Start a plan; with `once` it ends when it has caught up; `wait` as in `supervised.run`.
+
+        `say` gets the messages of its sinks.
 
         Raises:
             ConfigError: a module that is imported for its functions starts it, or Spark runs or
@@ -81,6 +91,8 @@ class PipelineRun:
         """What ended the run, if it has failed."""
         self._watchers = watchers
         self._on_start = on_start
+        self._say = say
+        self._sinks: Callable[[], Mapping[str, SinkFigures]] = no_sinks
         self._stopping = Stopping()
         # A request to stop comes from another thread, in which nothing may be raised.
         self._stopping.finish_first()
@@ -111,6 +123,11 @@ class PipelineRun:
             self._state_bytes,
             self._restarts,
         )
+
+    @property
+    def sinks(self) -> Mapping[str, SinkFigures]:
+        """The progress of the sinks, by name."""
+        return self._sinks()
 
     def wait(self, at_most_s: float | None = None) -> bool:
         """Wait for the end of the run; return whether it has ended.
@@ -176,9 +193,20 @@ class PipelineRun:
 
     def _run(self, settings: Settings, spark: Any, *, once: bool, wait: bool | None) -> None:
         try:
-            with self._claim:
+            with (
+                self._claim,
+                _sinks_of(self.plan, settings) as sinks,
+                sinks.board() as board,
+                sinks.beside(board, self._say, once=once) as start_sinks,
+            ):
+                self._sinks = board.figures
                 # Importing Spark takes a second, for which the caller need not wait.
                 from ikebana.processor.spark import supervised
+
+                def started(running: "Running") -> None:
+                    if not running.precedes:
+                        start_sinks()
+                    self._started(running)
 
                 watcher = Watchers([_Counting(self), *self._watchers])
                 supervised.run(
@@ -187,10 +215,12 @@ class PipelineRun:
                     once=once,
                     stopping=self._stopping,
                     watcher=watcher,
-                    hooks=supervised.Hooks(on_start=self._started),
+                    hooks=supervised.Hooks(on_start=started),
                     spark=spark,
                     wait=wait,
                 )
+                if once:
+                    sinks.deliver_once(board, self._say, self._stopping)
         except BaseException as error:  # noqa: BLE001 -- passed to the thread that waits
             self.error, self.status = error, "failed"
         else:
@@ -201,6 +231,17 @@ class PipelineRun:
         self._on_start(running)
         if self.status != "stopping":
             self.status = "running"
+
+
+@contextmanager
+def _sinks_of(plan: Plan, settings: Settings) -> Iterator[Sinks]:
+    """The sinks of a run, in a private file that is there within a `with` block."""
+    with TemporaryDirectory(prefix="ikebana-sinks-") as folder:
+        file = Path(folder, "sinks.yaml")
+        if settings.deliver:
+            file.write_text(sink_file.text_of(plan, settings))
+        # The settings have been read.
+        yield Sinks(settings.deliver, file, environ={SETTINGS_VARIABLE: ""})
 
 
 class _Counting:

@@ -101,6 +101,7 @@ class Pipeline:
         self._error_topic = error_topic
         self._pushdown = pushdown
         self._parts = Parts(name)
+        self._sinks: dict[str, Mapping[str, Any]] = {}
         self._file: Path | None = None
 
     @classmethod
@@ -331,6 +332,33 @@ class Pipeline:
         """Add collections: the count of each pair is the sum of its counts."""
         return concat(self._parts, collections, name)
 
+    def deliver(
+        self, name: str, tables: Mapping[str, Mapping[str, Any]], **target: Mapping[str, Any]
+    ) -> None:
+        """Keep tables equal to outputs; the sink `name` runs in a process beside each run.
+
+        `tables` and `target` are those of `deliver.<name>` in a pipeline file: each table says
+        `from` which output it is, and the target is one of `postgres`, `iceberg`, `delta` and
+        `parquet` with its settings.  Mistakes are told by `run` and `start`.  See docs/deliver.md.
+
+        >>> shop = Pipeline("shop")
+        >>> _ = shop.topic("orders", columns=[Column("n", "BIGINT")]).upsert().to("whole")
+        >>> shop.deliver("lake", {"orders": {"from": "whole"}}, delta={"folder": "/data/lake"})
+
+        Raises:
+            ConfigError: another sink has this name.
+        """
+        if name in self._sinks:
+            raise ConfigError(
+                f'pipeline "{self.name}" has the sink "{name}" twice',
+                hint="One sink may have several tables: give it all of them.",
+            )
+        self._sinks[name] = {"tables": tables, **target}
+
+    def sections(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Sections of settings with the sinks of the pipeline; sinks in `settings` win."""
+        return {**settings, "deliver": {**self._sinks, **(settings.get("deliver") or {})}}
+
     def plan(self) -> Plan:
         """Return the immutable plan; a pipeline file with the same parts gives an equal one.
 
@@ -452,7 +480,7 @@ class Pipeline:
         except PlanError as error:
             raise placed(error, self.name, self._parts.places) from None
         if self._file is not None:
-            if settings:
+            if settings or self._sinks:
                 raise ConfigError(
                     f'pipeline "{self.name}" has the settings of {self._file}',
                     hint="Change them there, or in the file that IKEBANA_SETTINGS names.",
@@ -465,7 +493,10 @@ class Pipeline:
             )
             return plan, of_file.settings
         run_settings = given_settings(
-            settings or {}, plan, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint
+            self.sections(settings or {}),
+            plan,
+            bootstrap_servers=bootstrap_servers,
+            checkpoint=checkpoint,
         )
         return plan, run_settings
 

@@ -1,9 +1,6 @@
 """The sinks of a pipeline's file beside its run: who runs them, and where they are asked."""
 
-import os
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +11,7 @@ from ikebana.processor.base.spelling import instead
 
 if TYPE_CHECKING:
     from ikebana.processor.authoring.deliver_part import DeliverPart
-    from ikebana.processor.base.stopping import Stopping
-    from ikebana.processor.watching.sinks import SinkBoard
+    from ikebana.processor.watching.sink_processes import Sinks
 
 
 class _Place(click.ParamType[tuple[str, str]]):
@@ -61,76 +57,28 @@ def with_sinks(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-class Sinks:
-    """The sinks of a file, and their commands beside its pipeline."""
+def sinks_of(
+    file: Path,
+    parts: "Mapping[str, DeliverPart]",
+    *,
+    delivers: bool,
+    places: Mapping[str, str],
+    bootstrap_servers: str | None,
+    checkpoint: str | None,
+) -> "Sinks":
+    """The sinks of a file that are run here, and those with a known address.
 
-    def __init__(
-        self,
-        file: Path,
-        bootstrap_servers: str | None,
-        checkpoint: str | None,
-        *,
-        delivers: bool,
-        places: Mapping[str, str],
-    ) -> None:
-        """Read the file.  Raises: ConfigError, for the place of a sink that it does not have."""
-        from ikebana.processor.authoring import sink_file
+    Raises: ConfigError, for the place of a sink that the file does not have.
+    """
+    from ikebana.processor.watching.sink_processes import Sinks
 
-        parts = sink_file.read(file, os.environ).sections.deliver
-        for name in places:
-            if name not in parts:
-                raise ConfigError(
-                    f'--sink-at: {file} has no sink "{name}"{instead(name, parts)}',
-                    hint="Name sinks of its section `deliver`.",
-                )
-        self._places = places
-        self._names = [name for name in parts if delivers and name not in places]
-        options = {"--bootstrap-servers": bootstrap_servers, "--checkpoint": checkpoint}
-        self._file = file
-        self._options = {name: value for name, value in options.items() if value}
-        self.parts: Mapping[str, DeliverPart] = {
-            name: part for name, part in parts.items() if delivers or name in places
-        }
-        """The sinks that are run here, and those with a known address."""
-
-    def commands(self, *options: str) -> dict[str, list[str]]:
-        """The commands of the sinks that are run here, by name."""
-        words = [sys.executable, "-m", "ikebana", "deliver", str(self._file)]
-        common = [word for pair in self._options.items() for word in pair]
-        return {name: [*words, name, *common, *options] for name in self._names}
-
-    @contextmanager
-    def board(self) -> Iterator["SinkBoard"]:
-        """Within a `with` block, keep a board with the progress of the sinks."""
-        from ikebana.processor.watching.sinks import SinkBoard
-
-        with SinkBoard(self.parts) as board:
-            for name, url in self._places.items():
-                board.at(name, url)
-            yield board
-
-    @contextmanager
-    def beside(
-        self, board: "SinkBoard", say: Callable[[str], None], *, once: bool
-    ) -> Iterator[Callable[[], None]]:
-        """Run the sinks within a `with` block, which gets a function that starts them.
-
-        They start after the query, which creates the topics of a new pipeline.  With `once` they
-        are not run here; see `deliver_once`.
-        """
-        if once or not self._names:
-            yield lambda: None
-            return
-        from ikebana.delivering.beside import beside
-
-        with beside(self.commands("--http", "127.0.0.1:0"), board, say) as start:
-            yield start
-
-    def deliver_once(
-        self, board: "SinkBoard", say: Callable[[str], None], stopping: "Stopping"
-    ) -> None:
-        """Deliver all closed batches.  Raises: SinkError, FencedError, if a sink has failed."""
-        if self._names and not stopping.asked:
-            from ikebana.delivering.beside import delivered
-
-            delivered(self.commands("--once"), board, say, stopping)
+    for name in places:
+        if name not in parts:
+            raise ConfigError(
+                f'--sink-at: {file} has no sink "{name}"{instead(name, parts)}',
+                hint="Name sinks of its section `deliver`.",
+            )
+    options = {"--bootstrap-servers": bootstrap_servers, "--checkpoint": checkpoint}
+    words = [word for name, value in options.items() if value for word in (name, value)]
+    shown = {name: part for name, part in parts.items() if delivers or name in places}
+    return Sinks(shown, file, words, places)

@@ -3,7 +3,7 @@
 import functools
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -97,7 +97,7 @@ def deliver_command(
 
 def read(
     file: Path, bootstrap_servers: str | None, checkpoint: str | None
-) -> tuple[dict[str, str], "dict[str, DeliverPart]", "Plan | None"]:
+) -> tuple[dict[str, str], "Mapping[str, DeliverPart]", "Plan | None"]:
     """Read the settings of the Kafka client, the sinks by name, and the plan of a pipeline.
 
     Raises: ConfigError, CheckpointError.
@@ -105,9 +105,8 @@ def read(
     from ikebana.processor.authoring import sink_file
     from ikebana.processor.cli import finding, later
 
-    sections, of_pipeline = sink_file.read(file, os.environ)
-    if not of_pipeline:
-        return dict(sections.kafka), sections.deliver, None
+    if (alone := sink_file.read(file, os.environ)) is not None:
+        return dict(alone.kafka), alone.deliver, None
     # A file may have no checkpoint, which is only read for added columns.
     pipeline = finding.read(
         file, bootstrap_servers=bootstrap_servers, checkpoint="-", environ=os.environ
@@ -116,10 +115,11 @@ def read(
         pipeline = later.read(
             file, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint, environ=os.environ
         )
-    return dict(pipeline.settings.reading_kafka), sections.deliver, pipeline.plan
+    plan, settings = pipeline
+    return settings.reading_kafka, settings.deliver, plan
 
 
-def _chosen(file: Path, name: str | None, sinks: "dict[str, DeliverPart]") -> str:
+def _chosen(file: Path, name: str | None, sinks: "Mapping[str, DeliverPart]") -> str:
     if not sinks:
         raise ConfigError(f"{file} has no sinks", hint="Describe one in its section `deliver`.")
     if name is None:

@@ -23,7 +23,8 @@ def read(
     """Read the plan and the settings of a file, or of `module:name`.
 
     A pipeline in Python takes its settings from the file that IKEBANA_SETTINGS names, and
-    from the options.  Its module is also looked for in the current directory.
+    from the options, and has sinks of its own.  Its module is also looked for in the current
+    directory.
 
     Raises:
         ConfigError: it cannot be read, or is refused; it lists every problem.
@@ -32,9 +33,10 @@ def read(
         return pipeline.read(
             argument, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint, environ=environ
         )
-    plan = pipeline_named(str(argument)).plan()
+    in_python = pipeline_named(str(argument))
+    plan = in_python.plan()
     settings = given_settings(
-        _given_in(environ.get(SETTINGS_VARIABLE), environ),
+        in_python.sections(_given_in(environ.get(SETTINGS_VARIABLE), environ)),
         plan,
         bootstrap_servers=bootstrap_servers,
         checkpoint=checkpoint,

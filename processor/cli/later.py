@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ikebana.errors import IkebanaError
+from ikebana.errors import ConfigError, IkebanaError
 from ikebana.processor.authoring import pipeline
 from ikebana.processor.authoring.proposing.later_columns import Declarations, later_columns
 from ikebana.processor.authoring.settings import Settings
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ikebana.processor.watching.batch_report import BatchReport
 
 _NONE: Mapping[str, Declarations] = {}
+Say = Callable[[str], None]
 
 
 def read(
@@ -116,13 +117,56 @@ def to_add(plan: Plan, settings: Settings) -> dict[str, Declarations]:
         return {}
 
 
-class Adding:
-    """A watcher that ends a run when an input with `on_new_column: add` has new columns."""
+def with_new(read: Callable[..., pipeline.Pipeline], say: Say) -> pipeline.Pipeline:
+    """Read a pipeline with the columns that are new in messages; `read` takes further `columns`.
 
-    def __init__(self, plan: Plan, stop: Callable[[], None]) -> None:
+    Columns that it cannot have, such as one that makes a name of a view ambiguous, are left out;
+    `say` gets the reasons.
+    """
+    before = read()
+    columns = to_add(*before)
+    try:
+        return _editable(read(columns=columns)) if columns else before
+    except ConfigError:
+        pass
+    after, good = before, dict[str, Declarations]()
+    for name, declarations in columns.items():
+        for column, declaration in declarations.items():
+            more = {**good, name: {**good.get(name, {}), column: declaration}}
+            try:
+                after = _editable(read(columns=more))
+            except ConfigError as error:
+                say(f'column "{column}" of input "{name}" is not added: {error.message}')
+            else:
+                good = more
+    return after
+
+
+def _editable(result: pipeline.Pipeline) -> pipeline.Pipeline:
+    """The pipeline itself.  Raises: ConfigError, if its checkpoint cannot continue with it."""
+    from ikebana.processor.cli.plan import looked_up
+
+    plan, settings = result
+    edit = looked_up(plan.portable(), Checkpoint(settings.checkpoint), settings.shards)
+    for refusal in edit.refused:
+        raise ConfigError(f"{refusal.path}: {refusal.reason}")
+    return result
+
+
+class Adding:
+    """A watcher that ends a run when inputs with `on_new_column: add` have new columns.
+
+    `reread` reads the pipeline with its new columns, as `with_new` does.
+    """
+
+    def __init__(
+        self, plan: Plan, stop: Callable[[], None], reread: Callable[[], pipeline.Pipeline]
+    ) -> None:
         self.has_columns = False
+        self._plan = plan
         self._names = {source.name for source in adding(plan)}
-        self._stop = stop
+        self._stop, self._reread = stop, reread
+        self._seen: set[Notice] = set()
 
     def step(self, what: str) -> None: ...
 
@@ -133,7 +177,14 @@ class Adding:
     def restart(self, cause: Exception, pause_s: float) -> None: ...
 
     def notice(self, notices: Sequence[Notice]) -> None:
-        """Stop the run if a notice is of a new column of such an input."""
-        if any(each.kind == "new column" and each.input in self._names for each in notices):
-            self.has_columns = True
+        """Stop the run if a notice is of new columns, and the pipeline can have any of them."""
+        new = {n for n in notices if n.kind == "new column" and n.input in self._names}
+        if new <= self._seen:
+            return
+        self._seen |= new
+        try:
+            self.has_columns = self._reread().plan.inputs != self._plan.inputs
+        except IkebanaError:
+            return  # The file is being changed.
+        if self.has_columns:
             self._stop()

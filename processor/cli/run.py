@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ikebana.processor.base.log_lines import note
 from ikebana.processor.base.private_files import private_files
 from ikebana.processor.base.stopping import Stopped, on_signals
-from ikebana.processor.cli.beside import Sinks, with_sinks
+from ikebana.processor.cli.beside import sinks_of, with_sinks
 from ikebana.processor.cli.watching import Watching, watchable, watched
 from ikebana.processor.spark.alone import alone
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ikebana.processor.spark.supervised import Hooks
     from ikebana.processor.watching.display import BatchDisplay
     from ikebana.processor.watching.monitor import Monitor
+    from ikebana.processor.watching.sink_processes import Sinks
     from ikebana.processor.watching.sinks import SinkBoard
     from ikebana.processor.watching.watchers import Watcher
 
@@ -84,23 +86,34 @@ def run_command(
     # Imported here, so that `--help` does not wait for DuckDB.
     from ikebana.processor.cli import finding, later
 
-    read = partial(later.read, file, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint)
+    read = partial(
+        later.read,
+        file,
+        bootstrap_servers=bootstrap_servers,
+        checkpoint=checkpoint,
+        environ=os.environ,
+    )
     goes_on = True
     while goes_on:
         plan, settings = _planned(read, refuse_changes=refuse_changes)
-        sinks = Sinks(file, bootstrap_servers, checkpoint, delivers=delivers, places=dict(sink_at))
+        sinks = sinks_of(
+            file,
+            settings.deliver,
+            delivers=delivers,
+            places=dict(sink_at),
+            bootstrap_servers=bootstrap_servers,
+            checkpoint=checkpoint,
+        )
         watch = _watch(plan, settings, options, where, sinks)
         with finding.placed_in(file):
-            goes_on = _run(plan, settings, sinks, once=once, wait=wait, watch=watch)
+            goes_on = _run(plan, settings, sinks, once=once, wait=wait, watch=watch, read=read)
 
 
 def _planned(read: "Callable[..., Pipeline]", *, refuse_changes: bool) -> "Pipeline":
     """Read the file, with the columns that have come since it was written."""
     from ikebana.processor.cli import later
 
-    pipeline = read(environ=os.environ)
-    if columns := later.to_add(*pipeline):
-        pipeline = read(environ=os.environ, columns=columns)
+    pipeline = later.with_new(read, note)
     if refuse_changes:
         from ikebana.processor.cli.plan import demand_unchanged
 
@@ -112,7 +125,7 @@ Watch = Callable[[Callable[[str], None], "SinkBoard"], "AbstractContextManager[M
 
 
 def _watch(
-    plan: "Plan", settings: "Settings", options: Watching, where: Any, sinks: Sinks
+    plan: "Plan", settings: "Settings", options: Watching, where: Any, sinks: "Sinks"
 ) -> Watch:
     """Return a function that opens the HTTP front of a run, if it has an address."""
 
@@ -129,17 +142,19 @@ def _watch(
 def _run(
     plan: "Plan",
     settings: "Settings",
-    sinks: Sinks,
+    sinks: "Sinks",
     *,
     once: bool,
     wait: bool | None,
     watch: Watch,
+    read: "Callable[..., Pipeline]",
 ) -> bool:
     """Run a plan with a display; `watch` opens its HTTP front, and reports the address.
 
-    Return whether to run again, with columns that were new in messages.
+    `read` reads the pipeline again.  Return whether to run again, with columns that were new in
+    messages.
     """
-    from ikebana.processor.cli.later import Adding
+    from ikebana.processor.cli.later import Adding, with_new
     from ikebana.processor.watching.display import BatchDisplay
     from ikebana.processor.watching.watchers import Watchers
 
@@ -151,7 +166,7 @@ def _run(
         alone(plan.name),
         sinks.beside(board, display.say, once=once) as start_sinks,
     ):
-        adding = Adding(plan, stopping.ask)
+        adding = Adding(plan, stopping.ask, lambda: with_new(read, display.say))
         watchers: list[Watcher] = [display, adding]
         if monitor is not None:
             watchers.append(monitor)

@@ -23,7 +23,7 @@ from deploy.charts import (
     settings_of,
     volume,
 )
-from ikebana.processor.authoring import pipeline, sink_file
+from ikebana.processor.authoring import pipeline
 from ikebana.processor.cli.deliver import deliver_command
 from ikebana.processor.cli.run import run_command
 
@@ -205,7 +205,7 @@ def test_a_pipeline_in_sql_is_mounted_as_one(tmp_path: Path) -> None:
     over.write_text(yaml.safe_dump(settings_of(found)))
     read = pipeline.read(file, environ={"IKEBANA_SETTINGS": str(over)})
     assert (read.plan.name, read.settings.shards) == ("totals", 2)
-    assert list(sink_file.read(file, {}).sections.deliver) == ["shop"]
+    assert list(read.settings.deliver) == ["shop"]
 
 
 def test_a_pipeline_in_sql_is_named_in_the_notes_and_to_strimzi() -> None:

@@ -1,6 +1,9 @@
 """A run with its sinks beside it, into files, through Kafka and Spark."""
 
 import json
+import os
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,9 +16,30 @@ import pytest
 
 from ikebana.processor.kafka.broker import Broker, free_port
 from support.pipeline_processes import Pipeline, Run, create, produce
-from support.waiting import wait_until
+from support.waiting import patient, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
+
+PROGRAM = """
+import time
+import ikebana as ik
+from pathlib import Path
+
+if __name__ == "__main__":
+    shop = ik.Pipeline("{name}")
+    rows = shop.topic("{name}.in", columns=[ik.Column("n", "BIGINT")], key_format="bytes").upsert()
+    rows.to("{name}.out")
+    tables = {{"t": {{"from": "{name}.out", "mode": "changes"}}}}
+    shop.deliver("files", tables, parquet={{"folder": "{folder}/files"}})
+    settings = {{"run": {{"shards": 1, "driver_memory": "512m"}}}}
+    with shop.start("{servers}", checkpoint="{folder}/checkpoint", settings=settings) as run:
+        end = time.monotonic() + 200
+        while not (Path("{folder}/files/t").is_dir() and run.sinks["files"].updates):
+            assert run.status != "failed", run
+            assert time.monotonic() < end, run.sinks
+            time.sleep(0.1)
+        print("delivered to", run.sinks["files"].updates, "row")
+"""
 
 
 def made(broker: Broker, name: str, folder: Path) -> Pipeline:
@@ -98,3 +122,30 @@ def test_a_run_once_delivers_what_it_has_closed(
 
     assert rows(tmp_path) == [(1, 1)]
     assert "sink files: files: delivered 1 updates" in run.text
+
+
+def test_a_run_in_python_has_its_sinks_beside_it(
+    broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    """Those that the pipeline declares, while it runs, and with their progress."""
+    name, servers = topic_name("python"), broker.bootstrap_servers
+    create(servers, f"{name}.in", 1)
+    produce(servers, f"{name}.in", [(b"a", b'{"n": 1}')])
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM.format(name=name, servers=servers, folder=tmp_path))
+
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+
+    done = subprocess.run(
+        [sys.executable, str(program)],
+        capture_output=True,
+        text=True,
+        timeout=patient(240),
+        check=False,
+        env={**os.environ, "TMPDIR": str(temporary)},
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "delivered to 1 row" in done.stdout
+    assert not list(temporary.glob("ikebana-sinks-*"))

@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import ikebana as ik
 from ikebana.delivering.delivery import Standing
 from ikebana.delivering.probes import Probes
 from ikebana.delivering.sink_plan import SinkPlan, sink_plan
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring import pipeline, sink_file
+from ikebana.processor.authoring.given_settings import given_settings
 from ikebana.processor.cli.main import cli
 
 ALONE = """\
@@ -40,9 +42,12 @@ def in_file(folder: Path, text: str, name: str = "sinks.yaml") -> Path:
 
 def made(path: Path) -> SinkPlan:
     """The sink of a file that has one, with its tables and formats."""
-    told, of_pipeline = sink_file.read(path, {"DB": "shop"})
-    plan = pipeline.read(path, environ={"DB": "shop"}).plan if of_pipeline else None
-    [(name, part)] = told.deliver.items()
+    plan, environ = None, {"DB": "shop"}
+    if (alone := sink_file.read(path, environ)) is not None:
+        [(name, part)] = alone.deliver.items()
+    else:
+        plan, settings = pipeline.read(path, environ=environ)
+        [(name, part)] = settings.deliver.items()
     return sink_plan(name, part, plan, lambda topic, _: {topic: "BIGINT"})
 
 
@@ -75,9 +80,36 @@ def test_a_sink_of_a_file_in_sql(tmp_path: Path) -> None:
         "id": "BIGINT",
         "total": "DECIMAL(38,2)",
     }
-    told, _ = sink_file.read(path, {"DB": "shop"})
-    assert told.deliver["shop"].postgres is not None
-    assert told.deliver["shop"].postgres.connection == "dbname=shop"
+    told = pipeline.read(path, environ={"DB": "shop"}).settings.deliver["shop"]
+    assert told.postgres is not None
+    assert told.postgres.connection == "dbname=shop"
+    assert "dbname" not in repr(pipeline.read(path, environ={"DB": "shop"}).settings)
+
+
+def test_sinks_in_python_are_those_of_a_file(tmp_path: Path) -> None:
+    """What their processes read has topics for outputs, and types for columns."""
+    p = ik.Pipeline("p")
+    columns = [ik.Column("id", "BIGINT"), ik.Column("amount", "DECIMAL(9,2)")]
+    p.topic("orders", columns=columns).upsert()
+    sums = p.sql("SELECT id, sum(amount) AS total FROM orders GROUP BY id", name="sums")
+    sums.to("totals")
+    table = {"from": "totals", "mode": "history", "key": "id"}
+    p.deliver("shop", {"per_id": table}, postgres={"connection": "password=${x"})
+    sections = p.sections({"kafka": {"bootstrap.servers": "b:1"}, "run": {"checkpoint": "c"}})
+    settings = given_settings(sections, p.plan())
+
+    path = in_file(tmp_path, sink_file.text_of(p.plan(), settings))
+
+    assert made(path).tables == made(in_file(tmp_path, SQL, "p.sql")).tables
+    alone = sink_file.read(path, {})
+    assert alone is not None
+    assert alone.kafka == {"bootstrap.servers": "b:1"}
+    assert alone.deliver["shop"].postgres == settings.deliver["shop"].postgres
+    with pytest.raises(ConfigError, match=r'the sink "shop" twice'):
+        p.deliver("shop", {"t": table}, delta={"folder": "f"})
+    p.deliver("lake", {"t": {"from": "total"}}, delta={"folder": "f"})
+    with pytest.raises(ConfigError, match=r'deliver\.lake\.tables\.t\.from: .*"totals"'):
+        given_settings(p.sections({}), p.plan(), bootstrap_servers="b:1", checkpoint="c")
 
 
 def test_without_columns_they_are_those_that_the_topic_tells(tmp_path: Path) -> None:

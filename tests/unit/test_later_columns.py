@@ -2,9 +2,11 @@
 
 import json
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ikebana.codecs.change import Column
 from ikebana.errors import ConfigError
@@ -135,18 +137,46 @@ def test_a_checkpoint_keeps_what_was_added(tmp_path: Path) -> None:
     assert columns() == {"n": "BIGINT"}
 
 
+NEW = Notice("new column", "orders", "orders", "")
+
+
 def test_a_run_ends_for_columns_of_inputs_that_add_them() -> None:
-    """And for no others."""
-    plan = pipeline.parse(ADDING, "p.yaml", environ={}).plan
-    stopped: list[bool] = []
-    watcher = later.Adding(plan, lambda: stopped.append(True))
+    """And for no others; those that the pipeline cannot have do not end it again and again."""
+    before = pipeline.parse(ADDING, "p.yaml", environ={})
+    after = pipeline.parse(ADDING, "p.yaml", environ={}, columns={"orders": {"gift": "JSON"}})
+    answers, stopped = [before, after], list[bool]()
+    watcher = later.Adding(before.plan, lambda: stopped.append(True), lambda: answers.pop(0))
 
     watcher.notice(
         [Notice("new column", "others", "others", ""), Notice("errors", "orders", "", "")]
     )
-    assert (watcher.has_columns, stopped) == (False, [])
-    watcher.notice([Notice("new column", "orders", "orders", "")])
+    assert len(answers) == 2
+    for _ in range(2):
+        watcher.notice([NEW])
+    assert (watcher.has_columns, stopped, answers) == (False, [], [after])
+    watcher.notice([replace(NEW, names=": gift JSON")])
     assert (watcher.has_columns, stopped) == (True, [True])
+
+
+def test_columns_that_a_pipeline_cannot_have_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are told, and do not keep a pipeline from starting, nor other columns."""
+    path = tmp_path / "p.yaml"
+    text = ADDING.replace('FROM "order"', 'FROM "order" JOIN other ON n = id')
+    path.write_text(text.replace("{topic: others}", "{topic: others, columns: {id: BIGINT}}"))
+    new = {"orders": {"gift": "JSON", "ID": "BIGINT", "day": "DATE"}}
+    monkeypatch.setattr(later, "newest", lambda *_, **__: new)
+    said: list[str] = []
+
+    def read(columns: Any = MappingProxyType({})) -> pipeline.Pipeline:
+        return later.read(path, checkpoint=str(tmp_path / "c"), environ={}, columns=columns)
+
+    found = later.with_new(read, said.append).plan
+
+    assert [column.name for column in found.inputs[0].columns] == ["n", "gift", "day"]
+    [reason] = said
+    assert reason.startswith('column "ID" of input "orders" is not added: ')
 
 
 def test_columns_are_added_to_declared_ones() -> None:

@@ -13,18 +13,18 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
-from ikebana.delivering.beside import SinkError, beside, delivered
 from ikebana.errors import ConfigError, FencedError
 from ikebana.processor.authoring.deliver_part import DeliverPart
 from ikebana.processor.base.stopping import on_signals
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, newborn
 from ikebana.processor.cli import deliver, later
-from ikebana.processor.cli.beside import Sinks
+from ikebana.processor.cli.beside import sinks_of
 from ikebana.processor.cli.main import cli
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.processor.watching.health import Health, HealthLimits
 from ikebana.processor.watching.monitor import Monitor
+from ikebana.processor.watching.sink_processes import SinkError, beside, delivered
 from ikebana.processor.watching.sinks import SinkBoard, SinkFigures
 from support.waiting import wait_until
 
@@ -70,6 +70,8 @@ PLAN = Plan(
     operators=(Upsert("order", "orders"),),
     outputs=(Output("whole", "order", "shop.whole"),),
 )
+
+LAKE = DeliverPart.model_validate({"parquet": {"folder": "f"}, "tables": {"t": {"from": "whole"}}})
 
 
 def python(script: str, *arguments: object) -> list[str]:
@@ -185,7 +187,8 @@ def test_who_runs_a_sink(
     tmp_path: Path, options: dict[str, object], own: Sequence[str], told: Sequence[str]
 ) -> None:
     """This run, unless it leaves them to others or is told where they are."""
-    sinks = Sinks(in_file(tmp_path), "b:1", "c", **options)  # type: ignore[arg-type]
+    options |= {"bootstrap_servers": "b:1", "checkpoint": "c"}
+    sinks = sinks_of(in_file(tmp_path), {"lake": LAKE}, **options)  # type: ignore[arg-type]
 
     assert list(sinks.commands()) == own
     assert list(sinks.parts) == told
@@ -200,7 +203,14 @@ def test_who_runs_a_sink(
 def test_a_place_of_no_sink_is_refused(tmp_path: Path) -> None:
     """By its name."""
     with pytest.raises(ConfigError, match=r'has no sink "lak"; did you mean "lake"'):
-        Sinks(in_file(tmp_path), None, None, delivers=True, places={"lak": "http://l:1"})
+        sinks_of(
+            in_file(tmp_path),
+            {"lake": LAKE},
+            delivers=True,
+            places={"lak": "http://l:1"},
+            bootstrap_servers=None,
+            checkpoint=None,
+        )
 
 
 @pytest.mark.parametrize(
@@ -287,9 +297,6 @@ def test_columns_that_a_run_has_added_are_delivered(tmp_path: Path) -> None:
     # Who adds none needs no checkpoint.
     in_file(tmp_path, text.replace("run: {checkpoint: c}\n", ""))
     assert columns(None) == ["n"]
-
-
-LAKE = DeliverPart.model_validate({"parquet": {"folder": "f"}, "tables": {"t": {"from": "whole"}}})
 
 
 def watched(figures: SinkFigures) -> Monitor:

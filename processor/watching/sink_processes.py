@@ -9,11 +9,13 @@ killed.  Nothing is lost by that: a target has either a batch with its token, or
 import json
 import os
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ikebana.errors import EXIT_FENCED, FencedError, IkebanaError
 from ikebana.processor.base import log_lines
@@ -22,8 +24,12 @@ from ikebana.processor.base.stopping import Stopping
 from ikebana.processor.kafka.broker import leashed
 from ikebana.processor.watching.sinks import SinkBoard
 
+if TYPE_CHECKING:
+    from ikebana.processor.authoring.deliver_part import DeliverPart
+
 # A sink is started again however often it ends.
 _RESTARTS = 10**9
+_NOTHING: Mapping[str, str] = {}
 # The time for a sink to finish the batch that it is applying.
 _GRACE_S = 30.0
 
@@ -44,11 +50,19 @@ class SinkProcess:
     """
 
     def __init__(
-        self, name: str, command: Sequence[str], board: SinkBoard, say: Say, *, once: bool = False
+        self,
+        name: str,
+        command: Sequence[str],
+        board: SinkBoard,
+        say: Say,
+        *,
+        once: bool = False,
+        environ: Mapping[str, str] = _NOTHING,
     ) -> None:
+        """Start it; `environ` are variables beside those of this process."""
         self.error: IkebanaError | None = None
         self._name, self._command, self._board, self._once = name, command, board, once
-        self._say = say
+        self._say, self._environ = say, environ
         self._restarts = 0
         self._stopping = threading.Event()
         self._lock = threading.Lock()
@@ -109,7 +123,7 @@ class SinkProcess:
     def _ran(self) -> tuple[int, str]:
         """Run the process to its end; return its status, and its last error."""
         reading, writing = os.pipe()
-        environ = {**os.environ, log_lines.VARIABLE: "json"}
+        environ = {**os.environ, **self._environ, log_lines.VARIABLE: "json"}
         with open(reading, encoding="utf-8", errors="replace") as lines:
             with open(writing, "wb") as log:
                 guard, _ = leashed(self._command, Path.cwd(), log, environ)
@@ -148,7 +162,9 @@ class SinkProcess:
 
 
 @contextmanager
-def beside(commands: Commands, board: SinkBoard, say: Say) -> Iterator[Callable[[], None]]:
+def beside(
+    commands: Commands, board: SinkBoard, say: Say, environ: Mapping[str, str] = _NOTHING
+) -> Iterator[Callable[[], None]]:
     """Run the commands of sinks within a `with` block, which gets a function that starts them.
 
     Further calls do nothing.  If the block ends by an error, the processes get no time to end.
@@ -158,7 +174,10 @@ def beside(commands: Commands, board: SinkBoard, say: Say) -> Iterator[Callable[
 
     def start() -> None:
         if not processes:
-            processes.extend(SinkProcess(name, cmd, board, say) for name, cmd in commands.items())
+            processes.extend(
+                SinkProcess(name, command, board, say, environ=environ)
+                for name, command in commands.items()
+            )
 
     try:
         yield start
@@ -171,13 +190,22 @@ def beside(commands: Commands, board: SinkBoard, say: Say) -> Iterator[Callable[
             each.join(max(0.0, end_s - time.monotonic()))
 
 
-def delivered(commands: Commands, board: SinkBoard, say: Say, stopping: Stopping) -> None:
+def delivered(
+    commands: Commands,
+    board: SinkBoard,
+    say: Say,
+    stopping: Stopping,
+    environ: Mapping[str, str] = _NOTHING,
+) -> None:
     """Run the commands of sinks until all have ended, or until `stopping` is asked.
 
     Raises: SinkError, FencedError, if one has failed.
     """
     stopping.finish_first()
-    processes = [SinkProcess(name, cmd, board, say, once=True) for name, cmd in commands.items()]
+    processes = [
+        SinkProcess(name, command, board, say, once=True, environ=environ)
+        for name, command in commands.items()
+    ]
 
     def stop() -> None:
         for each in processes:
@@ -190,3 +218,57 @@ def delivered(commands: Commands, board: SinkBoard, say: Say, stopping: Stopping
     for each in processes:
         if each.error is not None:
             raise each.error
+
+
+class Sinks:
+    """The sinks of a pipeline beside its run: their processes, and their progress.
+
+    `file` has them; `options` are further words of `ikebana deliver`, and `environ` variables for
+    it.  Those in `places` run elsewhere, and answer at these URLs.
+    """
+
+    def __init__(
+        self,
+        parts: "Mapping[str, DeliverPart]",
+        file: Path,
+        options: Sequence[str] = (),
+        places: Mapping[str, str] = _NOTHING,
+        environ: Mapping[str, str] = _NOTHING,
+    ) -> None:
+        self.parts = parts
+        self._places, self._environ = places, environ
+        self._file, self._options = file, options
+
+    def commands(self, *options: str) -> dict[str, list[str]]:
+        """The commands of the sinks that are run here, by name."""
+        words = [sys.executable, "-m", "ikebana", "deliver", str(self._file)]
+        return {
+            name: [*words, name, *self._options, *options]
+            for name in self.parts
+            if name not in self._places
+        }
+
+    @contextmanager
+    def board(self) -> Iterator[SinkBoard]:
+        """Within a `with` block, keep a board with the progress of the sinks."""
+        with SinkBoard(self.parts) as board:
+            for name, url in self._places.items():
+                board.at(name, url)
+            yield board
+
+    @contextmanager
+    def beside(self, board: SinkBoard, say: Say, *, once: bool) -> Iterator[Callable[[], None]]:
+        """Run the sinks within a `with` block, which gets a function that starts them.
+
+        They start after the query, which creates the topics of a new pipeline.  With `once` they
+        are not run here; see `deliver_once`.
+        """
+        commands = {} if once else self.commands("--http", "127.0.0.1:0")
+        with beside(commands, board, say, self._environ) as start:
+            yield start
+
+    def deliver_once(self, board: SinkBoard, say: Say, stopping: Stopping) -> None:
+        """Deliver all closed batches.  Raises: SinkError, FencedError, if a sink has failed."""
+        commands = self.commands("--once")
+        if commands and not stopping.asked:
+            delivered(commands, board, say, stopping, self._environ)
