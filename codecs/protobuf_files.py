@@ -136,6 +136,11 @@ def known_file(path: str) -> Any:
     return file
 
 
+def entry_of(field: str) -> str:
+    """The name that Protobuf gives to the entries of a map."""
+    return "".join(part[:1].upper() + part[1:] for part in field.split("_")) + "Entry"
+
+
 def message_at(pool: Any, file: str, indexes: Sequence[int]) -> Any:
     """The class of the messages at a place of a file.
 

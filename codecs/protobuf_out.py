@@ -41,6 +41,7 @@ from ikebana.codecs.protobuf_files import (
     TIME_OF_DAY,
     TIMESTAMP,
     Descriptions,
+    entry_of,
     library,
     message_at,
     pool_of,
@@ -72,7 +73,7 @@ def carries(kind: SqlType) -> bool:
 def _flat(kind: SqlType) -> bool:
     match kind:
         case Struct(fields):
-            entries = [_entry_of(name) for name, of in fields if isinstance(of, Map)]
+            entries = [entry_of(name) for name, of in fields if isinstance(of, Map)]
             numbers = {number_of(name) for name, _ in fields}
             apart = len(numbers) == len(fields) and len(set(entries)) == len(entries)
             return apart and all(_flat(of) for _, of in fields)
@@ -146,7 +147,7 @@ def _add_message(
                 field.label = field.LABEL_REPEATED
                 _set_type(file, field, of, f"{name}_{column}")
             case Map(_, of):
-                entry = message.nested_type.add(name=_entry_of(column))
+                entry = message.nested_type.add(name=entry_of(column))
                 entry.options.map_entry = True
                 key = entry.field.add(name="key", number=1, label=field.LABEL_OPTIONAL)
                 key.type = field.TYPE_STRING
@@ -167,11 +168,6 @@ def _choice(column: str, others: Sequence[str]) -> str:
     while name in others:
         name = f"X{name}"
     return name
-
-
-def _entry_of(column: str) -> str:
-    """The name that Protobuf gives to the entries of a map."""
-    return "".join(part[:1].upper() + part[1:] for part in column.split("_")) + "Entry"
 
 
 def _set_type(file: Any, field: Any, kind: SqlType, name: str) -> None:

@@ -19,6 +19,7 @@ import msgspec
 
 from ikebana.codecs.avro_schema import SchemaUnknown, self_contained
 from ikebana.codecs.protobuf_files import File
+from ikebana.codecs.protobuf_text import parsed_text
 from ikebana.errors import AwayError, ConfigError, SourceError
 from ikebana.processor.kafka.client import PATIENCE_S
 
@@ -244,13 +245,13 @@ class Registry:
 
 
 def _file(path: str, schema: Any) -> File:
-    """A file of Protobuf, which the registry has been asked to give in its own form."""
+    """A file of Protobuf, in its own form or, if the registry has no other, as a text."""
     if schema.schema_type != "PROTOBUF":
         raise SchemaUnknown("its schema is no Protobuf schema")
     try:
         return path, b64decode(schema.schema_str, validate=True)
     except ValueError:
-        raise SchemaUnknown("the registry gives its schema as a text only") from None
+        return path, parsed_text(path, schema.schema_str).SerializeToString()
 
 
 def _avro(schema: Any) -> Any:

@@ -27,11 +27,12 @@ import ikebana
 from cdc.registry import ApicurioRegistry
 from ikebana import Column, Input, Output, Plan, Upsert
 from ikebana.codecs.avro import AvroDecoder
-from ikebana.codecs.avro_out import key_schema, value_schema, writers
+from ikebana.codecs.avro_out import key_schema, value_schema
 from ikebana.codecs.avro_schema import SchemaUnknown
 from ikebana.codecs.avro_upserts import AvroUpserts
 from ikebana.codecs.change import Change, Needs
 from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.formats import OUTPUT_FORMATS
 from ikebana.codecs.shape import encoded, framed
 from ikebana.codecs.upsert_out import to_upserts
 from ikebana.errors import ConfigError, SourceError
@@ -39,7 +40,7 @@ from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.cli.main import cli
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.registry import Registry
-from ikebana.processor.kafka.written_schemas import checks, registered
+from ikebana.processor.kafka.written_schemas import checks, registered, subjects_of
 from ikebana.processor.planning.written_types import shape_of
 from support.avro_messages import message
 from support.schema_registries import RealRegistry, Served, SmallRegistry
@@ -394,11 +395,11 @@ def test_a_client_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch)
 COLUMNS = (Column("id", "BIGINT"), Column("n", "INTEGER"))
 
 
-def written_plan(topic: str, kind: str = "INTEGER") -> Plan:
-    """A plan with an output in Avro to this topic."""
+def written_plan(topic: str, kind: str = "INTEGER", **options: Any) -> Plan:
+    """A plan with an output by a registry to this topic, by default in Avro."""
     columns = (Column("id", "BIGINT"), Column("n", kind))
     source = Input("rows", ("rows",), "debezium-json", columns=columns, key=("id",))
-    output = Output("out", "current", topic, "avro")
+    output = replace(Output("out", "current", topic, "avro"), **options)
     return Plan("p", (source,), (Upsert("current", "rows"),), (output,))
 
 
@@ -446,49 +447,64 @@ def test_a_schema_that_is_not_compatible_is_told_before_a_start(served: Served) 
 @pytest.mark.cdc
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("served", ["apicurio"], indirect=True)
-def test_a_column_more_is_compatible_in_a_real_registry(served: Served) -> None:
-    """And a column less, by the rule that each has the default null."""
-    topic = f"t{uuid.uuid4().hex}"
-    url = {"url": served.url}
-    plan = written_plan(topic)
-    registered(plan, url)
-    served.registry.demand_compatible(f"{topic}-value")
-    source = replace(plan.inputs[0], columns=(*COLUMNS, Column("more", "DECIMAL(9,2)")))
+@pytest.mark.parametrize("form", ["avro", "debezium-avro", "json-schema", "protobuf"])
+@pytest.mark.parametrize("subjects", ["topic", "record", "topic-record"])
+def test_a_real_registry_takes_a_column_more_and_no_other_type(
+    served: Served, form: str, subjects: str
+) -> None:
+    """Under the subjects of each strategy; what it would refuse is told before a start."""
+    topic, url = f"t{uuid.uuid4().hex}", {"url": served.url}
+    settings = Settings("c", {"bootstrap.servers": "b"}, registry=url)
+    written: dict[str, Any] = {"format": form, "subjects": subjects}
+    plan, other = written_plan(topic, **written), written_plan(topic, "VARCHAR", **written)
+    before = registered(plan, url)["out"]
+    _, of_value = subjects_of(plan, plan.outputs[0])
+    served.registry.demand_compatible(of_value.name)
+    columns = (*COLUMNS, Column("more", "DECIMAL(9,2)"))
+    more = replace(plan, inputs=(replace(plan.inputs[0], columns=columns),))
 
-    more = registered(replace(plan, inputs=(source,)), url)
+    assert [check.status for check in checks(more, settings)] == ["ok", "ok"]
+    assert [check.status for check in checks(other, settings)] == ["ok", "failed"]
+    after = registered(more, url)["out"]
 
-    assert more["out"].key == registered(plan, url)["out"].key
-    assert more["out"].value != registered(plan, url)["out"].value
+    assert after.key == before.key
+    assert after.value != before.value
+    with pytest.raises(ConfigError, match=f'cannot write output "out" under .* "{of_value.name}"'):
+        registered(other, url)
 
 
 @needs_client
-def test_an_output_in_avro_is_read_back(
-    served: Served, broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
+@both
+@pytest.mark.parametrize("form", ["avro", "json-schema", "protobuf"])
+def test_an_output_by_a_registry_is_read_back(
+    served: Served, form: str, broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
 ) -> None:
     """By `ikebana.follow` and the commands, which find the registry among the settings."""
-    topic = topic_name("avro")
-    plan = written_plan(topic)
+    topic = topic_name("written")
+    plan = written_plan(topic, format=form)
     ids, shape = registered(plan, {"url": served.url})["out"], shape_of(plan, plan.outputs[0])
+    codec = OUTPUT_FORMATS[form].schemas
+    assert codec is not None
     written = Written(broker.bootstrap_servers, topic)
     key, old, new = b'{"id":1}', b'{"id":1,"n":1}', b'{"id":1,"n":2}'
     for time, facts in ((1, [(key, old, 1, 1)]), (2, [(key, old, 2, -1), (key, new, 2, 1)])):
         messages, _ = to_upserts(facts)
         written.producer.begin_transaction()
-        for of_key, value, headers in framed(encoded(writers(shape), messages)[0], ids):
+        for of_key, value, headers in framed(encoded(codec().writers(shape), messages)[0], ids):
             written.producer.produce(topic, value, of_key, partition=0, headers=headers)
         written.producer.commit_transaction(30)
         written.progress(time + 1, 1)
     config = {"schema.registry.url": served.url}
 
     with ikebana.follow(
-        topic, bootstrap_servers=written.servers, format="avro", config=config, wait=False
+        topic, bootstrap_servers=written.servers, format=form, config=config, wait=False
     ) as found:
         updates = [update[1:] for batch in found for update in batch.updates]
 
     assert updates == [(key, old, 1, 1), (key, old, 2, -1), (key, new, 2, 1)]
     file = tmp_path / "client.properties"
     file.write_text(f"schema.registry.url={served.url}\n")
-    options = ["--format", "avro", "--bootstrap-servers", written.servers]
+    options = ["--format", form, "--bootstrap-servers", written.servers]
     told = CliRunner().invoke(cli, ["snapshot", topic, *options, "--config", str(file)])
     assert json.loads(told.output) == {"key": {"id": 1}, "value": {"id": 1, "n": 2}, "count": 1}
     refused = CliRunner().invoke(cli, ["snapshot", topic, *options])

@@ -23,6 +23,7 @@ from ikebana.codecs.protobuf_out import (
     schemas,
     writers,
 )
+from ikebana.codecs.protobuf_text import parsed_text
 from ikebana.codecs.shape import Ids, OutputShape, encoded, framed
 from ikebana.codecs.sql_type import parsed
 from ikebana.codecs.upsert_out import OutputMessage
@@ -210,6 +211,17 @@ def test_a_schema_may_refer_to_another_one() -> None:
         ProtobufDecoder(Described({7: files[1:]})).decode(prefixed(b""))
 
 
+def without_inferred(file: Any) -> Any:
+    """A file without what follows from the names of types."""
+    for message in file.message_type:
+        for each in (message, *message.nested_type):
+            for of in each.field:
+                if of.type_name:
+                    of.ClearField("type")
+                of.type_name = of.type_name.removeprefix(f".{file.package}.{message.name}.")
+    return file
+
+
 def shaped(columns: dict[str, str], key: str = "BIGINT") -> OutputShape:
     """A shape with these types."""
     return OutputShape("shop.rows", parsed(key), tuple((n, parsed(t)) for n, t in columns.items()))
@@ -271,6 +283,8 @@ TYPES = {
 def test_each_type_of_sql_has_one(kind: str, shown: str, value: Any) -> None:
     """The schema is that of the table in the docs, and the value comes back."""
     shape = shaped({"a_b": kind})
+    for text, file in zip(schemas(shape), files_of(shape), strict=True):
+        assert parsed_text(file.name, text) == without_inferred(file)
 
     assert f"  {shown} a_b = {number_of('a_b')};" in schemas(shape)[1]
     message = written(shape, {"a_b": value})
@@ -450,3 +464,81 @@ def test_a_library_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(ConfigError, match=r"google\.protobuf is not installed") as refusal:
         ProtobufDecoder(of_shapes())
     assert 'pip install "ikebana[protobuf]"' in str(refusal.value)
+
+
+TEXT = """
+/* A file of proto2, with all that a message may have. */
+syntax = "proto2";
+package shop;
+import public "google/protobuf/timestamp.proto";
+option java_package = "a;b{";
+option (some) = { of: 1 };
+message Row {
+  option deprecated = true;  // a comment
+  reserved 2, 15 to 20;
+  extensions 100 to max;
+  required int64 id = 1 [(note) = "x;", deprecated = true];
+  repeated .shop.Row.Part parts = 3;
+  map<string, Part> by_name = 4;
+  oneof choice { string one = 5; Kind other = 0x6; }
+  message Part { optional int32 n = 1 [default = -7]; }
+  enum Kind { option allow_alias = true; NONE = 0; SOME = -1; };
+  optional google.protobuf.Timestamp at = 7;
+  optional Kind kind = 8;
+}
+enum Size { SMALL = 0; }
+service Rows { rpc Get (Row) returns (stream Row) { option (x) = 1; } }
+extend Row { optional int32 more = 100; }
+"""
+DESCRIBED = f"""
+package: "shop" dependency: "google/protobuf/timestamp.proto" public_dependency: 0
+message_type {{
+  name: "Row"
+  {field("id", 1, "INT64", "label: LABEL_REQUIRED")}
+  {field("parts", 3, ".shop.Row.Part", REPEATED)}
+  {field("by_name", 4, "ByNameEntry", REPEATED)}
+  {field("one", 5, "STRING", "oneof_index: 0")}
+  {field("other", 6, "Kind", "oneof_index: 0")}
+  {field("at", 7, "google.protobuf.Timestamp")}
+  {field("kind", 8, "Kind")}
+  oneof_decl {{ name: "choice" }}
+  nested_type {{
+    name: "ByNameEntry" options {{ map_entry: true }}
+    {field("key", 1, "STRING")} {field("value", 2, "Part")}
+  }}
+  nested_type {{ name: "Part" {field("n", 1, "INT32")} }}
+  enum_type {{
+    name: "Kind" value {{ name: "NONE" number: 0 }} value {{ name: "SOME" number: -1 }}
+  }}
+}}
+enum_type {{ name: "Size" value {{ name: "SMALL" number: 0 }} }}
+"""
+
+
+def test_the_text_of_a_schema_is_read_as_its_description() -> None:
+    """Some registries have no other; what describes no message is left out."""
+    found = parsed_text("rows.proto", TEXT)
+
+    expected = described(DESCRIBED)
+    expected.syntax = "proto2"
+    assert found == expected
+    pool = pool_of([serialized(found)])
+    row = message_at(pool, "rows.proto", (0,))(id=1, other=-1, by_name={"a": {"n": 3}})
+    assert row.by_name["a"].n == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "message",
+        "message A {",
+        "message A { int32 }",
+        "mesage A {}",
+        "message A { group B = 1 {} }",
+    ],
+)
+def test_a_text_that_is_no_schema_is_refused(text: str) -> None:
+    """And one with what is not read."""
+    with pytest.raises(SchemaUnknown, match="cannot be read"):
+        pool_of([serialized(parsed_text("a.proto", text + " import 'b';"))])
