@@ -144,10 +144,12 @@ def with_new(read: Callable[..., pipeline.Pipeline], say: Say) -> pipeline.Pipel
 
 def _editable(result: pipeline.Pipeline) -> pipeline.Pipeline:
     """The pipeline itself.  Raises: ConfigError, if its checkpoint cannot continue with it."""
-    from ikebana.processor.cli.plan import looked_up
+    from ikebana.processor.checkpoint.planned_edit import planned
+    from ikebana.processor.checkpoint.preflight import contents_of
 
     plan, settings = result
-    edit = looked_up(plan.portable(), Checkpoint(settings.checkpoint), settings.shards)
+    birth, logged = contents_of(Checkpoint(settings.checkpoint))
+    edit = planned(settings.checkpoint, birth, plan.portable(), settings.shards, logged=logged)
     for refusal in edit.refused:
         raise ConfigError(f"{refusal.path}: {refusal.reason}")
     return result

@@ -218,7 +218,7 @@ def without_inferred(file: Any) -> Any:
             for of in each.field:
                 if of.type_name:
                     of.ClearField("type")
-                of.type_name = of.type_name.removeprefix(f".{file.package}.{message.name}.")
+                    of.type_name = of.type_name.removeprefix(f".{file.package}.{message.name}.")
     return file
 
 
@@ -530,7 +530,6 @@ def test_the_text_of_a_schema_is_read_as_its_description() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
         "message",
         "message A {",
         "message A { int32 }",
