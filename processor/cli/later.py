@@ -12,6 +12,7 @@ from ikebana.errors import ConfigError, IkebanaError
 from ikebana.processor.authoring import pipeline
 from ikebana.processor.authoring.proposing.later_columns import Declarations, later_columns
 from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.base.generations import generation, shown
 from ikebana.processor.base.notice import Notice
 from ikebana.processor.checkpoint.checkpoint import Checkpoint
 from ikebana.processor.checkpoint.evolution import recorded_if_known
@@ -67,11 +68,13 @@ def _added(plan: Plan, settings: Settings) -> dict[str, Declarations]:
         return {}
     birth = Checkpoint(settings.checkpoint).birth()
     before = None if birth is None else recorded_if_known(birth)
-    inputs_before = {} if before is None else {source.name: source for source in before.inputs}
+    inputs_before = () if before is None else before.inputs
+    # An input that was read again has another generation; the last one counts.
+    by_name = {shown(old.name): old for old in sorted(inputs_before, key=_generation)}
     added: dict[str, Declarations] = {}
     for source in inputs:
         declared = {column.name for column in source.columns}
-        was = inputs_before[source.name].columns if source.name in inputs_before else ()
+        was = by_name[source.name].columns if source.name in by_name else ()
         added[source.name] = {
             column.name: column.type
             if column.encoding is None
@@ -80,6 +83,10 @@ def _added(plan: Plan, settings: Settings) -> dict[str, Declarations]:
             if column.name not in declared
         }
     return {name: columns for name, columns in added.items() if columns}
+
+
+def _generation(source: Input) -> int:
+    return generation(source.name)
 
 
 def newest(

@@ -1,5 +1,6 @@
 """Columns that messages have and an input does not declare: told, and declared by an edit."""
 
+import dataclasses
 import json
 from pathlib import Path
 from types import MappingProxyType
@@ -18,7 +19,7 @@ from ikebana.processor.base.notice import Notice
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, newborn
 from ikebana.processor.cli import later
 from ikebana.processor.planning.catalog import output_types
-from ikebana.processor.planning.plan import Input
+from ikebana.processor.planning.plan import Input, Upsert
 from ikebana.processor.topics.messages import Message
 from ikebana.processor.topics.source_offset import SourceOffset
 
@@ -135,6 +136,25 @@ def test_a_checkpoint_keeps_what_was_added(tmp_path: Path) -> None:
     assert columns() == {"n": "BIGINT", "gift": "VARCHAR", "day": "DATE"}
     path.write_text(FILE)
     assert columns() == {"n": "BIGINT"}
+
+
+def test_a_column_of_an_input_that_was_read_again_stays_added(tmp_path: Path) -> None:
+    """Its edit has made another generation of the input, which has the column."""
+    path, place = tmp_path / "p.yaml", str(tmp_path / "checkpoint")
+    path.write_text(ADDING)
+    more: dict[str, Any] = {"orders": {"gift": "BOOLEAN"}}
+    plan, settings = later.read(path, checkpoint=place, environ={}, columns=more)
+    offset = SourceOffset(-1, 0, 0, {}, plan.fingerprint())
+    again = dataclasses.replace(
+        plan,
+        inputs=(dataclasses.replace(plan.inputs[0], name="orders@2"), plan.inputs[1]),
+        operators=(Upsert("order", "orders@2"), *plan.operators[1:]),
+    )
+    Checkpoint(place).write(newborn(place, again, settings.shards, offset))
+
+    found = later.read(path, checkpoint=place, environ={}).plan
+
+    assert [column.name for column in found.inputs[0].columns] == ["n", "gift"]
 
 
 NEW = Notice("new column", "orders", "orders", "")
