@@ -71,8 +71,6 @@ class PipelineRun:
     ) -> None:
         """Start a plan; with `once` it ends when it has caught up; `wait` as in `supervised.run`.
 
-        `say` gets the messages of its sinks.
-
         Raises:
             ConfigError: a module that is imported for its functions starts it, or Spark runs or
                 starts in this process already, and `spark` is not given.
@@ -89,9 +87,7 @@ class PipelineRun:
         """Probable mistakes that still hold, such as a column that is always null."""
         self.error: BaseException | None = None
         """What ended the run, if it has failed."""
-        self._watchers = watchers
-        self._on_start = on_start
-        self._say = say
+        self._watchers, self._on_start, self._say = watchers, on_start, say
         self._sinks: Callable[[], Mapping[str, SinkFigures]] = no_sinks
         self._stopping = Stopping()
         # A request to stop comes from another thread, in which nothing may be raised.

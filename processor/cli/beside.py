@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -57,19 +57,22 @@ def with_sinks(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def sinks_of(
-    file: Path,
-    parts: "Mapping[str, DeliverPart]",
-    *,
-    delivers: bool,
-    places: Mapping[str, str],
-    bootstrap_servers: str | None,
-    checkpoint: str | None,
-) -> "Sinks":
+class Here(NamedTuple):
+    """The pipeline file of a run, with the options of its command that its sinks need."""
+
+    file: Path
+    bootstrap_servers: str | None
+    checkpoint: str | None
+    delivers: bool
+    places: Mapping[str, str]
+
+
+def sinks_of(parts: "Mapping[str, DeliverPart]", here: Here) -> "Sinks":
     """The sinks of a file that are run here, and those with a known address.
 
     Raises: ConfigError, for the place of a sink that the file does not have.
     """
+    file, bootstrap_servers, checkpoint, delivers, places = here
     from ikebana.processor.watching.sink_processes import Sinks
 
     for name in places:

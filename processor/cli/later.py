@@ -4,6 +4,7 @@ They are columns of the newest messages, and columns that a run has added to inp
 `on_new_column: add`, as its checkpoint records them.
 """
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -125,15 +126,15 @@ def to_add(plan: Plan, settings: Settings) -> dict[str, Declarations]:
 
 
 def with_new(read: Callable[..., pipeline.Pipeline], say: Say) -> pipeline.Pipeline:
-    """Read a pipeline with the columns that are new in messages; `read` takes further `columns`.
+    """Read a pipeline with the columns that are new in messages; `read` is `later.read` of a file.
 
     Columns that it cannot have, such as one that makes a name of a view ambiguous, are left out;
     `say` gets the reasons.
     """
-    before = read()
+    before = read(environ=os.environ)
     columns = to_add(*before)
     try:
-        return _editable(read(columns=columns)) if columns else before
+        return _editable(read(environ=os.environ, columns=columns)) if columns else before
     except ConfigError:
         pass
     after, good = before, dict[str, Declarations]()
@@ -141,7 +142,7 @@ def with_new(read: Callable[..., pipeline.Pipeline], say: Say) -> pipeline.Pipel
         for column, declaration in declarations.items():
             more = {**good, name: {**good.get(name, {}), column: declaration}}
             try:
-                after = _editable(read(columns=more))
+                after = _editable(read(environ=os.environ, columns=more))
             except ConfigError as error:
                 say(f'column "{column}" of input "{name}" is not added: {error.message}')
             else:

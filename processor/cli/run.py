@@ -1,6 +1,5 @@
 """`ikebana run`: run a pipeline over Kafka until it is stopped or has caught up."""
 
-import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -12,7 +11,7 @@ import click
 from ikebana.processor.base.log_lines import note
 from ikebana.processor.base.private_files import private_files
 from ikebana.processor.base.stopping import Stopped, on_signals
-from ikebana.processor.cli.beside import sinks_of, with_sinks
+from ikebana.processor.cli.beside import Here, sinks_of, with_sinks
 from ikebana.processor.cli.watching import Watching, watchable, watched
 from ikebana.processor.spark.alone import alone
 
@@ -86,24 +85,12 @@ def run_command(
     # Imported here, so that `--help` does not wait for DuckDB.
     from ikebana.processor.cli import finding, later
 
-    read = partial(
-        later.read,
-        file,
-        bootstrap_servers=bootstrap_servers,
-        checkpoint=checkpoint,
-        environ=os.environ,
-    )
+    read = partial(later.read, file, bootstrap_servers=bootstrap_servers, checkpoint=checkpoint)
     goes_on = True
     while goes_on:
         plan, settings = _planned(read, refuse_changes=refuse_changes)
-        sinks = sinks_of(
-            file,
-            settings.deliver,
-            delivers=delivers,
-            places=dict(sink_at),
-            bootstrap_servers=bootstrap_servers,
-            checkpoint=checkpoint,
-        )
+        here = Here(file, bootstrap_servers, checkpoint, delivers=delivers, places=dict(sink_at))
+        sinks = sinks_of(settings.deliver, here)
         watch = _watch(plan, settings, options, where, sinks)
         with finding.placed_in(file):
             goes_on = _run(plan, settings, sinks, once=once, wait=wait, watch=watch, read=read)
@@ -167,9 +154,7 @@ def _run(
         sinks.beside(board, display.say, once=once) as start_sinks,
     ):
         adding = Adding(plan, stopping.ask, lambda: with_new(read, display.say))
-        watchers: list[Watcher] = [display, adding]
-        if monitor is not None:
-            watchers.append(monitor)
+        watchers: list[Watcher] = [display, adding, *([] if monitor is None else [monitor])]
         try:
             # Importing Spark takes a second, and a mistake in the file is reported before it.
             from ikebana.processor.spark import supervised

@@ -2,8 +2,8 @@
 
 import dataclasses
 import json
+from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -189,8 +189,7 @@ def test_columns_that_a_pipeline_cannot_have_are_left_out(
     monkeypatch.setattr(later, "newest", lambda *_, **__: new)
     said: list[str] = []
 
-    def read(columns: Any = MappingProxyType({})) -> pipeline.Pipeline:
-        return later.read(path, checkpoint=str(tmp_path / "c"), environ={}, columns=columns)
+    read = partial(later.read, path, checkpoint=str(tmp_path / "c"))
 
     found = later.with_new(read, said.append).plan
 

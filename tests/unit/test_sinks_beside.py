@@ -18,7 +18,7 @@ from ikebana.processor.authoring.deliver_part import DeliverPart
 from ikebana.processor.base.stopping import on_signals
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, newborn
 from ikebana.processor.cli import deliver, later
-from ikebana.processor.cli.beside import sinks_of
+from ikebana.processor.cli.beside import Here, sinks_of
 from ikebana.processor.cli.main import cli
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.topics.source_offset import SourceOffset
@@ -187,8 +187,8 @@ def test_who_runs_a_sink(
     tmp_path: Path, options: dict[str, object], own: Sequence[str], told: Sequence[str]
 ) -> None:
     """This run, unless it leaves them to others or is told where they are."""
-    options |= {"bootstrap_servers": "b:1", "checkpoint": "c"}
-    sinks = sinks_of(in_file(tmp_path), {"lake": LAKE}, **options)  # type: ignore[arg-type]
+    here = Here(in_file(tmp_path), "b:1", "c", **options)  # type: ignore[arg-type]
+    sinks = sinks_of({"lake": LAKE}, here)
 
     assert list(sinks.commands()) == own
     assert list(sinks.parts) == told
@@ -204,12 +204,8 @@ def test_a_place_of_no_sink_is_refused(tmp_path: Path) -> None:
     """By its name."""
     with pytest.raises(ConfigError, match=r'has no sink "lak"; did you mean "lake"'):
         sinks_of(
-            in_file(tmp_path),
             {"lake": LAKE},
-            delivers=True,
-            places={"lak": "http://l:1"},
-            bootstrap_servers=None,
-            checkpoint=None,
+            Here(in_file(tmp_path), None, None, delivers=True, places={"lak": "http://l:1"}),
         )
 
 
