@@ -1,5 +1,6 @@
 """Nexmark, TPC-H and CH-benCHmark as views, over tables whose rows change, against DuckDB."""
 
+import re
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import NamedTuple
@@ -51,9 +52,10 @@ def test_a_query_is_what_duckdb_answers_at_every_time(benchmark: str, name: str)
     """All of them are accepted as views."""
     of, changes = BENCHMARKS[benchmark], CHANGES[benchmark]
     query = of.queries[name]
-    plan = plan_of(of.tables, {"view": with_long_names(query, of.functions)})
+    read = {n: each for n, each in of.tables.items() if re.search(rf"\b{n}\b", query, re.I)}
+    plan = plan_of(read, {"view": with_long_names(query, of.functions)})
 
-    found = evaluate(plan, records_of(changes))
+    found = evaluate(plan, records_of({table: changes[table] for table in read}))
 
     assert found["errors"] == []
     # By the places of columns: DuckDB calls an aggregate without a name by its text.

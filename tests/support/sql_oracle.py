@@ -1,5 +1,6 @@
 """Views in SQL against DuckDB: what it answers over the tables as they are at a time."""
 
+import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
@@ -77,19 +78,50 @@ def answer(
 
     `now` is the time that the query may ask for, in milliseconds.
     """
-    with duckdb.connect() as database:
-        database.execute("SET TimeZone = 'UTC'")
-        database.execute(f"CREATE MACRO ikebana_now() AS make_timestamp({now * 1000})")
+    database = _filled(tables, {name: [*contents[name]] for name in tables})
+    database.execute(f"CREATE OR REPLACE MACRO ikebana_now() AS make_timestamp({now * 1000})")
+    relation = database.execute(query)
+    names = [each[0] for each in relation.description or ()]
+    return names, Counter(tuple(map(plain, row)) for row in relation.fetchall())
+
+
+@functools.cache
+def _database() -> duckdb.DuckDBPyConnection:
+    database = duckdb.connect()
+    database.execute("SET TimeZone = 'UTC'")
+    return database
+
+
+# The schemas that were asked last, by what they have: several views are asked over one.
+_SCHEMAS: dict[str, str] = {}
+_MOST = 4
+
+
+def _filled(
+    tables: Tables, contents: Mapping[str, list[Mapping[str, Any]]]
+) -> duckdb.DuckDBPyConnection:
+    """The database, where names are those of these tables."""
+    database, told = _database(), repr((tables, contents))
+    if (schema := _SCHEMAS.pop(told, None)) is not None:
+        database.execute(f"SET schema = '{schema}'")
+    else:
+        schema = f"filled_{len(_SCHEMAS)}"
+        if len(_SCHEMAS) == _MOST:
+            schema = _SCHEMAS.pop(next(iter(_SCHEMAS)))
+        database.execute(
+            f"SET schema = 'main'; DROP SCHEMA IF EXISTS {schema} CASCADE; "
+            f"CREATE SCHEMA {schema}; SET schema = '{schema}'"
+        )
         for name, columns in tables.items():
             listed = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
             database.execute(f'CREATE TABLE "{name}" ({listed})')
-            places = ", ".join("?" * len(columns))
-            rows = [[row.get(column) for column in columns] for row in contents[name]]
-            if rows:
-                database.executemany(f'INSERT INTO "{name}" VALUES ({places})', rows)
-        relation = database.execute(query)
-        names = [each[0] for each in relation.description or ()]
-        return names, Counter(tuple(map(plain, row)) for row in relation.fetchall())
+            if rows := contents[name]:
+                # In one statement: one for each row takes ten times as long.
+                places = ", ".join([f"({', '.join('?' * len(columns))})"] * len(rows))
+                values = [row.get(column) for row in rows for column in columns]
+                database.execute(f'INSERT INTO "{name}" VALUES {places}', values)
+    _SCHEMAS[told] = schema
+    return database
 
 
 def shown_at(updates: Iterable[Update[Any]], names: Sequence[str], time: int) -> Counter[Row]:
