@@ -24,10 +24,11 @@ quick = hypothesis.settings(unhurried, max_examples=30)
 hypothesis.settings.register_profile("quick", quick)
 # Where nobody waits for the smallest example: shrinking takes up to five minutes a failure, and
 # what is printed fails again where there is time for it.  The examples are the same each time,
-# so that a failure is of what has changed; the other profiles look for new ones.
+# so that a failure is of what has changed, and fewer; the other profiles look for new ones.
 hypothesis.settings.register_profile(
     "unattended",
     quick,
+    max_examples=20,
     phases=[Phase.explicit, Phase.generate],
     print_blob=True,
     derandomize=True,

@@ -14,8 +14,8 @@ from support.pipeline_processes import Pipeline, create, produce, upserts
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
 
-# One of each kind in the usual run of tests: before Spark, in its start, and in the query's.
-QUICK = {"JVM 0.5", "JVM 0.5 starting Spark", "host 0.3", "stand-in of the offsets 0.0"}
+# One in Spark's start and one in the query's in the usual run of tests.
+QUICK = {"JVM 0.5 starting Spark", "stand-in of the offsets 0.0"}
 # What an error calls the processes.
 NAMES = re.compile(r"JVM|Java|Python worker|process that (owns|reads)|host")
 

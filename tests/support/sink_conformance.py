@@ -466,8 +466,8 @@ class SinkConformance:
         """What does not fit is in a file meanwhile."""
         tables, topics = tables_of(self.modes[0])[1:], MemoryTopics()
         updates: Updates = [
-            (None, _encoded({"sku": f"s{number % 40_000}", "amount": 1}), 3, 1)
-            for number in range(50_000)
+            (None, _encoded({"sku": f"s{number % 15_000}", "amount": 1}), 3, 1)
+            for number in range(20_000)
         ]
         topics.close(LINES, 5, *updates)
         delivered(target.sink(), tables, topics, spool_bytes=100_000)

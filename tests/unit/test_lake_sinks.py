@@ -21,6 +21,16 @@ from support.sink_conformance import SinkConformance, Target, delivered, tables_
 class _Lake(SinkConformance):
     """What takes minutes here runs with the full tests; that of Parquet is of the same sink."""
 
+    @pytest.mark.parametrize("mode", MODES)
+    @pytest.mark.parametrize(
+        "seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in (1, 2))]
+    )
+    def test_tables_are_the_collections_after_every_batch(
+        self, target: Target, mode: Mode, seed: int
+    ) -> None:
+        """With retractions, nulls, equal rows and keys that come and go within a batch."""
+        super().test_tables_are_the_collections_after_every_batch(target, mode, seed)
+
     @pytest.mark.full
     @pytest.mark.timeout(900)
     @pytest.mark.parametrize("mode", MODES)
