@@ -206,11 +206,14 @@ class NextPlan(NamedTuple):
     """The plan that a checkpoint runs next: the plan itself, or an intermediate one.
 
     An intermediate plan `backfills`: it reads inputs again (`planning.backfill`), until they have
-    caught up.
+    caught up.  `final` is the plan itself, with its names in the checkpoint, and `after` are the
+    metadata when it runs.
     """
 
     plan: Plan
     birth: Birth
+    final: Plan
+    after: Birth
     backfills: bool = False
 
 
@@ -227,20 +230,21 @@ def step_to(birth: Birth, plan: Plan, offset: SourceOffset | None) -> NextPlan:
     after = evolved(birth, plan)
     last = offset or birth.start
     if after == birth or last.batch < 0:
-        return NextPlan(going, after)
+        return NextPlan(going, after, going, after)
     old = recorded(birth)
     between = beside(old, going)
     if between is None:
-        return NextPlan(going, after)
+        return NextPlan(going, after, going, after)
     if problems := list(unlogged(birth, plan, last)):
         raise ImpossibleEditError(problems)
     if between.backfills == old.backfills and _bound(between) == _bound(old):
         if has_caught_up(old, last.positions):
-            return NextPlan(going, after)
+            return NextPlan(going, after, going, after)
         meanwhile = birth
     else:
         meanwhile = _edited(birth, old, between)
-    return NextPlan(plan_as_run(meanwhile, going), meanwhile, backfills=True)
+    beside_it = plan_as_run(meanwhile, going)
+    return NextPlan(beside_it, meanwhile, going, after, backfills=True)
 
 
 def plan_as_run(birth: Birth, plan: Plan) -> Plan:

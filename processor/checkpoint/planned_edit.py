@@ -6,10 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from ikebana.errors import CheckpointError
 from ikebana.processor.base.generations import shown
 from ikebana.processor.checkpoint import parts
-from ikebana.processor.checkpoint.checkpoint import Birth
 from ikebana.processor.checkpoint.edit_plan import (
     EditPlan,
     FillSource,
@@ -19,22 +17,15 @@ from ikebana.processor.checkpoint.edit_plan import (
     Rescaled,
     StateSize,
 )
-from ikebana.processor.checkpoint.evolution import (
-    ImpossibleEditError,
-    edit_to,
-    evolved,
-    resumed,
-    unlogged,
-)
-from ikebana.processor.checkpoint.finishing import finishing
-from ikebana.processor.checkpoint.layout import Logged
+from ikebana.processor.checkpoint.evolution import edit_to
+from ikebana.processor.checkpoint.next_step import Desired, Observed, next_step
+from ikebana.processor.checkpoint.refusal import Refusal
 from ikebana.processor.checkpoint.state_figures import Figures, StateFigures
 from ikebana.processor.kernels import arrange, hold, single_value
 from ikebana.processor.linear.scope import plain
 from ikebana.processor.planning import planner, progress, starts
 from ikebana.processor.planning.backfill import core, read_again
 from ikebana.processor.planning.edits import Edit, can_be_recomputed
-from ikebana.processor.planning.edits_problems import EditProblem
 from ikebana.processor.planning.edits_resolved import over
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.joins.arrangements import Shared
@@ -42,7 +33,6 @@ from ikebana.processor.planning.joins.query import AsOfJoin
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import ERRORS, Input, Operator, Output, Plan
 from ikebana.processor.planning.planner import Reading
-from ikebana.processor.topics.source_offset import SourceOffset
 
 
 class PartSizes:
@@ -501,36 +491,30 @@ def _errors_of_ended(edit: Edit) -> Iterator[PartPlan]:
 
 def planned(
     location: str,
-    birth: Birth | None,
-    plan: Plan,
-    shards: int,
-    *,
-    logged: Logged | None = None,
+    observed: Observed | None,
+    desired: Desired,
     figures: StateFigures | None = None,
 ) -> EditPlan:
     """Describe what a run of a plan would change, with the reasons if it would be refused.
 
-    Without metadata everything is new.  `figures` are the sizes of the state; `logged` has the
-    frontier and shows unfinished work.  Whether the topics belong to the checkpoint is checked by
-    `preflight`, not here.
+    Without a checkpoint everything is new.  `figures` are the sizes of the state.  Whether the
+    topics belong to the checkpoint is checked by `preflight`, not here.
     """
-    if birth is None:
+    plan = desired.plan
+    if observed is None:
         return all_new(plan, location)
+    birth, offset = observed.birth, observed.logged.offset
+    step = next_step(observed, desired)
+    refused = _refused(step) if isinstance(step, Refusal) else ()
+    edited = isinstance(step, Refusal) or step.following.after != birth
     edit = edit_to(birth, plan)
-    offset = None if logged is None else logged.offset
-    after, refused = _after(birth, plan, offset or birth.start)
     parts: tuple[PartPlan, ...] = ()
     state: StateSize | None = None
     if edit is not None:
         parts, state = described(edit, plan, refused, figures)
-    edited = bool(refused) or after != birth
     if not edited:
         # Without an edit, a part that was renamed in an earlier one counts as unchanged.
         parts = tuple(_as_before(part) for part in parts)
-    waits = None
-    rescales = shards != birth.shards
-    if (edited or rescales) and not refused and logged is not None:
-        waits = finishing(birth, resumed(birth, plan), logged, rescales=rescales)
     return EditPlan(
         plan.name,
         location,
@@ -539,25 +523,19 @@ def planned(
         frontier=None if offset is None else offset.upper,
         refused=refused,
         state=state,
-        finishes=waits,
-        rescaled=Rescaled(birth.shards, shards) if rescales else None,
+        finishes=None if isinstance(step, Refusal) else step.pending,
+        rescaled=(
+            None if desired.shards == birth.shards else Rescaled(birth.shards, desired.shards)
+        ),
     )
+
+
+def _refused(refusal: Refusal) -> tuple[RefusedChange, ...]:
+    """Name each change that a run would refuse, or the reason why it would refuse any."""
+    if not refusal.problems:
+        return (RefusedChange("", refusal.message, refusal.hint or ""),)
+    return tuple(RefusedChange(each.path, each.reason, each.remedy) for each in refusal.problems)
 
 
 def _as_before(part: PartPlan) -> PartPlan:
     return msgspec.structs.replace(part, does="stays") if part.does == "renamed" else part
-
-
-def _after(
-    birth: Birth, plan: Plan, last: SourceOffset
-) -> tuple[Birth, tuple[RefusedChange, ...]]:
-    """The metadata with the plan, and the reasons why a run would refuse it, if any."""
-    after, problems = birth, list[EditProblem]()
-    try:
-        after = evolved(birth, plan)
-        problems += unlogged(birth, plan, last) if last.batch >= 0 else ()
-    except ImpossibleEditError as error:
-        problems += error.problems
-    except CheckpointError as error:
-        return after, (RefusedChange("", error.message, error.hint or ""),)
-    return after, tuple(RefusedChange(each.path, each.reason, each.remedy) for each in problems)

@@ -9,38 +9,18 @@ This module has the checks without brokers; `kafka.preflight` has the others.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.check import Check, checked
 from ikebana.processor.base.counting import counted
 from ikebana.processor.base.java import java_of
-from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
-from ikebana.processor.checkpoint.evolution import begun, evolved, hints_kept
-from ikebana.processor.checkpoint.layout import Logged
+from ikebana.processor.checkpoint.checkpoint import Checkpoint
+from ikebana.processor.checkpoint.evolution import hints_kept
+from ikebana.processor.checkpoint.next_step import Desired, next_step, observed_at
 from ikebana.processor.checkpoint.planned_edit import planned
+from ikebana.processor.checkpoint.refusal import Refusal
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics.history import files_of
-
-
-class Contents(NamedTuple):
-    """The contents of a checkpoint's location; without metadata it is a new one."""
-
-    birth: Birth | None
-    logged: Logged | None
-
-
-def contents_of(checkpoint: Checkpoint) -> Contents:
-    """Read the contents of a checkpoint's location.
-
-    Raises:
-        CheckpointError: they cannot be read, or are no checkpoint.
-    """
-    birth = checkpoint.birth()
-    if birth is None:
-        return Contents(None, None)
-    logged = checkpoint.layout(birth).logged()
-    return Contents(begun(birth, logged.offset), logged)
 
 
 def of_java(environ: Mapping[str, str]) -> Check:
@@ -60,7 +40,7 @@ def of_histories(plan: Plan, settings: Settings) -> Iterator[Check]:
             continue
 
         def look(name: str = source.name) -> str:
-            if contents_of(Checkpoint(settings.checkpoint)).birth is not None:
+            if observed_at(Checkpoint(settings.checkpoint)) is not None:
                 return "the checkpoint has begun, and reads no more files"
             files = files_of(plan)[name]
             rows = sum(each.rows for each in files)
@@ -74,24 +54,26 @@ def of_checkpoint(plan: Plan, settings: Settings) -> Iterator[Check]:
     where = f'checkpoint "{settings.checkpoint}"'
 
     def look() -> str:
-        contents = contents_of(Checkpoint(settings.checkpoint))
-        if contents.birth is None or contents.logged is None:
+        observed = observed_at(Checkpoint(settings.checkpoint))
+        if observed is None:
             return "new: nothing is there yet"
-        return f"{contents.birth.id}, committed up to batch {contents.logged.committed}"
+        return f"{observed.birth.id}, committed up to batch {observed.logged.committed}"
 
     def write() -> str:
         Checkpoint(settings.checkpoint).probe()
         return "a small file was written, read and removed"
 
     def compare() -> str:
-        birth, logged = contents_of(Checkpoint(settings.checkpoint))
-        if birth is None:
+        observed = observed_at(Checkpoint(settings.checkpoint))
+        if observed is None:
             return "nothing to compare with yet"
-        # Refused with everything at once, as by a start.
-        evolved(birth, plan)
-        gist = planned(settings.checkpoint, birth, plan, settings.shards, logged=logged).gist()
+        desired = Desired(plan, settings.shards)
+        step = next_step(observed, desired)
+        if isinstance(step, Refusal):
+            raise step.error()
+        gist = planned(settings.checkpoint, observed, desired).gist()
         changes = "; ".join(gist) or "the plan and the number of shards are the checkpoint's"
-        hints = hints_kept(birth, plan)
+        hints = hints_kept(observed.birth, plan)
         return (
             f"{changes}; joins stay laid out by {', '.join(hints)} as before" if hints else changes
         )

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from ikebana.errors import CheckpointError, IkebanaError
+from ikebana.processor.planning.edits_problems import EditProblem
 
 
 class Reason(Enum):
@@ -33,17 +34,27 @@ class Reason(Enum):
     MISSING_INPUT = auto()
     NO_SUCH_START = auto()
     TRANSACTIONS_IN_PARTS = auto()
+    UNREADABLE_PLAN = auto()
+    IMPOSSIBLE_EDIT = auto()
+    REBUILD_UNDER_WAY = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason not to go on, the message with its objects, and the remedy."""
+    """The reason not to go on, the message with its objects, and the remedy.
+
+    `problems` are those of the plan's parts, if it is refused for these.
+    """
 
     reason: Reason
     message: str
     hint: str | None = None
     kind: type[IkebanaError] = CheckpointError
+    problems: tuple[EditProblem, ...] = ()
 
     def error(self) -> IkebanaError:
         """Make the error to raise."""
+        if self.problems:
+            paths = [each.path for each in self.problems]
+            return CheckpointError(self.message, hint=self.hint, paths=paths)
         return self.kind(self.message, hint=self.hint)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.processor.checkpoint.checkpoint import Birth
 from ikebana.processor.checkpoint.commits import Lease, Marker
-from ikebana.processor.checkpoint.finishing import finishing
 from ikebana.processor.checkpoint.layout import Logged
+from ikebana.processor.checkpoint.next_step import finishing
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
 from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.planning import progress
@@ -95,7 +95,7 @@ def _refusals(history: StartHistory) -> Iterator[Refusal]:
     for output in history.plan.published:
         yield from _of_output(history, output, history.outputs[output.name])
     if not history.finishes:
-        yield from _of_plan(history.birth, history.plan, history.logged)
+        yield from _of_plan(history.plan, history.logged)
     for shard, marker in history.markers.items():
         # A shard that an earlier rescaling removed and the last one made again has not run yet.
         if marker is None or (marker.retired and marker.epoch < history.birth.epoch):
@@ -196,12 +196,12 @@ def _is_new(history: StartHistory, output: Output) -> bool:
     return output.name not in {each["name"] for each in birth.before["outputs"]}
 
 
-def _of_plan(birth: Birth, plan: Plan, logged: Logged) -> Iterator[Refusal]:
+def _of_plan(plan: Plan, logged: Logged) -> Iterator[Refusal]:
     """Refuse another plan while a batch is unfinished or updates are between two operators.
 
     A start finishes both first, so they have appeared since this start looked.
     """
-    pending = finishing(birth, plan, logged)
+    pending = finishing(plan, logged)
     remedy = "Another instance runs that plan: start again, which finishes what that one has left."
     if pending is not None and pending.unfinished:
         yield Refusal(

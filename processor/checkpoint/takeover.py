@@ -134,8 +134,58 @@ class Brokers(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class PipelineHistory:
+    """What a start has read of the topics of a pipeline, which fits its checkpoint.
+
+    `existing` are the topics that exist, `lease` is the last lease, `shards` the most shards that
+    the pipeline has had.  `logged` is the end of the checkpoint's logs, read after the markers.
+    """
+
+    existing: Mapping[str, TopicInfo]
+    lease: Lease | None
+    shards: int
+    logged: Logged
+    go_on: GoOn
+
+
+def history(
+    plan: Plan,
+    birth: Birth,
+    brokers: Brokers,
+    look: Callable[[], Logged],
+    *,
+    finishes: bool,
+    fences: bool = False,
+) -> PipelineHistory:
+    """Read the topics of a pipeline, and judge whether they fit its checkpoint.
+
+    With `fences`, each shard is fenced before its marker is read.  `look` reads the logs.
+
+    Raises: IkebanaError, for a refusal.
+    """
+    existing = brokers.topics(_topics(plan))
+    shards = existing[plan.markers_topic].partitions - 1 if _ran(plan, existing) else 0
+    lease = brokers.last_lease() if _ran(plan, existing) else None
+    _refuse(lease_refusal(plan, birth, lease, existing))
+    markers: dict[int, Marker | None] = dict.fromkeys(range(birth.shards))
+    for shard in range(min(birth.shards, shards)):
+        if fences:
+            # Aborts the open transaction of an older instance, beyond which nothing can be read.
+            brokers.fence(shard)
+        markers[shard] = brokers.last_marker(shard)
+    outputs = {output.name: brokers.shown(output, existing) for output in plan.published}
+    # A batch is logged before it is committed anywhere.  So the log is read last: no marker of
+    # an instance that still runs can be beyond it.
+    logged = look()
+    go_on = judge(StartHistory(plan, birth, logged, outputs, markers, finishes))
+    if isinstance(go_on, Refusal):
+        raise go_on.error()
+    return PipelineHistory(existing, lease, shards, logged, go_on)
+
+
+@dataclass(frozen=True, slots=True)
 class TakeoverState:
-    """The state of the pipeline when an instance may start; for `adopted` see `claiming.adopted`.
+    """The state of the pipeline when an instance may start; for `adopted` see `adopted`.
 
     `lease` is the record that it has committed as the only instance, `manifests` has the manifest
     of each shard, and `committed` is the last batch that any of them has committed.  `logged` is
@@ -165,39 +215,25 @@ def take_over(
     if former:
         _stop_if_replaced(plan, brokers, holder, former)
     brokers.hold_lease()
-    existing = brokers.topics(_topics(plan))
-    shards_before = existing[plan.markers_topic].partitions - 1 if _ran(plan, existing) else 0
-    before = brokers.last_lease() if _ran(plan, existing) else None
-    _refuse(lease_refusal(plan, birth, before, existing))
-    markers: dict[int, Marker | None] = dict.fromkeys(range(birth.shards))
-    for shard in range(min(birth.shards, shards_before)):
-        # Aborts the open transaction of an older instance, beyond which nothing can be read.
-        brokers.fence(shard)
-        markers[shard] = brokers.last_marker(shard)
-    outputs = {output.name: brokers.shown(output, existing) for output in plan.published}
-    # A batch is logged before it is committed anywhere.  So the log is read last: no marker of
-    # an older instance that still runs can be beyond it.
-    logged = look()
-    go_on = judge(StartHistory(plan, birth, logged, outputs, markers, finishes))
-    if isinstance(go_on, Refusal):
-        raise go_on.error()
-    brokers.make_topics(existing)
+    before = history(plan, birth, brokers, look, finishes=finishes, fences=True)
+    brokers.make_topics(before.existing)
     accepted()
     ids = {name: topic.id for name, topic in brokers.topics(lasting_topics(plan)).items()}
-    incarnation = before.incarnation + 1 if before else 1
+    incarnation = before.lease.incarnation + 1 if before.lease else 1
     lease = Lease(birth.id, birth.epoch, incarnation, holder, ids)
     brokers.commit_lease(lease)
     # Before a rescaling the checkpoint may have had more shards.  An older instance has to find
     # in their markers too that it has been replaced.
     firsts = [
         replace(first_marker(birth, plan, shard), retired=shard >= birth.shards)
-        for shard in range(max(birth.shards, shards_before))
+        for shard in range(max(birth.shards, before.shards))
     ]
     claims = [_claimed(brokers, first, incarnation) for first in firsts][: birth.shards]
     manifests = tuple(claimed.marker.manifest for claimed in claims)
     committed = max(claimed.marker.batch for claimed in claims)
     offsets = [claimed.offset for claimed in claims]
-    return TakeoverState(lease, adopted(offsets), go_on, manifests, committed, logged)
+    adopts = adopted(offsets)
+    return TakeoverState(lease, adopts, before.go_on, manifests, committed, before.logged)
 
 
 def _stop_if_replaced(plan: Plan, brokers: Brokers, holder: str, former: int) -> None:

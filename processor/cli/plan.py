@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from ikebana.processor.authoring.settings import Settings
     from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
     from ikebana.processor.checkpoint.edit_plan import EditPlan
-    from ikebana.processor.checkpoint.layout import CheckpointFiles
     from ikebana.processor.checkpoint.state_figures import StateFigures
     from ikebana.processor.planning.plan import Plan
 
@@ -126,14 +125,12 @@ def looked_up(
 
     Raises: CheckpointError, if the checkpoint cannot be read.
     """
+    from ikebana.processor.checkpoint.next_step import Desired, observed_at
     from ikebana.processor.checkpoint.planned_edit import planned
-    from ikebana.processor.checkpoint.preflight import contents_of
 
-    birth, logged = contents_of(checkpoint)
-    if birth is None:
-        return planned(checkpoint.location, None, plan, shards)
-    figures = _figures(checkpoint.layout(birth), birth, count=count)
-    return planned(checkpoint.location, birth, plan, shards, logged=logged, figures=figures)
+    observed = observed_at(checkpoint)
+    figures = None if observed is None else _figures(checkpoint, observed.birth, count=count)
+    return planned(checkpoint.location, observed, Desired(plan, shards), figures)
 
 
 def demand_unchanged(plan: "Plan", settings: "Settings") -> None:
@@ -156,12 +153,13 @@ def demand_unchanged(plan: "Plan", settings: "Settings") -> None:
     )
 
 
-def _figures(layout: "CheckpointFiles", birth: "Birth", *, count: bool | None) -> "StateFigures":
+def _figures(checkpoint: "Checkpoint", birth: "Birth", *, count: bool | None) -> "StateFigures":
     from rich.console import Console
     from rich.progress import Progress
 
     from ikebana.processor.checkpoint import state_figures
 
+    layout = checkpoint.layout(birth)
     alone = state_figures.uncounted(layout, birth.shards)
     if count is None:
         count = alone.files_bytes <= _COUNTED_BYTES

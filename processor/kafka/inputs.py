@@ -11,7 +11,7 @@ That is an error that names the topic; no record is skipped silently.
 import functools
 import time
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import KafkaException
 
@@ -32,9 +32,13 @@ from ikebana.processor.kafka.snapshots import Snapshots
 from ikebana.processor.kafka.topics import Positions
 from ikebana.processor.planning import starts
 from ikebana.processor.planning.plan import Input, Plan
+from ikebana.processor.topics import again
 from ikebana.processor.topics.history import files_of
 from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.processor.topics.starting import started
+
+if TYPE_CHECKING:
+    from ikebana.processor.checkpoint.next_step import Observed
 
 # While no records come in, new partitions are looked for this often.
 _DESCRIBE_EVERY_S = 5.0
@@ -53,15 +57,15 @@ class InputOffsets(NamedTuple):
     ids: dict[str, str]
 
 
-def refuse_lost(
-    plan: Plan, settings: Mapping[str, str], begins: Mapping[str, Mapping[int, int]]
-) -> None:
-    """Refuse to read inputs again if their topics have lost the records that were read first.
-
-    `begins` are the offsets at which the second reading begins or goes on, by position key.
+def refuse_lost(observed: "Observed", plan: Plan, settings: Mapping[str, str]) -> None:
+    """Refuse a plan that reads inputs again if their topics have lost the records read first.
 
     Raises: SourceError.
     """
+    last = observed.logged.offset or observed.birth.start
+    first = again.first_offsets(observed.birth.begins, last)
+    # A backfill that is under way continues where it is.
+    begins = again.begun(again.begins(plan, first), last.positions)
     admin = client.admin(settings)
     names = [topic for name in plan.backfills for topic in plan.input(name).topics]
     described = topics.describe(admin, names)

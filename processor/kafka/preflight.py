@@ -7,6 +7,7 @@ log must be ahead of the markers.
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from typing import ParamSpec
 
 from confluent_kafka import KafkaException
@@ -17,30 +18,29 @@ from ikebana.errors import IkebanaError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.check import Check, checked, refused
 from ikebana.processor.base.counting import counted
-from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, newborn
-from ikebana.processor.checkpoint.commits import Marker
+from ikebana.processor.base.generations import shown
+from ikebana.processor.checkpoint.checkpoint import Checkpoint, newborn
 from ikebana.processor.checkpoint.evolution import edit_to, resumed
 from ikebana.processor.checkpoint.layout import Logged
-from ikebana.processor.checkpoint.preflight import Contents, contents_of
+from ikebana.processor.checkpoint.next_step import Desired, Observed, next_step, observed_at
 from ikebana.processor.checkpoint.refusal import Refusal
-from ikebana.processor.checkpoint.starting import StartHistory, judge, lease_refusal
+from ikebana.processor.checkpoint.takeover import history
 from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.kafka import (
     client,
-    markers,
     missing_topics,
     own_reading,
     topics,
     written_schemas,
 )
-from ikebana.processor.kafka.reader import RangeReader
+from ikebana.processor.kafka.inputs import refuse_lost
 from ikebana.processor.kafka.rights import (
     AUTHORIZER,
     Rights,
     broker_settings,
     clients_of,
 )
-from ikebana.processor.kafka.takeover import shown
+from ikebana.processor.kafka.takeover import KafkaBrokers
 from ikebana.processor.kafka.told_rights import TopicRights
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics.codec_of import needs_registry
@@ -95,13 +95,13 @@ def of_topics(plan: Plan, settings: Settings) -> Iterator[Check]:
     The topics are compared with the checkpoint if it can be read.
     """
     try:
-        held = contents_of(Checkpoint(settings.checkpoint))
+        observed, is_readable = observed_at(Checkpoint(settings.checkpoint)), True
     except IkebanaError:
-        held = None
-    shards = settings.shards if held is None or held.birth is None else held.birth.shards
-    read_back = _read_back(plan, held)
+        observed, is_readable = None, False
+    shards = settings.shards if observed is None else observed.birth.shards
+    read_back = _read_back(plan, observed)
     ours = Rights(plan, settings, shards, read_back)
-    yield from _of_inputs(plan, settings, held, ours)
+    yield from _of_inputs(settings, observed, ours)
     bad = False
     for name in ours.written:
         if (lacking := ours.refused(name)) is not None:
@@ -116,25 +116,40 @@ def of_topics(plan: Plan, settings: Settings) -> Iterator[Check]:
         for check in ours.of_group():
             bad |= check.status != "ok"
             yield check
-    if held is None or bad:
-        why = "the checkpoint could not be read" if held is None else "a right is missing"
+    if bad or not is_readable:
+        why = "a right is missing" if is_readable else "the checkpoint could not be read"
         yield Check("what belongs together", "unknown", f"not looked at: {why}")
         return
+    if observed is not None:
+        yield from _of_reading_again(plan, settings, observed)
     yield from own_reading.checks(settings.kafka, read_back, plan.error_topic)
     existing = {
         name: state.topic
         for name in ours.written
         if isinstance(state := ours.state(name), TopicRights)
     }
-    yield _together(plan, settings, client.admin(settings.kafka), held, existing)
+    yield _together(plan, settings, observed, existing)
 
 
-def _read_back(plan: Plan, held: Contents | None) -> list[str]:
+def _read_back(plan: Plan, observed: Observed | None) -> list[str]:
     """List the topics of outputs that an edit to the plan retracts."""
-    if held is None or held.birth is None:
-        return []
-    edit = edit_to(held.birth, plan)
+    edit = None if observed is None else edit_to(observed.birth, plan)
     return [] if edit is None else sorted(edit.read_back)
+
+
+def _of_reading_again(plan: Plan, settings: Settings, observed: Observed) -> Iterator[Check]:
+    """Check that the inputs that an edit reads again still have the records read first."""
+    step = next_step(observed, Desired(plan, settings.shards))
+    if isinstance(step, Refusal) or not step.following.backfills:
+        return
+    again = step.following.plan
+
+    def look() -> str:
+        refuse_lost(observed, again, settings.reading_kafka)
+        return "their topics have all that was read first"
+
+    names = " and ".join(f'"{shown(name)}"' for name in again.backfills)
+    yield checked(f"inputs that are read again: {names}", look)
 
 
 def _usable(what: str, state: TopicRights, may: str) -> Check:
@@ -164,11 +179,9 @@ def of_registry(plan: Plan, settings: Settings) -> Iterator[Check]:
         yield from written_schemas.checks(plan, settings)
 
 
-def _of_inputs(
-    plan: Plan, settings: Settings, held: Contents | None, ours: Rights
-) -> Iterator[Check]:
+def _of_inputs(settings: Settings, observed: Observed | None, ours: Rights) -> Iterator[Check]:
     admin = client.admin(settings.reading_kafka)
-    read = None if held is None else _read_so_far(settings, held)
+    read = None if observed is None else _read_so_far(settings, observed)
     for name in ours.inputs:
         what, state = f'input topic "{name}"', ours.state(name)
         if (lacking := ours.refused(name)) is not None:
@@ -198,14 +211,12 @@ def _missing(what: str, near: str | None, *, gone: bool) -> Check:
     return Check(what, "warning", words, remedy)
 
 
-def _read_so_far(settings: Settings, held: Contents) -> SourceOffset | None:
+def _read_so_far(settings: Settings, observed: Observed) -> SourceOffset:
     """Read the offsets of the last batch that the checkpoint has committed."""
-    if held.birth is None or held.logged is None:
-        return None
-    if held.logged.committed < held.birth.first_batch:
-        return held.birth.start
-    committed = held.logged.committed - held.birth.first_batch
-    return Checkpoint(settings.checkpoint).layout(held.birth).offset(committed)
+    birth, committed = observed.birth, observed.logged.committed
+    if committed < birth.first_batch:
+        return birth.start
+    return Checkpoint(settings.checkpoint).layout(birth).offset(committed - birth.first_batch)
 
 
 def _of_positions(
@@ -229,50 +240,37 @@ def _of_positions(
 def _together(
     plan: Plan,
     settings: Settings,
-    admin: AdminClient,
-    held: Contents,
+    observed: Observed | None,
     existing: Mapping[str, TopicInfo],
 ) -> Check:
     """Check that checkpoint, markers and outputs belong to one history, as a start does."""
     what = "what belongs together"
-    checkpoint, birth = Checkpoint(settings.checkpoint), held.birth
-    if birth is None and not existing:
+    if observed is None and not existing:
         # Reading would need a consumer, which lets brokers create their topic of groups.
         return Check(what, "ok", _NEVER_RUN)
-    if birth is None:
+    if observed is None:
         nothing = SourceOffset(-1, 0, 0, {}, plan.fingerprint())
         birth = newborn(settings.checkpoint, plan, settings.shards, nothing)
+        logged = Logged(None, -1, -1)
+    else:
+        birth, logged = observed.birth, observed.logged
     plan = resumed(birth, plan)
-    reader = RangeReader(settings.kafka)
+
+    def look() -> Logged:
+        """Read the log's end now, with the commits from before the markers were read."""
+        if observed is None:
+            return logged
+        now = Checkpoint(settings.checkpoint).layout(birth).logged()
+        return replace(now, committed=logged.committed)
+
     try:
-        topic = plan.markers_topic
-        shards = min(birth.shards, existing[topic].partitions - 1) if topic in existing else 0
-        lease = markers.last_lease(reader, topic) if topic in existing else None
-        if (refusal := lease_refusal(plan, birth, lease, existing)) is not None:
-            return refused(what, refusal.error())
-        last_markers: dict[int, Marker | None] = dict.fromkeys(range(birth.shards))
-        last_markers |= {
-            shard: markers.last_marker(reader, topic, shard) for shard in range(shards)
-        }
-        outputs = {o.name: shown(admin, reader, o, existing) for o in plan.published}
-        logged = _logged(checkpoint, birth, held.logged)
-        # A start itself finishes the work that is still in the exchange topic.
-        judged = judge(StartHistory(plan, birth, logged, outputs, last_markers, finishes=True))
-        if isinstance(judged, Refusal):
-            return refused(what, judged.error())
+        with closing(KafkaBrokers(plan, settings, birth)) as brokers:
+            # A start itself finishes the work that is still in the exchange topic.
+            lease = history(plan, birth, brokers, look, finishes=True).lease
     except IkebanaError as error:
         return refused(what, error)
     except KafkaException as error:
         return Check(what, "unknown", f"could not be read: {error.args[0].str()}")
-    finally:
-        reader.close()
     if lease is None:
         return Check(what, "ok", _NEVER_RUN)
     return Check(what, "ok", f"instance {lease.incarnation} was the last, by {lease.holder}")
-
-
-def _logged(checkpoint: Checkpoint, birth: Birth, before: Logged | None) -> Logged:
-    """Read the log's end now, with the commits from before the markers were read."""
-    if before is None:
-        return Logged(None, birth.first_batch - 1, birth.first_batch - 1)
-    return replace(checkpoint.layout(birth).logged(), committed=before.committed)

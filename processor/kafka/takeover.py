@@ -1,17 +1,18 @@
 """Take over a pipeline on its brokers; `checkpoint.takeover` has the steps and their order."""
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from typing import NamedTuple
 
 from confluent_kafka.admin import AdminClient
 
-from ikebana.arrangements.manifest import Manifest
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.checkpoint import takeover
 from ikebana.processor.checkpoint.checkpoint import Birth
 from ikebana.processor.checkpoint.commits import Lease, Marker
 from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.checkpoint.starting import OutputState
+from ikebana.processor.checkpoint.takeover import TakeoverState
 from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.kafka import client, markers, own_topics, rights, topics
 from ikebana.processor.kafka.progress_topic import last_progress
@@ -21,35 +22,22 @@ from ikebana.processor.planning.plan import Output, Plan
 
 
 class Takeover(NamedTuple):
-    """The result of a take-over, with which the driver may start."""
+    """The result of a take-over, with which the driver may start: its producer, and the state."""
 
     lease: TransactionalProducer
-    incarnation: int
-    adopted: str | None
-    """The digest of the offset that all shards have committed last; None if they differ."""
-    published: int
-    """The last batch with published progress."""
-    ends: Mapping[str, Mapping[int, int]]
-    """The offsets in that progress, by topic."""
-    new: frozenset[str]
-    """The outputs that have never had progress, so the times before their first are empty."""
-    waiting: int
-    """The number of updates held for later times, by the markers."""
-    manifests: tuple[Manifest, ...]
-    """The state of each shard after the last batch that it has committed."""
-    committed: int
-    """The last batch that any shard has committed."""
-    logged: Logged
-    """The end of the checkpoint's logs, read after the markers."""
-    record: Lease
-    """The committed lease record."""
+    state: TakeoverState
+
+    @property
+    def incarnation(self) -> int:
+        """The number of this instance."""
+        return self.state.lease.incarnation
 
     def confirm(self, plan: Plan) -> None:
         """Make sure that no newer instance has taken over since.
 
         Raises: FencedError.
         """
-        commit_lease(self.lease, plan, self.record)
+        commit_lease(self.lease, plan, self.state.lease)
 
 
 def commit_lease(holder: TransactionalProducer, plan: Plan, lease: Lease) -> None:
@@ -81,25 +69,11 @@ def take_over(
         CheckpointError: checkpoint, markers and output topics do not belong together.
         FencedError: an even newer instance came in between, or since `incarnation`.
     """
-    brokers = _Brokers(plan, settings, birth)
-    result = takeover.take_over(
-        plan, birth, brokers, look, accepted, holder, finishes=finishes, former=incarnation
-    )
-    brokers.close()
-    go_on = result.go_on
-    return Takeover(
-        brokers.lease,
-        result.lease.incarnation,
-        result.adopted,
-        go_on.published,
-        go_on.ends,
-        go_on.new,
-        go_on.waiting,
-        result.manifests,
-        result.committed,
-        result.logged,
-        result.lease,
-    )
+    with closing(KafkaBrokers(plan, settings, birth)) as brokers:
+        state = takeover.take_over(
+            plan, birth, brokers, look, accepted, holder, finishes=finishes, former=incarnation
+        )
+        return Takeover(brokers.lease, state)
 
 
 def shown(
@@ -123,8 +97,8 @@ class _Claimant:
         commit_marker(self._transactions, self._topic, marker)
 
 
-class _Brokers:
-    """The brokers of a pipeline, for one take-over."""
+class KafkaBrokers:
+    """The brokers of a pipeline, for one start; see `checkpoint.takeover.Brokers`."""
 
     lease: TransactionalProducer
 

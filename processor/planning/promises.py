@@ -20,6 +20,7 @@ def watches(plan: Plan, output: Output) -> bool:
     return output.traits.single_value and promise(plan, output) != "upserts"
 
 
+@functools.lru_cache(maxsize=256)
 def promise(plan: Plan, output: Output) -> Promise:
     """The changelog mode of an output: what its readers may rely on."""
     # Two bad values in different places can have the same error record, and the error of a negated

@@ -228,7 +228,7 @@ def start(
     opening = opened(
         portable, settings, on_step, callbacks.on_edit, incarnation=incarnation, tasks=spark.tasks
     )
-    birth, takeover = opening.birth, opening.takeover
+    birth, takeover = opening.step.birth, opening.takeover
     on_step("starting Spark")
     running = spark.session()
     labels = _laid_out(running, birth)
@@ -247,14 +247,14 @@ def start(
     sink = ProgressSink(
         job, takeover, settings, on_batch, begin=begin, config=config, on_missed=on_missed
     )
-    query = _query(running, config, job, settings, sink, once=once or opening.finishes)
+    query = _query(running, config, job, settings, sink, once=once or opening.step.finishes)
     return Running(
         Going(query, stop, listening, spark.has_ended, spark.give_up, placing),
         opening.layout,
         job,
         running.sparkContext.uiWebUrl,
-        takeover.waiting,
-        precedes=opening.precedes,
+        takeover.state.go_on.waiting,
+        precedes=opening.step.precedes,
         fast_paths=tuple(spark.fast_paths),
     )
 
@@ -273,7 +273,7 @@ def _listener(
     running: SparkSession, opening: Opened, callbacks: Callbacks
 ) -> TriggerListener | None:
     # A query that only finishes work is over before there is anything to report.
-    on_trigger = None if opening.finishes else callbacks.on_trigger
+    on_trigger = None if opening.step.finishes else callbacks.on_trigger
     return None if on_trigger is None else listen(running, on_trigger)
 
 
@@ -288,9 +288,9 @@ def _placing(running: SparkSession, birth: Birth, stop: Path) -> Placing | None:
 
 def _edit(opening: Opened) -> Edit | None:
     """Return the edit that the query continues, if there is one."""
-    logged = opening.layout.logged()
+    logged, birth = opening.layout.logged(), opening.step.birth
     is_done = logged.batch <= logged.committed
-    return edit_under_way(opening.birth, logged.offset or opening.birth.start, is_done=is_done)
+    return edit_under_way(birth, logged.offset or birth.start, is_done=is_done)
 
 
 def _laid_out(running: SparkSession, birth: Birth) -> tuple[int, ...]:
@@ -312,13 +312,13 @@ def _source_config(
     rows: str,
 ) -> SourceConfig:
     """Make the configuration of the source, for minting and reading batches."""
-    birth, takeover = opening.birth, opening.takeover
+    plan, birth, takeover = opening.step.plan, opening.step.birth, opening.takeover
     last = opening.layout.logged().offset or birth.start
     return SourceConfig(
-        plan=opening.plan,
+        plan=plan,
         kafka=settings.reading_kafka,
         start=birth.start,
-        begins=again.begins(opening.plan, again.first_offsets(birth.begins, last)),
+        begins=again.begins(plan, again.first_offsets(birth.begins, last)),
         labels=list(labels),
         readers=readers,
         max_records=settings.max_records_per_batch,
@@ -326,9 +326,9 @@ def _source_config(
         stop=str(stop),
         incarnation=takeover.incarnation,
         registry=dict(settings.registry),
-        adopted=takeover.adopted,
-        edited=Edited.of(birth.edits, edit, birth.released, finishes=opening.finishes),
-        exchanges=_exchanges(opening.plan, edit),
+        adopted=takeover.state.adopted,
+        edited=Edited.of(birth.edits, edit, birth.released, finishes=opening.step.finishes),
+        exchanges=_exchanges(plan, edit),
         own_kafka=dict(settings.kafka),
         interval_s=settings.trigger_interval_s,
         max_batch_s=settings.max_batch_s,
@@ -340,9 +340,9 @@ def _job(
     opening: Opened, settings: Settings, labels: tuple[int, ...], local: str, edit: Edit | None
 ) -> Job:
     """Make the job that the tasks of shards get."""
-    birth = opening.birth
+    plan, birth = opening.step.plan, opening.step.birth
     return Job(
-        plan=opening.plan,
+        plan=plan,
         kafka=dict(settings.kafka),
         sink_kafka=dict(settings.sink_kafka),
         checkpoint=birth.id,
@@ -357,7 +357,7 @@ def _job(
         max_batch_s=settings.max_batch_s,
         edit=edit,
         # The plan of before may have other schemas, which are registered already.
-        schemas=registered(opening.plan, settings.registry),
+        schemas=registered(plan, settings.registry),
     )
 
 

@@ -46,9 +46,10 @@ class ProgressSink:
         self._stop = Path(config.stop)
         left_rows.forget(self._rows)  # of a batch that is repeated, perhaps many times
         self._lease = takeover.lease
-        self._published = takeover.published
-        self._ends = dict(takeover.ends)
-        self._new = takeover.new
+        go_on = takeover.state.go_on
+        self._published = go_on.published
+        self._ends = dict(go_on.ends)
+        self._new = go_on.new
         self._admin = client.admin(settings.kafka)
         self._on_batch = on_batch
         self._on_missed = on_missed

@@ -86,9 +86,9 @@ def test_a_batch_is_adopted_without_reading_if_all_shards_have_committed_it(
     offset = instances.mint()
     instances.run(first, 0, 1)
     second = instances.take_over()
-    assert second.adopted != offset.digest()
+    assert second.state.adopted != offset.digest()
     instances.run(second, 1, 1)
-    assert instances.take_over().adopted == offset.digest()
+    assert instances.take_over().state.adopted == offset.digest()
 
 
 def void(_: object) -> None:

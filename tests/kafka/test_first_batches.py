@@ -80,7 +80,7 @@ class Driven:
             stop=str(self.stop),
             exchanges=progress.has_hops(self.plan),
             incarnation=taken.incarnation,
-            adopted=taken.adopted,
+            adopted=taken.state.adopted,
         )
         self._states: dict[int, bytes] = {}
         self.last: dict[str, Any] = birth.start.to_json()

@@ -8,8 +8,9 @@ import pytest
 
 from ikebana import Plan
 from ikebana.processor.base.envelope import Records
-from ikebana.processor.checkpoint.finishing import is_void
 from ikebana.processor.checkpoint.layout import Logged
+from ikebana.processor.checkpoint.next_step import Observed
+from ikebana.processor.engine.testing.batches import born
 from ikebana.processor.kafka.reader import DeletedError
 from ikebana.processor.topics.source_offset import SourceOffset, is_settled
 from ikebana.testing import Run, Topics
@@ -74,9 +75,12 @@ def shown(run: Run, output: str) -> Counter[str]:
 
 def test_a_batch_is_void_until_a_shard_has_committed_it() -> None:
     offset = SourceOffset(4, 5, 9, {}, "plan")
-    assert is_void(Logged(offset, 4, 3), 3)
-    assert not is_void(Logged(offset, 4, 3), 4)
-    assert not is_void(Logged(offset, 4, 4), 4)
+    birth = born(plan_of(5), 1, offset, {})
+    assert Observed(birth, Logged(offset, 4, 3), 3).has_void_batch
+    assert not Observed(birth, Logged(offset, 4, 3), 4).has_void_batch
+    assert not Observed(birth, Logged(offset, 4, 4), 4).has_void_batch
+    # Until the shards are fenced, one may commit it.
+    assert not Observed(birth, Logged(offset, 4, 3)).has_void_batch
 
 
 @pytest.mark.parametrize("shards", [2, 3])

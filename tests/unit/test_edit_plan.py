@@ -7,6 +7,7 @@ from ikebana.processor.base.transition import Stage, Transition
 from ikebana.processor.checkpoint.checkpoint import Birth, newborn
 from ikebana.processor.checkpoint.edit_plan import EditPlan, PartPlan, Rescaled
 from ikebana.processor.checkpoint.layout import Logged
+from ikebana.processor.checkpoint.next_step import Desired, Observed
 from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.explain.edit_text import edit_lines
 from ikebana.processor.topics.source_offset import SourceOffset
@@ -18,8 +19,13 @@ def born(plan: Plan, shards: int = 2) -> Birth:
     return newborn("/tmp/nowhere", plan, shards, start)
 
 
+def to(birth: Birth, plan: Plan, shards: int = 2, logged: Logged | None = None) -> EditPlan:
+    observed = Observed(birth, logged or Logged(None, -1, -1))
+    return planned("./c", observed, Desired(plan, shards))
+
+
 def edit(before: str, after: str) -> EditPlan:
-    return planned("./c", born(plan_of(before)), plan_of(after), 2)
+    return to(born(plan_of(before)), plan_of(after))
 
 
 def changed(found: EditPlan) -> dict[tuple[str, str], tuple[str, str]]:
@@ -265,7 +271,7 @@ def test_what_cannot_be_is_told_with_its_path_and_a_remedy(
 
 def test_another_number_of_shards_is_told_with_what_changes() -> None:
     """It comes first."""
-    found = planned("./c", born(plan_of(FIRST), 3), plan_of(JOINED), 2)
+    found = to(born(plan_of(FIRST), 3), plan_of(JOINED))
 
     assert found.rescaled == Rescaled(3, 2)
     assert found.result == "changes"
@@ -274,7 +280,7 @@ def test_another_number_of_shards_is_told_with_what_changes() -> None:
 
 
 def test_another_number_of_shards_alone_is_a_change() -> None:
-    found = planned("./c", born(plan_of(FIRST), 3), plan_of(FIRST), 1)
+    found = to(born(plan_of(FIRST), 3), plan_of(FIRST), 1)
 
     assert found.result == "changes"
     assert found.gist() == [
@@ -292,7 +298,7 @@ def test_another_number_of_shards_alone_is_a_change() -> None:
 def test_without_a_checkpoint_all_is_new() -> None:
     """Also where the pipeline reads only what comes."""
     plan = plan_of(JOINED.replace("{topic: customers,", "{topic: customers, start: latest,"))
-    found = planned("./c", None, plan, 2)
+    found = planned("./c", None, Desired(plan, 2))
 
     assert found.result == "changes"
     assert found.counts == {"new": 12}
@@ -332,7 +338,7 @@ def test_what_is_on_its_way_is_finished_before_another_plan_and_no_other(
     last = SourceOffset(4, 5, 9, {}, plan.fingerprint(), **offset)  # type: ignore[arg-type]
     logged = Logged(last, 4, committed)
 
-    found = planned("./c", birth, plan_of(JOINED), 2, logged=logged)
+    found = to(birth, plan_of(JOINED), logged=logged)
 
     assert found.result == "changes"
     words = f"{' and '.join(told)}: finished under the plan of before first"
@@ -340,5 +346,5 @@ def test_what_is_on_its_way_is_finished_before_another_plan_and_no_other(
         words += ", or dropped if no shard has written it"
     assert found.gist()[1] == words
     assert found.frontier == 9
-    same = planned("./c", birth, plan, 2, logged=logged)
+    same = to(birth, plan, logged=logged)
     assert (same.result, same.finishes) == ("nothing", None)

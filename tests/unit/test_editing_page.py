@@ -7,8 +7,10 @@ import pytest
 
 import flights
 from ikebana.processor.authoring.pipeline import parse
+from ikebana.processor.checkpoint.next_step import Desired
 from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.cli import demo
+from ikebana.processor.engine.testing.batches import MemoryWorld
 from ikebana.testing import Run
 from support.edited_flights import expected, files, summaries
 
@@ -30,18 +32,12 @@ def test_the_page_is_what_happens(days: Any) -> None:
     run.read(limit=1_000)
     told = []
     for document, (plan, settings, *_) in zip(documents[1:], plans[1:], strict=True):
-        birth = run._birth or birth_of(run)
-        told.append(planned("./delays", birth, plan.portable(), settings.shards).summary())
+        observed = MemoryWorld(run, settings.shards).look()
+        desired = Desired(plan.portable(), settings.shards)
+        told.append(planned("./delays", observed, desired).summary())
         run.restart(plan.portable(), shards=settings.shards)
         run.read(limit=1_000)
         for output, rows in expected(document, days).items():
             assert sorted(run.collection(output), key=repr) == sorted(rows, key=repr), output
     assert told == summaries()
     assert run.errors() == []
-
-
-def birth_of(run: Run) -> Any:
-    """The metadata of a run that has not been edited."""
-    from ikebana.processor.engine.testing.batches import born
-
-    return born(run.plan, len(run.stores), run.last, {})

@@ -9,8 +9,11 @@ from ikebana import Plan
 from ikebana.errors import CheckpointError
 from ikebana.processor.base.transition import Transition
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, newborn
+from ikebana.processor.checkpoint.edit_plan import EditPlan
 from ikebana.processor.checkpoint.evolution import begun, evolved
 from ikebana.processor.checkpoint.last_edit import last_edit, recorded
+from ikebana.processor.checkpoint.layout import Logged
+from ikebana.processor.checkpoint.next_step import Desired, Observed
 from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.processor.watching.batch_report import Filling
@@ -27,11 +30,15 @@ def _edited(folder: Path) -> tuple[Birth, Plan]:
     return evolved(newborn(str(folder), before, 2, start), after), after
 
 
+def edit_to(birth: Birth, plan: Plan) -> EditPlan:
+    return planned("./c", Observed(birth, Logged(None, -1, -1)), Desired(plan, 2))
+
+
 def test_it_is_described_as_the_plan_command_did(tmp_path: Path) -> None:
     """With its time, from the file that is written."""
     birth, after = _edited(tmp_path)
     begins = newborn(str(tmp_path), plan_of(FIRST), 2, birth.start)
-    told = msgspec.structs.replace(planned("./c", begins, after, 2), frontier=40)
+    told = msgspec.structs.replace(edit_to(begins, after), frontier=40)
     Checkpoint(str(tmp_path)).write(recorded(birth, told))
 
     assert last_edit(str(tmp_path)) == told
@@ -42,7 +49,7 @@ def test_there_may_be_none(tmp_path: Path) -> None:
     assert last_edit(str(tmp_path / "nothing")) is None
     birth, after = _edited(tmp_path)
     first = newborn(str(tmp_path), plan_of(FIRST), 2, birth.start)
-    told = planned("./c", first, after, 2)
+    told = edit_to(first, after)
     for each in (
         first,
         begun(recorded(birth, told), None),
@@ -68,7 +75,7 @@ def test_how_far_it_is() -> None:
     """From what the run is about to do to where outputs have passed its time."""
     plan = plan_of(FIRST)
     start = SourceOffset(-1, 0, 0, {}, plan.fingerprint())
-    edit = planned("./c", newborn("/tmp/nowhere", plan, 2, start), plan_of(CHANGED), 2)
+    edit = edit_to(newborn("/tmp/nowhere", plan, 2, start), plan_of(CHANGED))
     edit = msgspec.structs.replace(edit, frontier=40)
     filling = filling_figures(Filling(1, 3, "sold", 0.4, 10), 70)
 

@@ -10,6 +10,7 @@ from ikebana import Plan
 from ikebana.errors import CheckpointError
 from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.checkpoint.layout import Logged
+from ikebana.processor.checkpoint.next_step import Desired, Observed
 from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.engine.testing.batches import born
 from ikebana.processor.topics import reading_log
@@ -321,12 +322,12 @@ def test_what_is_not_known_of_the_first_time_is_said() -> None:
     assert "Read a copy of its topic by a new input" in told
     birth = born(run.plan, 1, run.last, {"orders": {0: 0}})
     logged = Logged(run.last, run.last.batch, run.last.batch)
-    (refusal,) = planned("c", birth, plan_of(WIDE), 1, logged=logged).refused
+    (refusal,) = planned("c", Observed(birth, logged), Desired(plan_of(WIDE), 1)).refused
     assert refusal.path == "inputs.orders"
     assert "more of its records were late" in refusal.reason
     run.last = last
     logged = Logged(last, last.batch, last.batch)
-    assert not planned("c", birth, plan_of(WIDE), 1, logged=logged).refused
+    assert not planned("c", Observed(birth, logged), Desired(plan_of(WIDE), 1)).refused
     run.restart(plan_of(WIDE))
 
 

@@ -12,16 +12,9 @@ from ikebana.processor.base.envelope import Records, Tick, pack, unpack
 from ikebana.processor.base.placing import owner_of
 from ikebana.processor.base.transition import NOTHING_REPLAYED, ReadBack, Replayed
 from ikebana.processor.checkpoint.checkpoint import Birth
-from ikebana.processor.checkpoint.evolution import (
-    begun,
-    edit_under_way,
-    evolved,
-    plan_as_run,
-    resumed,
-    step_to,
-)
-from ikebana.processor.checkpoint.finishing import finishing, is_void
+from ikebana.processor.checkpoint.evolution import begun, edit_under_way
 from ikebana.processor.checkpoint.layout import Logged
+from ikebana.processor.checkpoint.next_step import Desired, Observed, Step, start
 from ikebana.processor.engine import hops
 from ikebana.processor.engine.beside import Beside
 from ikebana.processor.engine.dataflow import Emitted
@@ -287,30 +280,11 @@ class Batches:
 
     def _edit(self, written: Plan, shards: int) -> None:
         """Go on with a plan, at once or after the old one has finished its work."""
-        before, logged = len(self.stores), self._in_log()
-        birth = self._birth
-        if birth is None:
-            birth = born(self._running, before, self.last, self._begins)
-        ran = msgspec.structs.replace(begun(birth, logged.offset), shards=before)
-        plan, step = written.portable(), step_to(ran, written.portable(), logged.offset)
-        after = msgspec.structs.replace(evolved(ran, plan), shards=shards)
-        self.plan, self._written = resumed(ran, plan), written
-        self.written.expect(self.plan)
-        if finishing(ran, step.plan, logged, rescales=shards != before) is not None:
-            unfinished = self._unfinished
-            if unfinished is not None and is_void(logged, unfinished.last_committed):
-                self._unfinished = None
-                self._edit(written, shards)
-                return
-            self._running, self._birth, self._next = plan_as_run(ran, self.plan), ran, after
-            self._finishes = True
-            return
-        birth = msgspec.structs.replace(step.birth, shards=shards)
-        self._running, self._birth, self._finishes = step.plan, birth, False
-        self._next = after if step.backfills else None
-        self._exchange += [[] for _ in range(shards - before)]
-        if shards != before:
-            self.stores = rescaled(self.stores, shards)
+        plan = written.portable()
+        step = start(MemoryWorld(self, shards), Desired(plan, shards))
+        self.plan, self._written = step.following.final, written
+        after = step.following.after
+        self._next = msgspec.structs.replace(after, shards=shards) if step.precedes else None
 
     def _lose(self, written: Plan) -> None:
         """Lose the checkpoint, and begin to rebuild the state of a plan from the topics."""
@@ -517,6 +491,38 @@ class Batches:
         self.topics.publish(
             ProgressRecord("c", "p", topic, batch, lower, upper, count, ends, "changes")
         )
+
+
+class MemoryWorld:
+    """The checkpoint of a run in memory, where no other instance is; see `next_step.World`."""
+
+    def __init__(self, run: Batches, shards: int) -> None:
+        self._run, self._shards = run, shards
+
+    def look(self) -> Observed:
+        """Look at the run; its first edit makes the metadata of its checkpoint."""
+        run, shards, logged = self._run, len(self._run.stores), self._run._in_log()
+        unfinished = run._unfinished
+        committed = logged.committed if unfinished is None else unfinished.last_committed
+        birth = run._birth or born(run._running, shards, run.last, run._begins)
+        ran = msgspec.structs.replace(begun(birth, logged.offset), shards=shards)
+        return Observed(ran, logged, committed)
+
+    def hold(self, step: Step) -> Observed:
+        """Go on with the plan of a step."""
+        observed, run = self.look(), self._run
+        run._running, run._birth, run._finishes = step.plan, step.birth, step.finishes
+        run.written.expect(step.following.final)
+        return observed
+
+    def take(self, step: Step) -> None:
+        """Drop the unfinished batch, or distribute the state over another number of shards."""
+        run = self._run
+        if step.action == "drop":
+            run._unfinished = None
+        else:
+            run._exchange += [[] for _ in range(self._shards - len(run.stores))]
+            run.stores = rescaled(run.stores, self._shards)
 
 
 def _record(chunk: bytes) -> Records:

@@ -1,0 +1,242 @@
+"""Decide the next step of a start, from the checkpoint as observed and the run as desired.
+
+`next_step` is the one decision of runs, of `ikebana plan` and `ikebana preflight`, and of
+`ikebana.testing`.  It is pure.  Of these lines the first that applies decides:
+
+| the checkpoint | step |
+|---|---|
+| has a plan that cannot become the desired one, or none that can be made any more | a refusal |
+| is being rebuilt, for another plan or another number of shards | a refusal |
+| has unfinished work of another plan or layout, in a batch that no shard has committed | drop |
+| has any other unfinished work of another plan or layout | finish |
+| ends with a batch that no shard has committed, and that has too many records | drop |
+| has another number of shards, or of their tasks | rescale |
+| does not have all columns of an input that the plan needs | read again |
+| has another plan | edit |
+| is new, or has this plan | go on |
+
+Until the last steps the plan that has run holds the pipeline.  Work is unfinished if a batch is
+logged and not committed, if updates are between operators, or if an edit still fills: all of that
+belongs to the plan that has run.  A start that finishes it reads nothing new.  After any death the
+next start observes where the last one was, and continues.
+
+A batch that no shard has committed has no effect anywhere, so it need not be finished.  The plan
+may be changed for the very reason that this batch fails every time: its function never returns,
+its join explodes, or its records are gone.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
+
+from ikebana.errors import CheckpointError
+from ikebana.processor.base.transition import Stage
+from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
+from ikebana.processor.checkpoint.edit_plan import Finishing
+from ikebana.processor.checkpoint.evolution import (
+    ImpossibleEditError,
+    NextPlan,
+    begun,
+    plan_as_run,
+    step_to,
+)
+from ikebana.processor.checkpoint.layout import Logged
+from ikebana.processor.checkpoint.refusal import Reason, Refusal
+from ikebana.processor.planning.plan import Plan
+from ikebana.processor.topics.source_offset import is_settled
+
+Action = Literal["go on", "edit", "read again", "finish", "drop", "rescale"]
+
+
+class Observed(NamedTuple):
+    """The state of a checkpoint.
+
+    `birth` are its metadata, without an edit of which no batch is logged.  `committed` is the last
+    batch that any shard has committed, None until older instances are fenced.  `records` is the
+    size of an unfinished batch, as far as it was asked for.
+    """
+
+    birth: Birth
+    logged: Logged
+    committed: int | None = None
+    records: int = 0
+
+    @property
+    def has_void_batch(self) -> bool:
+        """Whether the last batch in the log has no effect: no shard has committed it."""
+        logged = self.logged
+        is_open = logged.offset is not None and logged.committed < logged.batch
+        return is_open and self.committed is not None and self.committed < logged.batch
+
+
+class Desired(NamedTuple):
+    """A run as its settings have it.
+
+    `tasks` is the number of Spark's tasks, 0 for one a shard, and None if that is unknown.
+    `max_records` is the most records of a batch.
+    """
+
+    plan: Plan
+    shards: int
+    tasks: int | None = None
+    max_records: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of a start.
+
+    `plan` holds the pipeline meanwhile, and `birth` are the metadata with it.  `following` is the
+    plan that runs when work is finished and the state is rewritten.  `pending` is unfinished work.
+    """
+
+    action: Action
+    plan: Plan
+    birth: Birth
+    following: NextPlan
+    pending: Finishing | None = None
+
+    @property
+    def finishes(self) -> bool:
+        """Whether the plan that has run holds the pipeline, and reads nothing new."""
+        return self.action in ("finish", "rescale") or self.pending is not None
+
+    @property
+    def precedes(self) -> bool:
+        """Whether another start has to follow the run, which goes on with the plan."""
+        return self.action in ("finish", "read again")
+
+
+def next_step(observed: Observed, desired: Desired) -> Step | Refusal:
+    """Decide the next step; see the module's description."""
+    birth, logged, plan = observed.birth, observed.logged, desired.plan
+    try:
+        following = step_to(birth, plan, logged.offset)
+        rescales = _rescales(birth, desired)
+        last = logged.offset or birth.start
+        is_rebuilt = last.transition.stage is Stage.REBUILD
+        if is_rebuilt and (following.birth != birth or rescales):
+            return _is_rebuilt(birth)
+        pending = finishing(following.plan, logged, rescales=rescales)
+        if pending is not None or rescales:
+            action: Action = "rescale"
+            if pending is not None:
+                action = "drop" if observed.has_void_batch else "finish"
+            return Step(action, plan_as_run(birth, following.plan), birth, following, pending)
+    except ImpossibleEditError as error:
+        hint, problems = error.hint, tuple(error.problems)
+        return Refusal(Reason.IMPOSSIBLE_EDIT, error.message, hint, problems=problems)
+    except CheckpointError as error:
+        return Refusal(Reason.UNREADABLE_PLAN, error.message, error.hint)
+    most = desired.max_records
+    if observed.has_void_batch and most is not None and observed.records > most:
+        action = "drop"
+    elif following.backfills:
+        action = "read again"
+    else:
+        action = "go on" if following.birth == birth else "edit"
+    return Step(action, following.plan, following.birth, following)
+
+
+def finishing(plan: Plan, logged: Logged, *, rescales: bool = False) -> Finishing | None:
+    """The work that has to be finished before a plan may run; None if there is none.
+
+    `plan` has the names of its parts in the checkpoint.  Work of the same plan need not be
+    finished, unless the number of shards changes (`rescales`).
+    """
+    offset = logged.offset
+    if offset is None or (not rescales and offset.plan == plan.fingerprint()):
+        return None
+    rest = Finishing(
+        logged.batch,
+        unfinished=logged.batch > logged.committed,
+        between_operators=not is_settled(offset),
+    )
+    return rest if rest.unfinished or rest.between_operators else None
+
+
+def _rescales(birth: Birth, desired: Desired) -> bool:
+    """Whether the layout in shards or tasks changes."""
+    if birth.shards != desired.shards:
+        return True
+    if desired.tasks is None:
+        return False
+    # Without owners of shards, those of one task would run one after the other; and executors
+    # without a task would do nothing.
+    return birth.state_partitions < (min(desired.tasks, birth.shards) or birth.shards)
+
+
+def _is_rebuilt(birth: Birth) -> Refusal:
+    return Refusal(
+        Reason.REBUILD_UNDER_WAY,
+        f"the state of checkpoint {birth.id} is being made anew, for the pipeline and the number "
+        "of shards with which it was recovered",
+        "Go on with these until a batch of it is written. Or remove the checkpoint, and recover "
+        "with the new ones.",
+    )
+
+
+def observed_at(checkpoint: Checkpoint) -> Observed | None:
+    """Read the state of a checkpoint; None without one.
+
+    Raises: CheckpointError, if it cannot be read, or the location has something else.
+    """
+    birth = checkpoint.birth()
+    return None if birth is None else observed_of(checkpoint, birth)
+
+
+def observed_of(checkpoint: Checkpoint, birth: Birth) -> Observed:
+    """Read the state of a checkpoint with these metadata."""
+    logged = checkpoint.layout(birth).logged()
+    return Observed(begun(birth, logged.offset), logged)
+
+
+class World(Protocol):
+    """The place where a pipeline runs: brokers and a checkpoint, or memory."""
+
+    def look(self) -> Observed:
+        """Read the state of the checkpoint; nothing is changed, and nobody is fenced."""
+        ...
+
+    def hold(self, step: Step) -> Observed:
+        """Become the one instance of the pipeline, with the plan of a step; look again.
+
+        Raises: IkebanaError, if the step does not fit the topics of the pipeline.
+        """
+        ...
+
+    def take(self, step: Step) -> None:
+        """Drop the last batch, or rewrite the state for the other number of shards.
+
+        Raises: FencedError, if a newer instance has taken over meanwhile.
+        """
+        ...
+
+
+def start(world: World, desired: Desired) -> Step:
+    """Take steps until a plan can run, and return the last one.
+
+    Raises: IkebanaError, for a refusal.
+    """
+    step = _accepted(world.look(), desired)
+    while True:
+        held = step
+        try:
+            step = _accepted(world.hold(held), desired)
+        except CheckpointError:
+            # Until it was fenced, an older instance may have gone on with the plan of before.
+            step = _accepted(world.look(), desired)
+            if held.finishes or not step.finishes:
+                raise
+            continue
+        if step.action in ("drop", "rescale"):
+            world.take(step)
+            step = _accepted(world.look(), desired)
+        elif (step.plan, step.birth) == (held.plan, held.birth):
+            return step
+
+
+def _accepted(observed: Observed, desired: Desired) -> Step:
+    step = next_step(observed, desired)
+    if isinstance(step, Refusal):
+        raise step.error()
+    return step

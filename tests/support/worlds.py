@@ -1,0 +1,239 @@
+"""The life of a pipeline of orders in two worlds: in memory, and over Kafka without Spark.
+
+In both a test sends records, runs batches that some shards commit, and starts the pipeline with
+other plans and numbers of shards.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
+from ikebana import Plan
+from ikebana.processor.authoring.pipeline import parse
+from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.checkpoint.checkpoint import Checkpoint
+from ikebana.processor.checkpoint.edit_plan import EditPlan
+from ikebana.processor.checkpoint.next_step import Desired, Observed, Step, World, start
+from ikebana.processor.checkpoint.planned_edit import planned
+from ikebana.processor.engine import task
+from ikebana.processor.engine.opening import KafkaWorld
+from ikebana.processor.engine.testing.batches import MemoryWorld
+from ikebana.processor.kafka import recovering
+from ikebana.processor.spark import query
+from ikebana.processor.spark.source import StreamReader
+from ikebana.testing import Run
+from support.pipeline_processes import create, produce
+
+_TEXT = """
+pipeline: {name}
+kafka: {{bootstrap.servers: "{servers}"}}
+run: {{checkpoint: "{place}", heartbeat: 0s}}
+time: {time}
+inputs:
+  orders: {{topic: {name}.in, columns: {{n: BIGINT, note: VARCHAR}}}}
+operators:
+  order: {{upsert: orders}}
+  slim: {{linear: order, where: n > {least}, select: {{{columns}}}}}
+  sums: {{reduce: slim, by: n, aggregates: {{m: count(*)}}}}
+outputs:
+  slim: {{from: slim, topic: {name}.slim}}
+  sums: {{from: sums, topic: {name}.sums}}
+"""
+
+
+class Started(NamedTuple):
+    """The steps that a start took before its last one, and what `ikebana plan` said before it."""
+
+    taken: list[str]
+    step: Step
+    plan: EditPlan
+
+    @property
+    def steps(self) -> list[str]:
+        """All steps in their order."""
+        return [*self.taken, self.step.action]
+
+
+class _Watched:
+    """A world that remembers the steps that were taken in it."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.taken: list[str] = []
+        self.plan: EditPlan | None = None
+
+    def look(self) -> Observed:
+        return self._world.look()
+
+    def hold(self, step: Step) -> Observed:
+        return self._world.hold(step)
+
+    def take(self, step: Step) -> None:
+        self.taken.append(step.action)
+        self._world.take(step)
+
+
+def started(world: World, desired: Desired) -> Started:
+    """Start, and tell what was planned and done."""
+    watched = _Watched(world)
+    plan = planned("c", world.look(), desired)
+    step = start(watched, desired)
+    return Started(watched.taken, step, plan)
+
+
+class Life(Protocol):
+    """A pipeline that has not run yet, at first of two shards."""
+
+    def start(self, shards: int = 2, **parts: Any) -> Started:
+        """Start with a plan, as a new process; see `plan_of`."""
+
+    def send(self, count: int) -> None:
+        """Write so many new orders."""
+
+    def batch(self, committed: Collection[int] | None = None) -> None:
+        """Log the next batch, and run it in these shards, or in all, which finishes it."""
+
+    def go_on(self) -> None:
+        """Finish the last batch, and run others until nothing is left to do."""
+
+    def recover(self, **parts: Any) -> None:
+        """Lose the checkpoint, and recover with a plan."""
+
+
+def plan_of(name: str, place: str = "c", servers: str = "b:1", **parts: Any) -> Plan:
+    """The pipeline; `parts` are its `time`, the `least` number that it shows, and `columns`."""
+    return _parsed(name, place, servers, **parts)[0]
+
+
+def _parsed(name: str, place: str, servers: str, **parts: Any) -> tuple[Plan, Settings]:
+    words = {"time": "ingest", "least": 3, "columns": "n: n", **parts}
+    text = _TEXT.format(name=name, place=place, servers=servers, **words)
+    plan, settings, *_ = parse(text, "orders.yaml", environ={})
+    return plan.portable(), settings
+
+
+class MemoryLife:
+    """The life of a run in memory."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._count = name, 0
+        self._run = Run(plan_of(name), shards=2)
+
+    def start(self, shards: int = 2, **parts: Any) -> Started:
+        plan = plan_of(self._name, **parts)
+        result = started(MemoryWorld(self._run, shards), Desired(plan, shards))
+        self._run.restart(plan, shards=shards)
+        return result
+
+    def send(self, count: int) -> None:
+        for key, value in _orders(self._count, count):
+            self._run.topics.send(f"{self._name}.in", key, value)
+        self._count += count
+
+    def batch(self, committed: Collection[int] | None = None) -> None:
+        if committed is None:
+            assert self._run.batch(), "there is no batch"
+        else:
+            assert self._run.crash(committed=committed), "there is no batch"
+
+    def go_on(self) -> None:
+        # What precedes a plan ends by itself; another start goes on.
+        while not self._run._is_over() and self._run.batch():
+            pass
+
+    def recover(self, **parts: Any) -> None:
+        self._run.recover(plan_of(self._name, **parts))
+
+
+class KafkaLife:
+    """The life of a pipeline over Kafka; the test runs its batches in place of Spark."""
+
+    def __init__(self, name: str, servers: str, folder: Path) -> None:
+        self._name, self._servers, self._folder, self._count = name, servers, folder, 0
+        self._place = folder / "first"
+        self._starts = 0
+        create(servers, f"{name}.in", 1)
+
+    def start(self, shards: int = 2, **parts: Any) -> Started:
+        plan, settings = _parsed(self._name, str(self._place), self._servers, **parts)
+        desired = Desired(plan, shards)
+        settings = replace(settings, shards=shards)
+        world = KafkaWorld(desired, settings, lambda _: None, lambda _: None)
+        result = started(world, desired)
+        opening = world.opened(result.step)
+        self._starts += 1
+        edit, labels = query._edit(opening), tuple(range(opening.step.birth.shards))
+        stop = self._folder / f"stop-{self._starts}"
+        config = query._source_config(opening, settings, labels, 1, stop, edit, "")
+        self._job = query._job(opening, settings, labels, str(self._folder / "local"), edit)
+        self._layout, self._birth = opening.layout, opening.step.birth
+        self._reader = StreamReader(config)
+        return result
+
+    def send(self, count: int) -> None:
+        produce(self._servers, f"{self._name}.in", _orders(self._count, count))
+        self._count += count
+
+    def batch(self, committed: Collection[int] | None = None) -> None:
+        assert self._next(committed), "there is no batch"
+
+    def go_on(self) -> None:
+        while self._next(None):
+            pass
+
+    def _next(self, committed: Collection[int] | None) -> bool:
+        """Run the last batch if it is unfinished, else the next one, if there is any."""
+        layout, logged = self._layout, self._layout.logged()
+        number = logged.batch - layout.first_batch
+        if logged.batch == logged.committed:
+            last = (logged.offset or self._birth.start).to_json()
+            self._reader.prepareForTriggerAvailableNow()
+            after = self._reader.latestOffset(last, ReadMaxRows(1_000))
+            if after == last:
+                return False
+            number += 1
+            self._write("offsets", number, f"v1\n{{}}\n{json.dumps(after)}")
+        before = layout.offset(number - 1) if number else self._birth.start
+        self._run(before.to_json(), layout.offset(number).to_json(), committed)
+        if committed is None:
+            self._write("commits", number, "v1\n{}")
+        return True
+
+    def _run(
+        self, before: dict[str, Any], after: dict[str, Any], committed: Collection[int] | None
+    ) -> None:
+        rows: dict[int, list[bytes]] = defaultdict(list)
+        for share in self._reader.partitions(before, after):
+            for chunk in self._reader.read(share):
+                for _, shard, row in zip(*(each.to_pylist() for each in chunk), strict=True):
+                    rows[shard].append(row)
+        for shard in range(len(self._job.labels)) if committed is None else committed:
+            marker = task.last_marker(self._job, shard)
+            assert marker is not None
+            task.run(self._job, shard, task.encode_state(marker.manifest), rows[shard])
+
+    def _write(self, log: str, number: int, text: str) -> None:
+        """Write an entry of one of Spark's logs."""
+        folder = Path(self._layout.location) / log
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number}").write_text(text)
+
+    def recover(self, **parts: Any) -> None:
+        self._place = self._folder / "second"
+        plan, settings = _parsed(self._name, str(self._place), self._servers, **parts)
+        settings = replace(settings, shards=2)
+        left = recovering.look(plan, settings)
+        recovering.recover(plan, settings, left, Checkpoint(str(self._place)))
+
+
+def _orders(begin: int, count: int) -> list[tuple[bytes, bytes]]:
+    """New orders, of the numbers from 4 on."""
+    return [
+        (b'"%d"' % each, b'{"n":%d,"note":"a note"}' % (each + 4))
+        for each in range(begin, begin + count)
+    ]
