@@ -36,7 +36,7 @@ from ikebana.processor.base.transition import Stage, Transition
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.engine import replaying
 from ikebana.processor.engine.joins_before import Arriving, JoinsBefore
-from ikebana.processor.engine.replaying import Portion, Replay
+from ikebana.processor.engine.replaying import PastPortion, Replay
 from ikebana.processor.kernels import hold, reduce
 from ikebana.processor.kernels.layout import Contents
 from ikebana.processor.linear.chain import consolidated
@@ -251,7 +251,7 @@ class _StatePast:
     store: Store
     root: str
 
-    def portion(self, start: bytes, most: int) -> Portion:
+    def portion(self, start: bytes, most: int) -> PastPortion:
         edit, time = self.editing.edit, self.editing.time - 1
         contents = list(islice(_contents(edit.before, self.root, self.store, start), most + 1))
         after = contents.pop()[0] if len(contents) > most else None
@@ -269,7 +269,7 @@ class _StatePast:
             for key, _, records in contents
             for record in records
         ]
-        return Portion(rows, count, after, errors)
+        return PastPortion(rows, count, after, errors)
 
 
 def remember(store: Store, emitted: Mapping[str, Sequence[KeyedUpdate]]) -> None:

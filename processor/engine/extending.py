@@ -38,7 +38,7 @@ from ikebana.processor.linear.keys import is_null
 from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.joins.paths import Planned, binds
 from ikebana.processor.planning.joins.qualified import Flat, alias_of
-from ikebana.processor.planning.joins.stages import Role, Stage, candidate_name, step_name
+from ikebana.processor.planning.joins.stages import JoinStage, Role, candidate_name, step_name
 from ikebana.processor.planning.joins.steps import Candidate, Extend, Path
 from ikebana.processor.planning.plan import Plan
 
@@ -49,7 +49,7 @@ _COUNTED = struct.Struct(">QB")
 class Extending:
     """A stage of an extension, compiled."""
 
-    def __init__(self, join: Planned, path: Path, stage: Stage) -> None:
+    def __init__(self, join: Planned, path: Path, stage: JoinStage) -> None:
         step = path.steps[stage.number]
         assert isinstance(step, Extend), "a lookup is no extension"
         self._join, self._path, self._stage, self._step = join, path, stage, step
@@ -255,7 +255,7 @@ class _Row(NamedTuple):
 
 
 @functools.lru_cache(maxsize=256)
-def extending(plan: Plan, stage: Stage) -> Extending:
+def extending(plan: Plan, stage: JoinStage) -> Extending:
     """A stage of an extension, compiled once in a process."""
     join = catalog_of(plan).join(stage.join)
     return Extending(join, path_of(join, stage), stage)

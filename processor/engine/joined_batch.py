@@ -25,7 +25,7 @@ from ikebana.processor.planning import progress
 from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.joins.query import AsOfJoin
-from ikebana.processor.planning.joins.stages import Stage
+from ikebana.processor.planning.joins.stages import JoinStage
 from ikebana.processor.planning.plan import Plan
 
 _HYDRATE = "join"
@@ -82,7 +82,7 @@ class BatchJoins:
         self._arrangements[name] = arrangement
 
     def run(
-        self, stage: Stage, store: Store, rows: Collection[KeyedUpdate]
+        self, stage: JoinStage, store: Store, rows: Collection[KeyedUpdate]
     ) -> Iterator[StageOutput]:
         """Apply a stage to rows; `store` has the matches of a stage that keeps them.
 
@@ -97,15 +97,15 @@ class BatchJoins:
         else:
             yield from applied(self._plan, stage, rows, arranged, budget)
 
-    def hydrates(self, stage: Stage) -> bool:
+    def hydrates(self, stage: JoinStage) -> bool:
         """Whether a stage gets a portion of the data from before its join began."""
         return self._hydrates and self._begins(stage)
 
-    def is_hydrated(self, stage: Stage, store: Store) -> bool:
+    def is_hydrated(self, stage: JoinStage, store: Store) -> bool:
         """Whether a stage got all of these data in earlier batches."""
         return self._begins(stage) and Replay(store, _HYDRATE, stage.join).is_done
 
-    def hydrate(self, stage: Stage, store: Store) -> "Begun":
+    def hydrate(self, stage: JoinStage, store: Store) -> "Begun":
         """The next portion of the contents of a join's first input, as of its first time.
 
         They are changes at that time which see the other inputs strictly before it.  Their results
@@ -117,7 +117,7 @@ class BatchJoins:
         data = replay.take(ArrangementPast(origin, self._hydrating[stage.join]))
         return Begun(*sent(self._plan, stage, [*data.rows]), replay.is_done)
 
-    def reach(self, stage: Stage) -> Time:
+    def reach(self, stage: JoinStage) -> Time:
         """The time before which a stage takes rows.
 
         The first rows of a new join see all others strictly before their time, so they need not
@@ -140,7 +140,7 @@ class BatchJoins:
         for name, arrangement in self._arrangements.items():
             arrangement.settle(self._kept_from(name, since))
 
-    def _begins(self, stage: Stage) -> bool:
+    def _begins(self, stage: JoinStage) -> bool:
         is_new = stage.join in self._hydrating
         return is_new and stage.name == self._joined.begins(stage.join)
 
@@ -154,7 +154,7 @@ class BatchJoins:
 
 def applied(
     plan: Plan,
-    stage: Stage,
+    stage: JoinStage,
     rows: Collection[KeyedUpdate],
     arranged: Arrangement | UpsertArrangement,
     budget: JoinBudget | None = None,
@@ -174,7 +174,7 @@ class Sent(NamedTuple):
     errors: list[KeyedUpdate]
 
 
-def sent(plan: Plan, stage: Stage, rows: list[KeyedUpdate]) -> Sent:
+def sent(plan: Plan, stage: JoinStage, rows: list[KeyedUpdate]) -> Sent:
     """The rows for a join's first stage, from data of its first input's arrangement."""
     stages = joined(plan)
     arrangement = catalog_of(plan).join(stage.join).paths[0].arrangement

@@ -39,7 +39,7 @@ from ikebana.processor.linear.scope import KEY
 from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.joins.paths import Planned
 from ikebana.processor.planning.joins.query import AsOfJoin
-from ikebana.processor.planning.joins.stages import Stage, candidate_name, step_name
+from ikebana.processor.planning.joins.stages import JoinStage, candidate_name, step_name
 from ikebana.processor.planning.joins.steps import Lookup, Path
 from ikebana.processor.planning.plan import Plan
 
@@ -70,7 +70,7 @@ class StageOutput(NamedTuple):
 class LookupStage:
     """A compiled stage that looks up one input."""
 
-    def __init__(self, join: Planned, path: Path, stage: Stage) -> None:
+    def __init__(self, join: Planned, path: Path, stage: JoinStage) -> None:
         step = path.steps[stage.number]
         assert isinstance(step, Lookup), "an extension is not one lookup"
         of = join.join
@@ -237,13 +237,13 @@ def _locks(columns: Iterable[str]) -> locked.Locks:
 
 # A join of 64 tables has 4,032 stages.
 @functools.lru_cache(maxsize=8192)
-def looking(plan: Plan, stage: Stage) -> LookupStage:
+def looking(plan: Plan, stage: JoinStage) -> LookupStage:
     """A stage of lookups, compiled once in a process."""
     join = catalog_of(plan).join(stage.join)
     return LookupStage(join, path_of(join, stage), stage)
 
 
-def path_of(join: Planned, stage: Stage) -> Path:
+def path_of(join: Planned, stage: JoinStage) -> Path:
     """The path that a stage is on."""
     return next(path for path in join.paths if path.alias == stage.alias)
 

@@ -20,13 +20,13 @@ from ikebana.arrangements.frontier import Interval, Time
 from ikebana.arrangements.store import Store
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.engine.joined_batch import applied, sent
-from ikebana.processor.engine.replaying import ArrangementPast, Portion
+from ikebana.processor.engine.replaying import ArrangementPast, PastPortion
 from ikebana.processor.kernels import arrange, upsert
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.arrange_upsert import UpsertArrangement
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.joined import joined
-from ikebana.processor.planning.joins.stages import Stage
+from ikebana.processor.planning.joins.stages import JoinStage
 
 # Names of operators have no space.
 _MARK = "before "
@@ -89,7 +89,7 @@ class JoinsBefore:
                 else:
                     waiting[to] += results
 
-    def _path(self, join: str) -> Iterator[Stage]:
+    def _path(self, join: str) -> Iterator[JoinStage]:
         """The stages of the path of a join's first input, in the order of their rows."""
         alias = self._joined.stages[self._joined.begins(join)].alias
         for stage in self._joined.stages.values():
@@ -116,7 +116,7 @@ class JoinPast(NamedTuple):
     join: str
     first: ArrangementPast
 
-    def portion(self, start: bytes, most: int) -> Portion:
+    def portion(self, start: bytes, most: int) -> PastPortion:
         data = self.first.portion(start, most)
         self.joins.begin(self.join, [*data.rows])
         return data._replace(rows=())

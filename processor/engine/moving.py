@@ -20,7 +20,7 @@ from ikebana.processor.planning import planner
 from ikebana.processor.planning.backfill import reads_again
 from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.joined import joined
-from ikebana.processor.planning.joins.stages import Stage
+from ikebana.processor.planning.joins.stages import JoinStage
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import ERRORS, Input, Operator, Plan
 
@@ -145,7 +145,7 @@ class Operators:
             else:
                 self._flow.arriving[to or stage.join] += rows
 
-    def _hydrate(self, stage: Stage) -> None:
+    def _hydrate(self, stage: JoinStage) -> None:
         begun = self._joins.hydrate(stage, self._flow.store)
         self._flow.arriving[stage.name] += begun.near
         self._flow.send(stage.name, begun.far)

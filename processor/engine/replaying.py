@@ -28,7 +28,7 @@ _BEGUN = b"a"
 _CURSOR = b"c"
 
 
-class Portion(NamedTuple):
+class PastPortion(NamedTuple):
     """Rows of a past from some `keys` or data, its errors, and the next key, None at the end."""
 
     rows: Sequence[KeyedUpdate]
@@ -37,10 +37,10 @@ class Portion(NamedTuple):
     errors: Sequence[KeyedUpdate] = ()
 
 
-class Past(Protocol):
+class PastContents(Protocol):
     """Contents that are read in portions."""
 
-    def portion(self, start: bytes, most: int) -> Portion:
+    def portion(self, start: bytes, most: int) -> PastPortion:
         """Read contents of about `most` keys, from the key `start` on."""
         ...
 
@@ -51,14 +51,14 @@ class ArrangementPast(NamedTuple):
     arrangement: Arrangement | UpsertArrangement
     time: Time
 
-    def portion(self, start: bytes, most: int) -> Portion:
+    def portion(self, start: bytes, most: int) -> PastPortion:
         rows: list[KeyedUpdate] = []
         contents = self.arrangement.contents(self.time, start)
         for key, data in groupby(contents, key=itemgetter(0)):
             if len(rows) >= most:
-                return Portion(rows, len(rows), key)
+                return PastPortion(rows, len(rows), key)
             rows += [KeyedUpdate(key, datum, self.time, count) for _, datum, count in data]
-        return Portion(rows, len(rows), None)
+        return PastPortion(rows, len(rows), None)
 
 
 class HoldPast(NamedTuple):
@@ -67,9 +67,9 @@ class HoldPast(NamedTuple):
     held: Store
     time: Time
 
-    def portion(self, start: bytes, most: int) -> Portion:
+    def portion(self, start: bytes, most: int) -> PastPortion:
         updates, after = hold.portion(self.held, self.time, most, start)
-        return Portion(updates, len(updates), after)
+        return PastPortion(updates, len(updates), after)
 
 
 class _Cursor(msgspec.Struct, array_like=True):
@@ -95,15 +95,15 @@ class Replay:
         """Whether the last portion was taken, in this batch or an earlier one."""
         return self.next is None
 
-    def take(self, past: Past, most: int | None = None) -> Portion:
+    def take(self, past: PastContents, most: int | None = None) -> PastPortion:
         """The next portion of a past, which is always the same one for this replay."""
         if self.next is None:
-            return Portion([], 0, None)
+            return PastPortion([], 0, None)
         portion = past.portion(self.next, PORTION if most is None else most)
         self.go(portion.next, portion.keys)
         return portion
 
-    def go(self, next: bytes | None, count: int = 0) -> None:  # noqa: A002 -- as in `Portion`
+    def go(self, next: bytes | None, count: int = 0) -> None:  # noqa: A002 -- as in `PastPortion`
         """Move the cursor."""
         self.next, self.count = next, self.count + count
         self._place.put(self._at, msgspec.msgpack.encode(_Cursor(self.next, self.count)))

@@ -24,7 +24,7 @@ from ikebana.processor.planning.catalog import catalog_of
 from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.joins.query import AsOfJoin
-from ikebana.processor.planning.joins.stages import Stage
+from ikebana.processor.planning.joins.stages import JoinStage
 from ikebana.processor.planning.joins.steps import Lookup
 from ikebana.processor.planning.plan import Input, Plan, Reduce, WindowFunctions
 from ikebana.processor.planning.planner import Physical
@@ -165,7 +165,7 @@ class _Following:
             for inlet in (*branch.inlets, *branch.hops):
                 self._arrived[inlet] += some
 
-    def _look_up(self, stage: Stage, rows: float) -> None:
+    def _look_up(self, stage: JoinStage, rows: float) -> None:
         """Count a stage's lookups for rows, and pass the matches on."""
         if stage.join in self._waiting and stage.is_first:
             self._wait(rows)
@@ -186,14 +186,14 @@ class _Following:
             self._done["sent"] += rows * stage.hop
             self._arrived[stage.name] += rows
 
-    def _holding(self, stage: Stage) -> float:
+    def _holding(self, stage: JoinStage) -> float:
         """The share of a lookup's matches for which all further conditions hold."""
         asked = self._stages.arrangements[stage.looks_up].arrangement
         step = path_of(catalog_of(self._plan).join(stage.join), stage).steps[stage.number]
         tested = len(step.predicates) if isinstance(step, Lookup) else 0
         return _HOLDS ** (len(asked.filters) * (stage.role == "lookup") + tested)
 
-    def _matches(self, stage: Stage) -> float:
+    def _matches(self, stage: JoinStage) -> float:
         """The number of rows that a lookup finds."""
         if stage.role != "lookup":
             return 1.0

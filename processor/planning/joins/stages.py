@@ -38,7 +38,7 @@ class Feed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class JoinStage:
     """A delta query stage: looks rows up in an arrangement, for a step of a path.
 
     `rows_from` has the stages, or the feed, that its rows come from; rows of a feed are data
@@ -63,16 +63,16 @@ class Stages:
 
     feeds: tuple[Feed, ...] = ()
     arrangements: Mapping[str, Shared] = field(default_factory=dict)
-    stages: Mapping[str, Stage] = field(default_factory=dict)
+    stages: Mapping[str, JoinStage] = field(default_factory=dict)
     last: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The stages that emit each join's results."""
     origins: Mapping[str, str] = field(default_factory=dict)
     """By join, the arrangement that has its first input, from which it can begin."""
 
     @cached_property
-    def readers(self) -> Mapping[str, Sequence[Stage]]:
+    def readers(self) -> Mapping[str, Sequence[JoinStage]]:
         """The stages that get the rows of each stage, or the updates of each feed."""
-        readers: dict[str, list[Stage]] = {}
+        readers: dict[str, list[JoinStage]] = {}
         for stage in self.stages.values():
             for name in stage.rows_from:
                 readers.setdefault(name, []).append(stage)
@@ -102,7 +102,7 @@ def stages(joins: Sequence[Planned], arrangements: Sequence[Shared]) -> Stages:
     feeds = [Feed(name, each.arrangement, nulls=False) for name, each in by_name.items()]
     feeds = [feed for feed in feeds if not by_name[feed.name].is_own]
     fed = {feed.by: feed.name for feed in feeds}
-    all_stages: dict[str, Stage] = {}
+    all_stages: dict[str, JoinStage] = {}
     last: dict[str, tuple[str, ...]] = {}
     for join in joins:
         nulls = join.join.outer
@@ -147,14 +147,14 @@ def operator_name(of: Shared) -> str:
     return of.arrangement.relation if of.is_own else of.arrangement.id
 
 
-def _stages(join: str, path: Path, names: Mapping[ArrangedBy, str]) -> Iterator[Stage]:
+def _stages(join: str, path: Path, names: Mapping[ArrangedBy, str]) -> Iterator[JoinStage]:
     """The stages of a path, in the order of their rows."""
     before: tuple[str, ...] = ()
     for number, step in enumerate(path.steps):
         name = step_name(join, path.alias, number)
         if isinstance(step, Lookup):
             asked = names[step.arrangement]
-            yield Stage(
+            yield JoinStage(
                 name,
                 join,
                 path.alias,
@@ -181,11 +181,11 @@ def _extending(
     step: Extend,
     before: tuple[str, ...],
     names: Mapping[ArrangedBy, str],
-) -> Iterator[Stage]:
-    def stage(role: Role, at: int, rows_from: tuple[str, ...]) -> Stage:
+) -> Iterator[JoinStage]:
+    def stage(role: Role, at: int, rows_from: tuple[str, ...]) -> JoinStage:
         candidate = step.candidates[at]
         asked = names[candidate.data if role == "validate" else candidate.values]
-        return Stage(
+        return JoinStage(
             candidate_name(name, role, at),
             join,
             alias,
