@@ -121,7 +121,8 @@ class PostgresSink:
 
     def _completion(self, cursor: _Cursor, token: str | None, before: dict[str, str]) -> list[str]:
         """Refuse tables that do not fit; return the statements that add what is missing."""
-        missing, statements = [], []
+        missing: list[PostgresTable] = []
+        statements: list[str] = []
         for each in self._tables:
             name = each.table.name
             columns = _columns(cursor, each.name)

@@ -186,7 +186,7 @@ def test_since_never_passes_a_reader_and_never_goes_back(
     uppers = [sum(steps[: at + 1]) for at in range(len(steps))]
     found = [dict.fromkeys(graph, 0), *batches(graph, uppers)]
     for arrangement in graph:
-        sinces = [since(graph, lowers, arrangement) for lowers in found]
+        sinces = [since(graph, lowers)[arrangement] for lowers in found]
 
         assert sinces == sorted(sinces)
         for reader, edge in graph.items():
