@@ -7,7 +7,7 @@ import pytest
 from ikebana import evaluate
 from ikebana.processor.explain.explanation import explained
 from ikebana.processor.planning.joined import arrangements
-from ikebana.processor.planning.plan import Linear, Plan
+from ikebana.processor.planning.plan import Linear, Plan, WindowFunctions
 from ikebana.testing import Run
 from support.random_queries import TABLES, history
 from support.sql_oracle import answer, plan_of, records_of, shown_at, tables_at
@@ -41,6 +41,52 @@ def kept(plan: Plan) -> tuple[int, int]:
 )
 def test_equal_parts_of_views_are_kept_once(names: list[str], expected: tuple[int, int]) -> None:
     assert kept(plan_of(TABLES, {name: VIEWS[name] for name in names})) == expected
+
+
+_MOST = "(SELECT max(d) FROM u WHERE u.a = t.a)"
+_EXISTS = "EXISTS (SELECT 1 FROM u WHERE u.a = t.a AND u.d > 1)"
+_SO_FAR = "SELECT a, b, sum(b) OVER (PARTITION BY a ORDER BY b) AS s FROM t"
+_REACH = (
+    "WITH RECURSIVE r(x, y) AS (SELECT a, d FROM u "
+    "UNION SELECT r.x, u.d FROM r JOIN u ON r.y = u.a)"
+)
+
+
+@pytest.mark.parametrize(
+    ("views", "reductions", "windows"),
+    [
+        pytest.param(
+            [f"SELECT a, {_MOST} AS m FROM t", f"SELECT b, {_MOST} AS m FROM t WHERE b > 1"],
+            *(2, 0),
+            id="a scalar subquery",
+        ),
+        pytest.param(
+            [f"SELECT a FROM t WHERE {_EXISTS}", f"SELECT b FROM t WHERE c = 'x' AND {_EXISTS}"],
+            *(1, 0),
+            id="EXISTS",
+        ),
+        pytest.param(
+            [_SO_FAR, f"SELECT a, max(s) AS m FROM ({_SO_FAR}) AS w GROUP BY a"],
+            *(1, 1),
+            id="window functions, and groups over them",
+        ),
+        pytest.param(
+            [
+                f"{_REACH} SELECT x, y FROM r",
+                f"{_REACH} SELECT x, count(*) AS n FROM r GROUP BY x",
+            ],
+            *(2, 0),
+            id="a recursion, and groups over it",
+        ),
+    ],
+)
+def test_what_rewrites_make_of_equal_parts_is_kept_once(
+    views: list[str], reductions: int, windows: int
+) -> None:
+    plan = plan_of(TABLES, {f"v{at}": query for at, query in enumerate(views)})
+
+    assert len(plan.reductions) == reductions
+    assert sum(isinstance(each, WindowFunctions) for each in plan.operators) == windows
 
 
 def test_a_view_that_is_there_under_another_name_keeps_nothing() -> None:
