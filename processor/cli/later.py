@@ -152,12 +152,12 @@ def with_new(read: Callable[..., pipeline.Pipeline], say: Say) -> pipeline.Pipel
 
 def _editable(result: pipeline.Pipeline) -> pipeline.Pipeline:
     """The pipeline itself.  Raises: ConfigError, if its checkpoint cannot continue with it."""
+    from ikebana.processor.checkpoint.next_step import Desired, observed_at
     from ikebana.processor.checkpoint.planned_edit import planned
-    from ikebana.processor.checkpoint.preflight import contents_of
 
     plan, settings = result
-    birth, logged = contents_of(Checkpoint(settings.checkpoint))
-    edit = planned(settings.checkpoint, birth, plan.portable(), settings.shards, logged=logged)
+    observed = observed_at(Checkpoint(settings.checkpoint))
+    edit = planned(settings.checkpoint, observed, Desired(plan.portable(), settings.shards))
     for refusal in edit.refused:
         raise ConfigError(f"{refusal.path}: {refusal.reason}")
     return result
