@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ikebana.processor.base.printable import printable
 from ikebana.processor.explain.words import listed, one_line
 from ikebana.processor.kernels.frames import Frame, FrameBound
-from ikebana.processor.kernels.window_values import OFFSETS, RANKS, SIZED, WindowFunction
+from ikebana.processor.kernels.window_values import OFFSETS, PATTERN, RANKS, SIZED, WindowFunction
 from ikebana.processor.planning.plan import TOTAL_KEY, WindowFunctions
 
 PARTITION = 100
@@ -15,6 +15,8 @@ _MOVED = PARTITION / 3
 _BEHIND = PARTITION / 2
 # Each row has the value of one other, so a row is that of one on average, here at two places.
 _OF_ONE = 2.0
+# The assumed number of rows of a match.
+_MATCH = 5.0
 
 
 def written(operator: WindowFunctions) -> list[str]:
@@ -63,6 +65,8 @@ def _touched(function: WindowFunction) -> tuple[str, float]:
     if kind in OFFSETS:
         # At the old place and at the new one.
         return f"{function.number} beside it", 2.0 * function.number
+    if kind == PATTERN:
+        return "the rows of the matches around it", 2 * _MATCH
     is_of_one = function.aggregate is None or kind in ("min", "max")
     if frame.is_prefix and frame.is_suffix:
         return "all rows if the value changes", _OF_ONE if is_of_one else PARTITION
@@ -97,6 +101,7 @@ def _distance(bound: FrameBound, *, is_start: bool) -> int:
 def _call(function: WindowFunction) -> str:
     number = str(function.number) if function.kind in (*OFFSETS, "nth_value", "ntile") else ""
     arguments = [one_line(function.argument), number, one_line(function.default)]
+    arguments.append(one_line(function.pattern))
     nulls = " IGNORE NULLS" * function.ignores_nulls
     call = f"{function.kind}({', '.join(filter(None, arguments))}{nulls})"
     return " ".join([call, *_frame(function.frame)])

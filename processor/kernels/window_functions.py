@@ -16,7 +16,7 @@ stored without values.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -48,8 +48,10 @@ from ikebana.processor.kernels.stretches import (
     Sums,
     entry_of,
 )
+from ikebana.processor.kernels.window_patterns import PatternMatches
 from ikebana.processor.kernels.window_reach import Renewal, RowChange
 from ikebana.processor.kernels.window_values import (
+    PATTERN,
     SummedArgument,
     WindowFunction,
     WindowValues,
@@ -200,6 +202,7 @@ class _Partition:
         if changes:
             self._values = WindowValues(rows, window.place_of, window.fields, window.summed)
             end = self._shown_up_to()
+            self._search(changes)
             reach = Renewal(self._values, changes, end)
             # A new partition has no values that could change.
             for at, function in enumerate(() if is_new else window.functions):
@@ -214,6 +217,15 @@ class _Partition:
     def entries(self) -> dict[bytes, bytes | None]:
         """All changes as entries; None deletes."""
         return dict(self._rows.entries(self._touched.values()))
+
+    def _search(self, changes: Sequence[RowChange]) -> None:
+        """Compute the values of patterns that changes may have reached."""
+        window = self._window
+        for at, function in enumerate(window.functions):
+            if function.kind == PATTERN:
+                argument = window.fields[function.argument]
+                of = PatternMatches(self._rows, function.pattern, at, argument, self._fresh)
+                self._values.matches[function] = of.searched(changes)
 
     def _filled(self, diffs: Mapping[bytes, int]) -> Iterator[tuple[bytes, int]]:
         """Insert the rows of a new partition; yield the places with copies, and their number."""

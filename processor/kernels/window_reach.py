@@ -13,6 +13,7 @@ from typing import NamedTuple
 from ikebana.processor.kernels.stretches import PartitionRow, Sums
 from ikebana.processor.kernels.window_values import (
     ENDS,
+    PATTERN,
     RANKS,
     SIZED,
     WindowFunction,
@@ -55,7 +56,10 @@ class Renewal:
         """Renew the values of a function where they may differ."""
         frame, kind = function.frame, function.kind
         of_frame = kind not in RANKS and (function.aggregate is not None or kind in ENDS)
-        if kind in SIZED and self._is_grown:
+        if kind == PATTERN:
+            for at in self._values.matches[function]:
+                renew(at)
+        elif kind in SIZED and self._is_grown:
             for at in range(self._end):
                 renew(at)
         elif of_frame and frame.is_prefix and frame.is_suffix and not frame.exclude:
@@ -205,7 +209,9 @@ class Renewal:
 
 def _counts_values(function: WindowFunction) -> bool:
     """Whether other values may have an equal result, which then says nothing about other rows."""
-    return function.is_distinct or function.kind == "distinct"
+    kind = function.aggregate
+    is_users = kind is not None and kind.user_class is not None
+    return is_users or function.is_distinct or function.kind == "distinct"
 
 
 def _is_any(sums: Sums) -> bool:

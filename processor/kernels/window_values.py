@@ -18,28 +18,35 @@ from ikebana.processor.kernels.aggregate_kinds import (
     AggregateKind,
     as_double,
     not_finite,
+    user_kind,
 )
 from ikebana.processor.kernels.frames import Frame, Frames, Place, Positions
 from ikebana.processor.kernels.order import ordered, value_of
 from ikebana.processor.kernels.ranked import Ranked
 from ikebana.processor.kernels.stretches import PartitionRow, Stretch, Sums, in_turn
+from ikebana.processor.kernels.user_aggregates import UserState
 
 RANKS = ("row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile")
 SIZED = ("percent_rank", "cume_dist", "ntile")
 """Ranks that depend on how many rows there are."""
 OFFSETS = ("lag", "lead")
 ENDS = ("first_value", "last_value", "nth_value")
+PATTERN = "pattern"
+"""The match of a row pattern that a row is in; see `window_patterns`."""
 NULL = b"null"
 
 
 class WindowFunction(msgspec.Struct, frozen=True, array_like=True):
-    """A function: an aggregate of reductions, or one of `RANKS`, `OFFSETS` and `ENDS`.
+    """A function: an aggregate of reductions, one of `RANKS`, `OFFSETS` and `ENDS`, or `PATTERN`.
+
+    A user-defined aggregate has an object with its value, or with the error of the class.
 
     `argument`, the `default` of an offset, and values at bounds of the frame are SQL in a plan,
     and names of fields here.  `number` is how far away lag and lead look, which value nth_value
     takes, how many groups ntile makes, or how many values top lists.  `order` is how the
     argument's type orders its values; if it `is_single`, it has numbers of single precision.  An
-    aggregate that `is_distinct` takes each value once.
+    aggregate that `is_distinct` takes each value once.  The argument of a `pattern` is a number
+    with a bit for each of its variables that a row may stand for.
     """
 
     name: str
@@ -52,11 +59,12 @@ class WindowFunction(msgspec.Struct, frozen=True, array_like=True):
     frame: Frame = Frame()
     order: Order = ""
     is_single: bool = False
+    pattern: str = ""
 
     @property
     def aggregate(self) -> AggregateKind | None:
         """Its kind of aggregate; None if it is no aggregate."""
-        return KINDS.get(self.kind)
+        return KINDS.get(self.kind) or user_kind(self.kind)
 
     @property
     def lists_values(self) -> bool:
@@ -64,7 +72,7 @@ class WindowFunction(msgspec.Struct, frozen=True, array_like=True):
         kind = self.aggregate
         if kind is None or self.kind in ("min", "max"):
             return False
-        return kind.keeps is not None or self.is_distinct
+        return kind.keeps is not None or self.is_distinct or kind.user_class is not None
 
     @property
     def reads(self) -> Iterator[str]:
@@ -146,6 +154,8 @@ class WindowValues:
         self._summed = {each: at for at, each in enumerate(summed)}
         self._can_subtract = not any(each.in_order for each in summed)
         self._needs: dict[WindowFunction, SummedArgument | None] = {}
+        self.matches: dict[WindowFunction, Mapping[int, bytes]] = {}
+        """The values of patterns, by position."""
         # By frame, the range that was asked for last, and its sums.
         self._folds: dict[Frame, tuple[int, int, Stretch]] = {}
 
@@ -155,6 +165,8 @@ class WindowValues:
             return canonical.write(self._aggregated(function, function.aggregate, at, row))
         if function.kind in RANKS:
             return canonical.encode(_RANKS[function.kind](self.frames, function, at, row))
+        if function.kind == PATTERN:
+            return self.matches[function][at]
         position = self._other(function, at, row)
         if position is not None:
             return self.rows.at(position)[0].arguments[self._fields[function.argument]] or NULL
@@ -263,6 +275,10 @@ class WindowValues:
         def first(limit: int) -> list[Any]:
             return [value_of(place) for place in places[:limit]]
 
+        if kind.user_class is not None:
+            state = UserState()
+            failure = kind.user_class.recompute(state, first(len(places)), function.name)
+            return {"error": failure} if failure else {"value": state.result}
         if kind.terms is None:
             return kind.result(len(places), (_ZERO,) * kind.totals, first, function.number)
         summed = SummedArgument(function.argument, function.kind, is_single=function.is_single)

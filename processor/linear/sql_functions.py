@@ -117,9 +117,9 @@ def with_long_names(text: str, functions: Mapping[str, SqlFunction]) -> str:
 
 
 def with_long_names_in(value: Any, functions: Mapping[str, SqlFunction]) -> Any:
-    """Replace short names in all texts of a value of a plan."""
+    """Replace short names in all texts of a value of a plan, except in long names alone."""
     if isinstance(value, str):
-        return with_long_names(value, functions)
+        return value if function_of(value) else with_long_names(value, functions)
     if isinstance(value, tuple):
         return tuple(with_long_names_in(each, functions) for each in value)
     if isinstance(value, msgspec.Struct):

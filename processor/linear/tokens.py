@@ -1,6 +1,7 @@
 """The tokens of SQL text, as DuckDB divides it."""
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -28,3 +29,25 @@ def tokens(text: str) -> list[Token]:
         if kind != duckdb.token_type.comment:
             result.append(Token(str(kind).rpartition(".")[2], word, at, at + len(word)))
     return result
+
+
+def closing(lexemes: Sequence[Token], begin: int) -> int | None:
+    """The index of the token that closes the parenthesis opened at `begin`; None if none does."""
+    depth = 0
+    for at in range(begin, len(lexemes)):
+        depth += (lexemes[at].text == "(") - (lexemes[at].text == ")")
+        if not depth:
+            return at
+    return None
+
+
+def replaced(text: str, begin: int, end: int, by: str = "") -> str:
+    """The text with a part replaced by a shorter one and spaces, so that places stay right."""
+    rest = text[begin + len(by) : end]
+    return text[:begin] + by + "".join("\n" if c == "\n" else " " for c in rest) + text[end:]
+
+
+def unquoted(token: Token) -> str:
+    """The name that a token is."""
+    text = token.text
+    return text[1:-1].replace('""', '"') if text.startswith('"') else text

@@ -1,6 +1,6 @@
 """The collections of a pipeline that relational operators read: their columns, types and keys."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from ikebana.processor.linear.json_text import BLOB
@@ -73,6 +73,10 @@ class Table:
         while name in used:
             name += "_"
         return name
+
+
+Translate = Callable[[str, Mapping[str, Table]], Table]
+"""Translates a query over the pipeline and over further tables, by their names."""
 
 
 class KnownRelations:

@@ -10,12 +10,14 @@ from dataclasses import replace
 import msgspec
 
 from ikebana.processor.kernels.window_values import WindowFunction
-from ikebana.processor.linear.json_text import quoted
-from ikebana.processor.linear.scope import KEY
+from ikebana.processor.linear.bound_query import common_type, types_of
+from ikebana.processor.linear.json_text import BLOB, quoted
+from ikebana.processor.linear.scope import KEY, ExpressionError
 from ikebana.processor.linear.steps import Negate, Sql, Step
-from ikebana.processor.linear.syntax import tree
-from ikebana.processor.linear.trees import columns
+from ikebana.processor.linear.syntax import Node, text_of, tree
+from ikebana.processor.linear.trees import changed, columns, equated
 from ikebana.processor.planning.aggregates import AggregateError
+from ikebana.processor.planning.joins.binding import kind_as_data
 from ikebana.processor.planning.joins.query import DeltaJoin, JoinInput
 from ikebana.processor.planning.loops import variable
 from ikebana.processor.planning.operators.table import kind_of
@@ -234,9 +236,13 @@ class Making:
         *,
         cartesian: bool = False,
     ) -> Table:
-        """An inner join: combinations of rows for which all conditions are true."""
+        """An inner join: combinations of rows for which all conditions are true.
+
+        Sides of an equality that have different types are cast to one, as SQL does.
+        """
         (alias, first), *others = inputs
-        every = [each for each in where if each != "true"]
+        tables = {alias: first, **dict(others)}
+        every = [_of_one_type(each, tables) for each in where if each != "true"]
         # A condition that reads no column can be tested on the rows of one input.
         constant = [each for each in every if not columns(tree(each))]
         first = self.where(first, f"{what}.rows", *constant)
@@ -345,6 +351,52 @@ class Making:
 
         keys = kind_of(operator).keys(operator, keyed, {**table.types, KEY: table.key})
         return declared(keys, self._pipeline.inputs, operator, table) if level else keys
+
+
+def _of_one_type(condition: str, tables: Mapping[str, Table]) -> str:
+    """SQL of a condition; an equality of two tables with both sides cast to one type."""
+    if (sides := equated(tree(condition))) is None:
+        return condition
+    kinds: list[str] = []
+    for side in sides:
+        read = {names[0] for names in columns(side)}
+        if len(read) != 1 or not read <= tables.keys():
+            return condition
+        kinds.append(_type_in(tables[read.pop()], changed(side, _unqualified)))
+    kind = _common(*kinds)
+    if kind is None:
+        return condition
+    texts = (
+        text_of(side) if of == kind else f"CAST({text_of(side)} AS {kind})"
+        for side, of in zip(sides, kinds, strict=True)
+    )
+    return " = ".join(f"({text})" for text in texts)
+
+
+def _type_in(table: Table, node: Node) -> str:
+    """The type of an expression over the columns of a table."""
+    if node["class"] == "COLUMN_REF" and len(node["column_names"]) == 1:
+        return table.keyed()[node["column_names"][0]]
+    (kind,) = types_of([text_of(node)], table.keyed())
+    return kind
+
+
+def _unqualified(node: Node) -> Node | None:
+    if node["class"] != "COLUMN_REF" or len(node["column_names"]) < 2:
+        return None
+    return {**node, "column_names": node["column_names"][1:]}
+
+
+def _common(one: str, other: str) -> str | None:
+    """The type in which SQL compares two types; None if both are alike, or have no such type."""
+    if kind_as_data(one) == kind_as_data(other) or {one, other} & {"JSON", BLOB}:
+        return None
+    if "VARCHAR" in (one, other):
+        return other if one == "VARCHAR" else one
+    try:
+        return common_type((one, other))
+    except ExpressionError:
+        return None
 
 
 def _unique(facts: KnownKeys) -> tuple[tuple[str, ...], ...]:

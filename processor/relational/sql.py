@@ -3,7 +3,8 @@
 DuckDB parses the query and binds it over the columns of its tables; this module translates the
 syntax tree.  A SELECT becomes, in this order:
 
-* Windows in FROM (`windows`): linear operators, and for sessions a reduction.
+* Windows in FROM (`windows`): linear operators, and for sessions a reduction.  MATCH_RECOGNIZE
+  (`sql_patterns`): queries around an operator that finds matches.
 * Conditions with `ikebana_now()` (`sql_time`): linear operators with `valid_until`.
 * FROM and WHERE (`sql_filter`): one delta join of all inner joins, with every condition; a linear
   operator if there is a single collection.  Outer joins come before it (`matching`).  Subqueries
@@ -21,6 +22,8 @@ Everything else is refused with its place in the text.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
+from typing import Any
 
 from ikebana.processor.linear.bound_query import SqlQueryError, query_tree
 from ikebana.processor.linear.collations import LOOSE, loose
@@ -34,6 +37,7 @@ from ikebana.processor.linear.trees import (
     columns,
     conjuncts,
     has_subquery,
+    own_nodes,
 )
 from ikebana.processor.planning.plan import Operator
 from ikebana.processor.relational.known import KnownRelations, MakingError, Table
@@ -43,6 +47,8 @@ from ikebana.processor.relational.matching import Conditions, Side, null_safe, o
 from ikebana.processor.relational.sql_aggregates import calls, direction, grouped, is_aggregate
 from ikebana.processor.relational.sql_filter import filtered
 from ikebana.processor.relational.sql_over import is_window
+from ikebana.processor.relational.sql_patterns import without_calls
+from ikebana.processor.relational.sql_reads import Reads
 from ikebana.processor.relational.sql_recursive import limits_of, mutual
 from ikebana.processor.relational.sql_refusals import (
     NOW,
@@ -66,7 +72,6 @@ from ikebana.processor.relational.sql_whole import (
     free,
     named_tables,
 )
-from ikebana.processor.relational.windows import without_windows
 
 
 def sql_operators(
@@ -105,9 +110,14 @@ def _translated(
     limits: Limits,
 ) -> Table:
     """Translate a query over the pipeline and over further `tables`.  Raises: SqlQueryError."""
-    text, windows = without_windows(text)
+
+    def within(text: str, tables: Mapping[str, Table]) -> Table:
+        return _translated(making, pipeline, text, tables, limits)
+
+    text, others = without_calls(text)
     node = shaped(query_tree(text))
-    query = Query(making, pipeline, node, select, windows, Recursion(tables, limits))
+    recursion = Recursion(tables, limits)
+    query = Query(making, pipeline, node, select, others, recursion, within)
     query.bind(text, {NOW: "TIMESTAMP"})
     for each in loose(node):
         raise SqlQueryError(LOOSE, each.get("query_location"))
@@ -120,12 +130,12 @@ def tables_of(text: str) -> list[str]:
         text, _ = limits_of(text)
         if (several := mutual(text)) is not None:
             return several.tables(tables_of)
-        text, windows = without_windows(text)
+        text, others = without_calls(text)
         node = query_tree(text)
     except SqlQueryError:
         return []
     named = [each["table_name"] for each in named_tables(node)]
-    return [windows[name].source if name in windows else name for name in named]
+    return [others[name].source if name in others else name for name in named]
 
 
 def select(query: Query, node: Node, views: Views, by: By) -> Table | Totals:
@@ -174,6 +184,45 @@ def _of_all(making: Making, domain: Item, groups: Item, fields: Sequence[str]) -
     return replace(groups, relation=relation)
 
 
+def _aggregates_within(
+    query: Query, node: Node, views: Views, names: Names
+) -> Iterator[tuple[str, Node]]:
+    """The aggregates in subqueries of a SELECT that read its columns alone, each with a name."""
+    reads, numbers = Reads(query.tables), count()
+    parts = [node[part] for part in ("select_list", "having", "modifiers", "qualify")]
+    for each in own_nodes(parts):
+        inner = each["subquery"]["node"] if each["class"] == "SUBQUERY" else None
+        for call, read in reads.outer_aggregates(inner, views) if inner else ():
+            if all(names.meant(name, (False,)) is not None for name in read):
+                yield f"a{next(numbers)}", call
+
+
+# The qualifier of columns with aggregates that subqueries read.
+_LIFTED = "ikebana_aggregate"
+
+
+def _with_columns(query: Query, item: Item, listed: Listed) -> Item:
+    """The item with further columns, which are hidden."""
+    used = {name.lower() for name in item.relation.types}
+    fields = [free(name, used) for name, _ in listed]
+    columns = [(name, column(item.alias, name)) for name in item.relation.types]
+    columns += [(field, each) for field, (_, each) in zip(fields, listed, strict=True)]
+    relation = query.selected(Froms([item]), columns, "groups")
+    hidden = [(_LIFTED, name, field) for field, (name, _) in zip(fields, listed, strict=True)]
+    return replace(item, relation=relation, hidden=(*item.hidden, *hidden))
+
+
+def _with_nodes(value: Any, instead: Mapping[int, Node]) -> Any:
+    """A tree, subqueries within it too, with nodes replaced by others, by their ids."""
+    if id(value) in instead:
+        return instead[id(value)]
+    if isinstance(value, list):
+        return [_with_nodes(each, instead) for each in value]
+    if isinstance(value, dict):
+        return {name: _with_nodes(each, instead) for name, each in value.items()}
+    return value
+
+
 def _apart(keys: Listed) -> Callable[[Node], Node]:
     """Return a function that partitions the windows of an expression by the keys too."""
 
@@ -196,13 +245,17 @@ class _Select:
         self._views = views
         self._names = names
         self._by = by
+        # Aggregates of this query within its subqueries, by names of hidden columns.
+        self._lifted = dict(_aggregates_within(query, node, views, names))
+        instead = {id(call): column(_LIFTED, name) for name, call in self._lifted.items()}
+        self._node = _with_nodes(node, instead) if instead else node
 
     def result(self) -> Table | Totals:
         node, names = self._node, self._names
         orders = [modifier.get("orders") for modifier in node["modifiers"]]
         parts = [node["select_list"], node["qualify"], orders, targets_of(node)]
         subqueries = Subqueries(self._query, self._views, names)
-        if self._has_groups() or node["having"] or calls(parts):
+        if self._has_groups() or node["having"] or calls(parts) or self._lifted:
             subqueries.place([*_grouped_by(node), *calls([*parts, node["having"]])])
             item = self._query.item(names.froms, "where", self._read())
             names.froms = Froms([item], [], names.froms.merged)
@@ -246,7 +299,8 @@ class _Select:
         keys, groups = self._keys(listed), self._groups(listed)
         having = [self._having(each, groups) for each in conjuncts(node["having"])]
         behind = self._behind(listed)
-        asked = [tree for _, tree in listed] + having + behind.nodes()
+        lifted = [(name, names.resolved(call)) for name, call in self._lifted.items()]
+        asked = [tree for _, tree in [*listed, *lifted]] + having + behind.nodes()
         (item,) = names.froms.items
         is_total = bool(keys and not groups)
         sets = self._sets(keys, listed, groups)
@@ -263,6 +317,8 @@ class _Select:
         group_item = reduction.with_names_of(item)
         if is_total and domain is not None:
             group_item = _of_all(self._query.making, domain, group_item, fields)
+        if lifted:
+            group_item = _with_columns(self._query, group_item, [(n, over(t)) for n, t in lifted])
         of_groups = Names(Froms([group_item]))
         subqueries = Subqueries(self._query, self._views, of_groups, are_resolved=True)
         for condition in sorted(map(over, having), key=rank):

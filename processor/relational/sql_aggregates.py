@@ -187,16 +187,17 @@ def _count_if(call: Call) -> Parts:
     return _plain("sum")(call._replace(arguments=(number,)))
 
 
-def _of_extreme(kind: str) -> Callable[[Call], Parts]:
+def _of_extreme(kind: str, *, may_be_null: bool = False) -> Callable[[Call], Parts]:
     """arg_min and arg_max: the first argument in the row with the least or greatest second one.
 
-    Ties take the first row by the call's ORDER BY, and without one the least or greatest value.
+    Rows where it is null count if it `may_be_null`; those where the second is null do not.  Ties
+    take the first row by the call's ORDER BY, and without one the least or greatest value.
     """
 
     def parts(call: Call) -> Parts:
         shown, by, *most = call.arguments
         pair = struct((("by", by), ("is", shown)))
-        there = f"({by}) IS NOT NULL AND ({shown}) IS NOT NULL"
+        there = f"({by}) IS NOT NULL{'' if may_be_null else f' AND ({shown}) IS NOT NULL'}"
         whole = f"CASE WHEN {there} THEN {pair} END"
         if most and call.orders:
             raise SqlQueryError(f"{call.name}(x, y, n) has no ORDER BY", call.place)
@@ -416,6 +417,8 @@ _MAKERS: Mapping[str, Callable[[Call], Parts]] = {
     "last": _end(is_last=True),
     **dict.fromkeys(("arg_min", "min_by", "argmin"), _of_extreme("min")),
     **dict.fromkeys(("arg_max", "max_by", "argmax"), _of_extreme("max")),
+    "arg_min_null": _of_extreme("min", may_be_null=True),
+    "arg_max_null": _of_extreme("max", may_be_null=True),
 }
 
 

@@ -13,7 +13,7 @@ any of them.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ikebana.processor.kernels.frames import Frame, FrameBound
 from ikebana.processor.kernels.window_values import WindowFunction
@@ -22,6 +22,7 @@ from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node, shown, text_of, tree
 from ikebana.processor.linear.trees import column
+from ikebana.processor.relational.known import Table
 from ikebana.processor.relational.making import struct
 from ikebana.processor.relational.matching import (
     Conditions,
@@ -31,7 +32,7 @@ from ikebana.processor.relational.matching import (
     without,
 )
 from ikebana.processor.relational.over import Over, Result, with_functions
-from ikebana.processor.relational.rows import Order, first_rows
+from ikebana.processor.relational.rows import Order, all_of, first_rows, set_operation
 from ikebana.processor.relational.sql_scope import Item
 from ikebana.processor.relational.sql_whole import Query, free
 
@@ -68,10 +69,17 @@ class _Order:
 
 
 def as_of(
-    query: Query, left: Item, right: Item, conditions: Sequence[Node], place: int | None
+    query: Query,
+    left: Item,
+    right: Item,
+    conditions: Sequence[Node],
+    place: int | None,
+    *,
+    keeps_right: bool,
 ) -> tuple[Item, list[Node]]:
     """The spans of the right, and the conditions that join a row of the left with its span.
 
+    With `keeps_right`, rows of the right that no row can meet are there too, without a span.
     Raises: QueryError.
     """
     on = told_apart(conditions, {left.alias}, {right.alias})
@@ -79,6 +87,8 @@ def as_of(
     if others:
         return _best(query, left, right, conditions, order)
     item, names = _spans(query, right, on, order)
+    if keeps_right:
+        item = replace(item, relation=_with_others(query, right, item.relation, names))
     first, second = _BOUNDS[order.comparison]
     value, at, other = (
         text_of(order.left),
@@ -187,6 +197,20 @@ def _spans(query: Query, right: Item, on: Conditions, order: _Order) -> tuple[It
     )
     spans = making.linear(table, "as_of.spans", first)
     return Item(query.free_alias(right.alias), spans, columns, hidden), [at, other, *keys]
+
+
+def _with_others(query: Query, right: Item, spans: Table, names: Sequence[str]) -> Table:
+    """The spans, and the other rows of the right, with nulls in the columns `names`."""
+    making = query.making
+    fields = [(name, _unqualified(right, node)) for name, node in query.selection([right]).listed]
+    every = making.select(right.relation, "as_of.every", fields)
+    shown_fields = [(name, quoted(name)) for name, _ in fields]
+    met = making.select(spans, "as_of.met", shown_fields)
+    others = set_operation(making, "except", [every, met], every=True)
+    nulls = [(name, f"NULL::{spans.types[name]}") for name in names]
+    as_spans = dict([*shown_fields, *nulls])
+    listed = [(name, as_spans[name]) for name in spans.types]
+    return all_of(making, [spans, making.select(others, "as_of.others", listed)])
 
 
 def _unqualified(item: Item, node: Node) -> str:

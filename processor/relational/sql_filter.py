@@ -282,7 +282,9 @@ class _From:
             # The last column of USING is the one that is compared by >=.
             conditions[-1] = {**conditions[-1], "type": "COMPARE_GREATERTHANOREQUALTO"}
         (first,), (second,) = left.items, right.items
-        item, meets = as_of(self._query, first, second, conditions, node.get("query_location"))
+        keeps_right = OUTER.get(node["join_type"]) in ("right", "full")
+        place = node.get("query_location")
+        item, meets = as_of(self._query, first, second, conditions, place, keeps_right=keeps_right)
         return Froms([item], [], right.merged), meets
 
 

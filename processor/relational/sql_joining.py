@@ -145,12 +145,6 @@ def refuse_join(node: Node) -> None:
         )
     if join not in (*OUTER, *HALF, "INNER"):
         raise SqlQueryError(f"{join} JOIN is not supported; write WHERE [NOT] EXISTS (…)", place)
-    if ref == "ASOF" and join in ("RIGHT", "OUTER", "FULL"):
-        raise SqlQueryError(
-            f"ASOF {join} JOIN is not supported: write ASOF LEFT JOIN, and UNION ALL the rows of "
-            "the right for which there is none",
-            place,
-        )
 
 
 def _names(node: Node, left: Froms, right: Froms) -> list[str]:

@@ -7,22 +7,22 @@ within the bound.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ikebana.processor.kernels.frames import ALL, CURRENT, Exclude, Frame, FrameBound, Side, Unit
 from ikebana.processor.kernels.window_values import ENDS, OFFSETS, RANKS, WindowFunction
-from ikebana.processor.linear.bound_query import SqlQueryError, types_of
+from ikebana.processor.linear.bound_query import SqlQueryError, constant, types_of
 from ikebana.processor.linear.json_text import TIME_OF_DAY, WHOLE, quoted
+from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.sql_functions import short_name, user_aggregate
 from ikebana.processor.linear.syntax import Node, text_of, tree
-from ikebana.processor.linear.trees import bare, changed, column, columns, own_nodes
+from ikebana.processor.linear.trees import bare, changed, column, columns, has_subquery, own_nodes
 from ikebana.processor.planning.aggregates import parsed_aggregate
 from ikebana.processor.relational.known import Table
 from ikebana.processor.relational.over import Over, Result, order_of_rows, with_functions
 from ikebana.processor.relational.rows import Order, first_rows
 from ikebana.processor.relational.sql_aggregates import direction, parts_of, refuse_other_types
-from ikebana.processor.relational.sql_refusals import whole_number
 from ikebana.processor.relational.sql_rows import selected
 from ikebana.processor.relational.sql_scope import Froms
 from ikebana.processor.relational.sql_whole import Listed, Query, free
@@ -125,15 +125,13 @@ class OverColumns:
         for other, name in self._columns_of:
             if other == plain:
                 return name
+        node = _in_own_order(node)
         called = node["function_name"].lower()
-        if user_aggregate(called) is not None:
-            problem = f"{short_name(called)}() is of groups; write it in a query with GROUP BY"
-            raise SqlQueryError(problem, node.get("query_location"))
         partition = tuple(dict.fromkeys(map(self.column, node["partitions"])))
         orders = tuple(
             Order(self.column(each["expression"]), *direction(each)) for each in node["orders"]
         )
-        name = free(called, self._used)
+        name = free(short_name(called), self._used)
         call_node = {**node, **{key: self.over_parts(node[key]) for key in _PARTS}}
         call_node["partitions"] = [column(each) for each in partition]
         call_node["orders"] = [
@@ -154,8 +152,9 @@ class OverColumns:
         return self.over(value) if isinstance(value, dict) else value
 
 
-# Aggregates that take their values in the window's order unless they have an ORDER BY.
-_IN_ORDER = ("list", "array_agg", "string_agg", "group_concat", "listagg", "any_value")
+IN_ORDER = ("list", "array_agg", "string_agg", "group_concat", "listagg", "any_value")
+"""Aggregates that take their values in the window's order unless they have an ORDER BY."""
+_AS_AGGREGATES = {"first_value": "first", "last_value": "last"}
 _PARTS = ("arguments", "filter_expr", "arg_orders", "start_expr", "end_expr")
 
 
@@ -169,8 +168,11 @@ class _Function:
     def result(self) -> Result:
         """The function, with SQL that casts its value to the type of the call."""
         node, name = self.call.node, self.call.name
-        (kind,) = types_of([text_of(node)], self.source.keyed())
         called = node["function_name"].lower()
+        if (of_user := user_aggregate(called)) is not None:
+            kind = of_user.returns
+            return replace(self._aggregate(kind), sql=lambda value: _of_class(value, kind))
+        (kind,) = types_of([text_of(node)], self.source.keyed())
         if called in RANKS:
             return Result(name, self._rank(called))
         if called in OFFSETS or called in ENDS:
@@ -224,7 +226,7 @@ class _Function:
             "filter": node["filter_expr"],
             "order_bys": {
                 "type": "ORDER_MODIFIER",
-                "orders": node["arg_orders"] or (node["orders"] if called in _IN_ORDER else []),
+                "orders": node["arg_orders"] or (node["orders"] if called in IN_ORDER else []),
             },
             "query_location": self.call.place,
         }
@@ -266,8 +268,8 @@ class _Function:
         side: Side = "preceding" if words[1] == "PRECEDING" else "following"
         assert by is not None, "a bound that is no row has a distance"
         if unit != "range":
-            offset = whole_number(by)
-            if offset is None:
+            offset = _constant(by)
+            if offset is None or offset < 0:
                 raise SqlQueryError(
                     f"the frame begins or ends a whole number of {unit} away", self.call.place
                 )
@@ -314,13 +316,39 @@ class _Function:
             raise SqlQueryError(f"{named} of {called}() is not supported", self.call.place)
 
 
+def _in_own_order(node: Node) -> Node:
+    """A call without ORDER BY in it, if the function sees all rows of the partition.
+
+    Then it is the order of the window.  Values at the ends of other frames are aggregates.
+    """
+    kind, frame = node["function_name"].lower(), (node["start"], node["end"])
+    is_of_all = not node["orders"] and frame == ("UNBOUNDED_PRECEDING", "CURRENT_ROW_RANGE")
+    if not node["arg_orders"] or kind not in (*RANKS, *OFFSETS, *ENDS):
+        return node
+    if is_of_all or frame == ("UNBOUNDED_PRECEDING", "UNBOUNDED_FOLLOWING"):
+        to_end = {"end": "UNBOUNDED_FOLLOWING"} if kind in ENDS else {}
+        return {**node, "orders": node["arg_orders"], "arg_orders": [], **to_end}
+    if kind in _AS_AGGREGATES and not node["ignore_nulls"]:
+        return {**node, "function_name": _AS_AGGREGATES[kind]}
+    return node
+
+
+def _of_class(value: str, kind: str) -> str:
+    """SQL of the value of a user-defined aggregate, which fails with the error of its class."""
+    row = f"CAST({value} AS STRUCT(error VARCHAR, value {kind}))"
+    failed = f"CAST(('cannot aggregate: ' || {row}.error) AS BOOLEAN)"
+    return f"CASE WHEN {row}.error IS NULL OR {failed} THEN {row}.value END"
+
+
 def _constant(node: Node) -> int | None:
-    """The whole number that a constant is, which may be negative; else None."""
-    if node["class"] == "FUNCTION" and node["function_name"] == "-":
-        (of,) = node["arguments"] if len(node["arguments"]) == 1 else (None,)
-        number = None if of is None else whole_number(of["expression"])
-        return None if number is None else -number
-    return whole_number(node)
+    """The whole number that an expression without columns is; else None."""
+    if columns(node) or has_subquery(node):
+        return None
+    try:
+        value = constant(text_of(node))
+    except ExpressionError:
+        return None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def is_row_number(node: Node) -> bool:

@@ -21,10 +21,10 @@ from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.expressions import column_type
 from ikebana.processor.linear.scope import OURS, ExpressionError
 from ikebana.processor.linear.syntax import Node
-from ikebana.processor.linear.tokens import Token, tokens
+from ikebana.processor.linear.tokens import Token, closing, replaced, tokens, unquoted
 from ikebana.processor.relational import rows
 from ikebana.processor.relational.carried import carried
-from ikebana.processor.relational.known import MakingError, Table
+from ikebana.processor.relational.known import MakingError, Table, Translate
 from ikebana.processor.relational.looping import (
     Limits,
     Recursive,
@@ -34,7 +34,6 @@ from ikebana.processor.relational.looping import (
 )
 from ikebana.processor.relational.making import Making
 
-_Translate = Callable[[str, Mapping[str, Table]], Table]
 _FORM = "write WITH MUTUALLY RECURSIVE name (column TYPE, …) AS (SELECT …), … SELECT …"
 _LIMIT = ("ERROR", "AT", "RECURSION", "LIMIT")
 _KEYS = re.compile(rf"\b({OURS})?key\b", re.IGNORECASE)
@@ -53,7 +52,7 @@ def limits_of(text: str) -> tuple[str, Limits]:
             raise SqlQueryError(
                 "a limit is a number, as in (ERROR AT RECURSION LIMIT 100)", number.at
             )
-        return _without(text, lexemes[at].at, end.end), limits._replace(rounds=int(number.text))
+        return replaced(text, lexemes[at].at, end.end), limits._replace(rounds=int(number.text))
     return text, limits
 
 
@@ -114,7 +113,7 @@ class Mutual:
     queries: tuple[_Named, ...]
     last: str
 
-    def result(self, making: Making, translate: _Translate, limits: Limits) -> Table:
+    def result(self, making: Making, translate: Translate, limits: Limits) -> Table:
         """The collection of the last query; `translate` translates a query over tables.
 
         Raises: QueryError.
@@ -153,7 +152,7 @@ def mutual(text: str) -> Mutual | None:
         name, columns, at = _head(text, lexemes, at)
         if any(name.lower() == each.name.lower() for each in queries):
             raise SqlQueryError(f'"{name}" is named twice', lexemes[at].at)
-        end = _closing(text, lexemes, at)
+        end = _closing(lexemes, at)
         query = _only(text, lexemes[at].end, lexemes[end].at)
         queries.append(_Named(name, columns, query, lexemes[at].end))
         at = end + 1
@@ -171,13 +170,13 @@ def _head(text: str, lexemes: Sequence[Token], at: int) -> tuple[str, Mapping[st
     if begin >= len(lexemes) or lexemes[begin].text != "(":
         place = lexemes[min(at, len(lexemes) - 1)].at
         raise SqlQueryError(f"the columns with their types are missing; {_FORM}", place)
-    end = _closing(text, lexemes, begin)
+    end = _closing(lexemes, begin)
     columns = dict(_columns(text, lexemes[begin + 1 : end]))
     after = [token.text.upper() for token in lexemes[end + 1 : end + 3]]
     if after != ["AS", "("]:
         place = lexemes[min(end + 1, len(lexemes) - 1)].at
         raise SqlQueryError(f"AS ( is missing; {_FORM}", place)
-    return _name(lexemes[at]), columns, end + 2
+    return unquoted(lexemes[at]), columns, end + 2
 
 
 def _columns(text: str, lexemes: Sequence[Token]) -> Iterator[tuple[str, str]]:
@@ -193,35 +192,18 @@ def _columns(text: str, lexemes: Sequence[Token]) -> Iterator[tuple[str, str]]:
             raise SqlQueryError(f"a column needs a name and a type; {_FORM}", lexemes[0].at)
         kind = text[part[1].at : part[-1].end]
         try:
-            yield _name(part[0]), column_type(kind)
+            yield unquoted(part[0]), column_type(kind)
         except ExpressionError as error:
             raise SqlQueryError(str(error), part[1].at) from None
 
 
-def _name(token: Token) -> str:
-    text = token.text
-    return text[1:-1].replace('""', '"') if text.startswith('"') else text
-
-
-def _closing(text: str, lexemes: Sequence[Token], begin: int) -> int:
+def _closing(lexemes: Sequence[Token], begin: int) -> int:
     """The index of the token that closes the parenthesis opened at `begin`."""
-    depth = 0
-    for at in range(begin, len(lexemes)):
-        depth += (lexemes[at].text == "(") - (lexemes[at].text == ")")
-        if not depth:
-            return at
+    if (end := closing(lexemes, begin)) is not None:
+        return end
     raise SqlQueryError("a parenthesis is not closed", lexemes[begin].at)
-
-
-def _without(text: str, begin: int, end: int) -> str:
-    """The text with a part replaced by spaces."""
-    return text[:begin] + _blank(text[begin:end]) + text[end:]
 
 
 def _only(text: str, begin: int, end: int) -> str:
     """The text with everything outside of a part replaced by spaces."""
-    return _blank(text[:begin]) + text[begin:end] + _blank(text[end:])
-
-
-def _blank(text: str) -> str:
-    return "".join("\n" if each == "\n" else " " for each in text)
+    return replaced(replaced(text, end, len(text)), 0, begin)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ikebana.processor.linear.bound_query import SqlQueryError, query_tree
 from ikebana.processor.linear.syntax import Node
-from ikebana.processor.relational.windows import without_windows
+from ikebana.processor.relational.sql_patterns import without_calls
 
 _NO_ORDER = (
     "a collection has no order, so this ORDER BY says nothing; with a LIMIT it says which rows "
@@ -43,7 +43,7 @@ def shaped(value: Any) -> Any:
 def notes(text: str) -> list[str]:
     """Notes on parts of a query that have no effect, each with its place in the text."""
     try:
-        text, _ = without_windows(text)
+        text, _ = without_calls(text)
         return [
             SqlQueryError(_NO_ORDER, at).with_place(text)
             for at in _without_effect(query_tree(text))

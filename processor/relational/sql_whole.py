@@ -14,13 +14,19 @@ from ikebana.processor.linear.syntax import Node, shown, text_of, tree
 from ikebana.processor.linear.trees import column, equated, nodes
 from ikebana.processor.planning.joins.binding import reached
 from ikebana.processor.relational import rows
-from ikebana.processor.relational.known import KnownRelations, MakingError, Table, UnmadeError
+from ikebana.processor.relational.known import (
+    KnownRelations,
+    MakingError,
+    Table,
+    Translate,
+    UnmadeError,
+)
 from ikebana.processor.relational.looping import Limits
 from ikebana.processor.relational.making import Making
 from ikebana.processor.relational.matching import aliases_of, without
 from ikebana.processor.relational.sql_recursive import recursive
 from ikebana.processor.relational.sql_scope import Column, Froms, Item, Names, no_table
-from ikebana.processor.relational.windows import WindowCall
+from ikebana.processor.relational.windows import FromCall, WindowCall
 
 Listed = list[tuple[str, Node]]
 Views = Mapping[str, "View"]
@@ -104,10 +110,12 @@ class Query:
         pipeline: KnownRelations,
         node: Node,
         select: _Select,
-        windows: Mapping[str, WindowCall],
+        windows: Mapping[str, FromCall],
         recursion: Recursion,
+        translate: Translate,
     ) -> None:
         self.making = making
+        self._translate = translate
         self._recursion = recursion
         self._windows = windows
         self._pipeline = pipeline
@@ -154,7 +162,9 @@ class Query:
     def _of_windows(self, error: SqlQueryError) -> SqlQueryError:
         """Reword an error about a collection that is only read through a window function."""
         for call in self._windows.values():
-            if error.problem.startswith(f'FROM names no "{call.source}"'):
+            if isinstance(call, WindowCall) and error.problem.startswith(
+                f'FROM names no "{call.source}"'
+            ):
                 name = f"{call.function}({call.source}, …)"
                 problem = f'{name} has no name in the query; write {name} AS "{call.source}"'
                 return SqlQueryError(problem, error.at)
@@ -333,24 +343,26 @@ class Query:
         operation = _SET_OPERATIONS[node["setop_type"]]
         sources = [self.query(child, views, domain=domain) for child in children(node)]
         if node["setop_type"] == "UNION_BY_NAME":
-            if domain is not None:
-                raise SqlQueryError(
-                    "UNION BY NAME in a query that reads one around it is not supported; name "
-                    "the columns in one order, and write UNION"
-                )
-            sources = self._by_name(sources)
+            sources = self._by_name(sources, 0 if domain is None else len(domain.relation.types))
         if len({len(each.types) for each in sources}) == 1:
             sources = self._of_common_types(sources)
         return rows.set_operation(self.making, operation, sources, every=node["setop_all"])
 
-    def _by_name(self, sources: Sequence[Table]) -> list[Table]:
-        """The sources with the columns of all of them; missing columns are null."""
-        every = {name.lower(): name for source in reversed(sources) for name in source.types}
-        order = dict.fromkeys(name.lower() for source in sources for name in source.types)
+    def _by_name(self, sources: Sequence[Table], keys: int) -> list[Table]:
+        """The sources with the columns of all of them; missing columns are null.
+
+        The last columns of each, so many as `keys` says, are those of a domain.
+        """
+        own = [list(each.types)[: len(each.types) - keys] for each in sources]
+        every = {name.lower(): name for names in reversed(own) for name in names}
+        order = dict.fromkeys(name.lower() for names in own for name in names)
+        used = set(order)
+        last = [free("k", used) for _ in range(keys)]
         tables = []
-        for source in sources:
-            by_name = {name.lower(): quoted(name) for name in source.types}
+        for source, names in zip(sources, own, strict=True):
+            by_name = {name.lower(): quoted(name) for name in names}
             columns = [(every[name], by_name.get(name, "NULL")) for name in order]
+            columns += zip(last, map(quoted, list(source.types)[len(names) :]), strict=True)
             tables.append(self.making.select(source, "by_name", columns))
         return tables
 
@@ -399,9 +411,9 @@ class Query:
                 source = self._collection(window.source, window.place)
                 yield name, self._window(window, source)
 
-    def _window(self, window: WindowCall, source: Table) -> Table:
+    def _window(self, window: FromCall, source: Table) -> Table:
         try:
-            return window.table(self.making, source)
+            return window.table(self.making, source, self._translate)
         except MakingError as error:
             raise SqlQueryError(str(error), window.place) from None
 

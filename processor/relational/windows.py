@@ -16,6 +16,7 @@ spaces to the length of the call: positions in errors stay right.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
+from typing import Protocol
 
 from ikebana.processor.linear.bound_query import SqlQueryError, query_tree, types_of
 from ikebana.processor.linear.database import asked
@@ -23,9 +24,9 @@ from ikebana.processor.linear.json_text import INSTANTS, quoted
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import Node, text_of, tree
-from ikebana.processor.linear.tokens import tokens
+from ikebana.processor.linear.tokens import closing, replaced, tokens
 from ikebana.processor.linear.trees import columns
-from ikebana.processor.relational.known import MakingError, Table
+from ikebana.processor.relational.known import MakingError, Table, Translate
 from ikebana.processor.relational.making import Making, struct
 from ikebana.processor.relational.rows import distinct
 
@@ -160,6 +161,21 @@ _FORMS = {
 }
 
 
+class FromCall(Protocol):
+    """What stands in FROM for rows that are computed from those of one collection."""
+
+    @property
+    def source(self) -> str:
+        """The name of the collection."""
+
+    @property
+    def place(self) -> int:
+        """Where it stands in the query."""
+
+    def table(self, making: Making, source: Table, translate: Translate) -> Table:
+        """The rows, from those of the collection.  Raises: MakingError, SqlQueryError."""
+
+
 @dataclass(frozen=True, slots=True)
 class WindowCall:
     """A call in FROM: function, collection, SQL of the time, microseconds, partition columns."""
@@ -171,7 +187,7 @@ class WindowCall:
     partition: tuple[str, ...]
     place: int
 
-    def table(self, making: Making, source: Table) -> Table:
+    def table(self, making: Making, source: Table, _: Translate) -> Table:
         """The rows of the collection with their windows.  Raises: MakingError."""
         if self.function == "session":
             return sessions(making, source, self.over, self.lengths[0], self.partition)
@@ -189,13 +205,19 @@ def without_windows(text: str) -> tuple[str, Mapping[str, WindowCall]]:
     whole = text.encode()
     for node in _calls(query_tree(text)):
         place = len(whole[: node["query_location"]].decode())
-        name = next(each for each in _names() if each not in text.lower())
+        name = next(each for each in free_names() if each not in text.lower())
         calls[name] = _call(node["function"], place)
-        text = _replaced(text, place, name)
+        words = tokens(text)
+        begin = next(
+            at for at, token in enumerate(words) if token.at > place and token.text == "("
+        )
+        end = closing(words, begin)
+        text = replaced(text, place, len(text) if end is None else words[end].end, name)
     return text, calls
 
 
-def _names() -> Iterator[str]:
+def free_names() -> Iterator[str]:
+    """Names for what calls are replaced by."""
     return (f"w{number}_" for number in count())
 
 
@@ -208,20 +230,6 @@ def _calls(value: object) -> list[Node]:
     if value.get("type") == "TABLE_FUNCTION":
         return [value] if value["function"]["function_name"].lower() in _FORMS else []
     return [node for each in value.values() for node in _calls(each)]
-
-
-def _replaced(text: str, place: int, name: str) -> str:
-    """The text with the call that begins at `place` replaced by a name and spaces."""
-    depth, end = 0, len(text)
-    for token in tokens(text):
-        if token.at <= place:
-            continue
-        depth += (token.text == "(") - (token.text == ")")
-        if depth == 0 and token.text == ")":
-            end = token.end
-            break
-    rest = "".join("\n" if each == "\n" else " " for each in text[place + len(name) : end])
-    return text[:place] + name + rest + text[end:]
 
 
 def _call(node: Node, place: int) -> WindowCall:

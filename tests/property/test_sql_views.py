@@ -8,6 +8,7 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 from ikebana import evaluate
+from support.random_forms import Forms
 from support.random_queries import COLUMNS, TABLES, VALUES, Drawing, history
 from support.sql_oracle import Change, answer, plan_of, records_of, shown_at, tables_at
 from support.strategies import few
@@ -19,6 +20,16 @@ TIMES = 4
 @given(st.randoms(use_true_random=False))
 def test_a_view_is_what_duckdb_answers_at_every_time(choice: Random) -> None:
     query = Drawing(choice).query()
+    changes = history(choice, TIMES)
+    note(query)
+
+    assert_answered(query, changes)
+
+
+@few
+@given(st.randoms(use_true_random=False))
+def test_a_view_of_a_further_form_is_what_duckdb_answers(choice: Random) -> None:
+    query = Forms(choice).query()
     changes = history(choice, TIMES)
     note(query)
 
@@ -150,7 +161,7 @@ SHAPES = {
     ),
     "an as-of join meets the nearest row": tuple(
         f"SELECT x.c, y.d FROM t x ASOF {way}JOIN u y ON {on}x.b {comparison} y.d"
-        for way in ("", "LEFT ")
+        for way in ("", "LEFT ", "RIGHT ", "FULL ")
         for comparison in (">=", ">", "<=", "<")
         for on in ("x.a = y.a AND ", "", "y.e IS NOT NULL AND ")
     ),
@@ -159,6 +170,16 @@ SHAPES = {
         "SELECT x.c FROM t x ASOF ANTI JOIN u y ON x.a = y.a AND x.b >= y.d",
         "SELECT x.c, y.d FROM t x ASOF LEFT JOIN u y ON x.b >= y.d AND (x.a = y.a OR x.a = 0)",
         "SELECT c, max(d) AS m FROM t x ASOF JOIN u y ON x.a = y.a AND y.d <= x.b GROUP BY c",
+    ),
+    "joins by columns of two types": (
+        "SELECT x.c, y.d FROM t x JOIN u y ON x.b::DOUBLE = y.d",
+        "SELECT x.c, y.e FROM t x LEFT JOIN u y ON (y.a + 1)::VARCHAR = x.a",
+        "SELECT c FROM t WHERE a::DOUBLE IN (SELECT d FROM u WHERE d > 0)",
+        "SELECT x.c, y.d FROM t x FULL JOIN u y ON [x.a::INTEGER] = [y.a]",
+    ),
+    "columns of rows by name, of queries around": (
+        "SELECT a FROM t WHERE a IN (SELECT a FROM u WHERE u.d > t.a UNION BY NAME "
+        "SELECT a FROM u z WHERE z.d = t.a)",
     ),
     "joins by columns of one name": (
         "SELECT * FROM (SELECT a, c FROM t) x NATURAL JOIN (SELECT a, d FROM u) y",

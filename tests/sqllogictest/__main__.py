@@ -28,7 +28,7 @@ def main(arguments: Sequence[str]) -> int:
     counts: Counter[Kind] = Counter()
     reasons: Counter[tuple[Kind, str]] = Counter()
     for path in given.files:
-        for file in sorted(path.rglob("*.test")) if path.is_dir() else [path]:
+        for file in sorted(path.rglob("*.test*")) if path.is_dir() else [path]:
             try:
                 for outcome in outcomes(read(file), given.most):
                     counts[outcome.kind] += 1

@@ -21,6 +21,7 @@ from ikebana.processor.planning.plan import Operator
 from ikebana.processor.relational.known import KnownRelations, MakingError, UnmadeError
 from ikebana.processor.relational.sql import sql_operators, tables_of
 from sqllogictest.answers import agrees, comparable
+from sqllogictest.dialect import misfit
 from sqllogictest.records import Query, Record, Statement
 from sqllogictest.tables import Change, Tables, TooLargeError
 
@@ -34,6 +35,7 @@ class Kind(StrEnum):
     REFUSED = "refused"
     CRASHED = "crashed"
     ELSEWHERE = "refused by DuckDB, too"
+    MISFIT = "not of the dialect of views"
     LEFT_OUT = "no query, too large or too slow"
 
 
@@ -86,6 +88,8 @@ def _judged(tables: Tables, query: Query) -> Outcome:
         with suppress(duckdb.Error):
             tables.run(query.sql)
         return Outcome(Kind.LEFT_OUT, query)
+    if reason := misfit(tables.database, query.sql):
+        return Outcome(Kind.MISFIT, query, reason)
     try:
         changes = tables.changes()
         _, expected = tables.answer(query.sql)

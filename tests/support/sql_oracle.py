@@ -141,7 +141,7 @@ def plain(value: Any) -> Any:
         return spelling(value)
     if isinstance(value, int | float | Decimal):
         number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
-        if number % 1:
+        if number != number.to_integral_value():
             number = _DIGITS.plus(number)
         rounded = +number.quantize(Decimal("1e-9")) if abs(number) < 10**15 else number
         return rounded.normalize() if rounded else Decimal(0)

@@ -174,7 +174,6 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
             "SELECT a FROM t WHERE a > ikebana_now()",
             "Cannot compare values of type BIGINT and type TIMESTAMP",
         ),
-        ("SELECT t.a FROM t JOIN u ON t.c = u.a", "cast one side, as in CAST(t.c AS BIGINT)"),
         ("SELECT a AS ikebana_a FROM t", 'no column can be named "ikebana_a"'),
         (
             "SELECT reservoir_quantile(a, 0.5) AS m FROM t",
@@ -230,11 +229,6 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
             "a subquery in ON of an ASOF JOIN is not supported; write it",
         ),
         (
-            "SELECT t.a FROM t WHERE t.a IN (SELECT a FROM u WHERE u.d > t.a UNION BY NAME "
-            "SELECT a FROM t z)",
-            "UNION BY NAME in a query that reads one around it is not supported; name",
-        ),
-        (
             "SELECT t.a FROM t WHERE t.a IN (SELECT max(a) FROM u WHERE u.d > t.a GROUP BY "
             "ROLLUP (a))",
             "a grouping set of nothing in a query that reads one around it is not supported",
@@ -261,10 +255,6 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
         ("SELECT t.a FROM t POSITIONAL JOIN u", "line 1, column 19: POSITIONAL JOIN is by an"),
         ("SELECT unnest({'x': a}) FROM t", "unnest() in a select list takes a list; this is STR"),
         ("SELECT a FROM t, repeat('x', 2) r", "line 1, column 18: repeat() in FROM is not suppor"),
-        (
-            "SELECT t.a FROM t ASOF RIGHT JOIN u ON t.a >= u.a",
-            "line 1, column 19: ASOF RIGHT JOIN is not supported: write ASOF LEFT JOIN",
-        ),
         ("SELECT t.a FROM t ASOF JOIN u ON t.a + u.d > 3", "Missing ASOF JOIN inequality"),
         (
             "SELECT t.a FROM t LEFT JOIN range(t.a) r(n) ON n > 1",

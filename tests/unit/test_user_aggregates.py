@@ -122,15 +122,42 @@ def test_what_is_no_aggregate_is_refused(old: str, new: str, problem: str) -> No
     assert problem in str(refused.value)
 
 
-def test_an_aggregate_of_ones_own_is_no_window_function() -> None:
+def test_an_aggregate_of_ones_own_sees_the_frame_of_a_window() -> None:
+    """Where a call fails, the row has an error record, which goes when its frame changes."""
     shop = ik.Pipeline("sums")
-    shop.aggregate("total", user_aggregates.Total, parameters={"n": "BIGINT"}, returns="VARCHAR")
-    shop.topic("orders", columns=[ik.Column("n", "BIGINT")]).upsert("rows")
+    columns = {"n": "BIGINT"}
+    shop.aggregate("total", user_aggregates.Total, parameters=columns, returns="VARCHAR")
+    shop.aggregate("fussy", user_aggregates.Fussy, parameters=columns, returns="VARCHAR")
+    listed = [ik.Column("g", "VARCHAR"), ik.Column("n", "BIGINT")]
+    shop.topic("orders", columns=listed).upsert("rows")
+    query = (
+        "SELECT n, total(n) OVER (w ROWS 1 PRECEDING) AS t, "
+        "total(DISTINCT n) FILTER (WHERE n < 9) OVER (PARTITION BY g) AS u, "
+        "fussy(n) OVER (w ROWS CURRENT ROW) AS f "
+        "FROM rows WINDOW w AS (PARTITION BY g ORDER BY n)"
+    )
+    shop.sql(query, name="view").to("view", name="view")
+    changes = [(at, {"g": "x", "n": n}, 0) for at, n in enumerate((1, 2, 2, 500))]
+    changes.append((3, {"g": "x", "n": 7}, 1))
 
-    with pytest.raises(
-        ConfigError, match=r"total\(\) is of groups; write it in a query with GROUP"
-    ):
-        shop.sql("SELECT total(n) OVER () AS t FROM rows", name="view")
+    results = ik.evaluate(shop.plan(), {"orders": changes}, 2)
+
+    def shown(time: int) -> list[tuple[object, ...]]:
+        rows = ik.accumulate(results["view"], time)
+        names = ("n", "t", "u", "f")
+        return sorted(
+            tuple(dict(value)[name] for name in names)
+            for (_, value), many in rows.items()
+            for _ in range(many)
+        )
+
+    first = [(1, "1 of 1"), (2, "3 of 2"), (2, "4 of 2")]
+    assert shown(0) == [(n, t, "3 of 2", f"{n} of 1") for n, t in first]
+    after = [*first, (7, "9 of 2")]
+    assert shown(1) == [(n, t, "10 of 3", f"{n} of 1") for n, t in after]
+    assert [(each.time, each.diff) for each in results["errors"]] == [(0, 1), (1, -1)]
+    problem = "cannot aggregate: aggregate user_aggregates:Fussy raised ValueError"
+    assert problem in results["errors"][0].data["reason"]
 
 
 def test_python_says_of_a_class_what_it_lacks() -> None:

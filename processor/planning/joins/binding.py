@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import NamedTuple, ParamSpec, TypeVar
 
-from ikebana.codecs.sql_type import Decimal, type_of
+from ikebana.codecs.sql_type import Decimal, List, SqlType, Struct, Tuple, type_of
 from ikebana.processor.linear.json_text import WHOLE, compares_as_data
 from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, UnknownError
 from ikebana.processor.linear.syntax import Node, text_of, tree
@@ -287,10 +287,10 @@ def _name(term: Term) -> tuple[int, str]:
 
 def _refuse_other_kind(sides: _Sides, left: Flat, right: Flat) -> None:
     """Raises: ExpressionError, if equal values of the sides may differ as data."""
-    if _kind(left.type) == _kind(right.type) and compares_as_data(left.type):
+    if kind_as_data(left.type) == kind_as_data(right.type) and compares_as_data(left.type):
         return
     one, other = map(text_of, sides)
-    if _kind(left.type) != _kind(right.type):
+    if kind_as_data(left.type) != kind_as_data(right.type):
         raise ExpressionError(
             f"{one} = {other} compares {left.type} with {right.type}, which are not equal as "
             f"data; {_remedy(one, other, left.type, right.type)}"
@@ -315,11 +315,25 @@ def _remedy(one: str, other: str, left: str, right: str) -> str:
             return f"cast one side, as in CAST({one} AS {right})"
 
 
-def _kind(type_: str) -> str:
+def kind_as_data(type_: str) -> SqlType:
     """The kind of a type: values of one kind that are equal in SQL are equal as data."""
+    return _kind_of(type_of(type_))
+
+
+def _kind_of(kind: SqlType) -> SqlType:
+    match kind:
+        case List(of):
+            return List(_kind_of(of))
+        case Struct(fields):
+            return Struct(tuple((name, _kind_of(of)) for name, of in fields))
+        case Tuple(parts):
+            return Tuple(tuple(map(_kind_of, parts)))
     exact = (*WHOLE, "UBIGINT", "HUGEINT", "UHUGEINT")
-    is_exact = type_ in exact or isinstance(type_of(type_), Decimal)
-    return "exact number" if is_exact else type_
+    return _EXACT if isinstance(kind, Decimal) or str(kind) in exact else kind
+
+
+# The kind of numbers without a fraction, or with a fixed one.
+_EXACT = type_of("HUGEINT")
 
 
 def _input_problems(join: Join, relations: Mapping[str, Relation]) -> Iterator[Problem]:

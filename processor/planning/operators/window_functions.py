@@ -12,7 +12,7 @@ from ikebana.processor.kernels.frames import FrameBound
 from ikebana.processor.kernels.layout import PartKind
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.kernels.window_functions import ORDER, SHOWN, Window
-from ikebana.processor.kernels.window_values import RANKS, WindowFunction
+from ikebana.processor.kernels.window_values import PATTERN, RANKS, WindowFunction
 from ikebana.processor.linear.json_text import JSON
 from ikebana.processor.linear.results import StepProblem, result_of
 from ikebana.processor.linear.scope import KEY, UNKNOWN, VALUE, Scope
@@ -153,6 +153,8 @@ def _in_order(function: WindowFunction, befores: Sequence[Scope]) -> WindowFunct
 
 def _type(function: WindowFunction, types: Mapping[str, str]) -> str:
     """The SQL type of a function's values."""
+    if function.kind == PATTERN or _is_users(function):
+        return JSON
     if function.aggregate is not None and function.aggregate.type:
         return function.aggregate.type
     if function.kind in ("percent_rank", "cume_dist"):
@@ -160,3 +162,7 @@ def _type(function: WindowFunction, types: Mapping[str, str]) -> str:
     if function.kind in RANKS:
         return "BIGINT"
     return types.get(function.argument, JSON)
+
+
+def _is_users(function: WindowFunction) -> bool:
+    return function.aggregate is not None and function.aggregate.user_class is not None
