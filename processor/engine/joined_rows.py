@@ -12,6 +12,7 @@ reports the error.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ import msgspec
 from ikebana.processor.base.datum import keys_of, values_of
 from ikebana.processor.linear.json_text import BLOB, JSON, quoted
 from ikebana.processor.linear.keys import key_sql
+from ikebana.processor.linear.picking import picking
 from ikebana.processor.linear.query import Query, compiled, data_field_texts, field_texts
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope
 from ikebana.processor.linear.steps import Sql
@@ -84,11 +86,24 @@ class Maker:
         self._sources = sources
         self._where = tuple(each.sql for each in where)
         self._select, self._key, self._last = tuple(select), key, last
-        self._query = self._compiled(Sql(where=self._where, select=self._select, key=key))
+        raw = ((_AS_IT_IS + name, JSON) for name in types)
+        self._scope = FrozenScope(
+            (*types.items(), *raw, (KEY, JSON), (VALUE, JSON)), open=False, declare=""
+        )
+        self._step = Sql(where=self._where, select=self._select, key=key)
+        self._picking = picking((self._step,), self._scope.thawed())
+
+    @cached_property
+    def _query(self) -> Query:
+        """The step compiled: a step that only picks columns mostly does without."""
+        return self._compiled(self._step)
 
     def make(self, payloads: Sequence[bytes], data: Sequence[bytes | None]) -> JoinedRows:
         """Evaluate rows; `data` has the match of each, None for a row without one."""
-        outcome, failed = self._outcome(self._query, payloads, data)
+        if (picked := self._picked(payloads, data)) is not None:
+            outcome, failed = picked, []
+        else:
+            outcome, failed = self._outcome(self._query, payloads, data)
         # On rows straight from a relation no predicate has failed yet.
         marks = {} if self._sources.payload else _marks(payloads)
         if not failed and not marks:
@@ -149,9 +164,19 @@ class Maker:
         return left
 
     def _compiled(self, step: Sql) -> Query:
-        raw = ((_AS_IT_IS + name, JSON) for name in self._types)
-        types = (*self._types.items(), *raw, (KEY, JSON), (VALUE, JSON))
-        return compiled((step,), FrozenScope(types, open=False, declare=""))
+        return compiled((step,), self._scope)
+
+    def _picked(
+        self, payloads: Sequence[bytes], data: Sequence[bytes | None]
+    ) -> JoinedRows | None:
+        """The results of a step that only picks columns, if their texts may stay unchanged."""
+        if self._picking is None or not payloads:
+            return None
+        columns = self._columns(self._picking.fields, payloads, data)
+        if not self._picking.takes(columns):
+            return None
+        keys, values = self._picking.pick(columns)
+        return JoinedRows([*range(len(payloads))], keys or [], values or [], [])
 
     def _outcome(
         self, query: Query, payloads: Sequence[bytes], data: Sequence[bytes | None]
@@ -160,24 +185,30 @@ class Maker:
             return JoinedRows([], [], [], []), []
 
         def columns(fields: tuple[str, ...]) -> list[Sequence[bytes | None]]:
-            names = [name.removeprefix(_AS_IT_IS) for name in fields]
-            texts: dict[str, Sequence[bytes | None]] = {}
-            by_source: dict[str | None, list[str]] = {}
-            for name in dict.fromkeys(names):
-                alias = alias_of(name)
-                source = alias if alias in self._sources else None
-                by_source.setdefault(source, []).append(name)
-            for of, group in by_source.items():
-                if of is None:
-                    texts |= zip(group, field_texts(tuple(group), payloads), strict=True)
-                else:
-                    source_rows = payloads if of == self._sources.payload else data
-                    texts |= self._parts(of, group, source_rows)
-            return [texts[name] for name in names]
+            return self._columns(fields, payloads, data)
 
         outcome, failed = query.outcome_of(len(payloads), columns, whose=self._whose)
         failures = [RowFailure(each.row, each.reason) for each in failed]
         return JoinedRows(outcome.rows, outcome.keys or [], outcome.values or [], []), failures
+
+    def _columns(
+        self, fields: Sequence[str], payloads: Sequence[bytes], data: Sequence[bytes | None]
+    ) -> list[Sequence[bytes | None]]:
+        """The texts of columns, with or without a type, of rows and their matches."""
+        names = [name.removeprefix(_AS_IT_IS) for name in fields]
+        texts: dict[str, Sequence[bytes | None]] = {}
+        by_source: dict[str | None, list[str]] = {}
+        for name in dict.fromkeys(names):
+            alias = alias_of(name)
+            source = alias if alias in self._sources else None
+            by_source.setdefault(source, []).append(name)
+        for of, group in by_source.items():
+            if of is None:
+                texts |= zip(group, field_texts(tuple(group), payloads), strict=True)
+            else:
+                source_rows = payloads if of == self._sources.payload else data
+                texts |= self._parts(of, group, source_rows)
+        return [texts[name] for name in names]
 
     def _parts(
         self, alias: str, names: Sequence[str], data: Sequence[bytes | None]

@@ -17,8 +17,10 @@ import msgspec
 from ikebana.codecs import canonical
 from ikebana.processor.linear.expressions import parse
 from ikebana.processor.linear.json_text import JSON
-from ikebana.processor.linear.scope import ExpressionError, Scope
+from ikebana.processor.linear.scope import ExpressionError, Scope, is_ours
 from ikebana.processor.linear.steps import Negate, Sql
+from ikebana.processor.linear.syntax import Node
+from ikebana.processor.linear.trees import column
 from ikebana.processor.linear.typed_columns import Column
 
 try:
@@ -37,15 +39,16 @@ _Written = Callable[[Sequence[Column]], list[bytes]]
 
 
 class Picking:
-    """A step that picks columns for its key, its value or both."""
+    """A step that picks columns, its `fields`, for its key, its value or both."""
 
     def __init__(
         self,
-        kinds: Sequence[str],
+        kinds: Mapping[str, str],
         key: _Written | None,
         value: _Written | None,
     ) -> None:
-        self._kinds = kinds
+        self.fields = tuple(kinds)
+        self._kinds = tuple(kinds.values())
         self._key, self._value = key, value
 
     def pick(self, columns: Sequence[Column]) -> tuple[list[bytes] | None, list[bytes] | None]:
@@ -61,24 +64,56 @@ class Picking:
         return all(map(_stays, self._kinds, columns))
 
 
-def picking(steps: Sequence[Sql | Negate], scope: Scope, fields: Sequence[str]) -> Picking | None:
-    """The picking of steps over these fields; None if they do more than pick."""
+def picking(steps: Sequence[Sql | Negate], scope: Scope) -> Picking | None:
+    """The picking of steps; None if they do more than pick fields of usual types."""
     if len(steps) != 1 or not isinstance(step := steps[0], Sql):
         return None
-    if step != Sql(select=step.select, key=step.key) or not fields:
+    if step != Sql(select=step.select, key=step.key):
         return None
-    kinds = [scope.type_of(name) for name in fields]
-    if not all(kind in _DIGITS or kind in (JSON, _TEXT) for kind in kinds):
-        return None
-    at = {name: number for number, name in enumerate(fields)}
+    fields = _Fields(scope)
     try:
-        key = None if step.key is None else _written(step.key, scope, at)
+        key = None if step.key is None else _written(step.key, fields)
         value = None
         if step.select is not None:
-            value = _object({name: at[_column(sql, scope)] for name, sql in step.select})
+            value = _object({name: fields.at(sql) for name, sql in step.select})
     except (ExpressionError, KeyError):
         return None
-    return Picking(kinds, key, value)
+    return Picking(fields.kinds, key, value) if fields.kinds else None
+
+
+class _Fields:
+    """The fields that a step picks, with their types, in the order in which it names them."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.kinds: dict[str, str] = {}
+        self.scope = scope
+        # By name in lower case: SQL does not see the case.
+        self._numbers: dict[str, int] = {}
+
+    def at(self, sql: str) -> int:
+        """The number of the field that SQL picks.
+
+        Raises: KeyError, ExpressionError, if it does more.
+        """
+        return self.number(_name(self.node(sql)))
+
+    def node(self, sql: str) -> Node:
+        """The tree of an expression; that of a quoted name needs no parser."""
+        if sql.count('"') == 2 and sql[0] == sql[-1] == '"':
+            return column(sql[1:-1])
+        return parse(sql, self.scope).node
+
+    def number(self, name: str) -> int:
+        """The number of a field.  Raises: KeyError, ExpressionError, if there is none."""
+        if name not in self.kinds:
+            kind = self.scope.type_of(name)
+            if self.scope.column(name) != name or is_ours(name) or name.lower() in self._numbers:
+                raise KeyError(name)
+            if kind not in _DIGITS and kind not in (JSON, _TEXT):
+                raise KeyError(kind)
+            self._numbers[name.lower()] = len(self.kinds)
+            self.kinds[name] = kind
+        return self._numbers[name.lower()]
 
 
 def _stays(kind: str, column: Column) -> bool:
@@ -105,20 +140,16 @@ def _numbers(digits: int) -> re.Pattern[bytes]:
     return re.compile(b"-?[0-9]{1,%d}(?:,-?[0-9]{1,%d})*" % (digits, digits))
 
 
-def _written(sql: str, scope: Scope, at: Mapping[str, int]) -> _Written:
+def _written(sql: str, fields: _Fields) -> _Written:
     """A writer of a column, or of an object of columns.  Raises: KeyError, for anything else."""
-    node = parse(sql, scope).node
+    node = fields.node(sql)
     if node["class"] == "FUNCTION" and node["function_name"] == "struct_pack":
-        parts = {each["name"]: at[_name(each["expression"])] for each in node["arguments"]}
+        parts = {each["name"]: each["expression"] for each in node["arguments"]}
         if not all(parts) or len(parts) < len(node["arguments"]):
             raise KeyError(sql)
-        return _object(parts)
-    number = at[_name(node)]
+        return _object({name: fields.number(_name(of)) for name, of in parts.items()})
+    number = fields.number(_name(node))
     return lambda columns: list(columns[number])  # type: ignore[arg-type]
-
-
-def _column(sql: str, scope: Scope) -> str:
-    return _name(parse(sql, scope).node)
 
 
 def _name(node: Any) -> str:

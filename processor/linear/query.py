@@ -192,7 +192,7 @@ class Query:
         self._reasons: dict[tuple[Any, ...], str | None] = {}
         # By step and reason of a failure, the statement of its expression alone.
         self._alone: dict[tuple[int, str], Statement | None] = {}
-        self._picking = picking(steps, scope, self._typed.fields)
+        self._picking = picking(steps, scope)
 
     @functools.cached_property
     def _plain(self) -> Statement:
@@ -257,9 +257,12 @@ class Query:
         if not count:
             return Results([], None, None, None, None, None), []
         self._whose = whose
-        if (picking := self._picking) is not None and picking.takes(texts):
-            keys, values = picking.pick(texts)
-            return Results(list(range(count)), keys, values, None, None, None), []
+        if (picking := self._picking) is not None:
+            by_name = dict(zip(self.fields, texts, strict=True))
+            picked = [by_name[name] for name in picking.fields]
+            if picking.takes(picked):
+                keys, values = picking.pick(picked)
+                return Results(list(range(count)), keys, values, None, None, None), []
         columns = {**wholes, **{field_column(at): column for at, column in enumerate(texts)}}
         try:
             return self._together(count, columns)

@@ -2,10 +2,22 @@
 
 import itertools
 from collections import Counter
+from typing import NoReturn
 
 import pytest
 
-from ikebana import AsOfJoin, DeltaJoin, Input, JoinInput, Linear, Output, Plan, Upsert, steps
+from ikebana import (
+    AsOfJoin,
+    DeltaJoin,
+    Input,
+    JoinInput,
+    Linear,
+    Output,
+    Plan,
+    Upsert,
+    evaluate,
+    steps,
+)
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Overlay
 from ikebana.errors import TooMuchError
@@ -13,7 +25,7 @@ from ikebana.processor.base.placing import shard_of
 from ikebana.processor.base.rows import NO_KEY, KeyedUpdate, Upserts
 from ikebana.processor.base.transition import Transition
 from ikebana.processor.checkpoint import parts
-from ikebana.processor.engine import budget, dataflow, hops, joining, replaying
+from ikebana.processor.engine import budget, dataflow, hops, joined_rows, joining, replaying
 from ikebana.processor.engine.budget import Budget
 from ikebana.processor.engine.joined_batch import BatchJoins
 from ikebana.processor.engine.replaying import ArrangementPast, Replay
@@ -26,6 +38,7 @@ from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.joins.query import Strategy
 from support.dated_upserts import Play, dated
 from support.histories import WITH_PAIRS
+from support.sql_oracle import plan_of
 
 # Edges that have several data for a value: t by a and c, whose d is bound after c.
 NAMES = {"r": "ab", "s": "bc", "t": "acd", "w": "db"}
@@ -287,3 +300,25 @@ def test_what_is_released_goes_in_portions(monkeypatch: pytest.MonkeyPatch) -> N
 
     assert left == [3, 3, 2, 0]
     assert len(list(store.scan(b""))) == 4
+
+
+def test_stages_that_only_pick_columns_compile_no_sql(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A join of many tables has a stage for each pair of them, which would all be compiled."""
+
+    def compiled(*_: object) -> NoReturn:
+        raise AssertionError("a step that picks columns needs no statement")
+
+    monkeypatch.setattr(joined_rows, "compiled", compiled)
+    columns = {"a": "BIGINT", "b": "VARCHAR"}
+    names = [f"picked{at}" for at in range(4)]
+    selected = ", ".join(f"{name}.b AS b{at}" for at, name in enumerate(names))
+    equal = " AND ".join(f"{one}.a = {other}.a" for one, other in itertools.pairwise(names))
+    query = f"SELECT {selected} FROM {', '.join(names)} WHERE {equal}"
+    plan = plan_of(dict.fromkeys(names, columns), {"v": query})
+
+    records = {f"{name}_changes": [(0, {"a": 1, "b": name}, 0)] for name in names}
+    found = evaluate(plan, records)
+
+    assert [value for (_, value), _, _ in found["v"]] == [
+        {f"b{at}": name for at, name in enumerate(names)}
+    ]
