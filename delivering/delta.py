@@ -25,7 +25,7 @@ from ikebana.delivering.lake import (
     refuse_rows,
     widened,
 )
-from ikebana.delivering.lake_changes import Changes, identity_of, stored_schema
+from ikebana.delivering.lake_changes import Changes
 from ikebana.delivering.sink import VALID_TO, Table
 from ikebana.processor.authoring.deliver_part import DeltaPart
 
@@ -36,40 +36,26 @@ _GO, _COME = 0, 1
 _HISTORY = 1000
 
 
-def delta_sink(name: str, folder: str, storage: Mapping[str, str] | None = None) -> LakeSink:
-    """Make a sink into the tables of a folder, each in a folder of its name.
-
-    `folder` is a path or a URI; `storage` has the options of delta-rs for it.
-
-    An example::
-
-        sink = delta_sink("lake", "/data/shop")
-    """
+def sink(name: str, part: DeltaPart) -> LakeSink:
+    """Make the sink of a section `delta`, whose tables have folders of their names."""
 
     def open_table(table: Table, sink: str) -> DeltaLakeTable:
-        return DeltaLakeTable(f"{folder.rstrip('/')}/{table.name}", table, sink, storage)
+        return DeltaLakeTable(f"{part.folder.rstrip('/')}/{table.name}", table, sink, part.storage)
 
     # A folder that cannot be made is reported as a table that is not there.
     return LakeSink(name, open_table, (OSError, TableNotFoundError))
 
 
-def sink(name: str, part: DeltaPart) -> LakeSink:
-    """Make the sink of a section `delta`."""
-    return delta_sink(name, part.folder, part.storage)
-
-
 class DeltaLakeTable:
     """One table; `name` is that of the sink."""
 
-    def __init__(
-        self, path: str, table: Table, name: str, storage: Mapping[str, str] | None
-    ) -> None:
+    def __init__(self, path: str, table: Table, name: str, storage: Mapping[str, str]) -> None:
         self._path = path
         self._spec = table
-        self._storage = dict(storage or {})
+        self._storage = dict(storage)
         self._app = f"ikebana.{name}"
         self._schema = pa.schema(
-            [field.with_type(_delta_type(field.type)) for field in stored_schema(table)]
+            [field.with_type(_delta_type(field.type)) for field in table.stored]
         )
         self._opened: DeltaTable | None = None
         with suppress(TableNotFoundError):
@@ -146,7 +132,7 @@ class DeltaLakeTable:
     def _merge(self, changes: Changes, properties: CommitProperties) -> None:
         gone = changes.removed()
         same = []
-        for name in identity_of(self._spec):
+        for name in self._spec.identity:
             # Joins are only fast by "=".
             equals = "IS NOT DISTINCT FROM" if gone.column(name).null_count else "="
             same.append(f't."{name}" {equals} s."{name}"')

@@ -13,7 +13,7 @@ Snapshots beyond the newest hundred expire, and files of these alone are deleted
 # deletes; `upsert` cannot delete. The sink chooses the files itself, because updates say which
 # rows go, and makes one snapshot a batch.
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import chain, count
@@ -25,12 +25,15 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import (
     CommitFailedException,
+    ForbiddenError,
     NamespaceAlreadyExistsError,
     NoSuchPropertyException,
     NoSuchTableError,
     NotInstalledError,
+    OAuthError,
     RESTError,
     TableAlreadyExistsError,
+    UnauthorizedError,
 )
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import (
@@ -48,47 +51,41 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 from sqlalchemy.exc import SQLAlchemyError
 
 from ikebana.delivering.lake import (
+    FILE_BYTES,
     ConflictError,
     LakeSink,
     Mark,
+    filled,
     refuse_rows,
     widened,
 )
-from ikebana.delivering.lake_changes import Changes, identity_of, stored_schema
+from ikebana.delivering.lake_changes import Changes
 from ikebana.delivering.sink import VALID_TO, Table
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring.deliver_part import IcebergPart
 
 # From this number of small files on, a snapshot rewrites them.
 _SMALL_FILES = 16
-_FILE_BYTES = 128 << 20
 _SNAPSHOTS = 100
 _PROPERTIES = {
-    "write.target-file-size-bytes": str(_FILE_BYTES),
+    "write.target-file-size-bytes": str(FILE_BYTES),
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": str(_SNAPSHOTS),
 }
 # Types with bounds in manifests that have the order of the values.
 _ORDERED = (IntegerType, LongType, StringType)
 _AWAY = (RESTError, SQLAlchemyError, OSError)
+_DENIED = (ForbiddenError, OAuthError, UnauthorizedError)
 
 
-def iceberg_sink(name: str, catalog: Mapping[str, str], namespace: str) -> LakeSink:
-    """Make a sink into the tables of a namespace.
-
-    `catalog` has the properties of PyIceberg's catalog, such as `uri` and `warehouse`.
-
-    An example::
-
-        catalog = {"type": "sql", "uri": "sqlite:///lake.db", "warehouse": "file:///lake"}
-        sink = iceberg_sink("lake", catalog, "shop")
-    """
+def sink(name: str, part: IcebergPart) -> LakeSink:
+    """Make the sink of a section `iceberg`, into the tables of a namespace."""
 
     @cache
     def loaded() -> Catalog:
         # Loaded on first use, since the target may be away.
         try:
-            return load_catalog(name, **catalog)
+            return load_catalog(**{"name": name, **part.catalog})
         except (ValueError, NoSuchPropertyException, NotInstalledError) as error:
             raise ConfigError(
                 f'the catalog of sink "{name}" cannot be opened: {error}',
@@ -96,14 +93,9 @@ def iceberg_sink(name: str, catalog: Mapping[str, str], namespace: str) -> LakeS
             ) from error
 
     def open_table(table: Table, sink: str) -> IcebergTable:
-        return IcebergTable(loaded(), namespace, table, sink)
+        return IcebergTable(loaded(), part.namespace, table, sink)
 
-    return LakeSink(name, open_table, _AWAY)
-
-
-def sink(name: str, part: IcebergPart) -> LakeSink:
-    """Make the sink of a section `iceberg`."""
-    return iceberg_sink(name, part.catalog, part.namespace)
+    return LakeSink(name, open_table, _AWAY, _DENIED)
 
 
 class IcebergTable:
@@ -112,7 +104,7 @@ class IcebergTable:
     def __init__(self, catalog: Catalog, namespace: str, table: Table, name: str) -> None:
         self._catalog = catalog
         self._spec = table
-        self._schema = stored_schema(table)
+        self._schema = table.stored
         self._identifier = f"{namespace}.{table.name}"
         self._prefix = f"ikebana.{name}."
         self._opened: IcebergMetadata | None = None
@@ -204,7 +196,7 @@ class IcebergTable:
         for task in self._files():
             if changes.removes and self._is_hit(task, changes, bounds):
                 hit.append(task)
-            elif task.file.file_size_in_bytes < _FILE_BYTES // 8:
+            elif task.file.file_size_in_bytes < FILE_BYTES // 8:
                 small.append(task)
         return hit + small if len(small) >= _SMALL_FILES else hit
 
@@ -212,7 +204,7 @@ class IcebergTable:
         self, task: FileScanTask, changes: Changes, bounds: tuple[Any, Any] | None
     ) -> bool:
         """Whether a file has removed rows; `bounds` are those of their first column, if any."""
-        names = identity_of(changes.table)
+        names = changes.table.identity
         if VALID_TO in self._schema.names:
             names = (*names, VALID_TO)
         field = self._table.schema().find_field(names[0])
@@ -229,25 +221,10 @@ class IcebergTable:
         tables = chain(stay, (pa.Table.from_batches([rows]) for rows in changes.added()))
         commit, numbers = uuid4(), count()
         whole = (pa.Table.from_arrays(widened(rows, schema), schema=schema) for rows in tables)
-        for rows in _large(whole):
+        for rows in filled(whole):
             yield from _dataframe_to_data_files(
                 self._table.metadata, rows, self._table.io, commit, numbers
             )
-
-
-def _large(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Put tables together until they fill a file."""
-    some: list[pa.Table] = []
-    size = 0
-    for table in tables:
-        if table.num_rows:
-            some.append(table)
-            size += table.nbytes
-        if size >= _FILE_BYTES:
-            yield pa.concat_tables(some)
-            some, size = [], 0
-    if some:
-        yield pa.concat_tables(some)
 
 
 def _once(table: IcebergMetadata) -> IcebergMetadata:

@@ -34,8 +34,10 @@ from ikebana.delivering.sink import (
     Table,
     TargetAwayError,
 )
-from ikebana.errors import ConfigError, FencedError
+from ikebana.errors import AccessError, ConfigError, FencedError
 
+FILE_BYTES = 128 << 20
+"""The most rows of a file, by their size in memory."""
 _ATTEMPTS = 20
 _ADDED = (ID, COUNT, TIME, DIFF, VALID_FROM, VALID_TO)
 
@@ -96,7 +98,7 @@ class LakeTable(Protocol):
 class LakeSink:
     """A sink of lake tables; `open_table` opens one, given a table and the name of the sink.
 
-    `away` are the errors of a target that does not answer.
+    `away` are the errors of a target that does not answer, and `denied` those of missing rights.
     """
 
     def __init__(
@@ -104,10 +106,12 @@ class LakeSink:
         name: str,
         open_table: Callable[[Table, str], LakeTable],
         away: tuple[type[Exception], ...],
+        denied: tuple[type[Exception], ...] = (),
     ) -> None:
         self.name = name
         self._open_table = open_table
         self._away = away
+        self._denied = denied
         self._instance = uuid4().hex
         self._tables: list[tuple[Table, LakeTable]] = []
         self.uppers: dict[str, int | None] = {}
@@ -145,6 +149,11 @@ class LakeSink:
     def _reaching(self) -> Iterator[None]:
         try:
             yield
+        except self._denied as error:
+            raise AccessError(
+                f'sink "{self.name}" may not do what it has to: {error}',
+                hint="Check its credentials, and the rights that they have in the catalog.",
+            ) from error
         except self._away as error:
             raise TargetAwayError(f'the target of sink "{self.name}" is away: {error}') from error
 
@@ -240,6 +249,18 @@ def widened(rows: pa.RecordBatch | pa.Table, schema: pa.Schema) -> list[pa.Array
         else pa.nulls(rows.num_rows, field.type)
         for field in schema
     ]
+
+
+def filled(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Put tables together until they fill a file."""
+    some: list[pa.Table] = []
+    for table in tables:
+        some.append(table)
+        if sum(each.nbytes for each in some) >= FILE_BYTES:
+            yield pa.concat_tables(some)
+            some = []
+    if any(table.num_rows for table in some):
+        yield pa.concat_tables(some)
 
 
 def _unsettled(table: str) -> TargetAwayError:

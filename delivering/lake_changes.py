@@ -33,18 +33,6 @@ _ROWS = 65_536
 _MEMORY = "1GiB"
 
 
-def stored_schema(table: Table) -> pa.Schema:
-    """The columns of a table in the target: the collection's, then the added ones."""
-    added = {name: pa.binary(16) if name == ID else pa.int64() for name in table.added}
-    fields = [pa.field(column.name, column.arrow) for column in table.columns]
-    return pa.schema([*fields, *(pa.field(name, of) for name, of in added.items())])
-
-
-def identity_of(table: Table) -> tuple[str, ...]:
-    """The columns that identify a row."""
-    return table.key or (ID,)
-
-
 class Changes:
     """The changes of one table by one batch, in memory and files until `close`.
 
@@ -57,7 +45,7 @@ class Changes:
     ) -> None:
         """Sum up the updates at or after `since`; the target has the earlier ones already."""
         self.table = table
-        self.schema = stored_schema(table)
+        self.schema = table.stored
         self._folder = tempfile.TemporaryDirectory(prefix="ikebana-lake-")
         config = {"temp_directory": self._folder.name, "memory_limit": _MEMORY, "threads": 2}
         self._database = duckdb.connect(":memory:", config=config)
@@ -80,7 +68,7 @@ class Changes:
 
     def bounds(self) -> tuple[Any, Any] | None:
         """The bounds of the first column of removed identities; None if one is null."""
-        first = quoted(identity_of(self.table)[0])
+        first = quoted(self.table.identity[0])
         [(least, greatest, whole)] = _run(
             self._database,
             f"SELECT min({first}), max({first}), count(*) = count({first}) FROM removed",
@@ -132,8 +120,8 @@ class _Sums:
     def __init__(self, database: duckdb.DuckDBPyConnection, table: Table) -> None:
         self.table = table
         self._database = database
-        self._schema = stored_schema(table)
-        self._identity = _listed(identity_of(table))
+        self._schema = table.stored
+        self._identity = _listed(table.identity)
         self._columns = _listed([column.name for column in table.columns])
 
     def make(self, scan: Scan) -> None:
@@ -183,7 +171,7 @@ class _Sums:
             f"row_number() OVER w = 1 AS {_FIRST}, first_value({_N}) OVER w AS {_N0} "
             f"FROM sums WINDOW w AS (PARTITION BY {ID} ORDER BY {TIME})",
         )
-        fields = [*identity_of(self.table), *([COUNT] if counted else []), VALID_FROM]
+        fields = [*self.table.identity, *([COUNT] if counted else []), VALID_FROM]
         self._look_up(scan, fields, "steps")
         # A key's row exists or not before the batch, as the sign of its first update shows.
         before = f"coalesce(f.{COUNT}, 0)" if counted else f"CASE WHEN {_N0} < 0 THEN 1 ELSE 0 END"
@@ -253,7 +241,7 @@ class _Sums:
 def _same(table: Table, one: str, other: str) -> str:
     return " AND ".join(
         f"{one}.{quoted(name)} IS NOT DISTINCT FROM {other}.{quoted(name)}"
-        for name in identity_of(table)
+        for name in table.identity
     )
 
 

@@ -23,14 +23,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ikebana.delivering.lake import ConflictError, LakeSink, Mark
-from ikebana.delivering.lake_changes import Changes, stored_schema
+from ikebana.delivering.lake import ConflictError, LakeSink, Mark, filled
+from ikebana.delivering.lake_changes import Changes
 from ikebana.delivering.sink import TIME, Table
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring.deliver_part import ParquetPart
 
 _OPEN, _CLOSED = ".writing", ".parquet"
-_FILE_ROWS = 1_000_000
 _DAY = 86_400_000
 # The number of manifests to keep; only the last one is read.
 _MANIFESTS = 100
@@ -44,25 +43,13 @@ class Manifest(msgspec.Struct, frozen=True):
     schema: bytes
 
 
-def parquet_sink(name: str, folder: str | Path, *, by_day: bool = False) -> LakeSink:
-    """Make a sink into folders of Parquet files, one for each table.
-
-    With `by_day` times are milliseconds, and files lie in folders such as `day=2024-02-29`.
-
-    An example::
-
-        sink = parquet_sink("files", "/data/changes")
-    """
+def sink(name: str, part: ParquetPart) -> LakeSink:
+    """Make the sink of a section `parquet`, whose tables have folders of their names."""
 
     def open_table(table: Table, sink: str) -> ParquetTable:
-        return ParquetTable(Path(folder) / table.name, table, sink, by_day=by_day)
+        return ParquetTable(Path(part.folder) / table.name, table, sink, by_day=part.by_day)
 
     return LakeSink(name, open_table, (OSError,))
-
-
-def sink(name: str, part: ParquetPart) -> LakeSink:
-    """Make the sink of a section `parquet`."""
-    return parquet_sink(name, part.folder, by_day=part.by_day)
 
 
 class ParquetTable:
@@ -76,7 +63,7 @@ class ParquetTable:
             )
         self._folder = folder
         self._manifests = folder / f"_{name}"
-        self._schema = stored_schema(table)
+        self._schema = table.stored
         self._by_day = by_day
         self._number = 0
         self._last: Manifest | None = None
@@ -146,9 +133,10 @@ class ParquetTable:
                 (self._folder / (name + _OPEN)).rename(self._folder / (name + _CLOSED))
 
     def _written(self, changes: Changes, upper: int) -> Iterator[str]:
-        """Write files of at most a million rows; yield their names."""
+        """Write files; yield their names."""
         commit = f"{upper:020d}-{uuid4().hex[:8]}"
-        parts = enumerate(part for rows in _many(changes.added()) for part in self._parts(rows))
+        tables = filled(pa.Table.from_batches([rows]) for rows in changes.added())
+        parts = enumerate(part for rows in tables for part in self._parts(rows))
         for number, (day, rows) in parts:
             name = f"{day}{commit}-{number:03d}"
             path = self._folder / (name + _OPEN)
@@ -174,18 +162,6 @@ class ParquetTable:
         """Delete files of batches that were never committed."""
         for path in (*self._folder.glob(f"*{_OPEN}"), *self._folder.glob(f"day=*/*{_OPEN}")):
             path.unlink(missing_ok=True)
-
-
-def _many(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Concatenate rows until they fill a file."""
-    some: list[pa.RecordBatch] = []
-    for rows in batches:
-        some.append(rows)
-        if sum(each.num_rows for each in some) >= _FILE_ROWS:
-            yield pa.Table.from_batches(some)
-            some = []
-    if some:
-        yield pa.Table.from_batches(some)
 
 
 def _sync(folder: Path) -> None:

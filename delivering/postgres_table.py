@@ -8,8 +8,7 @@ row (and time, for a history), without zeros.  Then the statements are:
 | `changes` | none: updates are copied into the table itself |
 | `current` | add the counts of rows, and delete rows with count 0 |
 | `current` with a key | delete keys without a row, and upsert the others |
-| `history` | end the versions of rows that change, and insert one for each change of a count |
-| `history` with a key | the same for each key |
+| `history` | end the versions of rows or keys that change, and insert one for each change |
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,6 +18,8 @@ from ikebana.codecs.sql_type import JSON, Decimal, Scalar, SqlType, parts
 from ikebana.delivering.sink import COUNT, DIFF, ID, TIME, VALID_FROM, VALID_TO, Table
 from ikebana.processor.linear.json_text import quoted
 
+# Columns within statements, with names that no collection has.
+_N, _PLUS, _ENDS = "ikebana_n", "ikebana_plus", "ikebana_ends"
 _TYPES = {
     "BOOLEAN": "boolean",
     "TINYINT": "smallint",
@@ -81,14 +82,15 @@ class PostgresTable:
         self._staging, self._net = f"ikebana_staging_{number}", f"ikebana_net_{number}"
         self._columns = [quoted(column.name) for column in table.columns]
         self._key = [quoted(name) for name in table.key]
+        self._identity = [quoted(name) for name in table.identity]
 
     @property
     def unique(self) -> tuple[str, ...]:
         """The columns of its primary key; empty in the mode `changes`."""
         if self.table.mode == "changes":
             return ()
-        columns = self.table.key or (ID,)
-        return (*columns, VALID_FROM) if self.table.mode == "history" else columns
+        begins = (VALID_FROM,) if self.table.mode == "history" else ()
+        return (*self.table.identity, *begins)
 
     def creation(self) -> Iterator[str]:
         """The statements that create it."""
@@ -101,7 +103,7 @@ class PostgresTable:
             columns.append(f"PRIMARY KEY ({_listed(map(quoted, self.unique))})")
         yield f"CREATE TABLE {self.name} ({_listed(columns)})"
         if self.table.mode == "history":
-            keys = _listed(self._key or [ID])
+            keys = _listed(self._identity)
             yield f"CREATE UNIQUE INDEX ON {self.name} ({keys}) WHERE {VALID_TO} IS NULL"
 
     def addition(self, names: Iterable[str]) -> Iterator[str]:
@@ -134,9 +136,9 @@ class PostgresTable:
         by = f"{ID}, {TIME}" if self.table.mode == "history" else ID
         everything = _listed([*self._columns, ID, TIME])
         yield (
-            f"INSERT INTO {self._net} SELECT {everything}, total FROM (SELECT DISTINCT ON "
-            f"({by}) *, sum({DIFF}) OVER (PARTITION BY {by}) AS total FROM {self._staging}) AS s "
-            "WHERE total <> 0"
+            f"INSERT INTO {self._net} SELECT {everything}, {_N} FROM (SELECT DISTINCT ON "
+            f"({by}) *, sum({DIFF}) OVER (PARTITION BY {by}) AS {_N} FROM {self._staging}) AS s "
+            f"WHERE {_N} <> 0"
         )
         yield f"ANALYZE {self._net}"
 
@@ -148,27 +150,22 @@ class PostgresTable:
         standing = f" AND t.{VALID_TO} IS NULL" if self.table.mode == "history" else ""
         time = TIME if self.table.mode == "history" else "0::bigint"
         return (
-            f"WITH changed AS (SELECT {key}, {time} AS time, sum({DIFF}) AS diff, "
-            f"count(*) FILTER (WHERE {DIFF} > 0) AS plus FROM {self._net} "
+            f"WITH changed AS (SELECT {key}, {time} AS {TIME}, sum({DIFF}) AS {DIFF}, "
+            f"count(*) FILTER (WHERE {DIFF} > 0) AS {_PLUS} FROM {self._net} "
             f"GROUP BY {key}, {len(self._key) + 1}), "
             "counted AS (SELECT c.*, (SELECT count(*) FROM "
-            f"{self.name} AS t WHERE {self._same('t', 'c')}{standing}) + sum(c.diff) OVER "
-            f"(PARTITION BY {_listed(f'c.{each}' for each in self._key)} ORDER BY c.time) AS rows "
-            f"FROM changed AS c) SELECT {key} FROM counted WHERE rows NOT IN (0, 1) OR plus > 1 "
-            "LIMIT 1"
+            f"{self.name} AS t WHERE {self._same('t', 'c')}{standing}) + sum(c.{DIFF}) OVER "
+            f"(PARTITION BY {_listed(f'c.{each}' for each in self._key)} ORDER BY c.{TIME}) "
+            f"AS {_N} FROM changed AS c) "
+            f"SELECT {key} FROM counted WHERE {_N} NOT IN (0, 1) OR {_PLUS} > 1 LIMIT 1"
         )
 
     def merge(self) -> Iterator[str]:
         """The statements that apply the sums to the table."""
-        match self.table.mode, bool(self._key):
-            case "current", True:
-                yield from self._upsert()
-            case "current", False:
-                yield from self._count()
-            case "history", True:
-                yield self._versions_of_keys()
-            case "history", False:
-                yield self._versions_of_rows()
+        if self.table.mode == "history":
+            yield self._versions()
+        elif self.table.mode == "current":
+            yield from self._upsert() if self._key else self._count()
 
     def _upsert(self) -> Iterator[str]:
         key = _listed(self._key)
@@ -194,43 +191,33 @@ class PostgresTable:
         )
         yield (
             f"DELETE FROM {self.name} AS t USING {self._net} AS n "
-            f"WHERE t.{ID} = n.{ID} AND t.{COUNT} = 0"
+            f"WHERE {self._same('t', 'n')} AND t.{COUNT} = 0"
         )
 
-    def _versions_of_rows(self) -> str:
-        columns = _listed([*self._columns, ID])
-        qualified = _listed(f"n.{each}" for each in (*self._columns, ID))
-        return (
-            f"WITH first AS (SELECT {ID}, min({TIME}) AS time FROM {self._net} GROUP BY {ID}), "
-            f"ended AS (UPDATE {self.name} AS t SET {VALID_TO} = first.time FROM first WHERE "
-            f"t.{ID} = first.{ID} AND t.{VALID_TO} IS NULL RETURNING t.{ID}, t.{COUNT}) "
-            f"INSERT INTO {self.name} ({columns}, {COUNT}, {VALID_FROM}, {VALID_TO}) "
-            f"SELECT {columns}, count, begun, ends FROM (SELECT {qualified}, n.{TIME} AS begun, "
-            f"coalesce(e.{COUNT}, 0) + sum(n.{DIFF}) OVER changes AS count, "
-            f"lead(n.{TIME}) OVER changes AS ends FROM {self._net} AS n LEFT JOIN ended AS e "
-            f"ON e.{ID} = n.{ID} WINDOW changes AS (PARTITION BY n.{ID} ORDER BY n.{TIME})) AS v "
-            "WHERE count <> 0"
-        )
-
-    def _versions_of_keys(self) -> str:
-        key, columns = _listed(self._key), _listed(self._columns)
+    def _versions(self) -> str:
+        counted, by, into = self.table.counted, _listed(self._identity), self.name
+        columns = [*self._columns, *([ID] if counted else [])]
+        counts = [COUNT] if counted else []
         # Of a deleted and an inserted row of a key at one time, the inserted one.
+        changed = "SELECT *" if counted else f"SELECT DISTINCT ON ({by}, {TIME}) *"
+        order = "" if counted else f" ORDER BY {by}, {TIME}, {DIFF} DESC"
+        count = f"coalesce(e.{COUNT}, 0) + sum(c.{DIFF}) OVER w" if counted else f"c.{DIFF}"
+        returned = _listed(f"t.{each}" for each in (*self._identity, *counts))
         return (
-            f"WITH changed AS (SELECT DISTINCT ON ({key}, {TIME}) * FROM {self._net} "
-            f"ORDER BY {key}, {TIME}, {DIFF} DESC), "
-            f"first AS (SELECT {key}, min({TIME}) AS time FROM changed GROUP BY {key}), "
-            f"ended AS (UPDATE {self.name} AS t SET {VALID_TO} = first.time FROM first WHERE "
-            f"{self._same('t', 'first')} AND t.{VALID_TO} IS NULL "
-            f"RETURNING {_listed(f't.{each}' for each in self._key)}) "
-            f"INSERT INTO {self.name} ({columns}, {VALID_FROM}, {VALID_TO}) "
-            f"SELECT {columns}, {TIME}, ends FROM (SELECT c.*, lead(c.{TIME}) OVER "
-            f"(PARTITION BY {_listed(f'c.{each}' for each in self._key)} ORDER BY c.{TIME}) "
-            f"AS ends FROM changed AS c LEFT JOIN ended AS e ON {self._same('e', 'c')}) AS v "
-            f"WHERE {DIFF} > 0"
+            f"WITH changed AS ({changed} FROM {self._net}{order}), "
+            f"first AS (SELECT {by}, min({TIME}) AS {TIME} FROM changed GROUP BY {by}), "
+            f"ended AS (UPDATE {into} AS t SET {VALID_TO} = first.{TIME} FROM first WHERE "
+            f"{self._same('t', 'first')} AND t.{VALID_TO} IS NULL RETURNING {returned}) "
+            f"INSERT INTO {into} ({_listed([*columns, VALID_FROM, VALID_TO, *counts])}) "
+            f"SELECT {_listed([*columns, TIME, _ENDS, *([_N] if counted else [])])} FROM "
+            f"(SELECT c.*, {count} AS {_N}, lead(c.{TIME}) OVER w AS {_ENDS} FROM changed AS c "
+            f"LEFT JOIN ended AS e ON {self._same('e', 'c')} WINDOW w AS (PARTITION BY "
+            f"{_listed(f'c.{each}' for each in self._identity)} ORDER BY c.{TIME})) AS v "
+            f"WHERE {_N} {'<>' if counted else '>'} 0"
         )
 
     def _same(self, one: str, other: str) -> str:
-        return " AND ".join(f"{one}.{each} = {other}.{each}" for each in self._key)
+        return " AND ".join(f"{one}.{each} = {other}.{each}" for each in self._identity)
 
 
 def _listed(names: Iterable[str]) -> str:

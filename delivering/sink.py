@@ -118,6 +118,18 @@ class Table:
         counted = (ID, COUNT) if self.counted else ()
         return (*counted, *((VALID_FROM, VALID_TO) if self.mode == "history" else ()))
 
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """The columns that identify a row in the target, except in the mode `changes`."""
+        return self.key or (ID,)
+
+    @cached_property
+    def stored(self) -> pa.Schema:
+        """The columns in the target: the collection's, then the added ones."""
+        added = {name: pa.binary(16) if name == ID else pa.int64() for name in self.added}
+        fields = [pa.field(column.name, column.arrow) for column in self.columns]
+        return pa.schema([*fields, *(pa.field(name, of) for name, of in added.items())])
+
     @cached_property
     def schema(self) -> pa.Schema:
         """The columns of its updates: the collection's, then ID, TIME and DIFF.

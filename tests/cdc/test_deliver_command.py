@@ -125,7 +125,7 @@ def test_the_documented_sink_counts(
     """Up to what is closed, however often it is called."""
     monkeypatch.chdir(tmp_path)
     module: dict[str, Any] = {}
-    exec(compile(named("deliver-5").text, "deliver-2", "exec"), module)
+    exec(compile(named("deliver-7").text, "deliver-2", "exec"), module)
 
     for _ in range(2):
         module["totals"](written.name, bootstrap_servers=written.servers)

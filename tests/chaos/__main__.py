@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from chaos import report, rounds
+from chaos.delivered import Delivered
 from chaos.life import Life
 from chaos.lives import Lasting, living, ordered
 from chaos.plans import EDITED, JOINED, PLANS, Plan
@@ -95,7 +96,7 @@ class _Run(NamedTuple):
         return True
 
 
-def _is_right(life: Life | Served, one: Scenario, file: Path | None) -> bool:
+def _is_right(life: Life | Served | Delivered, one: Scenario, file: Path | None) -> bool:
     begun = time.monotonic()
     result = life.go(one)
     if file is not None:

@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 from chaos.brokers import proxied
 from chaos.cluster import clustered
+from chaos.delivered import Delivered, serving
 from chaos.executors import on_cluster
 from chaos.life import Life
 from chaos.plans import JOINED, UPSERT, Plan
-from chaos.scenario import Scenario
+from chaos.scenario import Result, Scenario, scenarios
 from chaos.served import Served
 from chaos.small_disks import small_disks
 from chaos.stored import stored
@@ -28,22 +29,25 @@ LASTING = Lasting()
 # They can come within one life.
 _OF_PIPELINES = {"kill", "stop", "network", "transaction", "file", "disk", "clock"}
 # These have lives of their own.
-_ALONE = ("cluster", "serve", "edit", "loss", "bucket", "executor")
+_SINKS = ("sink-files", "sink-database", "sink-bucket")
+_ALONE = ("cluster", "serve", "edit", "loss", "bucket", "executor", *_SINKS)
 
 
 @contextmanager
 def living(
     kind: str, folder: Path, seed: int, lasting: Lasting = LASTING, plan: Plan = UPSERT
-) -> Iterator[Life | Served]:
+) -> Iterator[Life | Served | Delivered]:
     """A life for scenarios of a kind: over one broker behind a proxy, or over three brokers."""
     with small_disks(folder), ExitStack() as stack:
-        made: Life | Served
+        made: Life | Served | Delivered
         if kind == "cluster":
             made = Life(folder, stack.enter_context(clustered()), None, seed, *lasting, plan)
         elif kind == "serve":
             made = Served(folder, *stack.enter_context(proxied()), seed, sum(lasting))
         elif kind == "bucket":
             made = stack.enter_context(stored(folder, seed, *lasting, plan))
+        elif kind in _SINKS:
+            made = Delivered(folder, stack.enter_context(serving(kind, folder)), seed)
         elif kind == "executor":
             # Among its faults is an edit.
             made = stack.enter_context(on_cluster(folder, seed, *lasting, JOINED))
@@ -65,3 +69,16 @@ def ordered(chosen: Iterable[Scenario], seed: int) -> list[list[Scenario]]:
         order.sort(key=lambda one: one.kind == "clock")
         found.append(order)
     return [order for order in found if order]
+
+
+def results(kind: str, folder: Path, seeds: Iterable[int], *names: str) -> Iterator[Result]:
+    """Bring about scenarios of a kind, by the ends of their names, with some seeds.
+
+    Raises: Unavailable.
+    """
+    known = scenarios()
+    for seed in seeds:
+        (folder / str(seed)).mkdir()
+        with living(kind, folder / str(seed), seed) as life:
+            for name in names:
+                yield life.go(known[f"{kind}-{name}"])

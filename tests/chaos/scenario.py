@@ -18,6 +18,9 @@ Kind = Literal[
     "loss",
     "bucket",
     "executor",
+    "sink-files",
+    "sink-database",
+    "sink-bucket",
 ]
 Outcome = Literal["exact", "ended", "WRONG"]
 # What a scenario is for: a pipeline, or a server of its output.
@@ -101,6 +104,7 @@ def scenarios() -> dict[str, Scenario]:
         pauses,
         replicas,
         servers,
+        sinks,
         transactions,
     )
 

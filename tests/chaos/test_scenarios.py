@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from cdc import fetched, postgres
 from chaos.lives import Lasting, living
 from chaos.scenario import scenarios
 from deploy import tools
@@ -46,15 +47,20 @@ def test_faults_of_each_class_leave_everything_exact(tmp_path: Path) -> None:
     "kind",
     [
         *("kill", "stop", "network", "transaction", "file", "disk", "cluster", "serve", "edit"),
-        *("loss", "executor", "bucket"),
+        *("loss", "executor", "bucket", "sink-files", "sink-database", "sink-bucket"),
     ],
 )
 def test_every_scenario_of_a_class(kind: str, tmp_path: Path) -> None:
     """Each ends as it has to, whatever comes after which."""
     if kind == "disk" and os.geteuid() != 0:
         pytest.skip("mounting a small file system needs root")
-    if kind == "bucket":
+    if kind in ("bucket", "sink-bucket"):
         tool(tools.versitygw)
+    if kind == "sink-database":
+        try:
+            postgres.installed()
+        except fetched.Unavailable as reason:
+            pytest.skip(str(reason))
     with living(kind, tmp_path, SEED) as life:
         for scenario in scenarios().values():
             if scenario.kind == kind:

@@ -131,14 +131,14 @@ class InBucket(Pipeline):
         return found
 
 
+def access(url: str) -> dict[str, str]:
+    """The variables by which Arrow, PyIceberg and delta-rs find a store at a URL."""
+    return {**USER, "AWS_REGION": REGION, "AWS_ENDPOINT_URL": url, "AWS_ALLOW_HTTP": "true"}
+
+
 def environment(url: str) -> dict[str, str]:
-    """What Spark and Arrow find a store at a URL by."""
-    return {
-        **USER,
-        "AWS_REGION": REGION,
-        "AWS_ENDPOINT_URL": url,
-        "SPARK_DIST_CLASSPATH": f"{jars()}/*",
-    }
+    """The variables by which Spark and Arrow find a store at a URL."""
+    return {**access(url), "SPARK_DIST_CLASSPATH": f"{jars()}/*"}
 
 
 @contextmanager

@@ -1,5 +1,6 @@
-"""Tables of files on the local disk, for `sink_conformance`."""
+"""Tables of files on the local disk or in an object store, for `sink_conformance`."""
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import time
@@ -9,39 +10,68 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ikebana.delivering.delta import delta_sink
-from ikebana.delivering.iceberg import iceberg_sink
+from deploy.object_store import BUCKET, REGION, USER, access
+from ikebana.delivering import delta, iceberg, parquet
 from ikebana.delivering.lake import LakeSink
-from ikebana.delivering.lake_changes import stored_schema
-from ikebana.delivering.parquet import parquet_sink
 from ikebana.delivering.sink import Table
+from ikebana.processor.authoring.deliver_part import DeltaPart, IcebergPart, ParquetPart
 
 NAMESPACE = "shop"
+Rows = list[dict[str, Any]]
 
 
 class IcebergTarget:
-    """A catalog in SQLite, and its warehouse."""
+    """A catalog in SQLite, and its warehouse, which may be in the object store at a URL."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self, folder: Path, store: str = "", catalog: dict[str, str] | None = None
+    ) -> None:
+        """`catalog` has the properties of another one."""
         self.folder = folder
-        self.catalog = {
+        self.catalog = catalog or {
             "type": "sql",
             "uri": f"sqlite:///{folder}/catalog/catalog.db",
             "warehouse": f"file://{folder}/warehouse",
         }
+        if store:
+            user, secret = USER.values()
+            self.catalog |= {
+                "warehouse": f"s3://{BUCKET}{folder}",
+                "s3.endpoint": store,
+                "s3.access-key-id": user,
+                "s3.secret-access-key": secret,
+                "s3.region": REGION,
+            }
         (folder / "catalog").mkdir(parents=True, exist_ok=True)
 
     def sink(self) -> LakeSink:
-        return iceberg_sink("lake", self.catalog, NAMESPACE)
+        return iceberg.sink("lake", IcebergPart(catalog=self.catalog, namespace=NAMESPACE))
 
-    def rows(self, table: Table) -> list[dict[str, Any]]:
-        return _rows(self.read(table), table)
+    def rows(self, table: Table) -> Rows:
+        return self.as_of(table)[1]
 
-    def read(self, table: Table) -> pa.Table:
+    def as_of(self, table: Table) -> tuple[int | None, Rows]:
+        from pyiceberg.exceptions import NoSuchTableError
+        from pyiceberg.table.snapshots import ancestors_of
+
+        try:
+            found = self.load(table)
+        except NoSuchTableError:
+            return None, []
+        summaries = [
+            snapshot.summary.additional_properties
+            for snapshot in ancestors_of(found.current_snapshot(), found.metadata)
+            if snapshot.summary is not None
+        ]
+        uppers = (text for each in summaries for name, text in each.items() if _is_upper(name))
+        upper = next(uppers, None)
+        return None if upper is None else int(upper), _rows(found.scan().to_arrow(), table)
+
+    def load(self, table: Table) -> Any:
+        """Load the metadata of a table."""
         from pyiceberg.catalog import load_catalog
 
-        found = load_catalog("lake", **self.catalog).load_table(f"{NAMESPACE}.{table.name}")
-        return found.scan().to_arrow()
+        return load_catalog("lake", **self.catalog).load_table(f"{NAMESPACE}.{table.name}")
 
     @contextmanager
     def away(self) -> Iterator[None]:
@@ -54,22 +84,44 @@ class IcebergTarget:
 
 
 class DeltaTarget:
-    """A folder of tables."""
+    """A folder of tables, which may be in the object store at a URL."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, store: str = "") -> None:
         self.folder = folder / "tables"
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.place, self.storage = str(self.folder), {}
+        if store:
+            self.place = f"s3://{BUCKET}{self.folder}"
+            self.storage = access(store)
+        else:
+            self.folder.mkdir(parents=True, exist_ok=True)
 
     def sink(self) -> LakeSink:
-        return delta_sink("lake", str(self.folder))
+        return delta.sink("lake", DeltaPart(folder=self.place, storage=self.storage))
 
-    def rows(self, table: Table) -> list[dict[str, Any]]:
-        return _rows(self.read(table), table)
+    def rows(self, table: Table) -> Rows:
+        return self.as_of(table)[1]
 
-    def read(self, table: Table) -> pa.Table:
+    def as_of(self, table: Table) -> tuple[int | None, Rows]:
+        from deltalake.exceptions import TableNotFoundError
+
+        try:
+            found = self.load(table)
+        except TableNotFoundError:
+            return None, []
+        marks = (
+            json.loads(text)
+            for commit in found.history()
+            if commit["version"] <= found.version()
+            for name, text in commit.items()
+            if name.startswith("ikebana.")
+        )
+        return next(marks, {}).get("upper"), _rows(found.to_pyarrow_table(), table)
+
+    def load(self, table: Table) -> Any:
+        """Load the newest version of a table."""
         from deltalake import DeltaTable
 
-        return DeltaTable(str(self.folder / table.name)).to_pyarrow_table()
+        return DeltaTable(f"{self.place}/{table.name}", storage_options=self.storage)
 
     @contextmanager
     def away(self) -> Iterator[None]:
@@ -91,17 +143,26 @@ class ParquetTarget:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def sink(self) -> LakeSink:
-        return parquet_sink("lake", self.folder)
+        return parquet.sink("lake", ParquetPart(folder=str(self.folder)))
 
-    def rows(self, table: Table) -> list[dict[str, Any]]:
-        return _rows(self.read(table), table)
-
-    def read(self, table: Table) -> pa.Table:
+    def rows(self, table: Table) -> Rows:
         """Read all files with the ending, as DuckDB and others do."""
         files = sorted((self.folder / table.name).rglob("*.parquet"))
-        schema = stored_schema(table)
+        schema = table.stored
         read = [pq.read_table(file, schema=schema, partitioning=None) for file in files]
-        return pa.concat_tables([schema.empty_table(), *read])
+        return _rows(pa.concat_tables([schema.empty_table(), *read]), table)
+
+    def as_of(self, table: Table) -> tuple[int | None, Rows]:
+        """Read while nobody writes: the files of the newest batch get their ending by and by."""
+        manifests = sorted((self.folder / table.name).glob("_*/*.json"))
+        if not manifests:
+            return None, []
+        last = json.loads(manifests[-1].read_bytes())
+        for name in last["files"]:
+            file = self.folder / table.name / f"{name}.writing"
+            if file.exists():
+                file.rename(file.with_suffix(".parquet"))
+        return last["mark"]["upper"], self.rows(table)
 
     @contextmanager
     def away(self) -> Iterator[None]:
@@ -122,9 +183,13 @@ TARGETS: dict[str, Callable[[Path], IcebergTarget | DeltaTarget | ParquetTarget]
 }
 
 
-def _rows(rows: pa.Table, table: Table) -> list[dict[str, Any]]:
+def _is_upper(name: str) -> bool:
+    return name.startswith("ikebana.") and name.endswith(".upper")
+
+
+def _rows(rows: pa.Table, table: Table) -> Rows:
     """The rows with the types of the collection; a time of a day may have been stored as text."""
-    schema = stored_schema(table)
+    schema = table.stored
     found = rows.select(schema.names)
     for at, field in enumerate(schema):
         column = found.column(at)
@@ -132,5 +197,5 @@ def _rows(rows: pa.Table, table: Table) -> list[dict[str, Any]]:
             times = [None if t is None else time.fromisoformat(t) for t in column.to_pylist()]
             column = pa.chunked_array([pa.array(times, field.type)])
         found = found.set_column(at, field.name, column.cast(field.type))
-    listed: list[dict[str, Any]] = found.to_pylist()
+    listed: Rows = found.to_pylist()
     return listed

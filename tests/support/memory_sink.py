@@ -30,6 +30,8 @@ class MemoryTarget:
         self.tables: dict[str, list[Row]] = {}
         self.columns: dict[str, list[tuple[str, str]]] = {}
         self.tokens: dict[str, str] = {}
+        self.uppers: dict[str, int] = {}
+        """The frontier of each table."""
         self.generations: dict[str, int] = {}
         self.away = False
 
@@ -81,6 +83,7 @@ class MemorySink:
         if self._target.generations[self.name] != self._generation:
             raise FencedError(f'sink "{self.name}" was taken over by a newer instance')
         self._target.tables |= changed
+        self._target.uppers |= dict.fromkeys(changed, batch.upper)
         self._target.tokens[self.name] = batch.token
 
     def close(self) -> None:

@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ikebana.delivering.iceberg import iceberg_sink
+from ikebana.delivering import iceberg
 from ikebana.delivering.sink import MODES, Mode
 from ikebana.delivering.sink_plan import sink_plan
 from ikebana.errors import ConfigError
-from ikebana.processor.authoring.deliver_part import DeliverPart
+from ikebana.processor.authoring.deliver_part import DeliverPart, IcebergPart
 from support.doc_blocks import blocks
-from support.lake_child import killed
 from support.lake_targets import TARGETS, DeltaTarget, IcebergTarget, ParquetTarget
 from support.served_topics import MemoryTopics
 from support.sink_conformance import SinkConformance, Target, delivered, tables_of
@@ -67,20 +66,10 @@ class TestParquet(SinkConformance):
         return ParquetTarget(tmp_path)
 
 
-@pytest.mark.full
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("kind", TARGETS)
-def test_a_sink_that_is_killed_goes_on_exactly(kind: str, tmp_path: Path) -> None:
-    """By kill -9 at random moments; at every token the tables are the collections."""
-    mode: Mode = "changes" if kind == "parquet" else "current"
-
-    assert killed(kind, tmp_path, mode, seed=1, kills=4) > 0
-
-
 @pytest.mark.parametrize("kind", TARGETS)
 def test_a_section_of_a_file_makes_the_sink(kind: str, tmp_path: Path) -> None:
     """By the target's settings as the documentation has them."""
-    [example] = [
+    example, *_ = [
         section
         for block in blocks("yaml")
         if block.name.startswith("deliver-")
@@ -105,7 +94,7 @@ def test_a_section_of_a_file_makes_the_sink(kind: str, tmp_path: Path) -> None:
 
 def test_a_catalog_that_cannot_be_is_refused() -> None:
     """By the name of the sink."""
-    sink = iceberg_sink("lake", {"type": "none"}, "shop")
+    sink = iceberg.sink("lake", IcebergPart(catalog={"type": "none"}, namespace="shop"))
 
     with pytest.raises(ConfigError, match='catalog of sink "lake"'):
         sink.open(tables_of("current"))

@@ -8,10 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ikebana.delivering import delta, iceberg
+from ikebana.delivering import delta, iceberg, parquet
 from ikebana.delivering.lake import LakeSink
 from ikebana.delivering.sink import Batch, Table
 from ikebana.errors import ConfigError
+from ikebana.processor.authoring.deliver_part import ParquetPart
 from support.lake_targets import NAMESPACE, TARGETS, DeltaTarget, IcebergTarget, ParquetTarget
 from support.served_topics import MemoryTopics
 from support.sink_conformance import ORDERS, delivered, tables_of
@@ -40,20 +41,8 @@ def _names(target: LakeTarget, table: Table = TABLE) -> list[tuple[Any, ...]]:
 def _files(target: LakeTarget) -> int:
     """How many files the table has now."""
     if isinstance(target, DeltaTarget):
-        return len(_delta(target).file_uris())
-    return len(list(_iceberg(target).scan().plan_files()))
-
-
-def _delta(target: DeltaTarget) -> Any:
-    from deltalake import DeltaTable
-
-    return DeltaTable(str(target.folder / TABLE.name))
-
-
-def _iceberg(target: IcebergTarget) -> Any:
-    from pyiceberg.catalog import load_catalog
-
-    return load_catalog("lake", **target.catalog).load_table(f"{NAMESPACE}.{TABLE.name}")
+        return len(target.load(TABLE).file_uris())
+    return len(list(target.load(TABLE).scan().plan_files()))
 
 
 def test_a_key_may_be_null(target: LakeTarget) -> None:
@@ -120,9 +109,9 @@ def test_a_commit_of_somebody_else_is_met(target: LakeTarget) -> None:
 
     def compact() -> None:
         if isinstance(target, DeltaTarget):
-            assert _delta(target).optimize.compact()["numFilesRemoved"] == 2
+            assert target.load(TABLE).optimize.compact()["numFilesRemoved"] == 2
         else:
-            table = _iceberg(target)
+            table = target.load(TABLE)
             table.overwrite(table.scan().to_arrow())
 
     delivered(_Meeting(target.sink(), compact), [TABLE], topics)
@@ -143,7 +132,7 @@ def test_a_table_has_few_files(target: LakeTarget, monkeypatch: pytest.MonkeyPat
     assert _names(target) == [(number, "a") for number in range(12)]
     assert _files(target) < 5
     if isinstance(target, IcebergTarget):
-        assert len(_iceberg(target).metadata.snapshots) < 6
+        assert len(target.load(TABLE).metadata.snapshots) < 6
         stored = list((target.folder / "warehouse").rglob("*.parquet"))
         assert len(stored) < 12
 
@@ -155,18 +144,16 @@ def test_the_token_is_where_the_format_has_a_place_for_it(target: LakeTarget) ->
     delivered(target.sink(), [TABLE], topics)
 
     if isinstance(target, DeltaTarget):
-        assert _delta(target).transaction_version("ikebana.lake") == 7
+        assert target.load(TABLE).transaction_version("ikebana.lake") == 7
     else:
-        summary = _iceberg(target).current_snapshot().summary.additional_properties
+        summary = target.load(TABLE).current_snapshot().summary.additional_properties
         assert summary["ikebana.lake.upper"] == "7"
 
 
 def test_files_of_a_day_lie_together(tmp_path: Path) -> None:
     """Readers see only those of batches that were applied."""
-    from ikebana.delivering.parquet import parquet_sink
-
     [table, _] = tables_of("changes")
-    sink = parquet_sink("files", tmp_path, by_day=True)
+    sink = parquet.sink("files", ParquetPart(folder=str(tmp_path), by_day=True))
     day = 1_709_164_800_000
     topics = MemoryTopics()
     topics.close(ORDERS, day + 2, _order(1, "a", day - 1, 1), _order(2, "b", day, 1))

@@ -21,8 +21,11 @@ class _Target:
     def rows(self, table: Table) -> list[dict[str, Any]]:
         return [
             {name: value for name, value in row.items() if name != ID}
-            for row in self._target.tables[table.name]
+            for row in self._target.tables.get(table.name, [])
         ]
+
+    def as_of(self, table: Table) -> tuple[int | None, list[dict[str, Any]]]:
+        return self._target.uppers.get(table.name), self.rows(table)
 
     @contextmanager
     def away(self) -> Iterator[None]:
