@@ -7,10 +7,11 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -103,6 +104,25 @@ def _serve(written: Written, folder: Path, *options: str) -> Iterator[Server]:
             process.wait()
 
 
+class Shared(NamedTuple):
+    """A server that several tests ask, its folder and its topic."""
+
+    server: Server
+    folder: Path
+    written: Written
+
+
+@pytest.fixture(scope="module")
+def shared(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    """It serves the first closed batch."""
+    written = Written(broker.bootstrap_servers, f"shared-{uuid.uuid4().hex[:12]}")
+    written.batch(FIRST, 10)
+    folder = tmp_path_factory.mktemp("shared") / "data"
+    with _serve(written, folder) as server:
+        server.wait(written.name, 9)
+        yield Shared(server, folder, written)
+
+
 def test_it_serves_what_is_closed_and_goes_on_after_restarts(
     written: Written, tmp_path: Path
 ) -> None:
@@ -129,7 +149,9 @@ def test_it_serves_what_is_closed_and_goes_on_after_restarts(
         assert server.stop() == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.full), signal.SIGINT]
+)
 def test_a_signal_ends_it_with_its_subscriptions(
     written: Written, tmp_path: Path, number: int
 ) -> None:
@@ -156,17 +178,15 @@ def test_a_damaged_copy_is_rebuilt_by_name(written: Written, tmp_path: Path) -> 
         assert f'the local copy of "{written.name}"' in server.log.read_text()
 
 
-def test_readers_in_other_processes_follow_the_folder(written: Written, tmp_path: Path) -> None:
+def test_readers_in_other_processes_follow_the_folder(shared: Shared) -> None:
     """While it is written."""
-    folder = tmp_path / "data"
-    with _serve(written, folder) as server:
-        server.wait(written.name, 9)
-        with ikebana.open(folder) as served:
-            assert served.get(written.name, b'"frank"') == {b'"zappa"': 1}
-            written.batch(SECOND, 20)
-            assert served.wait(19, written.name, timeout=patient(20)) == 19
-            assert served.get(written.name, b'"david"') == {}
-            assert served.get(written.name, b'"david"', as_of=11) == {b'{"born":1947}': 1}
+    written = shared.written
+    with ikebana.open(shared.folder) as served:
+        assert served.get(written.name, b'"frank"') == {b'"zappa"': 1}
+        written.batch(SECOND, 20)
+        assert served.wait(19, written.name, timeout=patient(20)) == 19
+        assert served.get(written.name, b'"david"') == {}
+        assert served.get(written.name, b'"david"', as_of=11) == {b'{"born":1947}': 1}
 
 
 def test_the_snippets_of_the_pages_run(
@@ -200,48 +220,42 @@ def test_the_snippets_of_the_pages_run(
             exec(compile(snippet, "a page", "exec"), {})
 
 
-def test_sql_is_answered_from_a_folder_a_server_and_topics(
-    written: Written, tmp_path: Path
-) -> None:
+def test_sql_is_answered_from_a_folder_a_server_and_topics(shared: Shared) -> None:
     """With the same rows."""
-    text = f"SELECT key, value FROM \"{written.name}\" WHERE key = 'frank'"
-    with _serve(written, tmp_path / "data") as server:
-        server.wait(written.name, 9)
-        for place in (
-            [f"--url={server.url}"],
-            [f"--data={tmp_path / 'data'}"],
-            [written.name, f"--bootstrap-servers={written.servers}"],
-        ):
-            found = subprocess.run(
-                [*COMMAND, "sql", text, *place],
-                capture_output=True,
-                text=True,
-                timeout=patient(60),
-                check=False,
-            )
-            assert found.returncode == 0, found.stderr
-            assert json.loads(found.stdout) == {"key": "frank", "value": '"zappa"'}
-
-
-def test_two_servers_do_not_write_one_folder(written: Written, tmp_path: Path) -> None:
-    """The second one says why it ends."""
-    folder = tmp_path / "data"
-    with _serve(written, folder) as server:
-        server.wait(written.name, 9)
-        second = subprocess.run(
-            [
-                *COMMAND,
-                "serve",
-                written.name,
-                f"--bootstrap-servers={written.servers}",
-                f"--data={folder}",
-                "--http=127.0.0.1:0",
-            ],
+    name, servers = shared.written.name, shared.written.servers
+    text = f"SELECT key, value FROM \"{name}\" WHERE key = 'frank'"
+    for place in (
+        [f"--url={shared.server.url}"],
+        [f"--data={shared.folder}"],
+        [name, f"--bootstrap-servers={servers}"],
+    ):
+        found = subprocess.run(
+            [*COMMAND, "sql", text, *place],
             capture_output=True,
             text=True,
             timeout=patient(60),
             check=False,
         )
+        assert found.returncode == 0, found.stderr
+        assert json.loads(found.stdout) == {"key": "frank", "value": '"zappa"'}
+
+
+def test_two_servers_do_not_write_one_folder(shared: Shared) -> None:
+    """The second one says why it ends."""
+    second = subprocess.run(
+        [
+            *COMMAND,
+            "serve",
+            shared.written.name,
+            f"--bootstrap-servers={shared.written.servers}",
+            f"--data={shared.folder}",
+            "--http=127.0.0.1:0",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=patient(60),
+        check=False,
+    )
     assert second.returncode == 1
     assert "another process writes it" in second.stderr
 
