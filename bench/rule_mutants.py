@@ -586,7 +586,7 @@ def _fails(session: pytest.Session, tests: tuple[str, ...], *fault: str) -> bool
         return bool(ended)
     try:
         if fault:
-            _put_in(*fault)
+            _put_in(fault[0], _with_fault(*fault))
         items = [item for item in session.items if item.nodeid.startswith(tests)]
         assert items, f"{tests} has no tests"
         for item, after in zip(items, [*items[1:], None], strict=True):
@@ -599,21 +599,16 @@ def _fails(session: pytest.Session, tests: tuple[str, ...], *fault: str) -> bool
         os._exit(2)
 
 
-def _put_in(file: str, before: str, after: str) -> None:
-    """Give the functions of a module the code that they have in the changed text."""
+def _with_fault(file: str, before: str, after: str) -> str:
     text = (_ROOT / file).read_text()
     assert text.count(before) == 1, f"{file} has {text.count(before)} times {before!r}"
-    name = "ikebana." + file.removesuffix(".py").replace("/", ".")
-    module = importlib.import_module(name)
-    changed = types.ModuleType(name)
-    changed.__file__ = module.__file__
-    exec(compile(text.replace(before, after), str(module.__file__), "exec"), changed.__dict__)
-    theirs = dict(_functions(changed, changed))
-    swapped = 0
-    for place, function in _functions(module, module):
-        if function.__code__ != theirs[place].__code__:
-            function.__code__ = theirs[place].__code__
-            swapped += 1
+    return text.replace(before, after)
+
+
+def _put_in(file: str, text: str) -> None:
+    """Give a module the functions and the tables that it has in another text."""
+    module, changed = with_text(file, text)
+    swapped = swap_functions(module, changed)
     for place, value in vars(module).items():
         new = vars(changed).get(place)
         if isinstance(value, dict) and place != "__builtins__" and value != new:
@@ -621,9 +616,30 @@ def _put_in(file: str, before: str, after: str) -> None:
             value.update(new or {})
             swapped += 1
     assert swapped, f"{file} does the same"
+
+
+def with_text(file: str, text: str) -> tuple[types.ModuleType, types.ModuleType]:
+    """A module of the package, and what it would be with another text."""
+    name = "ikebana." + file.removesuffix(".py").replace("/", ".")
+    module = importlib.import_module(name)
+    changed = types.ModuleType(name)
+    changed.__file__ = module.__file__
+    exec(compile(text, str(module.__file__), "exec"), changed.__dict__)
+    return module, changed
+
+
+def swap_functions(module: types.ModuleType, changed: types.ModuleType) -> int:
+    """Give the functions of a module the code of those of another; how many were different."""
+    theirs = dict(_functions(changed, changed))
+    swapped = 0
+    for place, function in _functions(module, module):
+        if function.__code__ != theirs[place].__code__:
+            function.__code__ = theirs[place].__code__
+            swapped += 1
     for each in gc.get_objects():
         if isinstance(each, functools._lru_cache_wrapper):
             each.cache_clear()
+    return swapped
 
 
 def _functions(module: types.ModuleType, of: Any) -> Iterator[tuple[str, types.FunctionType]]:
