@@ -154,6 +154,8 @@ class OverColumns:
 
 IN_ORDER = ("list", "array_agg", "string_agg", "group_concat", "listagg", "any_value")
 """Aggregates that take their values in the window's order unless they have an ORDER BY."""
+# What takes an order of its own; DuckDB numbers rows in another one.
+_IN_OWN_ORDER = ("rank", *OFFSETS, *ENDS)
 _AS_AGGREGATES = {"first_value": "first", "last_value": "last"}
 _PARTS = ("arguments", "filter_expr", "arg_orders", "start_expr", "end_expr")
 
@@ -323,7 +325,7 @@ def _in_own_order(node: Node) -> Node:
     """
     kind, frame = node["function_name"].lower(), (node["start"], node["end"])
     is_of_all = not node["orders"] and frame == ("UNBOUNDED_PRECEDING", "CURRENT_ROW_RANGE")
-    if not node["arg_orders"] or kind not in (*RANKS, *OFFSETS, *ENDS):
+    if not node["arg_orders"] or kind not in _IN_OWN_ORDER:
         return node
     if is_of_all or frame == ("UNBOUNDED_PRECEDING", "UNBOUNDED_FOLLOWING"):
         to_end = {"end": "UNBOUNDED_FOLLOWING"} if kind in ENDS else {}

@@ -144,7 +144,7 @@ class Shown:
                 raise SqlQueryError("with DISTINCT, ORDER BY needs columns of the result")
             return self._limited(rows.distinct(making, table), orders)
         if targets:
-            table = first_rows(making, table, targets, orders, 1, "on")
+            table = first_rows(making, table, [*dict.fromkeys(targets)], orders, 1, "on")
         table = self._limited(table, orders)
         return making.select(table, "shown", select) if columns.hidden else table
 

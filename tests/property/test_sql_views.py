@@ -171,6 +171,9 @@ SHAPES = {
         "SELECT x.c, y.d FROM t x ASOF LEFT JOIN u y ON x.b >= y.d AND (x.a = y.a OR x.a = 0)",
         "SELECT c, max(d) AS m FROM t x ASOF JOIN u y ON x.a = y.a AND y.d <= x.b GROUP BY c",
     ),
+    "DISTINCT ON of one column twice": (
+        "SELECT DISTINCT ON (a, a) a, d, e FROM u ORDER BY a, a, d, e",
+    ),
     "joins by columns of two types": (
         "SELECT x.c, y.d FROM t x JOIN u y ON x.b::DOUBLE = y.d",
         "SELECT x.c, y.e FROM t x LEFT JOIN u y ON (y.a + 1)::VARCHAR = x.a",

@@ -104,7 +104,7 @@ def repeated(part: st.SearchStrategy[Pattern]) -> st.SearchStrategy[Pattern]:
     """Repetitions, as often as `*`, `+`, `?` and numbers say."""
     counts = st.sampled_from([(0, None), (1, None), (0, 1), (2, 2), (1, 3), (2, None)])
     return st.builds(
-        lambda part, counts, is_reluctant: Repeated(part, *counts, is_reluctant),
+        lambda part, counts, is_reluctant: Repeated(part, counts[0], counts[1], is_reluctant),
         part,
         counts,
         st.booleans(),

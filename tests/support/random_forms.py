@@ -173,9 +173,9 @@ class Forms:
         partition = self._one("", "PARTITION BY a")
         way = self._one(*WAYS)
         made = self._one(
-            *(f"rank(ORDER BY d{way})", f"row_number(ORDER BY d{way}, a{way}, e{way})"),
-            *(f"lag(d ORDER BY d{way})", f"first_value(d ORDER BY d{way})"),
-            *(f"last_value(d ORDER BY d{way} IGNORE NULLS)", f"dense_rank(ORDER BY d{way})"),
+            f"rank(ORDER BY d{way})",
+            *(f"lag(d ORDER BY d{way}, a{way}, e{way})", f"first_value(d ORDER BY d{way})"),
+            *(f"last_value(d ORDER BY d{way} IGNORE NULLS)"),
         )
         return f"SELECT a, d, e, {made} OVER ({partition}) AS x FROM u{self._where()}"
 
