@@ -175,7 +175,7 @@ class Forms:
         made = self._one(
             f"rank(ORDER BY d{way})",
             *(f"lag(d ORDER BY d{way}, a{way}, e{way})", f"first_value(d ORDER BY d{way})"),
-            *(f"last_value(d ORDER BY d{way} IGNORE NULLS)"),
+            f"last_value(d ORDER BY d{way} IGNORE NULLS)",
         )
         return f"SELECT a, d, e, {made} OVER ({partition}) AS x FROM u{self._where()}"
 
