@@ -45,8 +45,8 @@ class _Reader:
     """Reads tokens from the first to the last one.  It raises: ValueError."""
 
     def __init__(self, text: str) -> None:
-        found = _TOKEN.finditer(text)
-        self._tokens: Iterator[str] = (m["token"] for m in found if m["token"] is not None)
+        matches = _TOKEN.finditer(text)
+        self._tokens: Iterator[str] = (m["token"] for m in matches if m["token"] is not None)
         self._next = next(self._tokens, "")
 
     def file(self, file: Any) -> None:

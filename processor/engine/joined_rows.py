@@ -101,7 +101,7 @@ class Maker:
     def make(self, payloads: Sequence[bytes], data: Sequence[bytes | None]) -> JoinedRows:
         """Evaluate rows; `data` has the match of each, None for a row without one."""
         if (picked := self._picked(payloads, data)) is not None:
-            outcome, failed = picked, []
+            outcome, failed = picked, list[RowFailure]()
         else:
             outcome, failed = self._outcome(self._query, payloads, data)
         # On rows straight from a relation no predicate has failed yet.

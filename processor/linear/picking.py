@@ -101,7 +101,8 @@ class _Fields:
         """The tree of an expression; that of a quoted name needs no parser."""
         if sql.count('"') == 2 and sql[0] == sql[-1] == '"':
             return column(sql[1:-1])
-        return parse(sql, self.scope).node
+        tree: Node = parse(sql, self.scope).node
+        return tree
 
     def number(self, name: str) -> int:
         """The number of a field.  Raises: KeyError, ExpressionError, if there is none."""

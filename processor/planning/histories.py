@@ -55,8 +55,8 @@ def _source_problems(history: History, path: str) -> Iterator[Problem]:
     """Problems of where the rows come from."""
     named = [name for name in ("files", "iceberg", "delta") if getattr(history, name)]
     if len(named) != 1:
-        known = ", ".join(named) or "none"
-        yield path, f"has to have one of files, iceberg and delta; it has {known}"
+        places = ", ".join(named) or "none"
+        yield path, f"has to have one of files, iceberg and delta; it has {places}"
     if history.files and history.version is not None:
         yield f"{path}.version", "is of a table, and files have none"
     if history.iceberg and "." not in history.iceberg:

@@ -124,7 +124,7 @@ def _items(part: _Part) -> Iterator[_Part]:
 
 
 @dataclass(frozen=True, slots=True)
-class Expression:
+class LocatedExpression:
     """An expression of a clause, and its place in the query."""
 
     node: Node
@@ -189,7 +189,7 @@ class _Parsing:
             raise SqlQueryError(f"a pattern has at most {_MOST_VARIABLES} variables", begin)
         return " ".join(pattern.split()), tuple(each.lower() for each in variables)
 
-    def _partition(self) -> Iterator[Expression]:
+    def _partition(self) -> Iterator[LocatedExpression]:
         for item in _items(self.clauses["PARTITION"]) if "PARTITION" in self.clauses else ():
             expression = _expression(item)
             node = expression.node
@@ -207,7 +207,7 @@ class _Parsing:
             raise SqlQueryError(error.problem, place) from None
         yield from modifier["orders"]
 
-    def _named(self, part: _Part, *, is_first: bool) -> Iterator[tuple[str, Expression]]:
+    def _named(self, part: _Part, *, is_first: bool) -> Iterator[tuple[str, LocatedExpression]]:
         """The expressions of a list such as `x AS name`, or `name AS x` if the name `is_first`."""
         for item in _items(part):
             words = tokens(item.text)
@@ -226,9 +226,9 @@ class _Parsing:
             yield unquoted(words[-1]), _expression(_Part(text, item.at))
 
 
-def _expression(part: _Part) -> Expression:
+def _expression(part: _Part) -> LocatedExpression:
     try:
-        return Expression(tree(part.text.strip()), part.at)
+        return LocatedExpression(tree(part.text.strip()), part.at)
     except ExpressionError as error:
         raise SqlQueryError(str(error), part.at) from None
 
@@ -243,9 +243,9 @@ class MatchRecognize:
     name: str
     source: str
     place: int
-    partition: tuple[Expression, ...]
+    partition: tuple[LocatedExpression, ...]
     orders: tuple[Node, ...]
-    measures: tuple[tuple[str, Expression], ...]
+    measures: tuple[tuple[str, LocatedExpression], ...]
     pattern: str
     variables: tuple[str, ...]
-    define: Mapping[str, Expression]
+    define: Mapping[str, LocatedExpression]

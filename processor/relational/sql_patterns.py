@@ -18,7 +18,11 @@ from ikebana.processor.relational.over import Over, Result, with_functions
 from ikebana.processor.relational.rows import Order
 from ikebana.processor.relational.sql_aggregates import direction, is_aggregate
 from ikebana.processor.relational.sql_over import IN_ORDER
-from ikebana.processor.relational.sql_pattern_text import Expression, MatchRecognize, parsed_call
+from ikebana.processor.relational.sql_pattern_text import (
+    LocatedExpression,
+    MatchRecognize,
+    parsed_call,
+)
 from ikebana.processor.relational.sql_refusals import whole_number
 from ikebana.processor.relational.sql_whole import free
 from ikebana.processor.relational.windows import FromCall, without_windows
@@ -105,26 +109,26 @@ class _Matching:
             sql = "true" if condition is None else self._condition(name, condition)
             yield f"CASE WHEN {sql} THEN {1 << at}::BIGINT ELSE 0 END"
 
-    def _condition(self, name: str, condition: Expression) -> str:
+    def _condition(self, name: str, condition: LocatedExpression) -> str:
         """SQL of a condition over the row, and rows a number of rows before or behind."""
 
         def change(node: Node) -> Node | None:
             if (called := _called(node)) in _SHIFTS:
                 shifted, number = _arguments(node, condition, usual=1)
-                own = changed(shifted, change)
-                return column(self.beside(own, _SHIFTS[called], number))
+                plain = changed(shifted, change)
+                return column(self.beside(plain, _SHIFTS[called], number))
             if called in ("classifier", "match_number") or is_aggregate(node):
                 condition.refuse(
                     f"{called}() in DEFINE is not supported: a condition reads its own row, and "
                     "with PREV and NEXT the rows at fixed distances"
                 )
-            variable, own = self.own(node)
+            variable, plain = self.unqualified(node)
             if variable not in (None, name):
                 condition.refuse(
                     f'the condition of "{name}" reads rows of "{variable}", which is not '
                     "supported: it reads its own row, and with PREV and NEXT rows beside it"
                 )
-            return own if variable is not None else None
+            return plain if variable is not None else None
 
         return f"({text_of(changed(condition.node, change))})"
 
@@ -132,7 +136,7 @@ class _Matching:
         """Whether a column is one that rows are partitioned by."""
         return node["column_names"] in [[name] for name in self._partition]
 
-    def own(self, node: Node) -> tuple[str | None, Node]:
+    def unqualified(self, node: Node) -> tuple[str | None, Node]:
         """The variable that a column is qualified by, if one, and the column without it."""
         first, *names = node["column_names"] if node["class"] == "COLUMN_REF" else ("",)
         if not names or first.lower() not in self._call.variables:
@@ -198,7 +202,7 @@ class _Measures:
     matching: _Matching
     match: str
 
-    def of(self, measure: Expression) -> str:
+    def of(self, measure: LocatedExpression) -> str:
         """SQL of a measure over the rows of a match.  Raises: SqlQueryError."""
 
         def change(node: Node) -> Node | None:
@@ -216,12 +220,12 @@ class _Measures:
                 return self._aggregate(node, measure)
             if node["class"] != "COLUMN_REF" or self.matching.is_of_partition(node):
                 return None
-            variable, own = self.matching.own(node)
-            return self._at_end("last", own, variable, 0)
+            variable, plain = self.matching.unqualified(node)
+            return self._at_end("last", plain, variable, 0)
 
         return text_of(changed(measure.node, change))
 
-    def _of_row(self, node: Node, measure: Expression) -> Node:
+    def _of_row(self, node: Node, measure: LocatedExpression) -> Node:
         """FIRST or LAST, within PREV or NEXT; these alone are of the last row."""
         function, away = "", 0
         if (called := _called(node)) in _SHIFTS:
@@ -230,17 +234,17 @@ class _Measures:
         number = 0
         if called in _ENDS:
             node, number = _arguments(node, measure, usual=0)
-        variable, own = self._rows_of(node, measure)
+        variable, plain = self._rows_of(node, measure)
         if away:
-            own = column(self.matching.beside(own, function, away))
-        return self._at_end(called if called in _ENDS else "last", own, variable, number)
+            plain = column(self.matching.beside(plain, function, away))
+        return self._at_end(called if called in _ENDS else "last", plain, variable, number)
 
-    def _aggregate(self, node: Node, measure: Expression) -> Node:
+    def _aggregate(self, node: Node, measure: LocatedExpression) -> Node:
         """An aggregate over the rows of a variable, or over all rows of the match."""
         (star,) = node["arguments"] if len(node["arguments"]) == 1 else ({"expression": {}},)
         if star["expression"].get("class") == "STAR":
             of_rows = column(star["expression"]["relation_name"], "rows")
-            variable, _ = self.matching.own(of_rows)
+            variable, _ = self.matching.unqualified(of_rows)
             node = {**node, "function_name": "count_star", "arguments": []}
         else:
             variable, node = self._rows_of(node, measure)
@@ -249,20 +253,20 @@ class _Measures:
         conditions = [tree(each) for each in self._of_variable(variable)]
         return {**node, "filter": conjunction([*conjuncts(node["filter"]), *conditions])}
 
-    def _rows_of(self, node: Node, measure: Expression) -> tuple[str | None, Node]:
+    def _rows_of(self, node: Node, measure: LocatedExpression) -> tuple[str | None, Node]:
         """The variable whose rows an expression reads, None for all, and it over their columns."""
         variables: set[str | None] = set()
 
         def change(node: Node) -> Node | None:
             if _called(node) in _SHIFTS:
                 shifted, number = _arguments(node, measure, usual=1)
-                own = changed(shifted, change)
-                return column(self.matching.beside(own, _SHIFTS[_called(node)], number))
+                plain = changed(shifted, change)
+                return column(self.matching.beside(plain, _SHIFTS[_called(node)], number))
             if node["class"] != "COLUMN_REF":
                 return None
-            variable, own = self.matching.own(node)
+            variable, plain = self.matching.unqualified(node)
             variables.add(variable)
-            return own
+            return plain
 
         of_rows: Node = {
             name: part if name in ("class", "type") else changed(part, change)
@@ -298,7 +302,7 @@ def _called(node: Node) -> str:
     return node["function_name"].lower() if node["class"] == "FUNCTION" else ""
 
 
-def _arguments(node: Node, of: Expression, *, usual: int) -> tuple[Node, int]:
+def _arguments(node: Node, of: LocatedExpression, *, usual: int) -> tuple[Node, int]:
     """The expression in a call of FIRST, LAST, PREV or NEXT, and the number of rows."""
     expressions = [each["expression"] for each in node["arguments"]]
     number = whole_number(expressions[1]) if len(expressions) == 2 else usual

@@ -353,13 +353,13 @@ class Query:
 
         The last columns of each, so many as `keys` says, are those of a domain.
         """
-        own = [list(each.types)[: len(each.types) - keys] for each in sources]
-        every = {name.lower(): name for names in reversed(own) for name in names}
-        order = dict.fromkeys(name.lower() for names in own for name in names)
+        shown = [list(each.types)[: len(each.types) - keys] for each in sources]
+        every = {name.lower(): name for names in reversed(shown) for name in names}
+        order = dict.fromkeys(name.lower() for names in shown for name in names)
         used = set(order)
         last = [free("k", used) for _ in range(keys)]
         tables = []
-        for source, names in zip(sources, own, strict=True):
+        for source, names in zip(sources, shown, strict=True):
             by_name = {name.lower(): quoted(name) for name in names}
             columns = [(every[name], by_name.get(name, "NULL")) for name in order]
             columns += zip(last, map(quoted, list(source.types)[len(names) :]), strict=True)

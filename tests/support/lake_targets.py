@@ -115,7 +115,8 @@ class DeltaTarget:
             for name, text in commit.items()
             if name.startswith("ikebana.")
         )
-        return next(marks, {}).get("upper"), _rows(found.to_pyarrow_table(), table)
+        latest: dict[str, int] = next(marks, {})
+        return latest.get("upper"), _rows(found.to_pyarrow_table(), table)
 
     def load(self, table: Table) -> Any:
         """Load the newest version of a table."""

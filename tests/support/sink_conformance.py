@@ -482,7 +482,7 @@ class SinkConformance:
         table, topics = Table("names", f"names_{mode}", mode, columns, key), MemoryTopics()
         before, after = (_encoded(dict.fromkeys(names[2:], value)) for value in (1, 2))
         of_key = b'{"rows":5,"time":4}'
-        changed = [(of_key, before, 3, -1), (of_key, after, 3, 1)]
+        changed: Updates = [(of_key, before, 3, -1), (of_key, after, 3, 1)]
         told = Story([("names", 2, [(of_key, before, 1, 1)]), ("names", 4, changed)])
         for topic, upper, updates in told.batches:
             topics.close(topic, upper, *updates)

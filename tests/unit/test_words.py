@@ -37,7 +37,6 @@ AMBIGUOUS = {
     "Run",
     "Seen",
     "Side",
-    "Sinks",
     "Sql",
     "Standing",
     "Statement",
