@@ -465,8 +465,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edge:acts: a run that has failed keeps Spark to itself": (
         "tests/unit/test_attempts.py::test_a_run_that_shows_its_end",
         "processor/building/handle.py",
-        "            with self._claim:\n",
-        "            with ExitStack():\n",
+        "                self._claim,\n",
+        "                ExitStack(),\n",
     ),
     "edge:acts: a collection that is behind is not named": (
         "tests/unit/test_sql_command.py::test_a_topic_that_is_behind",

@@ -352,8 +352,10 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "the lease is taken after everything is looked at": (
         STEPS,
         _TAKE,
-        "    brokers.hold_lease()\n    existing = brokers.topics(_topics(plan))\n",
-        "    existing = brokers.topics(_topics(plan))\n    brokers.hold_lease()\n",
+        "    brokers.hold_lease()\n"
+        "    before = history(plan, birth, brokers, look, finishes=finishes, fences=True)\n",
+        "    before = history(plan, birth, brokers, look, finishes=finishes, fences=True)\n"
+        "    brokers.hold_lease()\n",
     ),
     "a marker beyond the log": (STARTING, _START, "if marker.batch > logged.batch:", "if False:"),
     "progress beyond the log": (
