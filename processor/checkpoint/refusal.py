@@ -2,9 +2,13 @@
 
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import TYPE_CHECKING
 
 from ikebana.errors import CheckpointError, IkebanaError
-from ikebana.processor.planning.edits_problems import EditProblem
+
+if TYPE_CHECKING:
+    # Commands that only read outputs begin without the planner.
+    from ikebana.processor.planning.edits_problems import EditProblem
 
 
 class Reason(Enum):
@@ -50,7 +54,7 @@ class Refusal:
     message: str
     hint: str | None = None
     kind: type[IkebanaError] = CheckpointError
-    problems: tuple[EditProblem, ...] = ()
+    problems: "tuple[EditProblem, ...]" = ()
 
     def error(self) -> IkebanaError:
         """Make the error to raise."""
