@@ -10,6 +10,7 @@ a request is repeated up to a deadline, while librdkafka reconnects by itself.
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain, repeat
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -25,6 +26,7 @@ PATIENCE_S = 90.0
 _REQUEST_S = 10.0
 # Shorter for the first answer: a person waits for it, and a mistake is likelier than an outage.
 _FIRST_PATIENCE_S = 10.0
+_FIRST_REQUEST_S = 1.0
 
 # The consumers' group, which is named and never joined: nothing is committed to it.
 GROUP = "ikebana"
@@ -139,13 +141,24 @@ def reach(settings: Mapping[str, str]) -> None:
         asking = admin({**settings, "error_cb": errors.append})
     except KafkaException as error:
         raise ConfigError(f"cannot make a Kafka client: {error.args[0].str()}") from error
+    # Brokers that refuse the user say so before the first request, a short one, is over.
+    waits_s = chain([_FIRST_REQUEST_S], repeat(_REQUEST_S / 2))
+
+    def ask() -> None:
+        try:
+            asking.list_topics(timeout=next(waits_s))
+        except KafkaException:
+            asking.poll(0)
+            refusal = _why(settings, errors)
+            # Another one of the brokers may still answer, unless all connections have ended.
+            all_down = any(each.code() == KafkaError._ALL_BROKERS_DOWN for each in errors)
+            if all_down and isinstance(refusal, AccessError):
+                raise refusal from None
+            raise
+
     servers = settings["bootstrap.servers"]
     try:
-        patiently(
-            lambda: asking.list_topics(timeout=_REQUEST_S / 2),
-            f"the brokers at {servers}",
-            _FIRST_PATIENCE_S,
-        )
+        patiently(ask, f"the brokers at {servers}", _FIRST_PATIENCE_S)
     except AwayError as error:
         asking.poll(0)
         raise _why(settings, errors) or error from error

@@ -143,7 +143,8 @@ class MemoryLife:
 
     def go_on(self) -> None:
         # What precedes a plan ends by itself; another start goes on.
-        while not self._run._is_over() and self._run.batch():
+        run = self._run
+        while (run._unfinished is not None or not run._is_over()) and run.batch():
             pass
 
     def recover(self, **parts: Any) -> None:

@@ -356,7 +356,7 @@ def test_the_last_edit_is_told_and_marked_in_the_plan(browser: Browser) -> None:
         expect(edit).to_contain_text("Part 2 of 3, people: 20,000 keys so far")
         expect(edit).to_contain_text("2026-09-21 14:13:20.000Z")
         monitor.batch(_report(2, 0))
-        expect(edit).to_contain_text("It is through.")
+        expect(edit).to_contain_text("It is done.")
         expect(edit.get_by_role("progressbar")).to_have_count(0)
         expect(edit.locator("li.dropped")).to_contain_text("totals")
         expect(edit.locator("li.replaced")).to_contain_text(
