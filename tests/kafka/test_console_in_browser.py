@@ -298,7 +298,7 @@ def test_sql_is_asked_as_of_one_time(page: Page, url: str, flights: Flights) -> 
 def test_a_table_is_shown_by_its_name(page: Page, url: str, flights: Flights) -> None:
     """Its first rows, by a query that can be changed."""
     page.goto(f"{url}#/sql")
-    page.get_by_role("button", name=flights.topic).click()
+    page.get_by_role("button", name=flights.topic, exact=True).click()
     expect(page.get_by_label("SQL")).to_have_value(f'SELECT * FROM "{flights.topic}" LIMIT 20')
     expect(page.locator(".said")).to_contain_text("20 rows as of 20")
 

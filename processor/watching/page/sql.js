@@ -7,10 +7,9 @@ const MOST_SHOWN = 1000;
 const KEPT = "ikebana-sql";
 
 export function sql(place, { poller }) {
-  const names = (poller.answer?.collections ?? []).map((each) => each.collection.name);
   const all = (name) => `SELECT * FROM "${name.replaceAll('"', '""')}" LIMIT 20`;
   const text = h("textarea", { id: "sql", rows: "6", spellcheck: "false", "aria-label": "SQL" });
-  text.value = sessionStorage.getItem(KEPT) ?? (names.length ? all(names[0]) : "");
+  text.value = sessionStorage.getItem(KEPT) ?? "";
   const asOf = h("input", { class: "time", id: "sql-as-of", placeholder: "the newest time" });
   const said = h("p", { class: "said", role: "status" });
   const found = h("div", { class: "found" });
@@ -47,10 +46,22 @@ export function sql(place, { poller }) {
     text.value = all(name);
     run();
   };
-  const tables = names.map((name) => h("button", { type: "button", onclick: use(name) }, h("code", {}, name)));
+  const tables = h("p", { class: "buttons" }, "Tables");
+  let shown = "";
+  // A page that is opened here has no answer yet; later ones may have other collections.
+  const stop = poller.listen(({ collections }) => {
+    const names = collections.map((each) => each.collection.name);
+    if (names.join() === shown) return;
+    shown = names.join();
+    if (!text.value && names.length) text.value = all(names[0]);
+    show(tables, "Tables", names.map((name) => h("button", { type: "button", onclick: use(name) }, h("code", {}, name))));
+  });
   const line = h("p", { class: "buttons" }, h("label", { for: "sql-as-of" }, "As of"), asOf, button, h("span", { class: "faint" }, "Ctrl+Enter"));
-  show(place, h("h2", {}, "SQL"), h("p", { class: "buttons" }, "Tables", tables), h("form", { onsubmit: run }, text, line), said, found);
-  return () => asking.abort();
+  show(place, h("h2", {}, "SQL"), tables, h("form", { onsubmit: run }, text, line), said, found);
+  return () => {
+    stop();
+    asking.abort();
+  };
 }
 
 function result({ columns, rows }) {
