@@ -116,7 +116,8 @@ def _lines(text: str) -> list[str]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    process.send_signal(signal.SIGINT)
+    # Ctrl-C reaches all processes of a command.
+    os.killpg(process.pid, signal.SIGINT)
     try:
         process.wait(patient(60))
     finally:
