@@ -116,8 +116,8 @@ def _lines(text: str) -> list[str]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    # Ctrl-C reaches all processes of a command.
-    os.killpg(process.pid, signal.SIGINT)
+    # What a shell runs in the background ignores Ctrl-C.
+    process.send_signal(signal.SIGTERM)
     try:
         process.wait(patient(60))
     finally:
