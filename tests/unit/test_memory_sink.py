@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from ikebana.delivering.sink import ID, Mode, Sink, Table
+from ikebana.delivering.sink import ID, MODES, Mode, Sink, Table
 from ikebana.errors import ConfigError
 from support.memory_sink import MemorySink, MemoryTarget
-from support.sink_conformance import MODES, SinkConformance, tables_of
+from support.sink_conformance import SinkConformance, Target, tables_of
 
 
 class _Target:
@@ -42,7 +42,7 @@ class TestMemorySink(SinkConformance):
         return _Target()
 
     @pytest.mark.parametrize("mode", MODES)
-    def test_a_column_that_comes_later_is_added(self, target: _Target, mode: Mode) -> None:
+    def test_a_column_that_comes_later_is_added(self, target: Target, mode: Mode) -> None:
         """A sink may refuse it, as this one does, before anything is written."""
         table = tables_of(mode)[0]
         target.sink().open([table])
