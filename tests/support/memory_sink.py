@@ -4,7 +4,7 @@ A target has transactions: `apply` works on a copy, which takes the place of the
 together with the token, if the generation is still the sink's own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ikebana.delivering.sink import (
@@ -28,7 +28,7 @@ class MemoryTarget:
 
     def __init__(self) -> None:
         self.tables: dict[str, list[Row]] = {}
-        self.columns: dict[str, list[tuple[str, str]]] = {}
+        self.columns: dict[str, dict[str, str]] = {}
         self.tokens: dict[str, str] = {}
         self.uppers: dict[str, int] = {}
         """The frontier of each table."""
@@ -55,21 +55,10 @@ class MemorySink:
         target.ask()
         self._generation = target.generations.get(self.name, 0) + 1
         target.generations[self.name] = self._generation
-        for table in tables:
-            columns = [(column.name, str(column.kind)) for column in table.columns]
-            columns += [(name, "") for name in table.added]
-            there = target.columns.get(table.name, columns)
-            for one, other in zip(columns, there, strict=False):
-                if one != other:
-                    raise ConfigError(f'table "{table.name}" does not fit: column "{one[0]}"')
-            if len(there) != len(columns):
-                raise ConfigError(f'table "{table.name}" does not fit')
-        for table in tables:
-            target.tables.setdefault(table.name, [])
-            target.columns[table.name] = [
-                *((column.name, str(column.kind)) for column in table.columns),
-                *((name, "") for name in table.added),
-            ]
+        columns = {table.name: _columns(table, target.columns.get(table.name)) for table in tables}
+        for name in columns:
+            target.tables.setdefault(name, [])
+        target.columns |= columns
         self._tables = tables
         return target.tokens.get(self.name)
 
@@ -78,7 +67,9 @@ class MemorySink:
         changed = {}
         for table in self._tables:
             rows = [row for rows in batch.updates(table) for row in rows.to_pylist()]
-            changed[table.name] = _applied(table, self._target.tables[table.name], rows)
+            nulls = dict.fromkeys(self._target.columns[table.name])
+            applied = _applied(table, self._target.tables[table.name], rows)
+            changed[table.name] = [{**nulls, **row} for row in applied]
         self._target.ask()
         if self._target.generations[self.name] != self._generation:
             raise FencedError(f'sink "{self.name}" was taken over by a newer instance')
@@ -88,6 +79,27 @@ class MemorySink:
 
     def close(self) -> None:
         pass
+
+
+def _columns(table: Table, there: Mapping[str, str] | None) -> dict[str, str]:
+    """The types of a table's columns by name, those that it has already and those that it gets.
+
+    Columns beside those of the collection have no type.  Raises: ConfigError, if it does not fit.
+    """
+    columns = {column.name: str(column.kind) for column in table.columns}
+    columns |= dict.fromkeys(table.added, "")
+    if there is None:
+        return columns
+    problem = f'table "{table.name}" does not fit: column'
+    for name, kind in columns.items():
+        if name not in there and (table.counted or name in (*table.key, *table.added)):
+            raise ConfigError(f'{problem} "{name}" is missing, and tells rows apart')
+        if there.get(name, kind) != kind:
+            raise ConfigError(f'{problem} "{name}" is {there[name]}')
+    for name, kind in there.items():
+        if not kind and name not in columns:
+            raise ConfigError(f'{problem} "{name}" is of another mode')
+    return {**there, **columns}
 
 
 def _applied(table: Table, before: list[Row], updates: list[Row]) -> list[Row]:

@@ -2,15 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from ikebana.delivering.sink import ID, MODES, Mode, Sink, Table
-from ikebana.errors import ConfigError
+from ikebana.delivering.sink import ID, Sink, Table
 from support.memory_sink import MemorySink, MemoryTarget
-from support.sink_conformance import SinkConformance, Target, tables_of
+from support.sink_conformance import SinkConformance
 
 
 class _Target:
@@ -40,12 +38,3 @@ class TestMemorySink(SinkConformance):
     @pytest.fixture
     def target(self) -> _Target:
         return _Target()
-
-    @pytest.mark.parametrize("mode", MODES)
-    def test_a_column_that_comes_later_is_added(self, target: Target, mode: Mode) -> None:
-        """A sink may refuse it, as this one does, before anything is written."""
-        table = tables_of(mode)[0]
-        target.sink().open([table])
-
-        with pytest.raises(ConfigError, match="does not fit"):
-            target.sink().open([replace(table, columns=table.columns[:1])])
