@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ikebana.errors import BrokerError, ConfigError
 from ikebana.processor.base.java import find_java
-from ikebana.processor.kafka.broker import Broker, running
+from ikebana.processor.kafka.broker import Broker, free_port, running
 from ikebana.processor.kafka.broker_jars import jars, jars_fetched
 from support.waiting import wait_until
 
@@ -243,9 +243,7 @@ def test_jars_that_cannot_be_fetched_are_said_with_the_log_of_ivy(
 )
 def test_the_command_serves_until_a_signal_ends_it(tmp_path: Path, ending: signal.Signals) -> None:
     """`ikebana broker` says where it listens; no signal leaves a broker behind."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+    port = str(free_port())
     program = "from ikebana.processor.cli.broker import broker_command; broker_command()"
     command = [sys.executable, "-c", program, "--port", port, "--data", str(tmp_path)]
 

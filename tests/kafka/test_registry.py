@@ -10,7 +10,6 @@ GUIDs, which Apicurio doesn't know.
 import contextlib
 import importlib.util
 import json
-import socket
 import sys
 import threading
 import uuid
@@ -38,7 +37,7 @@ from ikebana.codecs.upsert_out import to_upserts
 from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.cli.main import cli
-from ikebana.processor.kafka.broker import Broker
+from ikebana.processor.kafka.broker import Broker, free_port
 from ikebana.processor.kafka.registry import Registry
 from ikebana.processor.kafka.written_schemas import checks, registered, subjects_of
 from ikebana.processor.planning.written_types import shape_of
@@ -113,14 +112,6 @@ def served(request: pytest.FixtureRequest) -> Iterator[Served]:
         yield Served(registry, f"http://127.0.0.1:{server.server_port}")
         server.shutdown()
         thread.join()
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def row(*fields: dict[str, Any]) -> dict[str, Any]:

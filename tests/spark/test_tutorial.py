@@ -3,7 +3,6 @@
 import os
 import re
 import shlex
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 import ikebana
-from ikebana.processor.kafka.broker import Broker
+from ikebana.processor.kafka.broker import Broker, free_port
 from support.doc_blocks import ROOT
 from support.pipeline_processes import create
 from support.waiting import patient, wait_until
@@ -126,9 +125,7 @@ def test_each_step_does_what_the_tutorial_says(
     broker: Broker, topic_name: Callable[[str], str], tmp_path: Path
 ) -> None:
     """Records, a run, changes, reads, and an edit under the eyes of a server."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    url = f"http://127.0.0.1:{free_port()}"
     text = (ROOT / "docs" / "tutorial.md").read_text()
     customers, orders = topic_name("customers"), topic_name("orders")
     for theirs, our in [

@@ -5,13 +5,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from socket import create_connection
 
 import psutil
 import pytest
 
+from ikebana.processor.kafka.broker import free_port
 from ikebana.processor.spark.workers import daemon, network
 from ikebana.processor.spark.workers.messages import pickled
 from ikebana.processor.spark.workers.owner import PROCESS_NAME
@@ -158,6 +159,16 @@ def test_an_executor_of_a_run_with_a_secret_is_reached_by_others(
     assert run({0: owners}, b"", "", {0: None}, {0: []}) == {0: None}
 
 
+def _first_of_three_ports() -> int:
+    """Return a port on which nobody listens, as on the two after it."""
+    while True:
+        port = free_port()
+        with ExitStack() as opened, suppress(OSError):
+            for at in range(3):
+                opened.enter_context(network.listening(("", port + at)))
+            return port
+
+
 @pytest.mark.parametrize("is_free", [True, False])
 def test_the_ports_of_a_host_follow_the_one_that_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, is_free: bool
@@ -167,15 +178,14 @@ def test_the_ports_of_a_host_follow_the_one_that_is_named(
     monkeypatch.setenv(network.VARIABLE, "of this run")
     # The test's own environment is left as it was.
     monkeypatch.setenv(EXECUTOR_VARIABLE, "")
-    with network.listening(("", 0)) as held:
-        port = held.getsockname()[1]
-        if is_free:
-            held.close()
+    port = _first_of_three_ports()
+    with ExitStack() as closing:
+        if not is_free:
+            closing.enter_context(network.listening(("", port)))
         monkeypatch.setenv(daemon.PORT_VARIABLE, str(port))
         owners, listeners = daemon._listening(tmp_path, 2)
-        with ExitStack() as closing:
-            for each in listeners:
-                closing.enter_context(each)
+        for each in listeners:
+            closing.enter_context(each)
 
     assert [*listeners.values()] == ["owner", "owner", "reader"]
     assert (owners.ports == (port, port + 1, port + 2)) == is_free
