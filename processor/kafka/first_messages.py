@@ -1,8 +1,8 @@
 """Look at some messages of each input while a pipeline runs, for probable mistakes (notices).
 
 The driver reads them beside the run, which does no work for this.  An input is looked at again,
-at pauses that double, until it has had enough messages and there is no notice about them.  From
-then on its newest messages are looked at once a minute, for new columns.
+at pauses that double, until it has had enough messages and there is no notice about them.  After
+its first row its newest messages are looked at too, later once a minute, for new columns.
 """
 
 import threading
@@ -47,8 +47,8 @@ class FirstMessages:
         self._registry = registry
         self._tell = tell
         self._notices: dict[str, list[Notice]] = {}
-        # The names of the columns, by input with enough messages.  A start has declared all
-        # columns of inputs that add them, however few messages there are.
+        # The names of the columns of the first rows, by input.  A start has declared all columns
+        # of inputs that add them.
         self._had: dict[str, frozenset[str]] = {
             source.name: frozenset(column.name for column in source.columns)
             for source in plan.inputs
@@ -89,11 +89,10 @@ class FirstMessages:
         except (IkebanaError, KafkaException):
             return False  # the run itself says what is wrong with the topic, if it lasts
         self._notices[source.name] = notices(self._plan, source, messages, seen)
-        is_done = seen.read >= _ENOUGH and not self._notices[source.name]
-        if is_done and source.columns:
+        if source.columns and seen.rows:
             names = frozenset(name for row in seen.rows for name in row)
             self._had.setdefault(source.name, names)
-        return is_done
+        return seen.read >= _ENOUGH and not self._notices[source.name]
 
     def _look_for_new(self, source: Input) -> None:
         """Look for new columns in the newest messages of an input; their notice stays."""

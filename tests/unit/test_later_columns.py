@@ -110,6 +110,19 @@ def test_columns_that_are_added_take_every_value_where_nothing_has_a_schema() ->
     assert found == {"gift": "JSON"}
 
 
+def test_texts_of_columns_that_are_added_need_not_hold_json() -> None:
+    """In formats where JSON columns usually are such texts."""
+    rows = [{"n": 1, "gift": "a tea", "of": {"box": 1}}, {"n": 2, "gift": '{"a": 1}', "of": None}]
+    events = messages(*({"op": "c", "before": None, "after": row} for row in rows))
+
+    found = later_columns(DEBEZIUM, events, takes_all=True)
+
+    assert found == {name: {"type": "JSON", "encoding": "plain"} for name in ("gift", "of")}
+    added = tuple(Column(name, "JSON", "plain") for name in found)
+    seen = look(dataclasses.replace(DEBEZIUM, columns=(*DEBEZIUM.columns, *added)), events)
+    assert (seen.rows, seen.reasons.total()) == (rows, 0)
+
+
 ADDING = FILE.replace("{n: BIGINT}}", "{n: BIGINT}, on_new_column: add}")
 
 

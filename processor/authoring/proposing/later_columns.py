@@ -29,8 +29,8 @@ def later_columns(
     """Find the columns of messages that an input does not declare, with declarations for them.
 
     Types come from schemas in the messages or in the registry.  Without schemas they fit the
-    values seen, or with `takes_all` any value: JSON.  An input without declared columns reads all
-    columns, so the result is empty.
+    values seen, or with `takes_all` any value: JSON as it is.  An input without declared columns
+    reads all columns, so the result is empty.
 
     >>> from ikebana.processor.planning.plan import Column
     >>> source = Input("orders", ("orders",), columns=(Column("n", "BIGINT"),))
@@ -44,7 +44,11 @@ def later_columns(
     if not new:
         return {}
     if takes_all and not source.traits.in_registry and not any(map(_has_schema, messages)):
-        return dict.fromkeys(new, str(JSON))
+        any_value: str | Mapping[str, str] = str(JSON)
+        if source.traits.usual_encodings == "always":
+            # Otherwise a text would have to hold JSON.
+            any_value = {"type": str(JSON), "encoding": "plain"}
+        return dict.fromkeys(new, any_value)
     samples = [Sample(m.key, m.value, tuple(m.headers or ())) for m in messages]
     # The columns above are of the input's own table, if the topic has several.
     try:
