@@ -1,9 +1,11 @@
-"""Kernels over a real shard, measured without Kafka and Spark: hold and reduce.
+"""Kernels over a real shard, measured without Kafka and Spark: hold, reduce, window functions.
 
-    python bench/keyed.py                                  both, full size: about 20 minutes
+    python bench/keyed.py                                  all, full size: about 35 minutes
     python bench/keyed.py hold --pending 100000 1000000
     python bench/keyed.py reduce --records 200000
     python bench/keyed.py reduce --profile
+    python bench/keyed.py windows --rows 1000 100000
+    python bench/keyed.py windows --only lag --profile
 
 Every batch opens the shard, runs the kernel, writes the delta file and closes, as a task
 of `ikebana run` does, with the garbage collector set as there.  Figures are CPU time of
@@ -14,6 +16,9 @@ releases 1,000, takes in 1,000 at the far end, and adds to 1,000 that lie anywhe
 
 reduce: rows counted by a value.  The first half of the records fill the relation, each of
 the others is an update of a row: its old value goes and a new one comes.
+
+windows: one partition of so many rows, and batches of one change each.  Figures are CPU
+microseconds a change, of the kernel alone and with opening, committing and closing the shard.
 """
 
 import argparse
@@ -27,8 +32,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
+import markdown
 from rich.console import Console
 from rich.table import Table
 
@@ -38,10 +44,14 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.manifest import Manifest
 from ikebana.arrangements.shard import opened
 from ikebana.arrangements.store import Store
+from ikebana.codecs import canonical
 from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.processor.kernels import hold, reduce
+from ikebana.processor.kernels import hold, reduce, window_functions
+from ikebana.processor.kernels.frames import ALL, CURRENT, Frame, FrameBound
 from ikebana.processor.kernels.layout import operator_part
 from ikebana.processor.kernels.reduce import Aggregate
+from ikebana.processor.kernels.window_functions import Window
+from ikebana.processor.kernels.window_values import WindowFunction
 from ikebana.processor.spark.worker import settle
 
 Result = TypeVar("Result")
@@ -85,18 +95,25 @@ class Batches:
 def main() -> None:
     """Run what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("what", nargs="?", default="all", choices=["all", "hold", "reduce"])
+    kernels = ["all", "hold", "reduce", "windows"]
+    parser.add_argument("what", nargs="?", default="all", choices=kernels)
     parser.add_argument("--pending", type=int, nargs="+", default=[100_000, 1_000_000, 10_000_000])
     parser.add_argument("--batches", type=int, default=400, help="hold: batches measured")
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--values", type=int, nargs="+", default=[1_000, 200_000])
-    parser.add_argument("--profile", action="store_true", help="reduce: where the time goes")
+    parser.add_argument("--rows", type=int, nargs="+", default=[10**n for n in range(3, 7)])
+    parser.add_argument("--only", default="", help="windows: of these functions alone")
+    parser.add_argument("--changes", type=int, default=200, help="windows: changes measured")
+    parser.add_argument("--profile", action="store_true", help="not hold: where the time goes")
     args = parser.parse_args()
     settle()
     if args.what in ("all", "hold"):
         measure_hold(args.pending, args.batches)
     if args.what in ("all", "reduce"):
         measure_reduce(args.records, args.values, profile=args.profile)
+    if args.what in ("all", "windows"):
+        windows = {name: of for name, of in _WINDOWS.items() if args.only in name}
+        measure_windows(windows, args.rows, args.changes, profile=args.profile)
 
 
 def measure_hold(pending: Sequence[int], batches: int) -> None:
@@ -209,6 +226,147 @@ def _counted(records: int, values: int) -> Iterator[KeyedUpdate]:
 def _row(value: int, time: int, diff: int) -> KeyedUpdate:
     # A count of rows has no argument, so the planner's select leaves an empty row.
     return KeyedUpdate(b'{"status":%d}' % value, b"{}", time, diff)
+
+
+Change = Callable[[random.Random, list[int], int], dict[tuple[int, int], int]]
+"""Draws a change: rows as (order, value) with their diffs.
+
+It is given the values of the rows, which are at even orders from 0 on, and the change's number.
+"""
+
+
+def _anywhere(draw: random.Random, values: list[int], _: int) -> dict[tuple[int, int], int]:
+    """A row has another value."""
+    at, value = draw.randrange(len(values)), draw.randrange(1_000, 1_000_000)
+    old, values[at] = values[at], value
+    return {(2 * at, old): -1, (2 * at, value): 1}
+
+
+def _last(draw: random.Random, values: list[int], _: int) -> dict[tuple[int, int], int]:
+    """A row is added behind all others."""
+    values.append(draw.randrange(1_000))
+    return {(2 * len(values) - 2, values[-1]): 1}
+
+
+def _head(_: random.Random, __: list[int], number: int) -> dict[tuple[int, int], int]:
+    """A row is added among the first ones, and the one of the change before is removed."""
+    added = {(2 * (number % 5) + 1, number): 1}
+    removed = {(2 * ((number - 1) % 5) + 1, number - 1): -1} if number else {}
+    return {**removed, **added}
+
+
+def _moved(_: random.Random, values: list[int], number: int) -> dict[tuple[int, int], int]:
+    """A row moves by ten places; the next change moves it back."""
+    at = random.Random(number // 2).randrange(len(values) - 10)
+    diff = -1 if number % 2 == 0 else 1
+    return {(2 * at, values[at]): diff, (2 * at + 21, values[at]): -diff}
+
+
+class _Measured(NamedTuple):
+    """Functions over a partition, and the changes whose cost is measured."""
+
+    functions: tuple[WindowFunction, ...]
+    changes: tuple[tuple[str, Change], ...]
+    most: int = 0
+
+
+_NEAR = FrameBound("preceding", 100), FrameBound("preceding", at="from")
+_ANYWHERE = (("a row anywhere", _anywhere),)
+_OF_HEAD = (*_ANYWHERE, ("a row among the first 5", _head))
+_WINDOWS = {
+    "sum from the beginning": _Measured(
+        (WindowFunction("w", "sum", "x"),), (("a new last row", _last),)
+    ),
+    "max from the beginning": _Measured((WindowFunction("w", "max", "x"),), _ANYWHERE),
+    "sum ROWS 100 PRECEDING": _Measured(
+        (WindowFunction("w", "sum", "x", frame=Frame("rows", _NEAR[0])),), _ANYWHERE
+    ),
+    "sum RANGE 100 PRECEDING": _Measured(
+        (WindowFunction("w", "sum", "x", frame=Frame("range", _NEAR[1])),), _ANYWHERE
+    ),
+    "row_number": _Measured(
+        (WindowFunction("w", "row_number"),), (("a row moves by 10 places", _moved),)
+    ),
+    "row_number up to 10": _Measured((WindowFunction("w", "row_number"),), _OF_HEAD, most=10),
+    "rank up to 10": _Measured((WindowFunction("w", "rank"),), _OF_HEAD, most=10),
+    "lag, lead": _Measured(
+        (WindowFunction("w", "lag", "x"), WindowFunction("v", "lead", "x")), _ANYWHERE
+    ),
+    "first_value, last_value": _Measured(
+        (
+            WindowFunction("w", "first_value", "x"),
+            WindowFunction("v", "last_value", "x", frame=Frame("rows", CURRENT, ALL)),
+        ),
+        _ANYWHERE,
+    ),
+}
+
+
+def measure_windows(
+    windows: dict[str, _Measured], sizes: Sequence[int], changes: int, *, profile: bool
+) -> None:
+    """The CPU microseconds of a change, by the rows of its partition, line by line."""
+    print(f"windows: CPU us a change, medians of {changes} batches of one change each\n")
+    head = "function", "change", "rows", "kernel", "all", "updates", "us a row loaded"
+    print("\n".join(markdown.table(head, ())), flush=True)
+    for name, measured in windows.items():
+        for size in sizes:
+            profiler = cProfile.Profile() if profile else None
+            load_us, costs = _in_folder(
+                functools.partial(
+                    _window, measured=measured, rows=size, changes=changes, profiler=profiler
+                )
+            )
+            for (change, _), (own, updates) in zip(measured.changes, costs, strict=True):
+                kernel = statistics.median(cost["kernel"] for cost in own) * 1e6
+                whole = statistics.median(sum(cost.values()) for cost in own) * 1e6
+                figures = f"{kernel:,.0f}", f"{whole:,.0f}", f"{updates:.1f}", f"{load_us:.0f}"
+                row = name, change, f"{size:,}", *figures
+                print(markdown.table(head, [row])[-1], flush=True)
+            if profiler is not None:
+                pstats.Stats(profiler).sort_stats("tottime").print_stats(25)
+
+
+def _window(
+    folder: Path,
+    measured: _Measured,
+    rows: int,
+    changes: int,
+    profiler: cProfile.Profile | None,
+) -> tuple[float, list[tuple[list[dict[str, float]], float]]]:
+    """The cost of a row of the load, and of each kind of change with its updates."""
+    shard, draw = Batches(folder), random.Random(1)
+    window = Window(measured.functions, ("row", (("o0", ""),)), "", most=measured.most)
+    values = [draw.randrange(1_000) for _ in range(rows)]
+
+    def run(diffs: dict[tuple[int, int], int]) -> int:
+        time = len(shard.costs)
+        updates = [KeyedUpdate(b"0", _ordered(*row), time, diff) for row, diff in diffs.items()]
+
+        def step(store: Store) -> int:
+            part, interval = operator_part(store, "window view"), Interval(time, time + 1)
+            return len(window_functions.step(part, updates, interval, window))
+
+        return shard.run(step)
+
+    run({(2 * at, value): 1 for at, value in enumerate(values)})
+    loaded = sum(shard.costs[0].values()) / rows * 1e6
+    costs = []
+    for _, change in measured.changes:
+        begin, made = len(shard.costs), 0
+        if profiler is not None:
+            profiler.enable()
+        for number in range(changes):
+            made += run(change(draw, values, number))
+        if profiler is not None:
+            profiler.disable()
+        costs.append((shard.costs[begin:], made / changes))
+    return loaded, costs
+
+
+def _ordered(at: int, x: int) -> bytes:
+    row = {"from": {"o0": at - 200}, "o": {"o0": at}, "r": {"at": at, "x": x}, "x": x}
+    return canonical.encode(row)
 
 
 def _in_batches(updates: Iterator[KeyedUpdate]) -> Iterator[list[KeyedUpdate]]:
