@@ -21,7 +21,7 @@ import msgspec
 from ikebana.processor.base.datum import keys_of, values_of
 from ikebana.processor.linear.json_text import BLOB, JSON, quoted
 from ikebana.processor.linear.keys import key_sql
-from ikebana.processor.linear.picking import picking
+from ikebana.processor.linear.picking import picked, picking
 from ikebana.processor.linear.query import Query, compiled, data_field_texts, field_texts
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope
 from ikebana.processor.linear.steps import Sql
@@ -91,7 +91,7 @@ class Maker:
             (*types.items(), *raw, (KEY, JSON), (VALUE, JSON)), open=False, declare=""
         )
         self._step = Sql(where=self._where, select=self._select, key=key)
-        self._picking = picking((self._step,), self._scope.thawed())
+        self._picking = picking(picked((self._step,), self._scope.thawed()))
 
     @cached_property
     def _query(self) -> Query:

@@ -62,10 +62,12 @@ class Layers:
         self._count = 0
         # The columns that the last layer computes, if it does nothing else.
         self._open: list[str] = []
-        self._types: tuple[str, dict[str, SqlType]] = ("", {})
+        # The columns of the last layer with their types; None after a change, until it is bound.
+        self._types: dict[str, SqlType] | None = None
 
     def add(self, select: str, rest: str = "") -> None:
         """Put a SELECT around the layers; `rest` follows its FROM."""
+        self._types = None
         self._open = []
         self._layers.append(f"{select}{_FROM_BELOW} {rest}".rstrip())
 
@@ -114,6 +116,7 @@ class Layers:
             )
         elif self._open and not any(other in sql for other in self._open):
             # It joins the layer of the expressions before it, since it reads none of them.
+            self._types = None
             start = self._layers[-1].removesuffix(_FROM_BELOW)
             self._layers[-1] = f"{start}, {sql} AS {shown}{_FROM_BELOW}"
             self._open.append(name)
@@ -164,6 +167,7 @@ class Layers:
 
     def read_input(self, column: str, kind: str) -> None:
         """Add a column of the relation, of the type `kind`, if no layer has it."""
+        self._types = None
         if column in (KEY, VALUE):
             raw = self.scope.types[column] == BLOB
             whole = type_of_whole(BLOB if raw else JSON)
@@ -196,12 +200,11 @@ class Layers:
 
     def described(self) -> dict[str, SqlType]:
         """The columns of the last layer, with their types."""
-        written = self.sql()
-        if self._types[0] != written:
-            relation = described(written, self.schema())
+        if self._types is None:
+            relation = described(self.sql(), self.schema())
             types = [type_of(str(each)) for each in relation.types]
-            self._types = (written, dict(zip(relation.columns, types, strict=True)))
-        return self._types[1]
+            self._types = dict(zip(relation.columns, types, strict=True))
+        return self._types
 
     def type_of(self, column: str) -> str:
         """The SQL type of a column."""

@@ -1,6 +1,7 @@
 """Steps that only pick columns: their results are assembled from JSON texts, without SQL.
 
-Most stages of a join, and steps that arrange a relation by a column, do no more.  A column's text
+Most stages of a join, and steps that arrange a relation by a column, do no more; rows without a
+match have nulls beside them.  A column's text
 stays unchanged if SQL would write the same text: if it is JSON, or of the usual form of its type.
 Other texts are left to SQL, which decides what they mean.
 """
@@ -8,18 +9,21 @@ Other texts are left to SQL, which decides what they mean.
 # Decision (picking columns needs no SQL): Nearly all stages of joins only pick columns. Texts of
 # the usual form of their type stay, since SQL would write the same; a property test compares.
 
+import functools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import msgspec
 
 from ikebana.codecs import canonical
+from ikebana.codecs.sql_type import NULL, Decimal, Scalar, type_of
 from ikebana.processor.linear.expressions import parse
-from ikebana.processor.linear.json_text import JSON
-from ikebana.processor.linear.scope import ExpressionError, Scope, is_ours
-from ikebana.processor.linear.steps import Negate, Sql
-from ikebana.processor.linear.syntax import Node
+from ikebana.processor.linear.json_text import BLOB, JSON, compares_as_data, has_json_form
+from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, Scope, is_ours
+from ikebana.processor.linear.steps import AnyStep, Negate, Sql
+from ikebana.processor.linear.syntax import Node, tree
 from ikebana.processor.linear.trees import column
 from ikebana.processor.linear.typed_columns import Column
 
@@ -32,24 +36,59 @@ except ImportError:
 _DIGITS = {"TINYINT": 2, "SMALLINT": 4, "INTEGER": 9, "BIGINT": 18}
 _TEXT = "VARCHAR"
 _NULL = b"null"
+_TYPED_NULL = re.compile(r"CAST\(NULL AS (?P<type>.+)\)")
 _names_of = msgspec.json.Decoder(dict[str, int]).decode
 
 # Writes the text of each row of columns.
 _Written = Callable[[Sequence[Column]], list[bytes]]
 
 
+class Picked(NamedTuple):
+    """What a step picks: numbers of its `fields`; the number of a column that is null is None."""
+
+    kinds: Mapping[str, str]
+    """The types of its fields, in the order in which it names them."""
+    key: int | Mapping[str, int] | None
+    """The field, or those of an object, that are the new key, if there is one."""
+    value: Mapping[str, int | None] | None
+    """The fields of the new value by name, if there is one."""
+    result: Scope
+    """The scope of the results."""
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of the value that it reads."""
+        return tuple(self.kinds)
+
+    @property
+    def reads_key(self) -> bool:
+        """Whether it reads the key, which it carries on beside a new value."""
+        return self.key is None
+
+    @property
+    def reads_value(self) -> bool:
+        """Whether it reads the value as a whole."""
+        return False
+
+    @property
+    def makes_value(self) -> bool:
+        """Whether it makes new values."""
+        return self.value is not None
+
+    @property
+    def makes_key(self) -> bool:
+        """Whether it makes new keys."""
+        return self.key is not None
+
+
 class Picking:
     """A step that picks columns, its `fields`, for its key, its value or both."""
 
-    def __init__(
-        self,
-        kinds: Mapping[str, str],
-        key: _Written | None,
-        value: _Written | None,
-    ) -> None:
-        self.fields = tuple(kinds)
-        self._kinds = tuple(kinds.values())
-        self._key, self._value = key, value
+    def __init__(self, picked: Picked) -> None:
+        self.fields = picked.fields
+        self._kinds = tuple(picked.kinds.values())
+        self._key = None if picked.key is None else _written(picked.key)
+        self._value = None if picked.value is None else _object(picked.value)
 
     def pick(self, columns: Sequence[Column]) -> tuple[list[bytes] | None, list[bytes] | None]:
         """The keys and the values; None if nothing is picked for them."""
@@ -64,21 +103,69 @@ class Picking:
         return all(map(_stays, self._kinds, columns))
 
 
-def picking(steps: Sequence[Sql | Negate], scope: Scope) -> Picking | None:
-    """The picking of steps; None if they do more than pick fields of usual types."""
+def picking(picked: Picked | None) -> Picking | None:
+    """The picking of a step; None if it does more, or picks a field of an unusual type."""
+    if picked is None or not all(
+        kind in _DIGITS or kind in (JSON, _TEXT) for kind in picked.kinds.values()
+    ):
+        return None
+    return Picking(picked)
+
+
+def picked(steps: Sequence[Sql | Negate], scope: Scope) -> Picked | None:
+    """What steps pick; None if they do more than pick fields, or may have a problem."""
     if len(steps) != 1 or not isinstance(step := steps[0], Sql):
         return None
     if step != Sql(select=step.select, key=step.key):
         return None
     fields = _Fields(scope)
     try:
-        key = None if step.key is None else _written(step.key, fields)
-        value = None
-        if step.select is not None:
-            value = _object({name: fields.at(sql) for name, sql in step.select})
+        key = None if step.key is None else fields.key(step.key)
+        value = None if step.select is None else fields.value(step.select)
     except (ExpressionError, KeyError):
         return None
-    return Picking(fields.kinds, key, value) if fields.kinds else None
+    of_key = {KEY: scope.types[KEY] if key is None else JSON}
+    if value is None:
+        result = replace(scope, types={**scope.types, **of_key})
+    else:
+        result = Scope({**value, **of_key, VALUE: JSON})
+    numbers = None if step.select is None else fields.numbers(step.select)
+    return Picked(fields.kinds, key, numbers, result)
+
+
+def composed(first: AnyStep, then: AnyStep) -> Sql | None:
+    """The step that picks from the columns of another one, if neither can fail on a row.
+
+    >>> composed(Sql(select=(("a", "x"), ("b", "y"))), Sql(select=(("c", "b"),)))
+    Sql(where=(), select=(('c', 'y'),), key=None, flat_map=None, diff=None, ...)
+    """
+    if not (isinstance(first, Sql) and isinstance(then, Sql) and first.select and then.select):
+        return None
+    if first != Sql(select=first.select, key=first.key) or then != Sql(select=then.select):
+        return None
+    keys = () if first.key is None else (first.key,)
+    if not all(map(_is_pick, (*keys, *(sql for _, sql in first.select)))):
+        return None
+    columns = dict(first.select)
+    select = []
+    for name, sql in then.select:
+        if null_type(sql) is None:
+            if not _is_pick(sql) or (of := _name(tree(sql))) not in columns:
+                return None
+            sql = columns[of]
+        select.append((name, sql))
+    return Sql(select=tuple(select), key=first.key)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_pick(sql: str) -> bool:
+    """Whether an expression is the name of a column, or a null of a type."""
+    try:
+        node = tree(sql)
+    except ExpressionError:
+        return False
+    is_name = node["class"] == "COLUMN_REF" and len(node["column_names"]) == 1
+    return is_name or null_type(sql) is not None
 
 
 class _Fields:
@@ -86,35 +173,95 @@ class _Fields:
 
     def __init__(self, scope: Scope) -> None:
         self.kinds: dict[str, str] = {}
-        self.scope = scope
+        self._scope = scope
         # By name in lower case: SQL does not see the case.
         self._numbers: dict[str, int] = {}
 
-    def at(self, sql: str) -> int:
-        """The number of the field that SQL picks.
+    def key(self, sql: str) -> int | Mapping[str, int]:
+        """The number of the field that is a key, or of those of an object, by name.
 
-        Raises: KeyError, ExpressionError, if it does more.
+        Raises: KeyError, ExpressionError, if it is more than that.
         """
-        return self.number(_name(self.node(sql)))
+        node = self._node(sql)
+        if node["class"] != "FUNCTION" or node["function_name"] != "struct_pack":
+            return self._comparable(_name(node))
+        parts = {each["name"]: each["expression"] for each in node["arguments"]}
+        if not parts or not all(parts) or len(parts) < len(node["arguments"]):
+            raise KeyError(sql)
+        return {name: self._comparable(_name(of)) for name, of in parts.items()}
 
-    def node(self, sql: str) -> Node:
+    def _comparable(self, name: str) -> int:
+        number = self._number(name)
+        if not compares_as_data(self.kinds[name]):
+            raise KeyError(name)
+        return number
+
+    def value(self, select: Sequence[tuple[str, str]]) -> dict[str, str]:
+        """The types of the columns of a value, by name.  Raises: as `key`."""
+        types = {}
+        for name, sql in select:
+            if is_ours(name) or not name or "\0" in name:
+                raise KeyError(name)
+            if (kind := null_type(sql)) is None:
+                kind = self.kinds[self._field(sql)]
+            types[name] = kind
+        if len({name.lower() for name in types}) < len(select):
+            raise KeyError(*types)
+        if all(null_type(sql) is not None for _, sql in select):
+            # Without columns the number of rows is unknown.
+            raise KeyError(*types)
+        return types
+
+    def numbers(self, select: Sequence[tuple[str, str]]) -> dict[str, int | None]:
+        """The number of each column's field, by the column's name; None is null."""
+        return {
+            name: None if null_type(sql) is not None else self._number(self._field(sql))
+            for name, sql in select
+        }
+
+    def _field(self, sql: str) -> str:
+        name = _name(self._node(sql))
+        self._number(name)
+        return name
+
+    def _node(self, sql: str) -> Node:
         """The tree of an expression; that of a quoted name needs no parser."""
         if sql.count('"') == 2 and sql[0] == sql[-1] == '"':
             return column(sql[1:-1])
-        tree: Node = parse(sql, self.scope).node
-        return tree
+        node = tree(sql)
+        if node["class"] == "COLUMN_REF" and _name(node) in self._scope.types:
+            return node
+        checked: Node = parse(sql, self._scope).node
+        return checked
 
-    def number(self, name: str) -> int:
+    def _number(self, name: str) -> int:
         """The number of a field.  Raises: KeyError, ExpressionError, if there is none."""
         if name not in self.kinds:
-            kind = self.scope.type_of(name)
-            if self.scope.column(name) != name or is_ours(name) or name.lower() in self._numbers:
+            kind = self._scope.type_of(name)
+            if self._scope.column(name) != name or is_ours(name) or name.lower() in self._numbers:
                 raise KeyError(name)
-            if kind not in _DIGITS and kind not in (JSON, _TEXT):
+            if not _is_plain(kind):
                 raise KeyError(kind)
             self._numbers[name.lower()] = len(self.kinds)
             self.kinds[name] = kind
         return self._numbers[name.lower()]
+
+
+@functools.cache
+def null_type(sql: str) -> str | None:
+    """The type of a null, if an expression is one with a type, as outer joins write it."""
+    match = _TYPED_NULL.fullmatch(sql)
+    return match["type"] if match is not None and _is_plain(match["type"]) else None
+
+
+@functools.cache
+def _is_plain(kind: str) -> bool:
+    """Whether a type has a JSON form and no types within, by the name that SQL gives it."""
+    of = type_of(kind)
+    is_plain = isinstance(of, Decimal) or (
+        isinstance(of, Scalar) and kind not in (BLOB, str(NULL))
+    )
+    return is_plain and has_json_form(of) and str(of) == kind
 
 
 def _stays(kind: str, column: Column) -> bool:
@@ -141,16 +288,11 @@ def _numbers(digits: int) -> re.Pattern[bytes]:
     return re.compile(b"-?[0-9]{1,%d}(?:,-?[0-9]{1,%d})*" % (digits, digits))
 
 
-def _written(sql: str, fields: _Fields) -> _Written:
-    """A writer of a column, or of an object of columns.  Raises: KeyError, for anything else."""
-    node = fields.node(sql)
-    if node["class"] == "FUNCTION" and node["function_name"] == "struct_pack":
-        parts = {each["name"]: each["expression"] for each in node["arguments"]}
-        if not all(parts) or len(parts) < len(node["arguments"]):
-            raise KeyError(sql)
-        return _object({name: fields.number(_name(of)) for name, of in parts.items()})
-    number = fields.number(_name(node))
-    return lambda columns: list(columns[number])  # type: ignore[arg-type]
+def _written(key: int | Mapping[str, int]) -> _Written:
+    """A writer of a column, or of an object of columns."""
+    if not isinstance(key, int):
+        return _object(key)
+    return lambda columns: list(columns[key])  # type: ignore[arg-type]
 
 
 def _name(node: Any) -> str:
@@ -159,20 +301,23 @@ def _name(node: Any) -> str:
     return str(node["column_names"][0])
 
 
-def _object(parts: Mapping[str, int]) -> _Written:
+def _object(parts: Mapping[str, int | None]) -> _Written:
     """A writer of canonical objects; `parts` has the positions of columns by field."""
-    ordered = _names_of(canonical.encode(dict(parts)))
-    texts = [msgspec.json.encode(name).replace(b"%", b"%%") + b":%b" for name in ordered]
-    template = b"{" + b",".join(texts) + b"}"
-    numbers = list(ordered.values())
-    if not numbers:
-        # Without columns the number of rows is unknown.
-        raise KeyError("no columns")
+    heads, numbers = [b"{"], []
+    for name in _names_of(canonical.encode(dict.fromkeys(parts, 0))):
+        heads[-1] += msgspec.json.encode(name) + b":"
+        if (number := parts[name]) is None:
+            heads[-1] += _NULL
+        else:
+            numbers.append(number)
+            heads.append(b"")
+        heads[-1] += b","
+    heads[-1] = heads[-1].removesuffix(b",") + b"}"
 
     if objects is not None:
-        names = [msgspec.json.encode(name) + b":" for name in ordered]
-        heads = [(b"," if at else b"{") + name for at, name in enumerate(names)] + [b"}"]
         return lambda columns: objects(heads, [[*columns[number]] for number in numbers])
+
+    template = b"%b".join(head.replace(b"%", b"%%") for head in heads)
 
     def rows(columns: Sequence[Column]) -> Iterator[tuple[Any, ...]]:
         return zip(*(columns[number] for number in numbers), strict=True)

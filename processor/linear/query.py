@@ -36,7 +36,7 @@ from ikebana.processor.linear.database import (
 from ikebana.processor.linear.json_text import spelled
 from ikebana.processor.linear.layers import BAD, BEGIN, DIFF, END, ROW, field_column
 from ikebana.processor.linear.nest import Statement, statement
-from ikebana.processor.linear.picking import picking
+from ikebana.processor.linear.picking import picked, picking
 from ikebana.processor.linear.scope import KEY, VALUE, FrozenScope, Scope, StepError
 from ikebana.processor.linear.steps import Negate, Sql
 from ikebana.processor.linear.typed_columns import Column, column_of
@@ -186,13 +186,19 @@ class Query:
 
     def __init__(self, steps: Sequence[Sql | Negate], scope: Scope) -> None:
         self._steps, self._scope = steps, scope
-        self._typed = statement(steps, scope, typed=True)
-        self.result = self._typed.result
+        # What only picks columns needs no statement, unless a text is not of the usual form.
+        of = picked(steps, scope)
+        self._picking = picking(of)
+        self._of = of or self._typed
+        self.result = self._of.result
         self._whose, self._written = "", texts_of(steps)
         self._reasons: dict[tuple[Any, ...], str | None] = {}
         # By step and reason of a failure, the statement of its expression alone.
         self._alone: dict[tuple[int, str], Statement | None] = {}
-        self._picking = picking(steps, scope)
+
+    @functools.cached_property
+    def _typed(self) -> Statement:
+        return statement(self._steps, self._scope, typed=True)
 
     @functools.cached_property
     def _plain(self) -> Statement:
@@ -205,27 +211,27 @@ class Query:
     @property
     def fields(self) -> tuple[str, ...]:
         """The fields of the value that it reads."""
-        return self._typed.fields
+        return self._of.fields
 
     @property
     def reads_key(self) -> bool:
         """Whether it reads the key."""
-        return self._typed.reads_key
+        return self._of.reads_key
 
     @property
     def reads_value(self) -> bool:
         """Whether it reads the value as a whole."""
-        return self._typed.reads_value
+        return self._of.reads_value
 
     @property
     def makes_value(self) -> bool:
         """Whether it makes new values."""
-        return self._typed.makes_value
+        return self._of.makes_value
 
     @property
     def makes_key(self) -> bool:
         """Whether it makes new keys."""
-        return self._typed.makes_key
+        return self._of.makes_key
 
     def run(
         self, keys: Sequence[bytes | None], values: Sequence[bytes]
@@ -241,7 +247,7 @@ class Query:
 
         `whose` is the operator, for the error if an expression does not end.  Raises: StuckError.
         """
-        fields = self._typed.fields
+        fields = self._of.fields
         texts = field_texts(fields, values) if fields else []
         return self._outcome(len(keys), {KEY: keys, VALUE: values}, texts, whose)
 
@@ -249,7 +255,7 @@ class Query:
         self, count: int, columns: Columns, *, whose: str = ""
     ) -> tuple[Results, list[FailedDatum]]:
         """Like `outcome`, for rows that have fields alone; `columns` returns their JSON texts."""
-        return self._outcome(count, {}, columns(self._typed.fields), whose)
+        return self._outcome(count, {}, columns(self._of.fields), whose)
 
     def _outcome(
         self, count: int, wholes: Mapping[str, Column], texts: Texts, whose: str
@@ -257,13 +263,12 @@ class Query:
         if not count:
             return Results([], None, None, None, None, None), []
         self._whose = whose
-        if (picking := self._picking) is not None:
-            by_name = dict(zip(self.fields, texts, strict=True))
-            picked = [by_name[name] for name in picking.fields]
-            if picking.takes(picked):
-                keys, values = picking.pick(picked)
-                return Results(list(range(count)), keys, values, None, None, None), []
-        columns = {**wholes, **{field_column(at): column for at, column in enumerate(texts)}}
+        if (picking := self._picking) is not None and picking.takes(texts):
+            keys, values = picking.pick(texts)
+            return Results(list(range(count)), keys, values, None, None, None), []
+        by_name = dict(zip(self._of.fields, texts, strict=True))
+        numbered = enumerate(self._typed.fields)
+        columns = {**wholes, **{field_column(at): by_name[name] for at, name in numbered}}
         try:
             return self._together(count, columns)
         except StuckError as error:

@@ -124,6 +124,7 @@ def _fields(part: Any) -> dict[str, Any]:
     return {name: kinds[name] for name in hints if kinds.get(name) is not None}
 
 
+@functools.cache
 def _collection(kind: Any) -> Any:
     """The part of a type that is a tuple, if it has one."""
     if typing.get_origin(kind) in (Union, types.UnionType):
@@ -132,6 +133,9 @@ def _collection(kind: Any) -> Any:
 
 
 def _settled(what: str, value: Any, kind: Any) -> Any:
+    if kind is str and isinstance(value, str):
+        # Nearly all: the types below are compared slowly.
+        return value
     if kind == _MANY:
         return texts(value, what) if isinstance(value, str | list | tuple) else value
     if kind == tuple[_MANY, ...]:

@@ -6,11 +6,13 @@ sum of *ways*: paths of linear steps from roots.
 """
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any
 
+from ikebana.processor.linear.chain import Named
+from ikebana.processor.linear.picking import composed
 from ikebana.processor.planning.operators.kind import OperatorKind, Way
 from ikebana.processor.planning.operators.table import KINDS, kind_of
 from ikebana.processor.planning.plan import Input, Operator, Partitioned, Plan
@@ -108,11 +110,24 @@ class Graph:
             else:
                 steps = node.kind.steps(node.operator)
                 self._ways[name] = tuple(
-                    Way(way.root, way.steps + steps)
+                    Way(way.root, self._together(way, steps))
                     for source in node.sources
                     for way in self.ways(source)
                 )
         return self._ways[name]
+
+    def _together(self, way: Way, steps: Sequence[Named]) -> tuple[Named, ...]:
+        """The steps of a way and further ones; what only picks what others have picked is one.
+
+        An outer join of outer joins would have a step for each of them otherwise.  The rows of an
+        input may be of other types than declared: an error names the step that reads them first.
+        """
+        if not steps or len(way.steps) <= self.is_of_input(way.root):
+            return (*way.steps, *steps)
+        (name, step), *others = steps
+        if (one := composed(way.steps[-1][1], step)) is None:
+            return (*way.steps, *steps)
+        return (*way.steps[:-1], (name, one), *others)
 
     def behind(self, begin: Node) -> set[str]:
         """The collections that an operator reads, directly and indirectly."""

@@ -99,6 +99,7 @@ KEYS = [None, '"a"', "{'k%0': \"a\", 'k\"1': b}", "{'k0': b, 'K1': (\"a\")}"]
 SELECTS: list[tuple[tuple[str, str], ...] | None] = [
     None,
     (("z", '"a"'), ("%b", "b"), ("é", '("a")')),
+    (("a0", "CAST(NULL AS DOUBLE)"), ("z", '"a"'), ("%n", "CAST(NULL AS VARCHAR)")),
 ]
 
 
@@ -129,9 +130,29 @@ def test_what_only_picks_columns_is_what_sql_makes(
 
 
 @pytest.mark.parametrize(
+    "kind", ["SMALLINT", "HUGEINT", "DOUBLE", "DECIMAL(9,2)", "DATE", "TIMESTAMP", "UUID", "JSON"]
+)
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("select", SELECTS)
+def test_what_picks_columns_reads_and_makes_what_its_statement_does(
+    kind: str, key: str | None, select: tuple[tuple[str, str], ...] | None
+) -> None:
+    """So that the types of its results are there without a statement."""
+    if key is None and select is None:
+        return
+    scope = Scope({"a": kind, "b": "BOOLEAN", KEY: "JSON", VALUE: "JSON"})
+    query = Query((Sql(select=select, key=key),), scope)
+
+    assert "_typed" not in vars(query)
+    for name in ("fields", "reads_key", "reads_value", "makes_value", "makes_key", "result"):
+        assert getattr(query._of, name) == getattr(query._typed, name), name
+
+
+@pytest.mark.parametrize(
     "step",
     [
         Sql(select=(("a", "a + 1"),)),
+        Sql(select=(("a", "CAST(NULL AS BIGINT)"),)),
         Sql(select=(("a", "a"),), where=("a > 1",)),
         Sql(key="a", diff="2"),
         Sql(key="key"),

@@ -45,6 +45,7 @@ from ikebana.processor.planning.input_rows import scope_of_input
 from ikebana.processor.planning.joins.query import Join, Retract
 from ikebana.processor.planning.plan import Mode
 from ikebana.processor.planning.planner import Branch, Reading, physical
+from support.sql_oracle import plan_of as plan_of_views
 
 ROWS = Input("rows", ("rows",))
 CHANGES = Input("rows", ("rows",), value_format="debezium-json", key=("id",))
@@ -445,3 +446,16 @@ def test_a_pushed_condition_does_not_hide_what_the_steps_behind_it_read() -> Non
     )
 
     assert physical(plan).readings["rows"].columns == ("a", "b")
+
+
+def test_an_outer_join_of_outer_joins_adds_no_steps_to_the_rows_before_it() -> None:
+    """Each of them only picks columns and adds nulls: rows have two steps behind them at most."""
+    tables = {f"t{at}": {"k": "BIGINT", "b": "BIGINT"} for at in range(6)}
+    joins = " ".join(f"LEFT JOIN t{at} ON t0.k = t{at}.k" for at in range(1, 6))
+    listed = ", ".join(f"t{at}.b AS b{at}" for at in range(6))
+    plan = plan_of_views(tables, {"wide": f"SELECT {listed} FROM t0 {joins}"})
+
+    branches = [each for of in physical(plan).branches.values() for each in of if each.outputs]
+
+    assert len(branches) == 11
+    assert max(len(branch.steps) for branch in branches) <= 3
