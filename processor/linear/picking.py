@@ -116,7 +116,7 @@ def picked(steps: Sequence[Sql | Negate], scope: Scope) -> Picked | None:
     """What steps pick; None if they do more than pick fields, or may have a problem."""
     if len(steps) != 1 or not isinstance(step := steps[0], Sql):
         return None
-    if step != Sql(select=step.select, key=step.key):
+    if _does_more(step):
         return None
     fields = _Fields(scope)
     try:
@@ -141,7 +141,7 @@ def composed(first: AnyStep, then: AnyStep) -> Sql | None:
     """
     if not (isinstance(first, Sql) and isinstance(then, Sql) and first.select and then.select):
         return None
-    if first != Sql(select=first.select, key=first.key) or then != Sql(select=then.select):
+    if _does_more(first) or _does_more(then) or then.key is not None:
         return None
     keys = () if first.key is None else (first.key,)
     if not all(map(_is_pick, (*keys, *(sql for _, sql in first.select)))):
@@ -155,6 +155,12 @@ def composed(first: AnyStep, then: AnyStep) -> Sql | None:
             sql = columns[of]
         select.append((name, sql))
     return Sql(select=tuple(select), key=first.key)
+
+
+def _does_more(step: Sql) -> bool:
+    """Whether a step does more than make a key and a value."""
+    parts = (step.where, step.flat_map, step.diff, step.valid_from, step.valid_until)
+    return parts != ((), None, None, None, None)
 
 
 @functools.lru_cache(maxsize=4096)
