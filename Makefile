@@ -9,7 +9,7 @@ AT_ONCE ?= -n 3 --dist loadfile --no-loadscope-reorder
 # A file of these starts up to six servers.
 CDC_AT_ONCE ?= -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo prepared test test-full cdc-jars test-cdc deploy-tools test-deploy test-release test-cluster docs check sanitized lint format types audit bench chaos clean
+.PHONY: help setup demo prepared test test-full cdc-jars test-cdc deploy-tools test-deploy test-release test-cluster docs distributions check sanitized lint format types audit bench chaos clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -77,6 +77,12 @@ types: $(STAMP)  ## Check types
 docs: $(STAMP)  ## Build the documentation site in build/docs; a link that leads nowhere is an error
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -c docs/site docs build/docs
 	@echo "build/docs/index.html"
+
+# A wheel for each Python that is named, such as PYTHONS="python3.11 python3.12 python3.13".
+PYTHONS ?= $(BIN)/python
+
+distributions: $(VENV)/.deploy  ## Build wheels and source distribution in dist, and try each in an empty environment
+	$(BIN)/python deploy/distributions.py dist $(PYTHONS)
 
 check: lint types test  ## Lint, types and tests; CI runs test-cdc and test-deploy as well
 

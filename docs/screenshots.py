@@ -249,7 +249,7 @@ def take(browser: Browser, url: str, views: tuple[View, ...], folder: Path) -> N
             size = {"width": width, "height": 860}
             context = browser.new_context(viewport=size, color_scheme=scheme)  # type: ignore[arg-type]
             page = context.new_page()
-            _open(page, url)
+            open_with_token(page, url)
             for view in views:
                 height = min(view.height, NARROW_HEIGHT) if width == min(WIDTHS) else view.height
                 page.set_viewport_size({"width": width, "height": height})
@@ -260,7 +260,7 @@ def take(browser: Browser, url: str, views: tuple[View, ...], folder: Path) -> N
             context.close()
 
 
-def _open(page: Page, url: str) -> None:
+def open_with_token(page: Page, url: str) -> None:
     """Open a console with the token."""
     page.goto(url)
     page.evaluate(f"sessionStorage.setItem('ikebana-token', '{TOKEN}')")
@@ -331,14 +331,22 @@ def _png(raw: bytes, width: int, height: int) -> bytes:
     )
 
 
-def main() -> None:
-    """Take all pictures."""
-    images = Path(sys.argv[1]) if len(sys.argv) > 1 else IMAGES
-    images.mkdir(exist_ok=True, parents=True)
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Debian's browser, within a `with` block."""
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found)
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def consoles(browser: Browser) -> Iterator[tuple[str, str]]:
+    """The consoles of a run and of a server, by their URLs, with something to show."""
     with (
         tempfile.TemporaryDirectory() as name,
         broker.running(Path(name) / "kafka") as running,
-        sync_playwright() as playwright,
     ):
         folder = Path(name)
         tokens = folder / "tokens"
@@ -346,8 +354,6 @@ def main() -> None:
         shop = Shop(running.bootstrap_servers, folder)
         subprocess.run([*IKEBANA, "run", str(shop.file(FIRST)), "--once"], check=True)
         common = (str(shop.file(SECOND)), "--http=127.0.0.1:0", f"--token-file={tokens}")
-        found = shutil.which("chromium") or shutil.which("chromium-browser")
-        browser = playwright.chromium.launch(executable_path=found)
         with (
             shop.open(),
             serving("run", *common) as run,
@@ -355,14 +361,21 @@ def main() -> None:
         ):
             print(f"watching {run} and {served}")
             page = browser.new_page()
-            _open(page, run)
+            open_with_token(page, run)
             ready = page.locator(".tiles", has_text="ready: lag")
             expect(ready).to_be_visible(timeout=TIMEOUT_S * 1000)
             page.wait_for_timeout(WATCHED_S * 1000)
             page.close()
-            take(browser, run, OF_RUN, images)
-            take(browser, served, OF_SERVER, images)
-        browser.close()
+            yield run, served
+
+
+def main() -> None:
+    """Take all pictures."""
+    images = Path(sys.argv[1]) if len(sys.argv) > 1 else IMAGES
+    images.mkdir(exist_ok=True, parents=True)
+    with chromium() as browser, consoles(browser) as (run, served):
+        take(browser, run, OF_RUN, images)
+        take(browser, served, OF_SERVER, images)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ Its pages are the ones of docs/, with those of the root, and a reference that `g
 the code when the site is built.
 """
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -52,6 +53,7 @@ _PAGES = {
 }
 _OF_THE_ROOT = {theirs.replace("../", ""): here for theirs, here in _PAGES.items()}
 _OF_THE_ROOT |= {"](../../docs/": "](", "](docs/": "]("}
+_OF_THE_ROOT |= {'src="docs/': 'src="', 'srcset="docs/': 'srcset="'}
 
 
 def _page_read(_: Sphinx, __: str, source: list[str]) -> None:
@@ -71,8 +73,14 @@ def _generate(app: Sphinx) -> None:
     generated.write(Path(app.srcdir) / "reference")
 
 
+def _copy(app: Sphinx, _: Exception | None) -> None:
+    """Copy what `<picture>` shows, which Sphinx does not look at."""
+    shutil.copytree(Path(app.srcdir) / "images", Path(app.outdir) / "images", dirs_exist_ok=True)
+
+
 def setup(app: Sphinx) -> None:
     """Connect what Sphinx calls."""
     app.connect("builder-inited", _generate)
     app.connect("source-read", _page_read)
     app.connect("include-read", _root_read)
+    app.connect("build-finished", _copy)

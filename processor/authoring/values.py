@@ -202,12 +202,12 @@ def as_typed(value: object) -> object:
 
 def as_flat_mapped(value: object) -> object:
     """One column and its list in SQL, or a Python function."""
-    if isinstance(value, str):
+    if isinstance(value, str) and ":" in value and "(" not in value:
         return value
     if isinstance(value, dict) and len(value) == 1:
         ((name, text),) = value.items()
         return name, as_expression(text)
-    refuse(value, "{column: list} in SQL, or a Python function as module:function")
+    refuse(value, "{column: list}, such as {item: unnest(items)}, or module:function")
 
 
 def as_columns(value: object) -> object:

@@ -47,7 +47,7 @@ def compact_command(
     bootstrap_servers: str | None,
     config: Path | None,
 ) -> None:
-    """Compact the diff outputs of PIPELINE, a YAML file or module:name, or the topics TOPIC....
+    """Compact the diff outputs of PIPELINE, a file or module:name, or the topics TOPIC....
 
     \b
     ikebana compact orders.yaml --delete

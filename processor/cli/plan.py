@@ -50,7 +50,7 @@ _STYLES = {
 def plan_command(
     file: Path, *, against: str | None, count: bool | None, latest_schemas: bool, as_json: bool
 ) -> None:
-    """Show what an edited PIPELINE, a YAML file or module:name, changes.
+    """Show what an edited PIPELINE, a file or module:name, changes.
 
     \b
     ikebana plan orders.yaml

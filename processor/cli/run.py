@@ -62,7 +62,7 @@ def run_command(
     sink_at: tuple[tuple[str, str], ...],
     **watching: Any,
 ) -> None:
-    """Run PIPELINE, a YAML file or module:name, with exactly-once output.
+    """Run PIPELINE, a file or module:name, with exactly-once output.
 
     \b
     ikebana run orders.yaml                           until it is stopped

@@ -112,7 +112,7 @@ class _Retain(click.ParamType[object]):
 @CONFIG
 @private_files()
 def serve_command(what: tuple[str, ...], **options: Any) -> None:
-    """Serve the outputs of PIPELINE, a YAML file or module:name, or the output topics TOPIC....
+    """Serve the outputs of PIPELINE, a file or module:name, or the output topics TOPIC....
 
     \b
     ikebana serve orders.yaml                  then http://127.0.0.1:8080/console/

@@ -229,7 +229,8 @@ class Evaluation:
     def _rows(self, source: Input, records: Iterable[Record]) -> Iterable[tuple[int, Records]]:
         """Decode records for their shards, as messages of one partition."""
         lower = min(self.frontiers.values(), default=0)
-        incoming = messages(source, records, lower, self._offset + 1)
+        each = self.plan.time == "offset"
+        incoming = messages(source, records, lower, self._offset + 1, each=each)
         self._offset += len(incoming)
         intake = self._intakes[source.name]
         if isinstance(intake, UpdateIntake) and source.traits.kind == "facts":
@@ -272,7 +273,8 @@ def evaluate(
 
     * Keys and values are those of Kafka messages: JSON data, such as a Debezium envelope, or
       bytes.  A key of None is no key, a value of None a tombstone.
-    * A record without a time has that of the record before it; the first one has time 0.
+    * A record without a time has that of the record before it, or with `time: offset` the time
+      after that; the first one has time 0.
     * Of several records with one key and time the last one counts, unless the input is in
       `mode: diffs` or `mode: append`.
     * For an input with event time, the time is the record's timestamp.

@@ -20,11 +20,12 @@ _LARGEST = 1 << 63
 
 
 def messages(
-    source: Input, records: Iterable[Record], lower: int, first_offset: int
+    source: Input, records: Iterable[Record], lower: int, first_offset: int, *, each: bool
 ) -> list[Message]:
     """Records as messages at consecutive offsets, each with its time as the timestamp.
 
-    A record without a time has that of the record before it, and the first one `lower`.
+    A record without a time has that of the record before it, or with `each` the time after it;
+    the first one has `lower`.
     An update's diff is in its headers.  No time is before `lower`, unless the input has
     event time.  Raises: ConfigError.
     """
@@ -36,7 +37,8 @@ def messages(
         if isinstance(record, bytes) and source.traits.kind == "facts":
             result.append(Message(first_offset + number - 1, None, record))
             continue
-        key, value, time, *rest = _fields(source, record, fields, time, where)
+        before = time + (each and number > 1)
+        key, value, time, *rest = _fields(source, record, fields, before, where)
         _require_integer(time, "time", where)
         if source.event_time is None and time < lower:
             raise ConfigError(

@@ -13,6 +13,7 @@ from ikebana.processor.cli.main import cli
 from support.doc_blocks import ROOT
 from support.waiting import patient
 
+_SHOWN = re.compile(r'<(?:img|source) [^>]*(?:src|srcset)="([^"]*)"')
 _LOADED = re.compile(r'<(?:script|img|iframe)[^>]* src="([^"]*)"|<link [^>]*href="([^"]*)"')
 
 
@@ -44,6 +45,18 @@ def test_every_page_is_there_and_loads_nothing_from_elsewhere(site: Path) -> Non
     for path in site.rglob("*.html"):
         for script, sheet in _LOADED.findall(path.read_text()):
             assert "://" not in script + sheet, (path.name, script, sheet)
+
+
+def test_every_picture_is_there(site: Path) -> None:
+    """Also those of `<picture>`, whose files Sphinx does not know."""
+    shown = [
+        (path, picture)
+        for path in site.rglob("*.html")
+        for picture in _SHOWN.findall(path.read_text())
+    ]
+
+    assert {"images/console-dark.webp", "_images/upserts.svg"} <= {name for _, name in shown}
+    assert [name for path, name in shown if not (path.parent / name).exists()] == []
 
 
 def test_the_reference_has_all_commands_settings_and_names(site: Path) -> None:

@@ -297,3 +297,15 @@ def test_a_record_without_a_time_has_that_of_the_one_before() -> None:
 
     assert evaluate(plan, {"t": given}) == evaluate(plan, {"t": spelt})
     assert [tuple(each)[1] for each in evaluate(plan, {"t": given})["o"]] == [0, 5, 5, 5]
+
+
+def test_with_time_offset_each_record_has_a_time_of_its_own() -> None:
+    """So an upsert that the next record replaces can be seen."""
+    plan = Plan(
+        "p", (Input("t", ("t",)),), (Upsert("u", "t"),), (Output("o", "u", "o"),), time="offset"
+    )
+    given: list[Any] = [("a", 1), ("a", 2), ("a", None, 7), ("b", 1)]
+    spelt: list[Any] = [("a", 1, 0), ("a", 2, 1), ("a", None, 7), ("b", 1, 8)]
+
+    assert evaluate(plan, {"t": given}) == evaluate(plan, {"t": spelt})
+    assert [each.time for each in evaluate(plan, {"t": given})["o"]] == [0, 1, 1, 7, 8]

@@ -1,5 +1,6 @@
 """The pictures of the documentation are those that its program draws."""
 
+import re
 import runpy
 import xml.etree.ElementTree as ElementTree
 
@@ -44,3 +45,31 @@ def test_a_picture_is_shown_on_a_page(name: str) -> None:
     pages = [*(ROOT / name for name in names), *(ROOT / "docs").glob("*.md")]
 
     assert any(f"images/{name}.svg)" in page.read_text() for page in pages)
+
+
+def test_the_recording_shows_what_the_readme_says() -> None:
+    """`python docs/recordings.py` records it; an edit of the README needs it again."""
+    svg = "{http://www.w3.org/2000/svg}"
+    readme = (ROOT / "README.md").read_text()
+    root = ElementTree.parse(IMAGES / "first-pipeline.svg").getroot()
+    lines = [
+        "".join(part.text or "" for part in (text, *text.findall(f"{svg}tspan")))
+        for text in root.iter(f"{svg}text")
+    ]
+    commands = [
+        "".join(part.text or "" for part in text)
+        for text in root.iter(f"{svg}text")
+        if text.get("class") == "command"
+    ]
+
+    pipeline = re.search(
+        r"^```yaml\n(pipeline: first\n.*?)^```$", readme, re.DOTALL | re.MULTILINE
+    )
+    assert pipeline is not None
+    assert set(pipeline[1].splitlines()) <= set(lines)
+    for name in ("run", "follow", "snapshot", "check"):
+        assert any(command.startswith(f"ikebana{name}") for command in commands), commands
+    lasts = {each.attrib["dur"] for each in root.iter(f"{svg}animate")}
+    assert len(lasts) == 1
+    assert 20 < float(lasts.pop().removesuffix("s")) < 40
+    assert "prefers-color-scheme: dark" in (IMAGES / "first-pipeline.svg").read_text()
