@@ -64,7 +64,8 @@ def query_tree(text: str) -> Node:
         at = int(position) if position.isdigit() else None
         problem = first_line(parsed["error_message"])
         if "Only SELECT" in problem:
-            raise SqlQueryError(_ONE_SELECT, at)
+            is_pivot = "pivot" in text.lower()
+            raise SqlQueryError(f"{_ONE_SELECT}{f'; {PIVOT}' if is_pivot else ''}", at)
         raise SqlQueryError(problem + remedy(problem, text), at)
     if len(parsed["statements"]) != 1:
         raise SqlQueryError("it must be one query")
@@ -193,6 +194,8 @@ def _without_names(problem: str, error: str, tables: Tables) -> str:
         meant = re.search(r'Did you mean "(.+?)"', error)
         close = f"; did you mean {meant[1]}()?" if meant else ""
         return f"there is no function {function['name']}(){close}"
+    if "Window functions are not supported here" in problem:
+        return "a window function stands in the select list or QUALIFY, with OVER (…) behind it"
     return problem
 
 
@@ -207,9 +210,10 @@ _NO_COLUMN = re.compile(
 )
 _NO_TABLE = re.compile(r'Referenced table "(?P<name>.*)" not found!')
 _NO_FUNCTION = re.compile(r"Function with name (?P<name>\S+) does not exist!")
-_ONE_SELECT = (
-    "it must be one query that begins with SELECT or WITH; write a PIVOT as sums with FILTER, "
-    "as in sum(x) FILTER (WHERE kind = 'a')"
+_ONE_SELECT = "it must be one query that begins with SELECT or WITH"
+PIVOT = (
+    "write PIVOT as sums with FILTER, as in sum(x) FILTER (WHERE kind = 'a'), and UNPIVOT as "
+    "UNION ALL of a SELECT for each column"
 )
 
 

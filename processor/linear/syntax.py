@@ -5,7 +5,7 @@ DuckDB parses and writes.  Names and functions are not resolved here.
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import duckdb
@@ -126,6 +126,9 @@ def remedy(problem: str, text: str) -> str:
     if word.rstrip("s") in _UNITS:
         return "; a length of time is an interval, as in INTERVAL 1 HOUR"
     names = [word] if word.isidentifier() else []
+    is_last = text.rstrip("; \n").lower().endswith(word)
+    if is_last and (not names or word in _BEGINNINGS or word not in _keywords()):
+        return "; something is missing behind it"
     if not names or word in _CLAUSES:
         # A reserved name may be parsed as a keyword; then the error is behind it.
         before = re.search(rf"(\w+)\s*{re.escape(near[1])}", text)
@@ -134,20 +137,21 @@ def remedy(problem: str, text: str) -> str:
         if before and not (names and is_first) and before[1].lower() in _reserved() - no_names:
             names.insert(0, before[1])
     for name in names:
-        if name not in _CONNECTIVES:
+        if name not in _CONNECTIVES and name.lower() in _keywords():
             return f'; names that SQL reserves stand in double quotes, as in "{name}"'
     return ""
 
 
 @functools.cache
+def _keywords() -> Mapping[str, str]:
+    """The words of SQL, each with its category."""
+    return dict(asked("SELECT keyword_name, keyword_category FROM duckdb_keywords()"))
+
+
 def _reserved() -> frozenset[str]:
     """Words that must be quoted to be names of columns."""
-    rows = asked(
-        "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category IN (?, ?)",
-        "reserved",
-        "type_function",
-    )
-    return frozenset(str(word) for (word,) in rows)
+    categories = ("reserved", "type_function")
+    return frozenset(word for word, of in _keywords().items() if of in categories)
 
 
 def _more_than_one(node: Node) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """The tokens of SQL text, as DuckDB divides it."""
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -39,6 +39,24 @@ def closing(lexemes: Sequence[Token], begin: int) -> int | None:
         if not depth:
             return at
     return None
+
+
+class Part(NamedTuple):
+    """A part of a text, and its place."""
+
+    text: str
+    at: int
+
+
+def items(part: Part) -> Iterator[Part]:
+    """The parts between commas that are in no parentheses or brackets."""
+    depth, begin = 0, 0
+    for token in tokens(part.text):
+        depth += (token.text in "([{") - (token.text in ")]}")
+        if token.text == "," and not depth:
+            yield Part(part.text[begin : token.at], part.at + begin)
+            begin = token.end
+    yield Part(part.text[begin:], part.at + begin)
 
 
 def replaced(text: str, begin: int, end: int, by: str = "") -> str:

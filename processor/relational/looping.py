@@ -144,25 +144,18 @@ def _result(making: Making, loop: Table, number: int, of: Recursive) -> Table:
     return making.linear(loop, "recursive.rows", *steps, facts=of.result.selected(select))
 
 
-def refuse_nonlinear(making: Making, variable: Table) -> None:
-    """Refuse a recursive part with another result over the last round's rows than over all rows.
-
-    SQL evaluates it over the last round's rows alone, and a loop over all.  Raises: MakingError.
-    """
+def is_linear(making: Making, variable: Table) -> bool:
+    """Whether a recursive part has the same result over all rows as over each round's rows."""
     behind = making.behind({variable.name})
     for operator in behind.values():
-        if isinstance(operator, Reduce):
-            raise MakingError(f"the recursive part groups rows, or takes rows away, {_LAST}")
-        if isinstance(operator, DeltaJoin):
-            read = [each.relation for each in operator.inputs]
-            if sum(name == variable.name or name in behind for name in read) > 1:
-                raise MakingError(f"the recursive part joins its rows with each other, {_LAST}")
-
-
-_LAST = (
-    "which SQL does with those of the last round alone; write it as WITH MUTUALLY RECURSIVE, "
-    "which does so with all rows"
-)
+        match operator:
+            case Reduce():
+                return False
+            case DeltaJoin(inputs=inputs):
+                read = [each.relation for each in inputs]
+                if sum(name == variable.name or name in behind for name in read) > 1:
+                    return False
+    return True
 
 
 def of_types(making: Making, source: Table, columns: Mapping[str, str], what: str) -> Table:

@@ -260,6 +260,11 @@ class Making:
             # An existing collection under another name.
             last = self.select(last, "all", [(name, quoted(name)) for name in last.types])
 
+        # What only an attempt that was given up has read goes.
+        read = {last.name}
+        for name, operator in reversed(self._operators.items()):
+            read.update(kind_of(operator).sources(operator) if name in read else ())
+        self._operators = {name: of for name, of in self._operators.items() if name in read}
         operators = dict(self._operators)
         # Linear steps over linear steps that have no other reader become one operator.
         for name, operator in self._operators.items():
@@ -326,6 +331,8 @@ class Making:
         """The first problem of an operator that has been added; empty if it has none."""
         problems = [problem for _, problem in self._catalog.faults]
         match operator:
+            case Linear(steps=steps) if problems:
+                return _of_select(steps, *self._catalog.faults[0])
             case DeltaJoin() if parts := self._catalog.examined(operator).problems:
                 return "; ".join(problem for _, problem in parts)
             case Reduce():
@@ -404,6 +411,19 @@ def _unique(facts: KnownKeys) -> tuple[tuple[str, ...], ...]:
     keys = facts.sure
     by_key = {(KEY,)} if keys.is_unique([KEY]) else set()
     return tuple(sorted(by_key | {tuple(sorted(key)) for key in keys.unique}))
+
+
+def _of_select(steps: Iterable[Step], path: str, problem: str) -> str:
+    """Reword a problem of an expression, which may be made here, as one of the column it makes."""
+    for step in steps:
+        for name, sql in step.select or () if isinstance(step, Sql) else ():
+            written = next(
+                (each for each in (sql, sql.replace('"row"(', "(")) if problem.startswith(each)),
+                None,
+            )
+            if written is not None and path.endswith(f".{name}"):
+                return f'"{name}"{problem.removeprefix(written)}'
+    return problem
 
 
 def _of_column(source: Table, problem: str) -> str:

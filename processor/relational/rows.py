@@ -10,7 +10,7 @@ broken by all columns of the row, so the result does not depend on the order of 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from ikebana.codecs.sql_type import Decimal, type_of
@@ -133,6 +133,8 @@ class Order:
     column: str
     descending: bool = False
     nulls_first: bool = False
+    written: str = field(default="", compare=False)
+    """The expression in the query, for errors."""
 
 
 def first_rows(
@@ -152,7 +154,7 @@ def first_rows(
     parts, kinds, aggregate = ordering(source, orders)
     columns = [(name, quoted(name)) for name in source.types]
     pair = struct((*((f"o{at}", sql) for at, sql in enumerate(parts)), ("row", struct(columns))))
-    by = [(name, quoted(name), source.types[name]) for name in partition]
+    by = [(name, quoted(name), source.types[name]) for name in dict.fromkeys(partition)]
     reduced = making.reduced(source, what, by, [("rows", f"{aggregate}({limit}, {pair})")])
     row = ", ".join(f"{quoted(name)} {kind}" for name, kind in source.types.items())
     listed = ", ".join(f"o{at} {kind}" for at, kind in enumerate(kinds))
@@ -193,7 +195,7 @@ def ordering(source: Table, orders: Sequence[Order]) -> tuple[list[str], list[st
                 source.types[order.column],
                 order.descending,
                 order.nulls_first,
-                order.column,
+                order.written or order.column,
             )
             for order in orders
         ]

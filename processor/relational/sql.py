@@ -420,7 +420,7 @@ class _Select:
     def _meant(self, node: Node, listed: Listed) -> Node:
         """Resolve ORDER BY and DISTINCT ON: positions and names of the select list come first."""
         by_name = {name.lower(): tree for name, tree in listed}
-        at = whole_number(node)
+        at = node.get("index") or whole_number(node)
         if at is not None and 0 < at <= len(listed):
             return listed[at - 1][1]
         if node["class"] == "COLUMN_REF" and len(node["column_names"]) == 1:

@@ -68,15 +68,32 @@ def calls(value: object) -> list[Node]:
 def parts_of(node: Node, type_of: Callable[[str], str]) -> Parts:
     """Translate a call over unqualified columns.  Raises: SqlQueryError."""
     call = _call(node, type_of)
-    make = _MAKERS.get(call.name) if user_aggregate(call.name) is None else _user_defined
-    if make is None:
-        listed = ", ".join(sorted(_MAKERS))
-        raise SqlQueryError(
-            f"the aggregate {call.name}() is not supported; there are {listed}", call.place
-        )
     if node.get("export_state"):
         raise SqlQueryError("EXPORT_STATE is not supported: a state is no value", call.place)
+    if user_aggregate(call.name) is not None:
+        return _user_defined(call)
+    if call.name in _WITHOUT_FORM or call.name not in {*_MAKERS, *aggregates()}:
+        raise SqlQueryError(
+            f"{call.name}() is not supported: it needs more than the values of an expression; "
+            "write an aggregate of your own in Python",
+            call.place,
+        )
+    make = _MAKERS.get(call.name, _of_values) if _is_of_numbers(call) else _of_values
     return make(call)
+
+
+# Aggregates of DuckDB of several values of a row, or of a sample, which have no form here.
+_WITHOUT_FORM = {"combine_aggr", "lttb", "reservoir_quantile", "variant_group_object"}
+_NUMBERS = {*WHOLE, "UBIGINT", "HUGEINT", "UHUGEINT", "FLOAT", "DOUBLE", "BOOLEAN"}
+
+
+def _is_of_numbers(call: Call) -> bool:
+    """Whether an aggregate that takes numbers has some; DuckDB also has averages of intervals."""
+    traits = KINDS.get(_ALIASES.get(call.name, call.name))
+    if traits is None or traits.takes != "number":
+        return True
+    of = call.type_of(call.arguments[0])
+    return of in _NUMBERS or isinstance(sql_type(of), Decimal)
 
 
 def _call(node: Node, type_of: Callable[[str], str]) -> Call:
@@ -187,22 +204,30 @@ def _count_if(call: Call) -> Parts:
     return _plain("sum")(call._replace(arguments=(number,)))
 
 
-def _of_extreme(kind: str, *, may_be_null: bool = False) -> Callable[[Call], Parts]:
+def _of_extreme(
+    kind: str, *, may_be_null: bool = False, nulls_last: bool = False
+) -> Callable[[Call], Parts]:
     """arg_min and arg_max: the first argument in the row with the least or greatest second one.
 
-    Rows where it is null count if it `may_be_null`; those where the second is null do not.  Ties
-    take the first row by the call's ORDER BY, and without one the least or greatest value.
+    Rows where it is null count if it `may_be_null`; those where the second is null count with
+    `nulls_last`, behind all others.  Ties take the first row by the call's ORDER BY, and without
+    one the least or greatest value.
     """
 
     def parts(call: Call) -> Parts:
         shown, by, *most = call.arguments
         pair = struct((("by", by), ("is", shown)))
         there = f"({by}) IS NOT NULL{'' if may_be_null else f' AND ({shown}) IS NOT NULL'}"
+        if nulls_last:
+            is_last = f"({by}) IS {'NOT ' * (kind == 'max')}NULL"
+            pair = struct((("last", is_last), ("by", by), ("is", shown)))
+            there = "true"
         whole = f"CASE WHEN {there} THEN {pair} END"
         if most and call.orders:
             raise SqlQueryError(f"{call.name}(x, y, n) has no ORDER BY", call.place)
         if most:
-            pairs = f'STRUCT("by" {call.type_of(by)}, "is" {call.type_of(shown)})[]'
+            last = '"last" BOOLEAN, ' * nulls_last
+            pairs = f'STRUCT({last}"by" {call.type_of(by)}, "is" {call.type_of(shown)})[]'
             each = f"list_transform(CAST({{}} AS {pairs}), lambda each_: each_['is'])"
             aggregate = f"{_TOP[kind]}({_most(call, most[0])}, {call.only(whole)})"
             return Parts((aggregate,), lambda column: f"nullif({each.format(column)}, [])")
@@ -333,24 +358,19 @@ def _quantile(name: str, *, is_typed: bool = True) -> Callable[[Call], Parts]:
     return parts
 
 
-def _of_all(name: str) -> Callable[[Call], Parts]:
-    """An aggregate that DuckDB computes from the list of values that are not null."""
+def _of_values(call: Call) -> Parts:
+    """An aggregate that DuckDB computes from the list of values, in the call's ORDER BY.
 
-    def parts(call: Call) -> Parts:
-        if len(call.arguments) != 1:
-            raise SqlQueryError(f"{call.name}() is supported with one argument", call.place)
-        return _of_list(call, name, call.arguments[0], ())
-
-    return parts
-
-
-def _mode(call: Call) -> Parts:
-    """The most frequent value; of several the least, or with ORDER BY … DESC the greatest."""
-    shown = call.arguments[0] if call.arguments else call.orders[0][0]
-    if any(sql != shown for sql, *_ in call.orders):
-        raise SqlQueryError("ORDER BY in mode() is supported by its argument alone", call.place)
-    is_turned = any(descending for _, descending, _ in call.orders)
-    return _of_list(call, "mode", shown, (), is_turned=is_turned)
+    Further arguments have to be the same in all rows, as DuckDB itself says.
+    """
+    shown, *more = call.arguments or (call.orders[0][0],)
+    if not any(sql != shown for sql, *_ in call.orders):
+        is_turned = any(descending for _, descending, _ in call.orders)
+        return _of_list(call, call.name, shown, more, is_turned=is_turned)
+    listed = _in_order(call, shown)
+    return Parts(
+        (listed.aggregate,), lambda column: _aggregated(listed.of(column), call.name, more)
+    )
 
 
 def _of_list(
@@ -364,16 +384,18 @@ def _of_list(
 ) -> Parts:
     """DuckDB's `list_aggregate` over the ordered list of values."""
     of = f"{call.type_of(shown)}[]"
-    arguments = "".join(f", {each}" for each in more)
 
     def result(column: str) -> str:
         values = f"CAST({column} AS {of})"
-        values = f"list_reverse({values})" if is_turned else values
-        return f"list_aggregate({values}, '{name}'{arguments})"
+        return _aggregated(f"list_reverse({values})" if is_turned else values, name, more)
 
     return Parts(
         (f"list({'DISTINCT ' * call.is_distinct}{call.only(shown)})",), result, is_typed=is_typed
     )
+
+
+def _aggregated(values: str, name: str, more: Sequence[str]) -> str:
+    return f"list_aggregate({', '.join((values, literal(name), *more))})"
 
 
 def _negated(fraction: str, call: Call) -> str:
@@ -408,8 +430,6 @@ _MAKERS: Mapping[str, Callable[[Call], Parts]] = {
     **{name: _quantile(name) for name in ("quantile_cont", "quantile_disc")},
     "quantile": _quantile("quantile_disc"),
     "approx_quantile": _quantile("quantile_cont", is_typed=False),
-    **{name: _of_all(name) for name in ("median", "mad", "product", "histogram", "entropy")},
-    "mode": _mode,
     "min": _extreme("min"),
     "max": _extreme("max"),
     "any_value": _any_value,
@@ -419,6 +439,8 @@ _MAKERS: Mapping[str, Callable[[Call], Parts]] = {
     **dict.fromkeys(("arg_max", "max_by", "argmax"), _of_extreme("max")),
     "arg_min_null": _of_extreme("min", may_be_null=True),
     "arg_max_null": _of_extreme("max", may_be_null=True),
+    "arg_min_nulls_last": _of_extreme("min", nulls_last=True),
+    "arg_max_nulls_last": _of_extreme("max", nulls_last=True),
 }
 
 
@@ -576,7 +598,6 @@ def _aggregates(
             if text not in named:
                 named[text] = free(short_name(call["function_name"].lower()), used)
         (kind,) = types_of([text_of(unqualified)], columns)
-        refuse_other_types(call, unqualified, columns)
         names = [named[text] for text in parts.aggregates]
         result = result_tree(parts, names, alias, kind)
         replacements.append(
@@ -648,20 +669,3 @@ def _of_sets(
         keys = keys.with_unique(names, [KEY, *tables[0].types])
         keys = keys.with_dependencies([(own_key, of_row), (of_row, own_key)])
     return making.together("groups.sets", *tables, facts=KnownKeys(keys, keys))
-
-
-_NUMBERS = {*WHOLE, "UBIGINT", "HUGEINT", "UHUGEINT", "FLOAT", "DOUBLE", "BOOLEAN"}
-
-
-def refuse_other_types(call: Node, unqualified: Node, columns: dict[str, str]) -> None:
-    """Refuse sums, averages and the like of values that are no numbers, such as intervals."""
-    name = call["function_name"].lower()
-    traits = KINDS.get(_ALIASES.get(name, name))
-    if traits is None or traits.takes != "number":
-        return
-    (of,) = types_of([text_of(unqualified["arguments"][0]["expression"])], columns)
-    if of not in _NUMBERS and not isinstance(sql_type(of), Decimal):
-        raise SqlQueryError(
-            f"{call['function_name']}() of {of} is not supported; cast it to a number",
-            call.get("query_location"),
-        )

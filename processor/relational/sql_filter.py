@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from ikebana.processor.linear.bound_query import SqlQueryError
+from ikebana.processor.linear.bound_query import PIVOT, SqlQueryError
 from ikebana.processor.linear.syntax import Node, text_of, tree
 from ikebana.processor.linear.trees import bare, column, conjuncts, has_subquery
 from ikebana.processor.relational import sql_lateral as lateral
@@ -142,6 +142,8 @@ class _From:
                 relation = values(self._query, node)
             case "TABLE_FUNCTION":
                 return taken_apart(self._query, None, series_of(node))
+            case "PIVOT":
+                raise SqlQueryError(f"PIVOT and UNPIVOT are not supported: {PIVOT}", place)
             case other:
                 named = other.lower().replace("_", " ")
                 raise SqlQueryError(f"{named} in FROM is not supported", place)
@@ -222,6 +224,10 @@ class _From:
         if not is_plain or node["join_type"] not in ("INNER", "LEFT"):
             named = node["join_type"] if node["ref_type"] == "REGULAR" else node["ref_type"]
             raise SqlQueryError(lateral.AROUND.format(named), node.get("query_location"))
+        if right["type"] == "JOIN" and kind is None:
+            both = self.froms(right, is_filtered=False, before=left)
+            both.conditions += self._on(node, both, Froms())
+            return tested(self._query, self._views, node, both)
         within, _, _ = lateral.query_of(right, self._views)
         called = self._called(right)
         if kind is not None and not (is_one_row(within) and is_always(node)):

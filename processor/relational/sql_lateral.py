@@ -15,10 +15,6 @@ _BESIDE = (
     "tables in parentheses that read what stands to their left are not supported; write them as "
     "one query: LATERAL (SELECT … FROM … JOIN …)"
 )
-_RECURSIVE = (
-    "a recursive WITH that reads a query around it is not supported; let it have the columns that "
-    "are compared with those around it"
-)
 AROUND = (
     "a {} JOIN that reads what stands to its left, or a query around it, is not supported; write "
     "a LEFT JOIN of the other side"
@@ -35,8 +31,6 @@ def query_of(node: Node, views: Views) -> tuple[Node, Views, list[Sequence[str]]
             return node["subquery"]["node"], views, [node["column_name_alias"]]
         case "BASE_TABLE":
             view = views[node["table_name"].lower()]
-            if view.node["type"] == "RECURSIVE_CTE_NODE":
-                raise SqlQueryError(_RECURSIVE, node.get("query_location"))
             return view.node, view.views, [view.names, node["column_name_alias"]]
     raise SqlQueryError(_BESIDE, node.get("query_location"))
 

@@ -22,7 +22,7 @@ from ikebana.processor.planning.aggregates import parsed_aggregate
 from ikebana.processor.relational.known import Table
 from ikebana.processor.relational.over import Over, Result, order_of_rows, with_functions
 from ikebana.processor.relational.rows import Order, first_rows
-from ikebana.processor.relational.sql_aggregates import direction, parts_of, refuse_other_types
+from ikebana.processor.relational.sql_aggregates import direction, parts_of
 from ikebana.processor.relational.sql_rows import selected
 from ikebana.processor.relational.sql_scope import Froms
 from ikebana.processor.relational.sql_whole import Listed, Query, free
@@ -234,7 +234,6 @@ class _Function:
         }
         types = self.source.keyed()
         parts = parts_of(call, lambda sql: types_of([sql], types)[0])
-        refuse_other_types(call, call, types)
         aggregate = parsed_aggregate(name, *parts.aggregates)
         function = WindowFunction(
             name,

@@ -13,13 +13,13 @@ positions in errors stay right.  DuckDB parses the expressions and the order in 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from ikebana.processor.kernels.row_patterns import PatternError, parsed
 from ikebana.processor.linear.bound_query import SqlQueryError, query_tree
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.syntax import Node, tree
-from ikebana.processor.linear.tokens import Token, closing, replaced, tokens, unquoted
+from ikebana.processor.linear.tokens import Part, Token, closing, items, replaced, tokens, unquoted
 from ikebana.processor.relational.windows import free_names
 
 _WORD = "MATCH_RECOGNIZE"
@@ -47,13 +47,6 @@ _REFUSED = {
 }
 # A number has so many bits for variables.
 _MOST_VARIABLES = 62
-
-
-class _Part(NamedTuple):
-    """A part of the text, and its place."""
-
-    text: str
-    at: int
 
 
 def parsed_call(text: str) -> tuple[str, "MatchRecognize"] | None:
@@ -93,7 +86,7 @@ def _without(
     return replaced(text, source.at, words[end].end, name), call
 
 
-def _clauses(text: str, words: Sequence[Token], end: int) -> Iterator[tuple[str, _Part]]:
+def _clauses(text: str, words: Sequence[Token], end: int) -> Iterator[tuple[str, Part]]:
     """The clauses between parentheses, by the first word of each."""
     heads: list[tuple[str, int, int]] = []
     depth = 0
@@ -109,18 +102,7 @@ def _clauses(text: str, words: Sequence[Token], end: int) -> Iterator[tuple[str,
         raise SqlQueryError(_FORM, words[0].at)
     for number, (name, _, begin) in enumerate(heads):
         upto = heads[number + 1][1] if number + 1 < len(heads) else end
-        yield name, _Part(text[begin:upto], begin)
-
-
-def _items(part: _Part) -> Iterator[_Part]:
-    """The parts of a text between commas."""
-    depth, begin = 0, 0
-    for token in tokens(part.text):
-        depth += (token.text in "([{") - (token.text in ")]}")
-        if token.text == "," and not depth:
-            yield _Part(part.text[begin : token.at], part.at + begin)
-            begin = token.end
-    yield _Part(part.text[begin:], part.at + begin)
+        yield name, Part(text[begin:upto], begin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +124,7 @@ class _Parsing:
     source: str
     at: int
     place: int
-    clauses: Mapping[str, _Part]
+    clauses: Mapping[str, Part]
 
     def call(self, name: str) -> "MatchRecognize":
         """The call, which a name replaces.  Raises: SqlQueryError."""
@@ -152,7 +134,7 @@ class _Parsing:
         for clause in ("ORDER", "MEASURES", "PATTERN", "DEFINE"):
             if clause not in self.clauses:
                 raise SqlQueryError(f"there is no {clause}; {_FORM}", self.place)
-        skip = self.clauses.get("AFTER", _Part("PAST LAST ROW", self.place))
+        skip = self.clauses.get("AFTER", Part("PAST LAST ROW", self.place))
         if skip.text.upper().split() != ["PAST", "LAST", "ROW"]:
             problem = "matches do not overlap: write AFTER MATCH SKIP PAST LAST ROW"
             raise SqlQueryError(problem, skip.at)
@@ -190,7 +172,7 @@ class _Parsing:
         return " ".join(pattern.split()), tuple(each.lower() for each in variables)
 
     def _partition(self) -> Iterator[LocatedExpression]:
-        for item in _items(self.clauses["PARTITION"]) if "PARTITION" in self.clauses else ():
+        for item in items(self.clauses["PARTITION"]) if "PARTITION" in self.clauses else ():
             expression = _expression(item)
             node = expression.node
             if node["class"] != "COLUMN_REF" or len(node["column_names"]) != 1:
@@ -207,26 +189,26 @@ class _Parsing:
             raise SqlQueryError(error.problem, place) from None
         yield from modifier["orders"]
 
-    def _named(self, part: _Part, *, is_first: bool) -> Iterator[tuple[str, LocatedExpression]]:
+    def _named(self, part: Part, *, is_first: bool) -> Iterator[tuple[str, LocatedExpression]]:
         """The expressions of a list such as `x AS name`, or `name AS x` if the name `is_first`."""
-        for item in _items(part):
+        for item in items(part):
             words = tokens(item.text)
             at = 1 if is_first else len(words) - 2
             if len(words) < 3 or words[at].text.upper() != "AS":
                 form = "name AS condition" if is_first else "expression AS name"
                 raise SqlQueryError(f"this is written as {form}", item.at)
             if is_first:
-                yield unquoted(words[0]), _expression(_Part(item.text[words[1].end :], item.at))
+                yield unquoted(words[0]), _expression(Part(item.text[words[1].end :], item.at))
                 continue
             text = item.text[: words[at].at]
             for word, behind in pairwise(words):
                 # With one row for each match, both mean the same.
                 if word.text.upper() in ("FINAL", "RUNNING") and behind.text not in (".", "AS"):
                     text = replaced(text, word.at, word.end)
-            yield unquoted(words[-1]), _expression(_Part(text, item.at))
+            yield unquoted(words[-1]), _expression(Part(text, item.at))
 
 
-def _expression(part: _Part) -> LocatedExpression:
+def _expression(part: Part) -> LocatedExpression:
     try:
         return LocatedExpression(tree(part.text.strip()), part.at)
     except ExpressionError as error:

@@ -12,7 +12,8 @@ from ikebana.processor.linear.syntax import Node
 from ikebana.processor.linear.trees import columns, own_nodes
 from ikebana.processor.relational.known import Table
 from ikebana.processor.relational.sql_aggregates import calls
-from ikebana.processor.relational.sql_whole import Views, children, with_views
+from ikebana.processor.relational.sql_recursive import recurring
+from ikebana.processor.relational.sql_whole import View, Views, children, with_views
 
 Name = tuple[str, ...]
 Scope = list[tuple[str, tuple[str, ...]]]
@@ -28,8 +29,8 @@ class Reads:
     def of_query(self, node: Node, views: Views, around: Sequence[Scope] = ()) -> Iterator[Name]:
         """The names in a query that are neither columns of its tables nor in `around`."""
         views = with_views(node, views)
-        for child in _parts(node):
-            yield from self.of_query(child, views, around)
+        for child, own in _parts(node, views):
+            yield from self.of_query(child, own, around)
         if node["type"] != "SELECT_NODE":
             return
         yield from self.of_from(node["from_table"], views, around)
@@ -42,8 +43,8 @@ class Reads:
     def outer_aggregates(self, node: Node, views: Views) -> Iterator[tuple[Node, list[Name]]]:
         """The aggregates of a query that read no column of its own, each with what it reads."""
         views = with_views(node, views)
-        for child in _parts(node):
-            yield from self.outer_aggregates(child, views)
+        for child, own in _parts(node, views):
+            yield from self.outer_aggregates(child, own)
         if node["type"] != "SELECT_NODE":
             return
         scope = [self.scope(node["from_table"], views)]
@@ -114,8 +115,8 @@ class Reads:
     def _names_of(self, node: Node, views: Views) -> list[str]:
         """The names of a query's result columns."""
         views = with_views(node, views)
-        for child in _parts(node):
-            return self._names_of(child, views)
+        for child, own in _parts(node, views):
+            return self._names_of(child, own)
         names: list[str] = []
         for at, each in enumerate(node.get("select_list", ())):
             if each["class"] == "STAR":
@@ -134,9 +135,13 @@ _USUAL = {"EXPRESSION_LIST": "valueslist", "TABLE_FUNCTION": "unnest"}
 _KEYS = (KEY, *(name for name, whole in SHORT.items() if whole == KEY))
 
 
-def _parts(node: Node) -> list[Node]:
-    """The branches of a set operation, or the base of a recursion; none of a SELECT."""
-    return [node["left"]] if node["type"] == "RECURSIVE_CTE_NODE" else children(node)
+def _parts(node: Node, views: Views) -> list[tuple[Node, Views]]:
+    """The branches of a set operation, or the parts of a recursion, each with its views."""
+    if node["type"] != "RECURSIVE_CTE_NODE":
+        return [(child, views) for child in children(node)]
+    own = View(node["left"], node["aliases"], views)
+    names = (node["cte_name"].lower(), recurring(node["cte_name"]))
+    return [(node["left"], views), (node["right"], {**views, **dict.fromkeys(names, own)})]
 
 
 def has(scope: Scope, names: Name) -> bool:

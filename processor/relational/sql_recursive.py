@@ -17,22 +17,28 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from ikebana.processor.linear.bound_query import SqlQueryError
+import msgspec
+
+from ikebana.processor.linear.bound_query import SqlQueryError, query_tree
 from ikebana.processor.linear.expressions import column_type
+from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.scope import OURS, ExpressionError
-from ikebana.processor.linear.syntax import Node
-from ikebana.processor.linear.tokens import Token, closing, replaced, tokens, unquoted
+from ikebana.processor.linear.steps import Sql
+from ikebana.processor.linear.syntax import Node, text_of
+from ikebana.processor.linear.tokens import Part, Token, closing, items, replaced, tokens, unquoted
+from ikebana.processor.linear.trees import columns as columns_of
 from ikebana.processor.relational import rows
 from ikebana.processor.relational.carried import carried
 from ikebana.processor.relational.known import MakingError, Table, Translate
 from ikebana.processor.relational.looping import (
     Limits,
     Recursive,
+    is_linear,
     looped,
     of_types,
-    refuse_nonlinear,
 )
 from ikebana.processor.relational.making import Making
+from ikebana.processor.relational.sql_scope import Item
 
 _FORM = "write WITH MUTUALLY RECURSIVE name (column TYPE, …) AS (SELECT …), … SELECT …"
 _LIMIT = ("ERROR", "AT", "RECURSION", "LIMIT")
@@ -56,27 +62,35 @@ def limits_of(text: str) -> tuple[str, Limits]:
     return text, limits
 
 
-def recursive(query: Any, view: Any, name: str, limits: Limits) -> Table:
-    """The collection of a recursive view.  Raises: QueryError."""
+def recursive(
+    query: Any, view: Any, name: str, limits: Limits, domain: Item | None = None
+) -> Table:
+    """The collection of a recursive view.  Raises: QueryError.
+
+    With a domain, the domain's columns are the last ones of the result.
+    """
     making, node = query.making, view.node
-    if node.get("key_targets"):
-        raise SqlQueryError(
-            f'USING KEY of "{name}" is not supported; write WITH MUTUALLY RECURSIVE and GROUP BY',
-            node["key_targets"][0].get("query_location"),
-        )
     try:
-        base = query.query(node["left"], view.views)
-        names = [*view.names, *list(base.types)[len(view.names) :]]
-        columns = dict(zip(names, base.types.values(), strict=True))
-        if len(columns) < len(base.types):
+        base = query.query(node["left"], view.views, domain=domain)
+        shown = len(base.types) - (0 if domain is None else len(domain.relation.types))
+        names = [*view.names, *list(base.types)[len(view.names) : shown]]
+        if len({each.lower() for each in names}) < shown:
             raise SqlQueryError(f'"{name}" names a column twice')
+        for each in list(base.types)[shown:]:
+            names.append(each + "_" * any(each.lower() == other.lower() for other in names))
+        columns = dict(zip(names, base.types.values(), strict=True))
         base = of_types(making, base, columns, f'"{name}"')
+        rounds = _Rounds(query, view, name, base, domain)
+        if domain is not None or node["key_targets"] or rounds.reads_all():
+            return rounds.result(limits)
         variable = making.variable(columns)
         inner_view = replace(view, relation=variable)
         right = node["right"] if node["union_all"] else _once(node["right"])
         part = query.query(right, {**view.views, name.lower(): inner_view})
         part = of_types(making, part, columns, f'"{name}"')
-        refuse_nonlinear(making, variable)
+        if not is_linear(making, variable):
+            making.extract({variable.name})
+            return rounds.result(limits)
         table = rows.all_of(making, [base, part])
         divided = carried(making.behind({variable.name}), variable, table)
         if not node["union_all"]:
@@ -85,6 +99,141 @@ def recursive(query: Any, view: Any, name: str, limits: Limits) -> Table:
     except MakingError as error:
         raise SqlQueryError(f'WITH RECURSIVE "{name}": {error}') from None
     return result
+
+
+# The qualifiers of the rows of all rounds, and of the number of a round.
+_ROWS, _ROUND = "recurring.rows", "recurring.round"
+
+
+class _Rounds:
+    """A recursion by rounds: its part reads the rows of the round before alone, as SQL has it.
+
+    Each row has the number of its round.  The part is translated as a subquery that reads this
+    number from a query around it, for the first round and each that has rows; its results are
+    rows of the next round.  Without ALL, a row belongs to the first round that has it.
+
+    With USING KEY, the result has one row of each key: the values of the last round that has the
+    key, or aggregates over all rounds.  `recurring.t` is that result up to a round.  Without ALL,
+    the part reads rows of this result that the last round has changed.
+
+    The last columns of the base are those of the domain.
+    """
+
+    def __init__(self, query: Any, view: Any, name: str, base: Table, domain: Item | None) -> None:
+        self._query, self._view, self._name, self._base = query, view, name, base
+        self._making: Making = query.making
+        self._domain = domain
+        self._number = base.free_column("round")
+        self._outer = [] if domain is None else list(base.types)[-len(domain.relation.types) :]
+        self._shown = [each for each in base.types if each not in self._outer]
+
+    def reads_all(self) -> bool:
+        """Whether the part reads `recurring.t`, the rows of all rounds before."""
+        name = recurring(self._name)
+        return f'"{name}"' in msgspec.json.encode(self._view.node["right"]).decode().lower()
+
+    def result(self, limits: Limits) -> Table:
+        """The collection; its last columns are those of the domain.  Raises: SqlQueryError."""
+        making, node, number = self._making, self._view.node, self._number
+        base = self._base
+        variable = making.variable({**base.types, number: "BIGINT"})
+        every = [(each, quoted(each)) for each in base.types]
+        part = self._query.query(
+            node["right"], self._views(variable), domain=self._rounds(variable)
+        )
+        renamed = zip(variable.types, map(quoted, part.types), strict=True)
+        part = making.select(part, "next", renamed)
+        part = making.select(part, "next", [*every, (number, f"{quoted(number)} + 1")])
+        part = of_types(making, part, variable.types, f'"{self._name}"')
+        first = making.select(base, "first", [*every, (number, "0::BIGINT")])
+        table = rows.all_of(making, [first, part])
+        if not node["union_all"] and not node["key_targets"]:
+            by = [(each, quoted(each), kind) for each, kind in base.types.items()]
+            table = making.reduce(table, "once", by, [(number, f"min({quoted(number)})")])
+        (result,) = looped(making, [Recursive(variable, table)], limits)
+        if not node["key_targets"]:
+            return making.select(result, "recursive.all", every)
+        views = {_ROWS: replace(self._view, relation=result)}
+        last: Table = self._query.query(query_tree(self._of(None, self._outer)), views)
+        return last
+
+    def _views(self, variable: Table) -> Mapping[str, Any]:
+        """The views that the part may read: those of the query, its own rows and all rows."""
+        node, view = self._view.node, self._view
+        last = self._of("<=")
+        if not node["key_targets"]:
+            last = self._of("=")
+        elif node["union_all"]:
+            listed = ", ".join(map(quoted, self._shown))
+            last = f"SELECT {listed} FROM {quoted(_ROWS)} WHERE {self._met('=')}"
+        else:
+            last = f"{last} EXCEPT {self._of('<')}"
+        views = {**view.views, _ROWS: replace(view, relation=variable)}
+        of_rows = {_ROWS: views[_ROWS]}
+        for name, text in ((self._name.lower(), last), (recurring(self._name), self._of("<="))):
+            views[name] = replace(view, node=query_tree(text), names=(), views=of_rows)
+        return views
+
+    def _of(self, sign: str | None, more: Sequence[str] = ()) -> str:
+        """SQL of the rows of the rounds up to one, those of the last round of each key."""
+        where = "" if sign is None else f" WHERE {self._met(sign)}"
+        targets = self._view.node["key_targets"]
+        if not targets:
+            return f"SELECT {', '.join(map(quoted, self._shown))} FROM {quoted(_ROWS)}{where}"
+        listed = {
+            each: f"arg_max_null({quoted(each)}, {quoted(self._number)})" for each in self._shown
+        }
+        keys = [quoted(each) for each in more]
+        for each in targets:
+            names = [names[-1] for names in columns_of(each)]
+            to = each["alias"] or names[0]
+            name = next(name for name in self._shown if name.lower() == to.lower())
+            listed[name] = text_of({**each, "alias": ""})
+            keys += [quoted(name)] * (each["class"] == "COLUMN_REF")
+        select = [f"{sql} AS {quoted(name)}" for name, sql in listed.items()]
+        shown = ", ".join([*select, *map(quoted, more)])
+        return f"SELECT {shown} FROM {quoted(_ROWS)}{where} GROUP BY {', '.join(keys)}"
+
+    def _met(self, sign: str) -> str:
+        outer = [
+            f"{quoted(_ROWS)}.{each} IS NOT DISTINCT FROM {quoted(_ROUND)}.{each}"
+            for each in map(quoted, self._outer)
+        ]
+        number = quoted(self._number)
+        return " AND ".join([*outer, f"{quoted(_ROWS)}.{number} {sign} {quoted(_ROUND)}.{number}"])
+
+    def _rounds(self, variable: Table) -> Item:
+        """The numbers of rounds that have rows, with the values of the domain."""
+        making, domain, fields = self._making, self._domain, [*self._outer, self._number]
+        rounds = making.select(variable, "round", [(each, quoted(each)) for each in fields])
+        if not self._view.node["key_targets"]:
+            rounds = rows.all_of(making, [rounds, self._empty()])
+        hidden = [(_ROUND, each, each) for each in fields]
+        if domain is not None:
+            of = dict(zip(domain.relation.types, self._outer, strict=True))
+            hidden += [(by, name, of[field]) for by, name, field in domain.hidden]
+        numbers = rows.distinct(making, rounds, "rounds")
+        return Item(self._query.free_alias("d"), numbers, (), tuple(hidden))
+
+    def _empty(self) -> Table:
+        """Round 0 where the base has no rows: DuckDB evaluates the part once even then.
+
+        It must not come from the variable: a round is computed only when its rows are final.
+        """
+        making, base, first = self._making, self._base, (self._number, "0::BIGINT")
+        if self._domain is None:
+            count = making.reduced(base, "base", (), [("n", "count(*)")], total=True)
+            return making.linear(count, "empty", Sql(where=('"n" = 0',), select=(first,)))
+        fields = list(zip(self._outer, map(quoted, self._domain.relation.types), strict=True))
+        values = making.select(self._domain.relation, "outer", fields)
+        there = making.select(base, "outer", [(each, quoted(each)) for each in self._outer])
+        left = rows.set_operation(making, "except", [values, there], every=False)
+        return making.select(left, "empty", [*((e, quoted(e)) for e in self._outer), first])
+
+
+def recurring(name: str) -> str:
+    """The name of the rows of all rounds of a recursion, in the part of it."""
+    return f"recurring.{name.lower()}"
 
 
 def _once(node: Node) -> Node:
@@ -171,7 +320,8 @@ def _head(text: str, lexemes: Sequence[Token], at: int) -> tuple[str, Mapping[st
         place = lexemes[min(at, len(lexemes) - 1)].at
         raise SqlQueryError(f"the columns with their types are missing; {_FORM}", place)
     end = _closing(lexemes, begin)
-    columns = dict(_columns(text, lexemes[begin + 1 : end]))
+    begins = lexemes[begin].end
+    columns = dict(_columns(Part(text[begins : lexemes[end].at], begins)))
     after = [token.text.upper() for token in lexemes[end + 1 : end + 3]]
     if after != ["AS", "("]:
         place = lexemes[min(end + 1, len(lexemes) - 1)].at
@@ -179,22 +329,15 @@ def _head(text: str, lexemes: Sequence[Token], at: int) -> tuple[str, Mapping[st
     return unquoted(lexemes[at]), columns, end + 2
 
 
-def _columns(text: str, lexemes: Sequence[Token]) -> Iterator[tuple[str, str]]:
-    depth, parts = 0, list[list[Token]]([[]])
-    for token in lexemes:
-        depth += (token.text == "(") - (token.text == ")")
-        if token.text == "," and not depth:
-            parts.append([])
-        else:
-            parts[-1].append(token)
-    for part in parts:
-        if len(part) < 2:
-            raise SqlQueryError(f"a column needs a name and a type; {_FORM}", lexemes[0].at)
-        kind = text[part[1].at : part[-1].end]
+def _columns(listed: Part) -> Iterator[tuple[str, str]]:
+    for item in items(listed):
+        words = tokens(item.text)
+        if len(words) < 2:
+            raise SqlQueryError(f"a column needs a name and a type; {_FORM}", item.at)
         try:
-            yield unquoted(part[0]), column_type(kind)
+            yield unquoted(words[0]), column_type(item.text[words[1].at : words[-1].end])
         except ExpressionError as error:
-            raise SqlQueryError(str(error), part[1].at) from None
+            raise SqlQueryError(str(error), item.at + words[1].at) from None
 
 
 def _closing(lexemes: Sequence[Token], begin: int) -> int:

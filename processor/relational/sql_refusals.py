@@ -55,6 +55,26 @@ def refuse_select(node: Node) -> None:
         raise SqlQueryError("a sample depends on chance; write a condition")
 
 
+LISTS = ("unnest", "generate_series", "range")
+
+
+def refuse_before(node: Node) -> None:
+    """Refuse a node of FROM, or a LIMIT, that DuckDB would refuse in other words.
+
+    Raises: SqlQueryError.
+    """
+    if node.get("type") == "TABLE_FUNCTION":
+        name = node["function"].get("function_name", "").lower()
+        if name not in LISTS:
+            raise SqlQueryError(
+                f"{name}() in FROM is not supported; there are {', '.join(LISTS)}, and tumble, "
+                "hop and session of an input or operator",
+                node.get("query_location"),
+            )
+    if node.get("type") == "LIMIT_MODIFIER":
+        limit_of(node)
+
+
 def targets_of(node: Node) -> list[Node]:
     """The expressions of DISTINCT ON."""
     return [each for m in node["modifiers"] for each in m.get("distinct_on_targets") or ()]

@@ -22,16 +22,11 @@ from ikebana.processor.relational.sql_refusals import refuse_now
 from ikebana.processor.relational.sql_scope import Froms, Item, Names
 from ikebana.processor.relational.sql_whole import Listed, Query, free
 
-_LISTS = ("unnest", "generate_series", "range")
 _NULL = '"NULL"'
-_NOT_A_ROW = "VALUES has constants; a SELECT reads columns, as in SELECT a, b FROM t UNION ALL …"
 
 
 def values(query: Query, node: Node) -> Table:
     """The rows of VALUES, as columns `col0`, `col1` and so on.  Raises: QueryError."""
-    for each in own_nodes(node["values"]):
-        if each["class"] in ("SUBQUERY", "COLUMN_REF"):
-            raise SqlQueryError(_NOT_A_ROW, each.get("query_location"))
     refuse_now(node["values"])
     listed = [[text_of(each) for each in row] for row in node["values"]]
     text = ", ".join(f"({', '.join(row)})" for row in listed)
@@ -66,12 +61,6 @@ def series_of(node: Node, *, keeps: bool = False) -> Series:
     place, function = node.get("query_location"), node["function"]
     name = function["function_name"].lower()
     arguments = [each["expression"] for each in function["arguments"]]
-    if name not in _LISTS:
-        raise SqlQueryError(
-            f"{name}() in FROM is not supported; there are {', '.join(_LISTS)}, and tumble, hop "
-            "and session of an input or operator",
-            place,
-        )
     if name == "unnest" and len(arguments) != 1:
         raise SqlQueryError("unnest() in FROM takes one list; write list_zip(…) of several", place)
     # By default the column has the name of the item.

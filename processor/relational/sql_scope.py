@@ -128,6 +128,8 @@ class Names:
         """Resolve a column or a subquery; None for other nodes."""
         if node["class"] == "SUBQUERY":
             return self.value(node)
+        if node["class"] == "POSITIONAL_REFERENCE":
+            return self._at(node["index"])
         if node["class"] != "COLUMN_REF":
             return None
         names = node["column_names"]
@@ -138,6 +140,16 @@ class Names:
         # An unresolved name is a lambda's parameter, or a field of one.
         path = self._path(names)
         return node if path is None else {**node, "column_names": [*path], "alias": ""}
+
+    def _at(self, number: int) -> Node:
+        """The column at a place in FROM, from 1."""
+        every = [
+            column(item.alias, field)
+            for item in self.froms.items
+            for _, name, field in item.columns
+            if name != KEY
+        ]
+        return every[number - 1]
 
     def unaliased(self, node: Node) -> Node:
         """Replace aliases of subqueries in the select list by these subqueries."""

@@ -5,14 +5,25 @@
   around it: `(…) ORDER BY x LIMIT 3` becomes `SELECT * FROM (…) ORDER BY x LIMIT 3`.
 * An equality of rows compares their values, and null equals null: `(a, b) = (c, d)` becomes
   `a IS NOT DISTINCT FROM c AND b IS NOT DISTINCT FROM d`.
+* `JOIN t NEAREST 2 BY DISTANCE x` becomes
+  `JOIN LATERAL (SELECT * FROM t WHERE x IS NOT NULL ORDER BY x LIMIT 2) AS t ON true`.
+* `VALUES (t.a), (1)` becomes `SELECT t.a UNION ALL SELECT 1`.
+* A call of a macro of DuckDB that aggregates, such as `weighted_avg(x, y)`, becomes its
+  definition.
 """
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ikebana.processor.linear.bound_query import SqlQueryError, query_tree
-from ikebana.processor.linear.syntax import Node
+from ikebana.processor.linear.database import asked
+from ikebana.processor.linear.syntax import Node, tree
+from ikebana.processor.linear.trees import changed, columns, has_subquery
+from ikebana.processor.relational.sql_aggregates import calls
 from ikebana.processor.relational.sql_patterns import without_calls
+from ikebana.processor.relational.sql_recursive import recurring
+from ikebana.processor.relational.sql_whole import children
 
 _NO_ORDER = (
     "a collection has no order, so this ORDER BY says nothing; with a LIMIT it says which rows "
@@ -37,6 +48,16 @@ def shaped(value: Any) -> Any:
     node = {name: shaped(item) for name, item in value.items()}
     if node.get("type") in _QUERIES:
         return _of_query(node)
+    if node.get("ref_type") == "NEAREST" and node["right"]["type"] != "JOIN":
+        return _of_nearest(node)
+    if node.get("class") == "FUNCTION":
+        return _of_macro(node)
+    if node.get("type") == "EXPRESSION_LIST" and not _is_constant(node["values"]):
+        return _of_values(node)
+    if node.get("schema_name") == "recurring" and "table_name" in node:
+        name = node["table_name"]
+        alias = node["alias"] or name
+        return {**node, "schema_name": "", "table_name": recurring(name), "alias": alias}
     return _of_rows(node) if node.get("type") == "COMPARE_EQUAL" else node
 
 
@@ -67,6 +88,71 @@ def _of_rows(node: Node) -> Node:
     ]
     every: Node = {name: node[name] for name in ("alias", "query_location") if name in node}
     return {**every, "class": "CONJUNCTION", "type": "CONJUNCTION_AND", "children": conditions}
+
+
+def _of_nearest(node: Node) -> Node:
+    """A join of each row with those of the right that are nearest, as a lateral one."""
+    right, by = node["right"], node["ranking_expression"]
+    called = right["alias"] or right.get("table_name", "")
+    (direction,) = (way for way in ("ASC", "DESC") if node["nearest_order_type"].startswith(way))
+    text = f"(SELECT * FROM r WHERE x IS NOT NULL ORDER BY x {direction} LIMIT 1)"
+    join: Node = query_tree(f"SELECT * FROM l JOIN LATERAL {text} ON true")["from_table"]
+    nearest = join["right"]["subquery"]["node"]
+    order, limit = nearest["modifiers"]
+    order = {**order, "orders": [{**order["orders"][0], "expression": by}]}
+    limit = {**limit, "limit": tree(str(node["nearest_count"]))}
+    where = {**nearest["where_clause"], "children": [by]}
+    nearest = {**nearest, "from_table": right, "where_clause": where, "modifiers": [order, limit]}
+    subquery = {**join["right"]["subquery"], "node": nearest}
+    lateral = {**join["right"], "alias": called, "subquery": subquery}
+    place = {"query_location": node.get("query_location"), "join_type": node["join_type"]}
+    return {**join, **place, "left": node["left"], "right": lateral}
+
+
+def _is_constant(value: Any) -> bool:
+    return not columns(value, with_parts=True) and not has_subquery(value)
+
+
+def _of_values(node: Node) -> Node:
+    """The rows of a VALUES that reads columns or queries, as queries."""
+    text = " UNION ALL ".join("SELECT 1" for _ in node["values"])
+    source: Node = query_tree(f"SELECT * FROM ({text}) AS v")["from_table"]
+    values = iter(node["values"])
+
+    def filled(query: Node) -> Node:
+        if query["type"] == "SELECT_NODE":
+            listed = [{**each, "alias": f"col{at}"} for at, each in enumerate(next(values))]
+            return {**query, "select_list": listed}
+        return {**query, "children": [filled(each) for each in children(query)]}
+
+    subquery = {**source["subquery"], "node": filled(source["subquery"]["node"])}
+    return {**source, "alias": node["alias"], "subquery": subquery}
+
+
+def _of_macro(call: Node) -> Node:
+    """The definition of a macro with the arguments of a call; other calls stay."""
+    names, definition = _macros().get(call["function_name"].lower(), ((), None))
+    arguments = [each["expression"] for each in call["arguments"]]
+    if definition is None or len(arguments) != len(names):
+        return call
+    meant = dict(zip(names, arguments, strict=True))
+
+    def change(node: Node) -> Node | None:
+        return meant.get(node["column_names"][0]) if node["class"] == "COLUMN_REF" else None
+
+    result: Node = changed(definition, change)
+    return {**result, "alias": call["alias"] or call["function_name"]}
+
+
+@functools.cache
+def _macros() -> Mapping[str, tuple[Sequence[str], Node]]:
+    """The macros of DuckDB that are expressions over aggregates: parameters and definitions."""
+    found = asked(
+        "SELECT function_name, parameters, macro_definition FROM duckdb_functions() "
+        "WHERE function_type = 'macro' AND internal"
+    )
+    trees = ((name, parameters, tree(text)) for name, parameters, text in found)
+    return {name: (parameters, each) for name, parameters, each in trees if calls(each)}
 
 
 def _of_query(node: Node) -> Node:

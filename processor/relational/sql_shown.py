@@ -84,7 +84,10 @@ class _Columns:
 
     def ordered(self, orders: Sequence[Ordered]) -> list[Order]:
         """The orders by columns."""
-        return [Order(self.of(each.node), each.descending, each.nulls_first) for each in orders]
+        return [
+            Order(self.of(each.node), each.descending, each.nulls_first, text_of(each.node))
+            for each in orders
+        ]
 
 
 class Shown:
@@ -144,7 +147,7 @@ class Shown:
                 raise SqlQueryError("with DISTINCT, ORDER BY needs columns of the result")
             return self._limited(rows.distinct(making, table), orders)
         if targets:
-            table = first_rows(making, table, [*dict.fromkeys(targets)], orders, 1, "on")
+            table = first_rows(making, table, targets, orders, 1, "on")
         table = self._limited(table, orders)
         return making.select(table, "shown", select) if columns.hidden else table
 

@@ -24,7 +24,8 @@ from ikebana.processor.relational.known import (
 from ikebana.processor.relational.looping import Limits
 from ikebana.processor.relational.making import Making
 from ikebana.processor.relational.matching import aliases_of, without
-from ikebana.processor.relational.sql_recursive import recursive
+from ikebana.processor.relational.sql_recursive import recurring, recursive
+from ikebana.processor.relational.sql_refusals import refuse_before
 from ikebana.processor.relational.sql_scope import Column, Froms, Item, Names, no_table
 from ikebana.processor.relational.windows import FromCall, WindowCall
 
@@ -126,7 +127,8 @@ class Query:
         every = list(nodes(node))
         # A NATURAL JOIN is by any column.
         natural = (each["ref_type"] == "NATURAL" for each in within(node, "ref_type"))
-        self._stars = any(each["class"] == "STAR" for each in every) or any(natural)
+        of_places = ("STAR", "POSITIONAL_REFERENCE")
+        self._stars = any(each["class"] in of_places for each in every) or any(natural)
         self._mentioned = {
             name.lower()
             for each in every
@@ -146,6 +148,8 @@ class Query:
         column may be called `key` too, binding is tried without key columns as well.
         """
         self._refuse_alike()
+        for each in within(self._node, "type"):
+            refuse_before(each)
         problems = []
         for with_keys in [True, False] if self.mentions_key else [False]:
             tables = {
@@ -214,6 +218,9 @@ class Query:
         views = with_views(node, views)
         if node["type"] == "SET_OPERATION_NODE":
             return self._set_operation(node, views, domain)
+        if node["type"] == "RECURSIVE_CTE_NODE":
+            view = View(node, node["aliases"], views)
+            return recursive(self, view, node["cte_name"], self._recursion.limits, domain)
         table = self.select(node, views, By(domain, bounds=bounds))
         assert isinstance(table, Table)
         return table
@@ -234,14 +241,12 @@ class Query:
         view = views.get(name)
         if view is None:
             return next(each for called, each in self.tables.items() if called.lower() == name)
-        if view.relation is None and view.node["type"] == "RECURSIVE_CTE_NODE":
-            view.relation = recursive(self, view, node["table_name"], self._recursion.limits)
         if view.relation is None:
             # Bounds of one reader apply only if the view has no other reader.
             is_single = len(list(named(self._node, name))) == 1 and not view.names
             view.relation = self.query(view.node, view.views, bounds if is_single else NOT_BOUND)
             fields = list(view.relation.types)
-            if view.names:
+            if view.names and fields[: len(view.names)] != [*view.names]:
                 columns = zip(
                     [*view.names, *fields[len(view.names) :]], map(quoted, fields), strict=True
                 )
@@ -488,7 +493,7 @@ def named_tables(value: Any, views: Collection[str] = ()) -> Iterator[Node]:
     elif isinstance(value, dict):
         there = set(views)
         for view in _views_of(value):
-            itself = {view["key"].lower()}
+            itself = {view["key"].lower(), recurring(view["key"])}
             is_recursive = view["value"]["query_node"]["type"] == "RECURSIVE_CTE_NODE"
             yield from named_tables(view["value"], there | itself if is_recursive else there)
             there |= itself

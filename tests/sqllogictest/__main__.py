@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from sqllogictest.records import FormatError, read
-from sqllogictest.runner import Kind, Outcome, grouped, outcomes
+from sqllogictest.runner import Kind, Outcome, drawn, grouped, outcomes
 
 _TOLD = (Kind.WRONG, Kind.CRASHED, Kind.REFUSED)
 
@@ -21,7 +21,8 @@ def main(arguments: Sequence[str]) -> int:
     """Run the files; returns 1 if an answer is wrong, or a query has ended with a defect."""
     parser = ArgumentParser(prog="python -m tests.sqllogictest")
     parser.add_argument("files", nargs="+", type=Path, help="files, or folders of .test files")
-    parser.add_argument("--most", type=int, help="how many queries of each file are run at most")
+    parser.add_argument("--draw", type=int, help="how many queries of each file, at random")
+    parser.add_argument("--seed", default="0", help="another one draws other queries")
     parser.add_argument("--show", choices=[each.name for each in Kind], action="append")
     given = parser.parse_args(arguments)
     shown = {Kind[each] for each in given.show or ("WRONG", "CRASHED")}
@@ -30,7 +31,9 @@ def main(arguments: Sequence[str]) -> int:
     for path in given.files:
         for file in sorted(path.rglob("*.test*")) if path.is_dir() else [path]:
             try:
-                for outcome in outcomes(read(file), given.most):
+                found = list(read(file))
+                only = given.draw and drawn(found, given.draw, f"{given.seed} {file.name}")
+                for outcome in outcomes(found, only):
                     counts[outcome.kind] += 1
                     if outcome.kind in _TOLD:
                         reasons[outcome.kind, grouped(outcome.reason)] += 1

@@ -8,19 +8,24 @@ do not fit:
   of other schemas and databases, and `rowid`;
 * what depends on chance, on the clock, on the order in which rows are stored or on the program:
   samples, POSITIONAL joins, functions that are not consistent, parameters of a prepared statement;
+  and queries with answers that are others in DuckDB itself if its tables have the same rows in the
+  opposite order, as `first(x)` has without ORDER BY (the runner asks it where answers differ);
 * what is declared by other statements than those for tables and views: macros, types, sequences;
 * states of aggregates, which are values of DuckDB alone.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import duckdb
 
+ORDER = "the order in which rows are stored"
 _LISTS = {"unnest", "range", "generate_series"}
 # A recursion with USING KEY names its rows by the second.
 _SCHEMAS = ("", "recurring")
+_OF_STATES = "states of aggregates"
 _STATES = {"finalize", "combine", "to_aggregate_state"}
 
 
@@ -31,7 +36,25 @@ def misfit(database: duckdb.DuckDBPyConnection, sql: str) -> str:
     if parsed["error"]:
         return "it is no query of SELECTs" if "Only SELECT" in parsed["error_message"] else ""
     others = _others(database)
-    return next((reason for each in _nodes(parsed) if (reason := _of_node(each, others))), "")
+    for each in _nodes(parsed):
+        if reason := _of_node(each, others):
+            return reason
+        if each.get("type") == "BASE_TABLE" and (reason := _of_view(database, each["table_name"])):
+            return reason
+    return ""
+
+
+def _of_view(database: duckdb.DuckDBPyConnection, name: str) -> str:
+    """Why the query of a view does not fit."""
+    found = database.execute(
+        "SELECT sql FROM duckdb_views() WHERE NOT internal AND lower(view_name) = lower(?)", [name]
+    ).fetchall()
+    return next((misfit(database, query_of(sql)) for (sql,) in found), "")
+
+
+def query_of(view: str) -> str:
+    """The query that a CREATE VIEW has."""
+    return re.sub(r"(?is)^CREATE .*? AS ", "", view, count=1).rstrip("; \n")
 
 
 def _of_node(node: dict[str, Any], others: dict[str, str]) -> str:
@@ -40,7 +63,7 @@ def _of_node(node: dict[str, Any], others: dict[str, str]) -> str:
     if function in others:
         return others[function]
     if function in _STATES or node.get("export_state"):
-        return "states of aggregates"
+        return _OF_STATES
     if node.get("sample"):
         return "samples"
     match kind:
@@ -49,10 +72,12 @@ def _of_node(node: dict[str, Any], others: dict[str, str]) -> str:
             return "" if called in _LISTS else "functions in FROM that read no rows"
         case "BASE_TABLE" if node["catalog_name"] or node["schema_name"] not in _SCHEMAS:
             return "other schemas and databases"
+        case "BASE_TABLE":
+            return others.get(f"table {node['table_name'].lower()}", "")
         case "JOIN" if node.get("ref_type") == "POSITIONAL":
-            return "the order in which rows are stored"
+            return ORDER
         case "COLUMN_REF" if node["column_names"][-1].lower() == "rowid":
-            return "the order in which rows are stored"
+            return ORDER
         case "VALUE_PARAMETER":
             return "parameters"
         case "TYPE":
@@ -73,7 +98,7 @@ def _nodes(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _others(database: duckdb.DuckDBPyConnection) -> dict[str, str]:
-    """Functions and types that do not fit, by name, with the reason."""
+    """Functions, types and tables that do not fit, by name, with the reason."""
     others = {
         str(name).lower(): "functions that depend on more than their arguments"
         for (name,) in database.execute(
@@ -89,4 +114,8 @@ def _others(database: duckdb.DuckDBPyConnection) -> dict[str, str]:
         "SELECT type_name FROM duckdb_types() WHERE NOT internal"
     ).fetchall():
         others[f"type {str(name).lower()}"] = "types that are declared"
+    for (name,) in database.execute(
+        "SELECT table_name FROM duckdb_columns() WHERE data_type LIKE '%AGGREGATE_STATE%'"
+    ).fetchall():
+        others[f"table {str(name).lower()}"] = _OF_STATES
     return others

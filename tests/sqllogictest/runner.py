@@ -3,17 +3,18 @@
 import re
 import signal
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count
+from random import Random
 from typing import Any
 
 import duckdb
 
 from ikebana import Column, Input, Output, Plan, Upsert, evaluate
-from ikebana.errors import ConfigError
+from ikebana.errors import ConfigError, ConvergenceError
 from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.planning.checking import checked
@@ -21,9 +22,15 @@ from ikebana.processor.planning.plan import Operator
 from ikebana.processor.relational.known import KnownRelations, MakingError, UnmadeError
 from ikebana.processor.relational.sql import sql_operators, tables_of
 from sqllogictest.answers import agrees, comparable
-from sqllogictest.dialect import misfit
+from sqllogictest.dialect import ORDER, misfit, query_of
 from sqllogictest.records import Query, Record, Statement
 from sqllogictest.tables import Change, Tables, TooLargeError
+
+# A recursion without an end is refused while it runs.
+_REFUSALS = (
+    *(SqlQueryError, MakingError, ExpressionError, UnmadeError, ConfigError),
+    ConvergenceError,
+)
 
 
 class Kind(StrEnum):
@@ -53,25 +60,30 @@ class _SlowError(Exception):
 
 
 def outcomes(
-    given: Iterable[Record], most: int | None = None, seconds: float = 10
+    given: Iterable[Record], only: Collection[int] | None = None, seconds: float = 10
 ) -> Iterator[Outcome]:
-    """Run records in their order, and say of each query what came of it; of `most` at most.
+    """Run records in their order, and say of each query what came of it.
 
-    A query may take so many seconds of this process's time.
+    `only` has the numbers of the queries to run, from 0.  A query may take so many seconds of this
+    process's time.
     """
     tables = Tables()
-    left = count() if most is None else iter(range(most))
+    numbers = count()
     try:
         for record in given:
-            if isinstance(record, Statement):
+            if isinstance(record, Query) and (only is None or next(numbers) in only):
+                yield _outcome(tables, record, seconds)
+            elif isinstance(record, Statement) or not _only_reads(record):
                 with suppress(duckdb.Error):
                     tables.run(record.sql)
-            elif next(left, None) is None:
-                break
-            else:
-                yield _outcome(tables, record, seconds)
     finally:
         tables.close()
+
+
+def drawn(given: Sequence[Record], many: int, seed: str) -> set[int]:
+    """The numbers of so many queries, drawn at random."""
+    queries = sum(isinstance(each, Query) for each in given)
+    return set(Random(seed).sample(range(queries), min(many, queries)))
 
 
 def _outcome(tables: Tables, query: Query, seconds: float) -> Outcome:
@@ -82,8 +94,12 @@ def _outcome(tables: Tables, query: Query, seconds: float) -> Outcome:
         return Outcome(Kind.LEFT_OUT, query)
 
 
+def _only_reads(query: Query) -> bool:
+    return query.sql.lower().startswith(("select", "with", "values", "from", "("))
+
+
 def _judged(tables: Tables, query: Query) -> Outcome:
-    if not query.sql.lower().startswith(("select", "with", "values", "from", "(")):
+    if not _only_reads(query):
         # A statement that answers what it has changed, or what the engine is like.
         with suppress(duckdb.Error):
             tables.run(query.sql)
@@ -92,12 +108,12 @@ def _judged(tables: Tables, query: Query) -> Outcome:
         return Outcome(Kind.MISFIT, query, reason)
     try:
         changes = tables.changes()
-        _, expected = tables.answer(query.sql)
+        expected = tables.answer(query.sql)
     except duckdb.Error as error:
         return Outcome(Kind.ELSEWHERE, query, str(error))
     try:
         rows = rows_of(tables, changes, query.sql)
-    except (SqlQueryError, MakingError, ExpressionError, UnmadeError, ConfigError) as error:
+    except _REFUSALS as error:
         told = error.with_place(query.sql) if isinstance(error, SqlQueryError) else str(error)
         return Outcome(Kind.REFUSED, query, told)
     except (_SlowError, TooLargeError):
@@ -110,6 +126,9 @@ def _judged(tables: Tables, query: Query) -> Outcome:
     if agrees(query, rows):
         return Outcome(Kind.RIGHT, query)
     if _counted(rows) != _counted(expected):
+        with suppress(duckdb.Error):
+            if _counted(expected) != _counted(tables.answer_over_turned(query.sql)):
+                return Outcome(Kind.MISFIT, query, ORDER)
         return Outcome(Kind.WRONG, query, f"has {rows[:5]}, expected {expected[:5]}")
     # In the order in which DuckDB has them, in which they are hashed.
     kind = Kind.RIGHT if agrees(query, expected) else Kind.OTHERWISE
@@ -137,7 +156,7 @@ def rows_of(tables: Tables, changes: Mapping[str, list[Change]], sql: str) -> li
             inputs[table] = Input(f"{table}_changes", (table,), columns=columns)
             operators.append(Upsert(table, f"{table}_changes"))
         elif name.lower() in views and not any(each.name == name for each in operators):
-            text = _query_of(views.pop(name.lower()))
+            text = query_of(views.pop(name.lower()))
             for each in tables_of(text):
                 add(each)
             operators.extend(sql_operators(name, text, KnownRelations(inputs.values(), operators)))
@@ -158,11 +177,6 @@ def rows_of(tables: Tables, changes: Mapping[str, list[Change]], sql: str) -> li
         _, many = counts.get(repr(row), (row, 0))
         counts[repr(row)] = (row, many + diff)
     return [row for row, many in counts.values() for _ in range(many)]
-
-
-def _query_of(view: str) -> str:
-    """The query that a CREATE VIEW has."""
-    return re.sub(r"(?is)^CREATE .*? AS ", "", view, count=1).rstrip("; \n")
 
 
 @contextmanager

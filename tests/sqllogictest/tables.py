@@ -54,10 +54,41 @@ class Tables:
         self._is_read = False
         self.database.execute(sql)
 
-    def answer(self, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """The columns and the rows of a query.  Raises: duckdb.Error."""
+    def answer(self, sql: str) -> list[tuple[Any, ...]]:
+        """The rows of a query, with intervals as texts and JSON parsed.  Raises: duckdb.Error."""
         cursor = self.database.execute(sql)
-        return [each[0] for each in cursor.description or ()], cursor.fetchall()
+        kinds = [str(each[1]) for each in cursor.description or ()]
+        if "INTERVAL" in kinds:
+            shown = (f"#{at}{'::VARCHAR' * (of == 'INTERVAL')}" for at, of in enumerate(kinds, 1))
+            cursor = self.database.execute(f"SELECT {', '.join(shown)} FROM ({sql})")
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        if "JSON" not in kinds:
+            return rows
+        return [
+            tuple(
+                json.loads(value) if of == "JSON" and value is not None else value
+                for value, of in zip(row, kinds, strict=True)
+            )
+            for row in rows
+        ]
+
+    def answer_over_turned(self, sql: str) -> list[tuple[Any, ...]]:
+        """The rows of a query over the same tables, stored in the opposite order.
+
+        Raises: duckdb.Error.
+        """
+        self.database.execute("BEGIN")
+        try:
+            for name in self._columns:
+                table = '"' + name.replace('"', '""') + '"'
+                turned = f"SELECT * FROM {table} ORDER BY rowid DESC"
+                self.database.execute(f"CREATE TEMP TABLE ikebana_turned AS {turned}")
+                self.database.execute(f"DELETE FROM {table}")
+                self.database.execute(f"INSERT INTO {table} FROM ikebana_turned")
+                self.database.execute("DROP TABLE ikebana_turned")
+            return self.answer(sql)
+        finally:
+            self.database.execute("ROLLBACK")
 
     def views(self) -> dict[str, str]:
         """The queries of views, by name."""

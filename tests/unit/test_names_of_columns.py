@@ -472,7 +472,7 @@ TABLE = {"a": "BIGINT", "s": "VARCHAR", "l": "BIGINT[]", "ts": "TIMESTAMP", "m":
             "SELECT c.a FROM tumble(c, ts, INTERVAL '1 hour') GROUP BY c.a",
             'tumble(c, …) has no name in the query; write tumble(c, …) AS "c"',
         ),
-        ("PIVOT c ON s USING sum(a)", "write a PIVOT as sums with FILTER, as in sum(x) FILTER"),
+        ("PIVOT c ON s USING sum(a)", "write PIVOT as sums with FILTER, as in sum(x) FILTER"),
         ("SELECT * FROM c ORDER BY a LIMIT 1", '"m" is of type MAP(INTEGER, INTEGER): SQL orders'),
     ],
 )

@@ -177,16 +177,26 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
         ("SELECT a AS ikebana_a FROM t", 'no column can be named "ikebana_a"'),
         (
             "SELECT reservoir_quantile(a, 0.5) AS m FROM t",
-            "line 1, column 8: the aggregate reservoir_quantile() is not supported",
+            "line 1, column 8: reservoir_quantile() is not supported: it needs more",
         ),
-        ("SELECT avg(DATE '2024-01-01') AS m FROM t", "avg() of DATE is not supported"),
         (
             "SELECT a FROM t ORDER BY a LIMIT 134%",
             "Limit percent out of range, should be between 0% and 100%",
         ),
         ("SELECT a FROM t ORDER BY a LIMIT 1.5", "LIMIT must be a whole number"),
         ("SELECT a FROM t ORDER BY a LIMIT (SELECT max(a) FROM u)", "LIMIT must be a whole num"),
-        ("SELECT a FROM t ORDER BY a LIMIT ?", "Values were not provided"),
+        ("SELECT a FROM t ORDER BY a LIMIT ?", "LIMIT must be a whole number"),
+        ("SELECT ? AS x FROM t", "Values were not provided"),
+        ("SELECT lag(a) AS x FROM t", "a window function stands in the select list or QUALIFY"),
+        ("SELECT '1'::BIT AS x FROM t", '"x": is of type BIT, which JSON does not have; cast it'),
+        ("SELEC a FROM t", 'line 1, column 1: syntax error at or near "SELEC"'),
+        ("SELECT a FROM t WHERE", 'near "WHERE"; something is missing behind it'),
+        ("SELECT a FROM t WHERE a =", 'near "="; something is missing behind it'),
+        ("SELECT * FROM read_csv('x')", "line 1, column 15: read_csv() in FROM is not supported"),
+        (
+            "SELECT * FROM t PIVOT (sum(b) FOR a IN (1, 2))",
+            "PIVOT and UNPIVOT are not supported: write PIVOT as sums with FILTER",
+        ),
         (
             "SELECT a FROM t QUALIFY row_number(ORDER BY b) OVER (PARTITION BY c ORDER BY a) = 1",
             "line 1, column 25: ORDER BY within the call of row_number() is not supported",
@@ -215,8 +225,8 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
             "line 1, column 52: a RIGHT JOIN that reads what stands to its left, or a query",
         ),
         (
-            "SELECT t.a FROM t, (u JOIN LATERAL (SELECT max(d) AS m FROM u z WHERE z.a = t.a) y "
-            "ON y.m = u.d)",
+            "SELECT t.a FROM t LEFT JOIN (u JOIN LATERAL (SELECT max(d) AS m FROM u z "
+            "WHERE z.a = t.a) y ON y.m = u.d) ON true",
             "tables in parentheses that read what stands to their left are not supported",
         ),
         (
@@ -251,7 +261,6 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
         ("DELETE FROM t", "it must be one query that begins with SELECT or WITH"),
         ("SELECT a FROM t; SELECT a FROM t", "it must be one query"),
         ("SELECT avg(a) EXPORT_STATE AS s FROM t", "line 1, column 8: EXPORT_STATE is not"),
-        ("SELECT histogram(a, [1, 5]) AS h FROM t", "column 8: histogram() is supported with one"),
         ("SELECT t.a FROM t POSITIONAL JOIN u", "line 1, column 19: POSITIONAL JOIN is by an"),
         ("SELECT unnest({'x': a}) FROM t", "unnest() in a select list takes a list; this is STR"),
         ("SELECT a FROM t, repeat('x', 2) r", "line 1, column 18: repeat() in FROM is not suppor"),
