@@ -94,14 +94,19 @@ class Finishing(msgspec.Struct, frozen=True):
     unfinished: bool
     between_operators: bool
 
-    def words(self) -> str:
-        """Describe the work, and how a start handles it."""
+    @property
+    def facts(self) -> str:
+        """Describe the work."""
         facts = []
         if self.unfinished:
             facts.append(f"batch {self.batch} is unfinished")
         if self.between_operators:
             facts.append(f"updates are on their way between operators after batch {self.batch}")
-        words = f"{' and '.join(facts)}: finished under the plan of before first"
+        return " and ".join(facts)
+
+    def words(self) -> str:
+        """Describe the work, and how a start handles it."""
+        words = f"{self.facts}: finished under the plan of before first"
         return f"{words}, or dropped if no shard has written it" if self.unfinished else words
 
 

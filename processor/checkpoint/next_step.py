@@ -116,7 +116,7 @@ def next_step(observed: Observed, desired: Desired) -> Step | Refusal:
         is_rebuilt = last.transition.stage is Stage.REBUILD
         if is_rebuilt and (following.birth != birth or rescales):
             return _is_rebuilt(birth)
-        pending = finishing(following.plan, logged, rescales=rescales)
+        pending = finishing(None if rescales else following.plan, logged)
         if pending is not None or rescales:
             action: Action = "rescale"
             if pending is not None:
@@ -137,14 +137,14 @@ def next_step(observed: Observed, desired: Desired) -> Step | Refusal:
     return Step(action, following.plan, following.birth, following)
 
 
-def finishing(plan: Plan, logged: Logged, *, rescales: bool = False) -> Finishing | None:
+def finishing(plan: Plan | None, logged: Logged) -> Finishing | None:
     """The work that has to be finished before a plan may run; None if there is none.
 
-    `plan` has the names of its parts in the checkpoint.  Work of the same plan need not be
-    finished, unless the number of shards changes (`rescales`).
+    `plan` has the names of its parts in the checkpoint.  Its own work need not be finished.
+    Without a plan, the state is to be rewritten: all work has to be finished before.
     """
     offset = logged.offset
-    if offset is None or (not rescales and offset.plan == plan.fingerprint()):
+    if offset is None or (plan is not None and offset.plan == plan.fingerprint()):
         return None
     rest = Finishing(
         logged.batch,

@@ -1,8 +1,8 @@
 """Rescaling: rewrite a checkpoint for another number of shards.
 
 Spark fixes the number of state partitions, so the new state is written beside the old one, which
-stays unchanged: in another folder at the same location (`rescaled_in_place`, by a start with
-another number), or as a checkpoint at another location (`rescale`, by the command).  The new
+stays unchanged: in another folder at the same location, by a start with another number, or as a
+checkpoint at another location, by `ikebana rescale`.  The new
 checkpoint has the same id, because the outputs stay the same, and the next epoch: once it has
 started, the old one is refused.  It begins with the batch after the old one's last, at the same
 offsets, and each of its shards starts from a base file.
@@ -29,58 +29,15 @@ from ikebana.arrangements.transposed import Change
 from ikebana.errors import CheckpointError
 from ikebana.processor.base.placing import shard_of
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
-from ikebana.processor.checkpoint.layout import CheckpointFiles, Logged
+from ikebana.processor.checkpoint.layout import CheckpointFiles
+from ikebana.processor.checkpoint.next_step import finishing
 from ikebana.processor.checkpoint.parts import moved
-from ikebana.processor.topics.source_offset import is_settled
 
 _HELD = 5_000
 _LENGTH = 4
 
 
-def rescale(
-    old: Checkpoint,
-    birth: Birth,
-    manifests: Sequence[Manifest],
-    new: Checkpoint,
-    shards: int,
-    on_entries: Callable[[int], None],
-) -> Birth:
-    """Write `new` with `shards` shards from the last committed batch of `old`.
-
-    `on_entries` is called with the number of entries that were just written.
-
-    Raises:
-        CheckpointError: the last batch is unfinished, or `new` is not an empty place.
-        StateFileError: a file of the old checkpoint is missing or damaged.
-    """
-    layout = old.layout(birth)
-    logged = layout.logged()
-    if logged.batch != logged.committed:
-        raise CheckpointError(
-            f'cannot rescale "{old.location}": batch {logged.batch} of the checkpoint is '
-            "unfinished",
-            hint="Run the pipeline with --once first: it ends with a finished batch.",
-        )
-    if logged.offset is not None and not is_settled(logged.offset):
-        raise CheckpointError(
-            f'cannot rescale "{old.location}": after batch {logged.batch} updates are still on '
-            "their way between shards",
-            hint="Run the pipeline with --once first: it ends when no updates are on their way.",
-        )
-    if new.birth() is not None:
-        raise CheckpointError(
-            f'"{new.location}" holds a checkpoint already', hint="Name an empty folder."
-        )
-    to = CheckpointFiles(new.location, logged.committed + 1)
-    seeds = _rewritten(birth, layout, manifests, to, shards, on_entries)
-    reborn = replace(
-        _reborn(birth, logged, shards, birth.tasks, seeds), location=new.identity, layout=""
-    )
-    new.write(reborn)
-    return reborn
-
-
-def rescaled_in_place(
+def rescaled(
     checkpoint: Checkpoint,
     birth: Birth,
     manifests: Sequence[Manifest],
@@ -88,23 +45,46 @@ def rescaled_in_place(
     on_entries: Callable[[int], None],
     *,
     tasks: int = 0,
+    new: Checkpoint | None = None,
 ) -> Birth:
-    """Write a layout with `shards` shards beside the present one; return metadata that names it.
+    """Write a layout with `shards` shards; return metadata that name it.
 
-    The shards run in `tasks` tasks, 0 for one each.  The metadata is not written: until the caller
-    does, the present layout counts.  Files of an earlier attempt are replaced.  The last batch has
-    to be finished, and no updates may be between operators.
+    The layout is beside the present one, or at the empty place of `new`.  The shards run in
+    `tasks` tasks, 0 for one each.  `on_entries` is called with the number of entries that were
+    just written.  The metadata are not written: until the caller does, the present layout counts.
+    Files of an earlier attempt are replaced.
 
     Raises:
-        CheckpointError: the files cannot be written.
+        CheckpointError: work is unfinished, the files cannot be written, or `new` is not empty.
         StateFileError: a file of the present layout is missing or damaged.
     """
     layout = checkpoint.layout(birth)
     logged = layout.logged()
-    assert logged.batch == logged.committed, "rescaling needs a finished batch"
-    reborn = replace(_reborn(birth, logged, shards, tasks, {}), layout=f"epoch-{birth.epoch + 1}")
-    to = checkpoint.layout(reborn)
-    to.remove()
+    if (pending := finishing(None, logged)) is not None:
+        raise CheckpointError(
+            f'cannot rescale "{checkpoint.location}": {pending.facts}',
+            hint="Run the pipeline with --once first, which finishes all that was begun.",
+        )
+    reborn = replace(
+        birth,
+        shards=shards,
+        tasks=tasks,
+        epoch=birth.epoch + 1,
+        first_batch=logged.committed + 1,
+        start=replace(logged.offset or birth.start, begins={}),
+        seeds={},
+        layout=f"epoch-{birth.epoch + 1}",
+    )
+    if new is None:
+        to = checkpoint.layout(reborn)
+        to.remove()
+    else:
+        if new.birth() is not None:
+            raise CheckpointError(
+                f'"{new.location}" holds a checkpoint already', hint="Name an empty folder."
+            )
+        reborn = replace(reborn, location=new.identity, layout="")
+        to = new.layout(reborn)
     return replace(reborn, seeds=_rewritten(birth, layout, manifests, to, shards, on_entries))
 
 
@@ -114,21 +94,6 @@ def former_layouts(checkpoint: Checkpoint, birth: Birth) -> list[CheckpointFiles
         return []
     names = ["", *(f"epoch-{epoch}" for epoch in range(1, birth.epoch))]
     return [checkpoint.layout(replace(birth, layout=name)) for name in names]
-
-
-def _reborn(
-    birth: Birth, logged: Logged, shards: int, tasks: int, seeds: dict[int, Manifest]
-) -> Birth:
-    """The metadata of the next epoch, which continues after the last committed batch."""
-    return replace(
-        birth,
-        shards=shards,
-        tasks=tasks,
-        epoch=birth.epoch + 1,
-        first_batch=logged.committed + 1,
-        start=replace(logged.offset or birth.start, begins={}),
-        seeds=seeds,
-    )
 
 
 def _rewritten(

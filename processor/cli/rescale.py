@@ -8,7 +8,7 @@ from rich.progress import Progress
 
 from ikebana.processor.base.private_files import private_files
 from ikebana.processor.checkpoint.checkpoint import Checkpoint
-from ikebana.processor.checkpoint.rescale import rescale
+from ikebana.processor.checkpoint.rescale import rescaled
 from ikebana.processor.cli.checkpoints import existing
 
 
@@ -42,7 +42,9 @@ def rescale_command(checkpoint: str, *, shards: int, to: str) -> None:
             if placed % 10_000 == 0:
                 bar.update(task, completed=placed)
 
-        reborn = rescale(old, birth, manifests, Checkpoint(to), shards, count)
+        new = Checkpoint(to)
+        reborn = rescaled(old, birth, manifests, shards, count, tasks=birth.tasks, new=new)
+        new.write(reborn)
     click.echo(
         f"{to}: {placed:,} entries in {shards} shards, continues with batch {reborn.first_batch}\n"
         f"Set run.checkpoint to {to} and run.shards to {shards}. Once the pipeline has started "

@@ -21,7 +21,7 @@ from ikebana.processor.checkpoint.last_edit import recorded
 from ikebana.processor.checkpoint.layout import CheckpointFiles, Logged
 from ikebana.processor.checkpoint.next_step import Desired, Observed, Step, observed_of, start
 from ikebana.processor.checkpoint.planned_edit import planned
-from ikebana.processor.checkpoint.rescale import former_layouts, rescaled_in_place
+from ikebana.processor.checkpoint.rescale import former_layouts, rescaled
 from ikebana.processor.kafka import client, own_reading, rights
 from ikebana.processor.kafka.inputs import Inputs, refuse_lost
 from ikebana.processor.kafka.takeover import Takeover, take_over
@@ -148,8 +148,10 @@ class KafkaWorld:
         self._incarnation = self._takeover.incarnation
         state = self._takeover.state
         records = _last_records(layout, step.birth, state.logged)
-        observed = self._observed._replace(logged=state.logged, committed=state.committed)
-        return observed._replace(records=records)
+        self._observed = self._observed._replace(
+            logged=state.logged, committed=state.committed, records=records
+        )
+        return self._observed
 
     def take(self, step: Step) -> None:
         """Drop the last batch, or rewrite the state for another number of shards or tasks."""
@@ -233,17 +235,16 @@ class KafkaWorld:
 
         It belongs to the plan of before, or has more records than the settings now allow.
         """
-        state, birth = self._takeover.state, step.birth
-        layout, batch = self._checkpoint.layout(birth), state.logged.batch
-        if step.finishes:
-            words = "of the plan of before"
-        else:
-            records = _last_records(layout, birth, state.logged)
-            words = f"of {records:,} records, which is more than source.max_records_per_batch now"
+        batch, words = self._observed.logged.batch, "of the plan of before"
+        if not step.finishes:
+            words = (
+                f"of {self._observed.records:,} records, which is more than "
+                "source.max_records_per_batch now"
+            )
         self._on_step(f"dropping batch {batch} {words}: no shard has written it")
         faults.point("before_dropped", batch)
         self._takeover.confirm(step.plan)
-        layout.drop(batch)
+        self._checkpoint.layout(step.birth).drop(batch)
         faults.point("after_dropped", batch)
 
     def _rescale(self, step: Step) -> None:
@@ -263,7 +264,7 @@ class KafkaWorld:
                 self._on_step(f"{words}: {written:,} entries")
 
         manifests = self._takeover.state.manifests
-        reborn = rescaled_in_place(self._checkpoint, ran, manifests, shards, count, tasks=tasks)
+        reborn = rescaled(self._checkpoint, ran, manifests, shards, count, tasks=tasks)
         faults.point("before_rescaled", ran.epoch)
         self._takeover.confirm(step.plan)
         self._checkpoint.write(reborn)

@@ -70,6 +70,7 @@ class Spark:
         self._archived_for: Path | None = None
         self.fast_paths: list[FastPath] = []
         """The fast paths, and which of them are on; empty before `begin`."""
+        self._no_owners = ""
         self._rows: left_rows.RowsFolder | None = None
         self._folder = RunFolder()
         self._secret = ""
@@ -105,7 +106,7 @@ class Spark:
 
         Only owners run the shards of one task side by side.
         """
-        return int(not any(path.why_not for path in self.fast_paths if path.name == OWNERS))
+        return 0 if self._no_owners else 1
 
     @property
     def places(self) -> bool:
@@ -179,9 +180,10 @@ class Spark:
         for name, value in extra.items():
             options.setdefault(name, value)
         self._start_host()
+        self._no_owners = self._why_no_owners(options)
         no_archive = why_indirect or class_archive.why_not(java)
         self.fast_paths = [
-            FastPath(OWNERS, self._why_no_owners(options)),
+            FastPath(OWNERS, self._no_owners),
             FastPath("class archive", no_archive),
             compiled_code(),
             FastPath("forks", _why_no_forks()),

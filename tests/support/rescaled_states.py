@@ -15,7 +15,7 @@ from ikebana.codecs.error_record import error_record
 from ikebana.processor.base.placing import shard_of
 from ikebana.processor.base.rows import Upserts
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, newborn
-from ikebana.processor.checkpoint.rescale import rescale
+from ikebana.processor.checkpoint.rescale import rescaled
 from ikebana.processor.engine.dataflow import advance
 from ikebana.processor.topics.source_offset import SourceOffset
 
@@ -45,9 +45,9 @@ class Written:
     def rescaled(self, new: Path, shards: int) -> tuple[Birth, list[Manifest]]:
         """Rescale it, and the manifests that the new one starts from."""
         told: list[int] = []
-        reborn = rescale(
-            self.checkpoint, self.birth, self.manifests, Checkpoint(str(new)), shards, told.append
-        )
+        to = Checkpoint(str(new))
+        reborn = rescaled(self.checkpoint, self.birth, self.manifests, shards, told.append, new=to)
+        to.write(reborn)
         assert sum(told) == len(self.entries)
         return reborn, [reborn.seeds[shard] for shard in range(shards)]
 

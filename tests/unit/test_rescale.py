@@ -171,7 +171,7 @@ def test_an_unfinished_batch_is_refused(old: Written, tmp_path: Path, batch: int
     else:
         log(location, "offsets", 2, msgspec.structs.replace(LAST, batch=2))
 
-    with pytest.raises(CheckpointError, match=f"batch {batch} of the checkpoint is unfinished"):
+    with pytest.raises(CheckpointError, match=f"batch {batch} is unfinished"):
         old.rescaled(tmp_path / "new", 3)
     assert not (tmp_path / "new").exists()
 

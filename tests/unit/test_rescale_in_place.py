@@ -7,7 +7,7 @@ import pytest
 
 from ikebana.arrangements.shard import entries
 from ikebana.processor.checkpoint.checkpoint import Birth
-from ikebana.processor.checkpoint.rescale import former_layouts, rescaled_in_place
+from ikebana.processor.checkpoint.rescale import former_layouts, rescaled
 from support.rescaled_states import LAST, Entry, Written, log, written
 
 
@@ -27,15 +27,15 @@ def placed(old: Written, birth: Birth) -> list[Entry]:
     ]
 
 
-def rescaled(old: Written, birth: Birth, shards: int) -> Birth:
+def in_place(old: Written, birth: Birth, shards: int) -> Birth:
     manifests = list(birth.seeds.values()) or old.manifests
-    return rescaled_in_place(old.checkpoint, birth, manifests, shards, lambda _: None)
+    return rescaled(old.checkpoint, birth, manifests, shards, lambda _: None)
 
 
 def test_the_present_layout_counts_until_the_metadata_is_written(old: Written) -> None:
     location = Path(old.checkpoint.location)
     before = {path: path.read_bytes() for path in location.rglob("*") if path.is_file()}
-    reborn = rescaled(old, old.birth, 3)
+    reborn = in_place(old, old.birth, 3)
 
     assert {path: path.read_bytes() for path in before} == before
     assert old.checkpoint.birth() == old.birth
@@ -46,8 +46,8 @@ def test_the_present_layout_counts_until_the_metadata_is_written(old: Written) -
 
 def test_what_a_killed_attempt_has_left_is_replaced(old: Written) -> None:
     """It may have had another number of shards, and files that are whole."""
-    rescaled(old, old.birth, 7)
-    reborn = rescaled(old, old.birth, 2)
+    in_place(old, old.birth, 7)
+    reborn = in_place(old, old.birth, 2)
 
     folders = sorted(Path(old.checkpoint.data(reborn), "shards").iterdir())
     assert [folder.name for folder in folders] == ["0000", "0001"]
@@ -58,11 +58,11 @@ def test_former_layouts_go_and_the_present_one_stays(old: Written) -> None:
     location = Path(old.checkpoint.location)
     (location / "metadata").write_text("of Spark")
     (location / ".metadata.crc").write_text("of Spark")
-    second = rescaled(old, old.birth, 3)
+    second = in_place(old, old.birth, 3)
     old.checkpoint.write(second)
     log(Path(old.checkpoint.data(second)), "offsets", 0, LAST_OF_SECOND)
     log(Path(old.checkpoint.data(second)), "commits", 0)
-    third = rescaled(old, second, 5)
+    third = in_place(old, second, 5)
     old.checkpoint.write(third)
 
     for layout in former_layouts(old.checkpoint, third):
@@ -83,9 +83,7 @@ def test_a_layout_has_a_task_for_each_shard_or_fewer(
     old: Written, tasks: int, partitions: int
 ) -> None:
     """Spark's state has a partition for each task."""
-    reborn = rescaled_in_place(
-        old.checkpoint, old.birth, old.manifests, 4, lambda _: None, tasks=tasks
-    )
+    reborn = rescaled(old.checkpoint, old.birth, old.manifests, 4, lambda _: None, tasks=tasks)
 
     assert reborn.state_partitions == partitions
     assert Counter(placed(old, reborn)) == Counter(old.entries)
