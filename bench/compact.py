@@ -21,7 +21,7 @@ import ikebana
 from ikebana.codecs import diff
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.codecs.snapshot_record import topic_of
-from ikebana.processor.base.collection_digest import CollectionDigest
+from ikebana.processor.base.verify import CollectionDigest
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.broker import running
 from ikebana.processor.kafka.client import enqueue

@@ -66,7 +66,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:types readers are not told the types": (
         "tests/unit/test_of_a_batch.py::test_progress_tells_the_types",
-        "processor/checkpoint/publishing.py",
+        "processor/kafka/progress_topic.py",
         "            columns=dict(output_types(plan, output)),\n",
         "",
     ),
@@ -318,7 +318,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:names a name of ours is taken": (
         "tests/unit/test_names_of_columns.py::test_names_of_ours",
-        "processor/planning/input_problems.py",
+        "processor/planning/plan_problems.py",
         "if is_ours(column.name):",
         "if not column.name:",
     ),
@@ -342,7 +342,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:names a key that is no column is taken": (
         "tests/unit/test_names_of_columns.py::test_keys_and_unique",
-        "processor/planning/input_problems.py",
+        "processor/planning/plan_problems.py",
         "if declared and name not in declared:",
         "if name in ():",
     ),
@@ -590,7 +590,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:no times are given up": (
         "tests/unit/test_of_a_batch.py::test_the_last_batch_of_a_recovery",
-        "processor/checkpoint/publishing.py",
+        "processor/kafka/progress_topic.py",
         "given_up=given_up if 0 < lower < given_up else 0,",
         "given_up=0,",
     ),
@@ -749,7 +749,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:cluster executors are asked for after one long batch": (
         "tests/unit/test_scaling.py",
-        "processor/topics/scaling.py",
+        "processor/spark/scaled.py",
         "if now - self._busy_since >= MORE_AFTER_S:",
         "if now - self._busy_since >= 0:",
     ),

@@ -20,7 +20,7 @@ _TRANSITION = "processor/base/transition.py"
 _AGAIN = "processor/topics/again.py"
 _LOG = "processor/topics/reading_log.py"
 _EDITS = "processor/planning/edits.py"
-_STEPS = "processor/topics/edit_steps.py"
+_STEPS = "processor/topics/reclock.py"
 _OWN = "processor/topics/own_topics.py"
 _BACKFILL = "processor/planning/backfill.py"
 

@@ -45,7 +45,7 @@ _ROCKS = "arrangements/rocks.py"
 _SHARD = "arrangements/shard.py"
 _DIFF = "processor/topics/diff_input.py"
 _RECLOCK = "processor/topics/reclock.py"
-_EXTEND = "processor/engine/extending.py"
+_EXTEND = "processor/engine/joined_batch.py"
 
 # By what they are called: the test, the file, a text, and what is put in its place.
 FAULTS: dict[str, tuple[str, str, str, str]] = {
@@ -249,13 +249,13 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "the exchange topic is trimmed one batch early": (
         BATCH,
-        "processor/checkpoint/trimming.py",
+        "processor/kafka/loopback.py",
         "<= self._retained:",
         "< self._retained:",
     ),
     "the exchange topic is trimmed up to the newest batch": (
         BATCH,
-        "processor/checkpoint/trimming.py",
+        "processor/kafka/loopback.py",
         "self._begins.popleft()",
         "self._begins.pop()",
     ),
@@ -297,13 +297,13 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "progress counts the first shard only": (
         BATCH,
-        "processor/checkpoint/publishing.py",
+        "processor/kafka/progress_topic.py",
         "for marker in batch),",
         "for marker in batch[:1]),",
     ),
     "times are those of the first shard only": (
         BATCH,
-        "processor/checkpoint/publishing.py",
+        "processor/kafka/progress_topic.py",
         "        for marker in batch:\n",
         "        for marker in batch[:1]:\n",
     ),
@@ -524,7 +524,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "what a join has begun with counts as shown": (
         EDITED_JOINS,
-        "processor/topics/edit_steps.py",
+        "processor/topics/reclock.py",
         "min(frontiers.values(), default=0) <= edit.at",
         "min(frontiers.values(), default=0) < edit.at",
     ),

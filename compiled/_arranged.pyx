@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, initializedcheck=False
 """Entries of arrangements in bytes, and what updates make of them.
 
-See `kernels.arranged_cell` for the entries.  These take those whose data have no history (see
+See `kernels.arrange` for the entries.  These take those whose data have no history (see
 `_entries.pxd`), and leave all others to Python; an entry that is none, too.
 """
 

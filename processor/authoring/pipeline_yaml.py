@@ -9,7 +9,9 @@ Small files cannot cost much: nesting, the number of values and the length of fi
 are limited, and an alias counts as its whole value.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import takewhile
+from typing import NamedTuple
 
 import yaml
 from yaml.composer import ComposerError
@@ -17,9 +19,61 @@ from yaml.constructor import SafeConstructor
 
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring.document import Document
-from ikebana.processor.authoring.flow_style import Whole, whole_item, whole_value
-from ikebana.processor.authoring.flow_style import quoted as in_quotes
 from ikebana.processor.authoring.variables import Variables
+
+
+class Whole(NamedTuple):
+    """The text that was meant, and how many keys or items after the first belong to it."""
+
+    text: str
+    others: int
+
+
+def whole_value(value: yaml.Node, pairs: list[tuple[yaml.Node, yaml.Node]]) -> Whole | None:
+    """Join a value of a mapping with the keys after it, if a comma split one text."""
+    cut_off = takewhile(lambda pair: _is_empty(pair[1]), pairs)
+    return whole_item(value, (key for key, _ in cut_off))
+
+
+def whole_item(first: yaml.Node, others: Iterable[yaml.Node]) -> Whole | None:
+    """Join an item of a list with the items after it, until its parentheses are closed."""
+    if not _is_plain(first) or _opened(first) <= 0:
+        return None
+    opened = _opened(first)
+    for count, other in enumerate(others, 1):
+        if not _is_plain(other):
+            return None
+        opened += _opened(other)
+        if opened <= 0:
+            start, end = first.start_mark, other.end_mark
+            text = (start.buffer or "")[start.pointer : end.pointer]
+            return Whole(" ".join(text.split()), count)
+    return None
+
+
+def quoted(text: str) -> str:
+    """A text in double quotes, or in single ones if it has only double quotes.
+
+    >>> print(quoted("DECIMAL(18,6)"), quoted('top(3, "at")'))
+    "DECIMAL(18,6)" 'top(3, "at")'
+    """
+    if '"' in text and "'" not in text:
+        return f"'{text}'"
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _is_plain(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.style is None
+
+
+def _is_empty(node: yaml.Node) -> bool:
+    return _is_plain(node) and node.value == ""
+
+
+def _opened(node: yaml.Node) -> int:
+    return int(node.value.count("(")) - int(node.value.count(")"))
+
 
 _DEEPEST = 40
 _MOST_VALUES = 20_000
@@ -164,7 +218,7 @@ class _Reader:
         """The text that a comma split in flow style; reports the problem."""
         self._refuse(
             ".".join(path),
-            f"a comma ends it within {{}} and []; put it in quotes: {in_quotes(cut.text)}",
+            f"a comma ends it within {{}} and []; put it in quotes: {quoted(cut.text)}",
         )
         return cut.text
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
-from ikebana.processor.base.judged import Judged
+from ikebana.processor.base.rows import Judged
 
 
 def shard_of(key: bytes, shards: int) -> int:

@@ -23,18 +23,14 @@ does not mean that the topic is correct.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import groupby
 from operator import attrgetter
 from typing import Literal, NamedTuple
 
+from ikebana.arrangements.update import pieces
 from ikebana.codecs.progress import ProgressRecord, Promise
 from ikebana.processor.base import counting
-from ikebana.processor.base.collection_digest import (
-    SIZE,
-    CollectionDigest,
-    digest,
-    key_digest,
-)
 from ikebana.processor.base.diff_reader import ClosedBatch, History, Part, PlacedUpdate
 
 Verdict = Literal["ok", "offence", "not verifiable"]
@@ -331,3 +327,43 @@ def _datum(update: PlacedUpdate) -> bytes:
 
 
 _time = attrgetter("time")
+
+
+SIZE = 16
+_MODULUS = 1 << 8 * SIZE
+
+
+class CollectionDigest:
+    """The sum of the hashes of (key, value, count); a count beyond 64 bits is hashed in pieces.
+
+    Equal collections have equal digests.  Different ones have different digests, unless somebody
+    constructs data with equal sums: it finds lost or repeated data, and is no signature.
+    """
+
+    def __init__(self) -> None:
+        self._sum = 0
+
+    def add(self, key: bytes | None, value: bytes, count: int) -> None:
+        """Add a datum and its count; a datum comes once, or with each piece of its count."""
+        self.add_digests(key_digest(key), digest(value), count)
+
+    def add_digests(self, key: bytes, value: bytes, count: int) -> None:
+        """Add a datum whose key and value are digests already."""
+        for piece in pieces(count):
+            hashed = digest(b"%b%b%d" % (key, value, piece))
+            self._sum = (self._sum + int.from_bytes(hashed)) % _MODULUS
+
+    def hexdigest(self) -> str:
+        """Return the digest as text."""
+        return f"{self._sum:0{2 * SIZE}x}"
+
+
+def digest(data: bytes) -> bytes:
+    """Hash a value."""
+    return blake2b(data, digest_size=SIZE).digest()
+
+
+def key_digest(key: bytes | None) -> bytes:
+    """Hash a key."""
+    # The missing key differs from the empty key: its digest is shorter than any other.
+    return b"" if key is None else digest(key)

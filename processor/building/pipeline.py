@@ -12,7 +12,6 @@ from ikebana.codecs.formats import Format, KeyFormat
 from ikebana.errors import ConfigError, PlanError
 from ikebana.processor.base.spelling import instead
 from ikebana.processor.building.collection import Collection, add_join, concat
-from ikebana.processor.building.explained import Explained
 from ikebana.processor.building.functions import aggregate as made_aggregate
 from ikebana.processor.building.functions import declared
 from ikebana.processor.building.parts import Parts
@@ -39,6 +38,38 @@ if TYPE_CHECKING:
     from ikebana.processor.authoring.settings import Settings
     from ikebana.processor.building.handle import PipelineRun
     from ikebana.processor.topics.literals import Record
+import threading
+from typing import TYPE_CHECKING
+
+from ikebana.processor.authoring.settings import Settings
+from ikebana.processor.base.stopping import on_signals
+from ikebana.processor.building.handle import PipelineRun
+from ikebana.processor.watching.display import BatchDisplay
+
+if TYPE_CHECKING:
+    from ikebana.processor.spark.query import Running
+
+
+class Explained:
+    """The explanation of a plan: its inputs, state, outputs and costs."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def __str__(self) -> str:
+        from ikebana.processor.explain.explanation import explained
+        from ikebana.processor.explain.text import text
+
+        return text(explained(self._plan))
+
+    __repr__ = __str__
+
+    def _repr_svg_(self) -> str:
+        from ikebana.processor.explain.explanation import explained
+        from ikebana.processor.explain.svg import svg
+
+        return svg(explained(self._plan))
+
 
 Row = TypeVar("Row")
 
@@ -438,7 +469,6 @@ class Pipeline:
             ConfigError: the plan or a setting is refused; it lists every problem.
             IkebanaError: the run has failed; the message says why and what to do.
         """
-        from ikebana.processor.building.foreground import run_in_foreground
 
         plan, run_settings = self._ready(bootstrap_servers, checkpoint, settings)
         return run_in_foreground(plan, run_settings, once=once, spark=spark, wait=wait)
@@ -533,3 +563,45 @@ def _input_of(topics: tuple[str, ...], row: type | None, options: TopicOptions) 
         metadata=tuple(options.get("metadata", {}).items()),
         history=options.get("history"),
     )
+
+
+_LOOK_EVERY_S = 0.1
+
+
+def run_in_foreground(
+    plan: Plan, settings: Settings, *, once: bool, spark: Any = None, wait: bool | None = None
+) -> PipelineRun:
+    """Run a plan until it ends by itself, or by SIGINT or SIGTERM.
+
+    Outside of the main thread no signal handler is installed.  For `wait` see `supervised.run`.
+
+    Raises:
+        IkebanaError: the error that ended the run.
+    """
+    with BatchDisplay(plan, once=once) as display:
+
+        def started(running: "Running") -> None:
+            display.watch(running.standing, running.waiting, running.fast_paths)
+
+        run = PipelineRun(
+            plan,
+            settings,
+            once=once,
+            spark=spark,
+            wait=wait,
+            watchers=[display],
+            on_start=started,
+            say=display.say,
+        )
+        if threading.current_thread() is not threading.main_thread():
+            run.wait()
+            display.done(stopped=False)
+            return run
+        with on_signals() as stopping:
+            # A signal ends the run between two batches; a second one ends the process.
+            stopping.finish_first()
+            while not run.wait(_LOOK_EVERY_S):
+                if stopping.asked:
+                    run.ask_to_stop()
+        display.done(stopped=stopping.asked)
+        return run

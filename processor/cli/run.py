@@ -11,7 +11,6 @@ import click
 from ikebana.processor.base.log_lines import note
 from ikebana.processor.base.private_files import private_files
 from ikebana.processor.base.stopping import Stopped, on_signals
-from ikebana.processor.cli.beside import Here, sinks_of, with_sinks
 from ikebana.processor.cli.watching import Watching, watchable, watched
 from ikebana.processor.spark.alone import alone
 
@@ -26,6 +25,88 @@ if TYPE_CHECKING:
     from ikebana.processor.watching.sink_processes import Sinks
     from ikebana.processor.watching.sinks import SinkBoard
     from ikebana.processor.watching.watchers import Watcher
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from ikebana.errors import ConfigError
+from ikebana.processor.base.spelling import instead
+
+if TYPE_CHECKING:
+    from ikebana.processor.authoring.deliver_part import DeliverPart
+    from ikebana.processor.watching.sink_processes import Sinks
+
+
+class _Place(click.ParamType[tuple[str, str]]):
+    """NAME=URL."""
+
+    name = "place"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        """Parse the argument, or refuse it with the form that it has to have."""
+        sink, equals, url = str(value).partition("=")
+        if not (sink and equals and url.startswith(("http://", "https://"))):
+            self.fail(f'"{value}" is no NAME=URL, such as lake=http://lake:9404', param, ctx)
+        return sink, url.rstrip("/")
+
+
+_OPTIONS = (
+    click.option(
+        "--deliver/--no-deliver",
+        "delivers",
+        default=True,
+        envvar="IKEBANA_DELIVER",
+        help="Run the sinks of the section `deliver` beside the pipeline, each in a process of "
+        "its own, or leave them to `ikebana deliver`. [env: IKEBANA_DELIVER; default: --deliver]",
+    ),
+    click.option(
+        "--sink-at",
+        metavar="NAME=URL",
+        type=_Place(),
+        multiple=True,
+        envvar="IKEBANA_SINK_AT",
+        help="Where a sink that runs elsewhere answers /ready, for the console and metrics; it is "
+        "not run here. May be repeated. [env: IKEBANA_SINK_AT, separated by spaces]",
+    ),
+)
+
+
+def with_sinks(command: Callable[..., None]) -> Callable[..., None]:
+    """Add `--deliver` and `--sink-at` to a command."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+class Here(NamedTuple):
+    """The pipeline file of a run, with the options of its command that its sinks need."""
+
+    file: Path
+    bootstrap_servers: str | None
+    checkpoint: str | None
+    delivers: bool
+    places: Mapping[str, str]
+
+
+def sinks_of(parts: "Mapping[str, DeliverPart]", here: Here) -> "Sinks":
+    """The sinks of a file that are run here, and those with a known address.
+
+    Raises: ConfigError, for the place of a sink that the file does not have.
+    """
+    file, bootstrap_servers, checkpoint, delivers, places = here
+    from ikebana.processor.watching.sink_processes import Sinks
+
+    for name in places:
+        if name not in parts:
+            raise ConfigError(
+                f'--sink-at: {file} has no sink "{name}"{instead(name, parts)}',
+                hint="Name sinks of its section `deliver`.",
+            )
+    options = {"--bootstrap-servers": bootstrap_servers, "--checkpoint": checkpoint}
+    words = [word for name, value in options.items() if value for word in (name, value)]
+    shown = {name: part for name, part in parts.items() if delivers or name in places}
+    return Sinks(shown, file, words, places)
 
 
 @click.command("run")

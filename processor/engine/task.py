@@ -19,6 +19,7 @@ here knows Spark.
 # also commits.
 
 import functools
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,7 +38,6 @@ from ikebana.processor.base.envelope import Records, Tick, pack, unpack
 from ikebana.processor.base.generations import shown
 from ikebana.processor.base.placing import owner_of
 from ikebana.processor.base.rows import size_of
-from ikebana.processor.base.stopwatch import Stopwatch
 from ikebana.processor.base.transition import Stage, Transition
 from ikebana.processor.checkpoint.commits import FillProgress, Marker
 from ikebana.processor.checkpoint.continuing import Adopt, Compute, Holder, verdict
@@ -53,6 +53,20 @@ from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.plan import Plan
+
+
+class Stopwatch:
+    """Durations in seconds by phase; laps of the same phase are added."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = time.monotonic()
+
+    def lap(self, phase: str) -> None:
+        """Add the time since the last lap to `phase`."""
+        now = time.monotonic()
+        self.laps[phase] = self.laps.get(phase, 0.0) + now - self._last
+        self._last = now
 
 
 def fill_progress(

@@ -6,13 +6,13 @@ of the pipeline is open between two batches.  Records before the oldest batch th
 replayed are deleted.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from ikebana.processor.checkpoint.commits import Marker
-from ikebana.processor.checkpoint.trimming import UnreadHops
 from ikebana.processor.kafka import topics
 from ikebana.processor.kafka.client import enqueue
 
@@ -67,3 +67,24 @@ class Trimming:
             # A later batch trims again, up to a later offset.
             return
         self._unread.trimmed(due)
+
+
+class UnreadHops:
+    """Remembers where replayable batches began to read, so that earlier records can be trimmed."""
+
+    def __init__(self, retained: int) -> None:
+        self._retained = retained
+        self._begins: deque[Mapping[int, int]] = deque()
+        self._trimmed: Mapping[int, int] = {}
+
+    def after(self, batch: Iterable[Marker]) -> Mapping[int, int]:
+        """Note a committed batch; return the offsets up to which partitions can be trimmed."""
+        self._begins.append({marker.shard: marker.hops_from for marker in batch})
+        if len(self._begins) <= self._retained:
+            return {}
+        oldest = self._begins.popleft()
+        return {p: at for p, at in oldest.items() if at > self._trimmed.get(p, 0)}
+
+    def trimmed(self, due: Mapping[int, int]) -> None:
+        """Note that partitions have been trimmed up to these offsets."""
+        self._trimmed = {**self._trimmed, **due}

@@ -15,8 +15,8 @@ from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.snapshot_record import SnapshotRecord, topic_of
 from ikebana.errors import AccessError, SourceError
 from ikebana.processor.base import diff_reader
-from ikebana.processor.base.collection_digest import CollectionDigest
 from ikebana.processor.base.diff_reader import PlacedUpdate
+from ikebana.processor.base.verify import CollectionDigest
 from ikebana.processor.checkpoint.refusal import Refusal
 from ikebana.processor.checkpoint.snapshots import Available, chosen, usable
 from ikebana.processor.kafka import topics

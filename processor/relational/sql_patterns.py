@@ -1,7 +1,7 @@
 """MATCH_RECOGNIZE: a row for each match of a pattern in the rows of a partition, in an order.
 
 A query computes for each row which variables it may stand for, where PREV and NEXT are window
-functions; an operator finds the matches (`kernels/window_patterns.py`); and a query with GROUP BY
+functions; an operator finds the matches (`kernels/window_functions.py`); and a query with GROUP BY
 computes the measures of each match.
 """
 

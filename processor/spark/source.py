@@ -57,9 +57,8 @@ from ikebana.processor.spark.workers.owners import Owners
 from ikebana.processor.spark.workers.placement import PLACEMENT
 from ikebana.processor.topics import again, reclock
 from ikebana.processor.topics.allowance import Allowance
-from ikebana.processor.topics.beats import Beats
 from ikebana.processor.topics.own_topics import OwnRange, ranges, read_in
-from ikebana.processor.topics.pace import Pace
+from ikebana.processor.topics.pace import Beats, Pace
 from ikebana.processor.topics.reach import InputsState, reach
 from ikebana.processor.topics.slices import Slice, slices
 from ikebana.processor.topics.source_offset import Positions, SourceOffset, is_settled

@@ -11,7 +11,6 @@ from zlib import crc32
 from ikebana.arrangements.frontier import Interval
 from ikebana.processor.base.by_shard import MOST_BYTES, MOST_RECORDS, by_shard
 from ikebana.processor.base.envelope import pack
-from ikebana.processor.base.judged import Judged
 from ikebana.processor.base.noted import MOST, Noted, NotedRecord
 from ikebana.processor.base.placing import PartitionRange, shard_of
 from ikebana.processor.base.rows import (
@@ -19,6 +18,7 @@ from ikebana.processor.base.rows import (
     Errors,
     Facts,
     IgnoredMessages,
+    Judged,
     KeyedUpdate,
     Seen,
     Truncate,

@@ -11,8 +11,8 @@ from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from ikebana.processor.base.judged import Judged
 from ikebana.processor.base.noted import MOST
+from ikebana.processor.base.rows import Judged
 from ikebana.processor.planning.plan import EventTime
 
 if TYPE_CHECKING:

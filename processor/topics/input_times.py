@@ -11,8 +11,7 @@ import msgspec
 
 from ikebana.codecs.cdcv2 import Progress
 from ikebana.codecs.progress import add_times
-from ikebana.processor.base.rows import Seen
-from ikebana.processor.base.transactions_seen import FIRST, InSource
+from ikebana.processor.base.rows import FIRST, InSource, Seen
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.topics import event_time, transactions
 from ikebana.processor.topics.cdcv2_coverage import Coverage, advanced

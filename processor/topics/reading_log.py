@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ikebana.processor.base.judged import Judged
+from ikebana.processor.base.rows import Judged
 
 # Every batch logs all of it, so it must stay small.
 MOST_JUDGED = 1_000

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ikebana.processor.base.placing import PartitionRange
-from ikebana.processor.base.transactions_seen import FIRST, InSource
+from ikebana.processor.base.rows import FIRST, InSource
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.topics.again import pieces
 from ikebana.processor.topics.input_times import InputTimes, RowFile, key_of, topic_key

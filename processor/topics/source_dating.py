@@ -13,8 +13,7 @@ from ikebana.codecs.debezium_position import Boundaries, Positions, SourcePositi
 from ikebana.codecs.error_record import error_record
 from ikebana.codecs.errors import DecodeError
 from ikebana.processor.base.envelope import pack
-from ikebana.processor.base.rows import Errors, Seen
-from ikebana.processor.base.transactions_seen import FIRST, InSource
+from ikebana.processor.base.rows import FIRST, Errors, InSource, Seen
 from ikebana.processor.planning.plan import SOURCE_CLOCKS, Input, Plan
 from ikebana.processor.planning.transaction_topics import collections_of
 from ikebana.processor.topics.input_times import topic_key

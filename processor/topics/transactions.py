@@ -37,7 +37,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from ikebana.codecs.debezium_position import Boundary, SourcePosition
-from ikebana.processor.base.transactions_seen import (
+from ikebana.processor.base.rows import (
     FIRST,
     CountedChanges,
     Ended,

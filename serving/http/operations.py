@@ -17,13 +17,37 @@ from ikebana.processor.watching.plan_view import PlanView, no_plan
 from ikebana.serving import plain, reads
 from ikebana.serving.common_times import frontier, newest
 from ikebana.serving.http import parameters, wire
-from ikebana.serving.http.bell import Bell
 from ikebana.serving.http.parameters import READS, V1, Nothing, Operation, answered, time_of
 from ikebana.serving.http.refusing import TooManyError
 from ikebana.serving.permitted import Permitted
 from ikebana.serving.sql import query
 from ikebana.serving.sql.query import Limits, Result
 from ikebana.serving.view import CollectionView, Row, UnreadableTimeError
+
+
+class Bell:
+    """Rung from any thread, heard by all that wait at that moment; made in the event loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+
+    def ring(self) -> None:
+        """Wake all that wait."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._wake)
+
+    def next(self) -> asyncio.Event:
+        """Return an event that is set at the next ring after this call.
+
+        Whoever checks a condition calls this before, so that no change is missed between.
+        """
+        return self._event
+
+    def _wake(self) -> None:
+        event, self._event = self._event, asyncio.Event()
+        event.set()
+
 
 # Each may take the memory and the time of its limits.
 _MOST_RUNNING = 2

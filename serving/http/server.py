@@ -13,8 +13,8 @@ from ikebana.processor.watching.guard import AccessLimits
 from ikebana.processor.watching.history import EVERY_MS
 from ikebana.processor.watching.plan_view import PlanView, no_plan
 from ikebana.serving.http.app import application, probing_alone
-from ikebana.serving.http.bell import Bell
 from ikebana.serving.http.callers import Callers
+from ikebana.serving.http.operations import Bell
 from ikebana.serving.permitted import Permitted
 from ikebana.serving.probes import Probes
 from ikebana.serving.service import Service

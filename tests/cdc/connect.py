@@ -17,8 +17,7 @@ from cdc.child import Child
 from cdc.fetched import LOGGING, WORKER, Jar, fetched, java
 from cdc.mariadb import MariaDb
 from cdc.postgres import Postgres
-from ikebana.processor.kafka.broker import free_port
-from ikebana.processor.kafka.broker_files import LOG4J_FILE
+from ikebana.processor.kafka.broker import LOG4J_FILE, free_port
 from ikebana.processor.kafka.broker_jars import KAFKA_VERSION
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"

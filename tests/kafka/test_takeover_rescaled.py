@@ -13,8 +13,7 @@ from ikebana.processor.checkpoint.checkpoint import Birth, newborn
 from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.kafka import client, markers
 from ikebana.processor.kafka.broker import Broker
-from ikebana.processor.kafka.dated_inputs import DatedInputs
-from ikebana.processor.kafka.inputs import Inputs
+from ikebana.processor.kafka.inputs import DatedInputs, Inputs
 from ikebana.processor.kafka.reader import RangeReader
 from ikebana.processor.kafka.takeover import Takeover, take_over
 from ikebana.processor.kafka.transactions import TransactionalProducer, commit_marker

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ikebana.arrangements import recent
-from ikebana.arrangements.recent import Entries
+from ikebana.arrangements import databases
+from ikebana.arrangements.databases import Entries
 from ikebana.arrangements.transposed import Change
 
 pytest.importorskip(
@@ -36,15 +36,15 @@ def test_compiled_code_remembers_as_python_does(
     """The same values, places, sizes and entries."""
     ours, theirs = dict(young), dict(young)
 
-    found, missing, moved = recent._recalled(ours, old, keys)
+    found, missing, moved = databases._recalled(ours, old, keys)
     assert compiled.recalled(theirs, old, keys) == (found, missing, moved)
     values = [None if at % 2 else b"read" for at in missing]
     also = [*found]
-    assert recent._filled(ours, keys, found, missing, values) == compiled.filled(
+    assert databases._filled(ours, keys, found, missing, values) == compiled.filled(
         theirs, keys, also, missing, values
     )
     assert found == also
-    assert recent._put(ours, entries) == compiled.put(theirs, entries)
+    assert databases._put(ours, entries) == compiled.put(theirs, entries)
     assert [*ours.items()] == [*theirs.items()]
-    assert recent._size_of(entries) == compiled.size_of(entries)
-    assert recent._any_begins(old, prefix) == compiled.any_begins(old, prefix)
+    assert databases._size_of(entries) == compiled.size_of(entries)
+    assert databases._any_begins(old, prefix) == compiled.any_begins(old, prefix)

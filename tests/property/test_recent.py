@@ -8,8 +8,7 @@ import pytest
 from hypothesis import currently_in_test_context, event, given
 from hypothesis import strategies as st
 
-from ikebana.arrangements.databases import OpenDatabases
-from ikebana.arrangements.recent import RecentEntries, size_of
+from ikebana.arrangements.databases import OpenDatabases, RecentEntries, size_of
 from ikebana.arrangements.rocks import STATES_TO_FLUSH, LocalDatabase
 from ikebana.arrangements.transposed import Change
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ikebana.codecs.debezium_position import Boundary, SourcePosition
-from ikebana.processor.base.transactions_seen import TransactionsSeen
+from ikebana.processor.base.rows import TransactionsSeen
 from ikebana.processor.topics.transactions import Transactions, Watch, advanced
 from support.strategies import unhurried
 

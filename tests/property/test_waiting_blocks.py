@@ -13,7 +13,7 @@ from ikebana.processor.base.placing import shard_of
 from ikebana.processor.base.rows import KeyedUpdate, Partial, Upserts
 from ikebana.processor.checkpoint.parts import moved
 from ikebana.processor.engine.testing.batches import rescaled
-from ikebana.processor.kernels import upsert, upsert_moments, upsert_waiting
+from ikebana.processor.kernels import upsert, upsert_waiting
 from ikebana.processor.kernels.layout import operator_part
 from support.stores import entries
 from support.strategies import unhurried
@@ -78,7 +78,7 @@ def test_blocks_of_any_size_say_the_same(
             chunks = chunks_of(given_, at, lower)
             found = told(upsert.step(whole, chunks, interval))
             with pytest.MonkeyPatch.context() as alone:
-                alone.setattr(upsert_moments, "_plain_rows", lambda _: None)
+                alone.setattr(upsert, "_plain_rows", lambda _: None)
                 assert told(upsert.step(one_by_one, chunks, interval)) == found
             upper = interval.upper
             assert upsert.waiting_times(whole) == upsert.waiting_times(one_by_one)

@@ -22,9 +22,8 @@ from ikebana.codecs.error_record import error_record
 from ikebana.codecs.progress import ProgressRecord
 from ikebana.codecs.snapshot_record import SnapshotRecord
 from ikebana.processor.base import envelope
-from ikebana.processor.base.judged import Judged
 from ikebana.processor.base.noted import Noted, NotedRecord
-from ikebana.processor.base.rows import Seen, Updates
+from ikebana.processor.base.rows import Judged, Seen, Updates
 from ikebana.processor.base.skew import Hot
 from ikebana.processor.base.transition import ReadBackSpan, Rebuilding, Replayed, Stage, Transition
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint

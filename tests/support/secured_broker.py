@@ -17,8 +17,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from ikebana.processor.kafka.broker import Broker, running
-from ikebana.processor.kafka.broker_security import Security
+from ikebana.processor.kafka.broker import Broker, Security, running
 from support.certificates import Authority
 from support.waiting import wait_until
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ikebana.processor.topics.beats import Beats
+from ikebana.processor.topics.pace import Beats
 
 HOUR_MS = 3_600_000
 

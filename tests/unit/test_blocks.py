@@ -5,7 +5,7 @@ import random
 import msgspec
 import pytest
 
-from ikebana.arrangements import blocks, transposed
+from ikebana.arrangements import run, transposed
 from ikebana.arrangements.transposed import Change
 from ikebana.processor.base.compiled_parts import absent
 
@@ -26,18 +26,18 @@ def digests(count: int) -> list[Change]:
 
 def test_rows_take_half_as_much_in_columns() -> None:
     changes = rows(5_000)
-    plain = blocks.encode(changes)
+    plain = run.encode(changes)
 
-    assert blocks.decode(plain) == changes
+    assert run.decode(plain) == changes
     if not absent():
-        as_they_are = blocks.compressed(msgspec.msgpack.encode(changes))
-        assert len(blocks.compressed(plain)) < 0.5 * len(as_they_are)
+        as_they_are = run.compressed(msgspec.msgpack.encode(changes))
+        assert len(run.compressed(plain)) < 0.5 * len(as_they_are)
 
 
 @pytest.mark.parametrize("changes", [digests(2_000), rows(7), []], ids=["digests", "few", "none"])
 def test_what_is_not_shorter_in_columns_stays_as_it_is(changes: list[Change]) -> None:
-    assert blocks.encode(changes) == msgspec.msgpack.encode(changes)
-    assert blocks.decode(blocks.encode(changes)) == changes
+    assert run.encode(changes) == msgspec.msgpack.encode(changes)
+    assert run.decode(run.encode(changes)) == changes
 
 
 @needs_compiled
@@ -47,8 +47,8 @@ def test_a_sample_of_all_places_decides() -> None:
     large = [(key, value and value * 1_000) for key, value in rows(600)]
 
     for changes in (mixed, large):
-        assert blocks.encode(changes)[:1] == b"\x01"
-        assert blocks.decode(blocks.encode(changes)) == changes
+        assert run.encode(changes)[:1] == b"\x01"
+        assert run.decode(run.encode(changes)) == changes
 
 
 @pytest.fixture
@@ -61,12 +61,12 @@ def without_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
 @needs_compiled
 def test_columns_are_read_without_compiled_code(request: pytest.FixtureRequest) -> None:
     changes = [*rows(300), (b"gone", None)]
-    in_columns = blocks.encode(changes)
+    in_columns = run.encode(changes)
     request.getfixturevalue("without_compiled")
 
     assert in_columns[:1] == b"\x01"
-    assert blocks.decode(in_columns) == changes
-    assert blocks.encode(changes) == msgspec.msgpack.encode(changes)
+    assert run.decode(in_columns) == changes
+    assert run.encode(changes) == msgspec.msgpack.encode(changes)
 
 
 NO_ENTRIES = b"\x01\x97\xff\xc4\x00\x90\xc4\x00\x01\xc4\x00\x90"
@@ -75,10 +75,10 @@ NO_ENTRIES = b"\x01\x97\xff\xc4\x00\x90\xc4\x00\x01\xc4\x00\x90"
 @pytest.mark.parametrize("plain", [b"", b"\x01", b"\x01\x97", b"\x93", NO_ENTRIES + b"x"])
 def test_what_is_no_block_is_refused(plain: bytes, request: pytest.FixtureRequest) -> None:
     """Less than no entries are none."""
-    assert blocks.decode(NO_ENTRIES) == []
+    assert run.decode(NO_ENTRIES) == []
     with pytest.raises(ValueError, match=r"."):
-        blocks.decode(plain)
+        run.decode(plain)
     request.getfixturevalue("without_compiled")
-    assert blocks.decode(NO_ENTRIES) == []
+    assert run.decode(NO_ENTRIES) == []
     with pytest.raises(ValueError, match=r"."):
-        blocks.decode(plain)
+        run.decode(plain)

@@ -20,8 +20,7 @@ from ikebana.processor.watching.access import Access
 from ikebana.processor.watching.guard import AccessLimits
 from ikebana.processor.watching.health import Health
 from ikebana.processor.watching.health import HealthLimits as Patience
-from ikebana.processor.watching.monitor import Monitor
-from ikebana.processor.watching.run_figures import InputFigures, MetricSeries, run_figures
+from ikebana.processor.watching.monitor import InputFigures, MetricSeries, Monitor, run_figures
 from ikebana.serving.service import Service, ServiceOptions
 from support.served_topics import KEEP_ALL, MemoryTopics, answering
 from support.waiting import wait_until

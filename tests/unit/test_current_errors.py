@@ -1,8 +1,8 @@
 """The errors that stand: what updates of an error topic come to."""
 
 from ikebana.codecs.error_record import error_record
-from ikebana.processor.base.current_errors import standing
 from ikebana.processor.base.diff_reader import History, PlacedUpdate
+from ikebana.processor.cli.errors import standing
 
 
 def update(record: bytes, time: int, diff: int) -> PlacedUpdate:

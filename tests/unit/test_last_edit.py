@@ -17,7 +17,7 @@ from ikebana.processor.checkpoint.next_step import Desired, Observed
 from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.processor.watching.batch_report import Filling
-from ikebana.processor.watching.run_figures import edit_figures, filling_figures
+from ikebana.processor.watching.monitor import edit_figures, filling_figures
 from support.edited_shops import FIRST, plan_of
 
 CHANGED = FIRST.replace("quantity > 3", "quantity > 5")

@@ -120,8 +120,6 @@ NOT_PURE = (
     "processor/base/notice.py",
     "processor/base/packages.py",
     "processor/base/private_files.py",
-    "processor/base/rates.py",
-    "processor/base/stopwatch.py",
     "processor/base/whole_files.py",
     "processor/checkpoint/checkpoint.py",
     "processor/checkpoint/layout.py",

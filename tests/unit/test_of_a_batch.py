@@ -19,11 +19,11 @@ from ikebana.processor.base.rows import Upserts
 from ikebana.processor.base.transition import Replayed, Stage, Transition
 from ikebana.processor.checkpoint.commits import Marker, first_marker, replayed_in
 from ikebana.processor.checkpoint.continuing import Adopt, Compute, Holder, goes_on, verdict
-from ikebana.processor.checkpoint.publishing import closings
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
-from ikebana.processor.checkpoint.trimming import UnreadHops
 from ikebana.processor.engine import task
 from ikebana.processor.engine.task import Job
+from ikebana.processor.kafka.loopback import UnreadHops
+from ikebana.processor.kafka.progress_topic import closings
 from ikebana.processor.planning import promises
 from support.histories import PLAN, born, marker, offset
 

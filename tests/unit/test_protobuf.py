@@ -28,9 +28,9 @@ from ikebana.codecs.shape import Ids, OutputShape, encoded, framed
 from ikebana.codecs.sql_type import parsed
 from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.errors import ConfigError
-from ikebana.processor.base.output_reader import OutputReader
 from ikebana.processor.engine.evaluate import Evaluation
 from ikebana.processor.engine.testing.run import Run
+from ikebana.processor.kafka.output_messages import OutputReader
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.written_types import shape_of
 

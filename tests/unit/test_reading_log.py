@@ -2,7 +2,7 @@
 
 import pytest
 
-from ikebana.processor.base.judged import Judged
+from ikebana.processor.base.rows import Judged
 from ikebana.processor.topics import reading_log
 from ikebana.processor.topics.reading_log import ReadingLog
 

@@ -18,7 +18,6 @@ from ikebana.processor.base.transition import Rebuilding, Stage
 from ikebana.processor.checkpoint.checkpoint import newborn
 from ikebana.processor.checkpoint.commits import Lease, Marker, first_marker
 from ikebana.processor.checkpoint.layout import Logged
-from ikebana.processor.checkpoint.publishing import Closing, closings
 from ikebana.processor.checkpoint.recovering import (
     Left,
     Unclosed,
@@ -30,6 +29,7 @@ from ikebana.processor.checkpoint.recovering import (
 from ikebana.processor.checkpoint.starting import GoOn, OutputState, StartHistory, judge
 from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.engine.editing import output_intervals
+from ikebana.processor.kafka.progress_topic import Closing, closings
 from ikebana.processor.kafka.reader import Range
 from ikebana.processor.kafka.recovering import _times
 from ikebana.processor.planning.progress import edges

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ikebana.processor.authoring.settings import Settings, SettingsError
 from ikebana.processor.spark import scaled
-from ikebana.processor.topics.scaling import FEWER_AFTER_S, MORE_AFTER_S, Scaling
+from ikebana.processor.spark.scaled import FEWER_AFTER_S, MORE_AFTER_S, Scaling
 
 
 class Clock:

@@ -17,11 +17,9 @@ from ikebana.arrangements.update import LARGEST
 from ikebana.processor.watching.access import EVERYTHING, Access
 from ikebana.processor.watching.guard import AccessLimits
 from ikebana.serving.http.app import application
-from ikebana.serving.http.bell import Bell
-from ikebana.serving.http.callers import Callers
-from ikebana.serving.http.operations import OPERATIONS
+from ikebana.serving.http.callers import Callers, Position
+from ikebana.serving.http.operations import OPERATIONS, Bell
 from ikebana.serving.http.parameters import READS, Subscribe
-from ikebana.serving.http.subscriptions import Position
 from ikebana.serving.http.wire import ARROW
 from ikebana.serving.permitted import Permitted
 from ikebana.serving.probes import Probes

@@ -19,15 +19,14 @@ from hypothesis import strategies as st
 import ikebana
 from ikebana.errors import AccessError, AwayError, ConfigError
 from ikebana.processor.base.listening import Tls
-from ikebana.processor.base.rates import RateLimit
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.cli.main import cli
 from ikebana.processor.cli.serve import serve_command
 from ikebana.processor.watching import access
 from ikebana.processor.watching.access import EVERYTHING, Access, Grant
-from ikebana.processor.watching.guard import AccessLimits
+from ikebana.processor.watching.guard import AccessLimits, RateLimit
 from ikebana.processor.watching.plan_view import PlanView
-from ikebana.serving.http.subscriptions import Position
+from ikebana.serving.http.callers import Position
 from ikebana.serving.http.wire import ARROW
 from ikebana.serving.permitted import ColumnsView, Permitted, Places, shown
 from ikebana.serving.reads import rows

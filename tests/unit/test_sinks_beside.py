@@ -18,8 +18,8 @@ from ikebana.processor.authoring.deliver_part import DeliverPart
 from ikebana.processor.base.stopping import on_signals
 from ikebana.processor.checkpoint.checkpoint import Checkpoint, newborn
 from ikebana.processor.cli import deliver, later
-from ikebana.processor.cli.beside import Here, sinks_of
 from ikebana.processor.cli.main import cli
+from ikebana.processor.cli.run import Here, sinks_of
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.processor.watching.health import Health, HealthLimits

@@ -12,8 +12,8 @@ import pytest
 import ikebana as ik
 from ikebana import testing
 from ikebana.errors import ConfigError
-from ikebana.processor.building.explained import Explained
 from ikebana.processor.building.handle import PipelineRun
+from ikebana.processor.building.pipeline import Explained
 from ikebana.processor.linear.settled import keys, texts
 from ikebana.serving import aligned
 from ikebana.serving.reads import Reads
