@@ -27,9 +27,8 @@ from ikebana.arrangements.databases import LocalDatabases
 from ikebana.arrangements.files import FileStore
 from ikebana.arrangements.manifest import FORMAT, Dropped, Manifest, to_merge
 from ikebana.arrangements.merging import Merge, Paced, batch
-from ikebana.arrangements.ordering import in_order
 from ikebana.arrangements.rocks import LocalDamageError, LocalDatabase
-from ikebana.arrangements.run import Head, Run
+from ikebana.arrangements.run import Head, Run, in_order
 from ikebana.arrangements.store import Overlay, Store
 from ikebana.errors import StateFileError
 

@@ -275,7 +275,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:loud what messages have is in notices for everybody": (
         "tests/unit/test_metrics.py::test_a_notice_is_shown",
-        "processor/watching/notes.py",
+        "processor/watching/monitor.py",
         "NoticeFigures(*each.name, each.words, ",
         "NoticeFigures(*each.name, each.line, ",
     ),
@@ -749,13 +749,13 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:cluster executors are asked for after one long batch": (
         "tests/unit/test_scaling.py",
-        "processor/spark/scaled.py",
+        "processor/spark/supervised.py",
         "if now - self._busy_since >= MORE_AFTER_S:",
         "if now - self._busy_since >= 0:",
     ),
     "edge:cluster the oldest executors are given up": (
         "tests/unit/test_scaling.py::test_the_newest",
-        "processor/spark/scaled.py",
+        "processor/spark/supervised.py",
         "    for executor in by_age[count:]:\n",
         "    for executor in by_age[: len(by_age) - count]:\n",
     ),

@@ -13,7 +13,7 @@ SOURCE = "tests/unit/test_source_reading.py"
 
 _EDITING = "processor/engine/editing.py"
 _UNDO = "processor/engine/editing.py"
-_MOVING = "processor/engine/moving.py"
+_MOVING = "processor/engine/dataflow.py"
 _FLOW = "processor/engine/flow.py"
 _RECLOCK = "processor/topics/reclock.py"
 _TRANSITION = "processor/base/transition.py"

@@ -92,7 +92,7 @@ MUTANTS = (
         "before = None if before is None else self._narrowed(before)",
         "pass",
     ),
-    Mutant("processor/topics/vouched.py", '("op", str)', '("op", str, "c")'),
+    Mutant("processor/topics/codec_of.py", '("op", str)', '("op", str, "c")'),
 )
 
 

@@ -47,7 +47,7 @@ from ikebana.processor.engine.testing.batches import Unfinished
 from ikebana.processor.kafka.reader import Range, RangeReader
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.spark.source_rows import messages
+from ikebana.processor.spark.source_task import messages
 from ikebana.processor.spark.worker import settle
 from ikebana.processor.topics.slice_reading import reading_of
 from ikebana.processor.topics.slices import slices

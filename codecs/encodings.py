@@ -30,14 +30,14 @@ from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any
 
 from ikebana.codecs import canonical
-from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.far_dates import (
+from ikebana.codecs.counts_of_time import (
     INFINITE_DAYS,
     INFINITE_MICROS,
     INFINITE_NANOS,
     clock,
     far_date,
 )
+from ikebana.codecs.errors import DecodeError
 
 Convert = Callable[[Any], Any]
 

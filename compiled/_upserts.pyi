@@ -2,7 +2,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ikebana.processor.base.columns import InColumns
-from ikebana.processor.kernels.upsert_values import UpsertValue
+from ikebana.processor.kernels.upsert_waiting import UpsertValue
 
 def take_states(
     slots: dict[bytes, Any],

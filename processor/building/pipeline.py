@@ -12,10 +12,7 @@ from ikebana.codecs.formats import Format, KeyFormat
 from ikebana.errors import ConfigError, PlanError
 from ikebana.processor.base.spelling import instead
 from ikebana.processor.building.collection import Collection, add_join, concat
-from ikebana.processor.building.functions import aggregate as made_aggregate
-from ikebana.processor.building.functions import declared
-from ikebana.processor.building.parts import Parts
-from ikebana.processor.building.places import here, placed
+from ikebana.processor.building.parts import Parts, here, placed
 from ikebana.processor.building.rows import columns_of
 from ikebana.processor.building.topic import Topic
 from ikebana.processor.linear.modules import look_beside_program
@@ -48,6 +45,12 @@ from ikebana.processor.watching.display import BatchDisplay
 
 if TYPE_CHECKING:
     from ikebana.processor.spark.query import Running
+
+from ikebana.codecs.sql_type import parsed
+from ikebana.processor.linear import sql_functions
+from ikebana.processor.linear.functions import name_of, why_not_portable
+from ikebana.processor.linear.json_text import quoted
+from ikebana.processor.linear.sql_functions import SqlFunction
 
 
 class Explained:
@@ -266,7 +269,7 @@ class Pipeline:
             ConfigError: the query is refused, with its place and what to write instead.
         """
         # DuckDB takes a while to import, and memory: only where there is SQL.
-        from ikebana.processor.building.views import view
+        from ikebana.processor.building.collection import view
 
         return Collection(self._parts, view(self._parts, name, query, key))
 
@@ -292,7 +295,7 @@ class Pipeline:
         Raises:
             ConfigError: the query is refused.
         """
-        from ikebana.processor.building.views import iterated
+        from ikebana.processor.building.collection import iterated
 
         listed = pairs(columns, "columns")
         return Collection(self._parts, iterated(self._parts, name, query, listed, rounds))
@@ -355,7 +358,7 @@ class Pipeline:
             ConfigError: the name or a type is none, or the class is no aggregate, or another
                 process could not import it.
         """
-        return made_aggregate(self._parts, name, aggregate, parameters, returns)
+        return aggregate(self._parts, name, aggregate, parameters, returns)
 
     def concat(
         self, *collections: Collection[Any, Any], name: str | None = None
@@ -605,3 +608,52 @@ def run_in_foreground(
                     run.ask_to_stop()
         display.done(stopped=stopping.asked)
         return run
+
+
+def declared(
+    parts: Parts,
+    name: str,
+    function: Any,
+    parameters: Mapping[str, str],
+    returns: str,
+    on_null: Literal["null", "call"],
+) -> str:
+    """Add a function; return its name in SQL.  Raises: ConfigError."""
+    kinds = (*parameters.values(), returns)
+    problems = [sql_functions.problem_of_name(name)]
+    problems += map(sql_functions.problem_of_type, kinds)
+    problems.append(
+        sql_functions.problem_of_function(function)
+        if isinstance(function, str)
+        else why_not_portable(function) or ""
+    )
+    for problem in filter(None, problems):
+        raise ConfigError(f'cannot declare the function "{name}": {problem}')
+    *of, result = (str(parsed(kind)) for kind in kinds)
+    sql_function = SqlFunction(name, name_of(function), tuple(of), result, on_null == "call")
+    return _added(parts, sql_function)
+
+
+def aggregate(
+    parts: Parts, name: str, class_: type | str, parameters: Mapping[str, str], returns: str
+) -> str:
+    """Add a user-defined aggregate; return its name in SQL.  Raises: ConfigError."""
+    kinds = (*parameters.values(), returns)
+    problems = [sql_functions.problem_of_name(name)]
+    problems += map(sql_functions.problem_of_type, kinds)
+    problems.append("" if isinstance(class_, str) else why_not_portable(class_) or "")
+    for problem in filter(None, problems):
+        raise ConfigError(f'cannot declare the aggregate "{name}": {problem}')
+    *of, result = (str(parsed(kind)) for kind in kinds)
+    function = SqlFunction(name, name_of(class_), tuple(of), result, is_aggregate=True)
+    if problem := sql_functions.problem_of_aggregate(function):
+        raise ConfigError(f'cannot declare the aggregate "{name}": {problem}')
+    return _added(parts, function)
+
+
+def _added(parts: Parts, function: SqlFunction) -> str:
+    """Add a function to those of the pipeline; return its long name, quoted."""
+    name = function.name
+    if parts.functions.setdefault(name.lower(), function) != function:
+        raise ConfigError(f'pipeline "{parts.pipeline}" declares "{name}" twice, and they differ')
+    return quoted(function.long_name)

@@ -91,7 +91,7 @@ def _tell_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None: 
     """Print the version, and whether the compiled code is there."""
     if not asked:
         return
-    from ikebana.processor.base.compiled_parts import absent
+    from ikebana.processor.base.fast_paths import absent
 
     lacks = absent()
     how = f"without compiled code: {', '.join(lacks)}" if lacks else "with compiled code"

@@ -3,12 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 
-from ikebana.processor.explain import costs, estimates
-from ikebana.processor.explain.costs import ALL, Cost
+from ikebana.processor.explain import estimates
 from ikebana.processor.explain.estimates import Work
-from ikebana.processor.explain.explanation import Explanation
-from ikebana.processor.explain.measure import FONT
-from ikebana.processor.explain.svg import drawing
+from ikebana.processor.explain.explanation import ALL, MEANINGS, Cost, Explanation
+from ikebana.processor.explain.svg import FONT, drawing
 from ikebana.processor.explain.words import figure
 
 # The smallest scale of a picture.
@@ -70,7 +68,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
         yield "<h2>What could cost less</h2>"
         yield from _list(explanation.warnings)
     yield "<h2>What it costs</h2>"
-    yield from _table(explanation.costs, costs.MEANINGS, explanation.sharing)
+    yield from _table(explanation.costs, MEANINGS, explanation.sharing)
     yield f"<h2>{escape(_capitalized(estimates.TITLE))}</h2>"
     yield from _table(explanation.estimates, estimates.MEANINGS)
     yield "<h2>Settings</h2>"

@@ -4,10 +4,9 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
 from ikebana.processor.base.counting import counted
-from ikebana.processor.explain import costs, estimates
-from ikebana.processor.explain.costs import Cost
+from ikebana.processor.explain import estimates
 from ikebana.processor.explain.estimates import Work
-from ikebana.processor.explain.explanation import Explanation
+from ikebana.processor.explain.explanation import ALL, MEANINGS, Cost, Explanation
 from ikebana.processor.explain.graph import Box, Graph
 from ikebana.processor.explain.words import figure
 
@@ -58,9 +57,9 @@ def _keeps(explanation: Explanation) -> Iterator[str]:
     state: dict[str, list[str]] = {}
     for part, arrangements, *_ in explanation.costs:
         kind, _, name = part.partition(" ")
-        if arrangements and part != costs.ALL:
+        if arrangements and part != ALL:
             state.setdefault(kind, []).append(name)
-    total = next((cost for cost in explanation.costs if cost.part == costs.ALL), None)
+    total = next((cost for cost in explanation.costs if cost.part == ALL), None)
     if total is not None:
         exchanges = counted(total.exchanges, "exchange")
         yield f"keeps {counted(total.arrangements, 'arrangement')}, behind {exchanges}"
@@ -96,7 +95,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     yield "what it costs"
     yield from _table(explanation.costs)
     yield from (f"  {line}" for line in explanation.sharing)
-    yield from _meanings(costs.MEANINGS)
+    yield from _meanings(MEANINGS)
     yield ""
     yield estimates.TITLE
     yield from _table(explanation.estimates)

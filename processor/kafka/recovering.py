@@ -44,8 +44,8 @@ from ikebana.processor.kafka.transactions import TransactionalProducer, commit_m
 from ikebana.processor.planning import starts
 from ikebana.processor.planning.plan import Output, Plan
 from ikebana.processor.topics.own_topics import Ends
-from ikebana.processor.topics.recovering import recovered
 from ikebana.processor.topics.source_offset import Positions
+from ikebana.processor.topics.starting import recovered
 
 
 def look(plan: Plan, settings: Settings) -> Left:

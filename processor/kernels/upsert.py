@@ -37,27 +37,25 @@ from ikebana.processor.base.noted import MOST
 from ikebana.processor.base.rows import KeyedUpdate, Partial, Truncate, Upserts
 from ikebana.processor.kernels import history, upsert_waiting
 from ikebana.processor.kernels.layout import KEY_IS_REST, Contents, PartKind, StateLayout
-from ikebana.processor.kernels.upsert_values import (
+from ikebana.processor.kernels.upsert_waiting import (
     NOTHING_SAID,
     SPECIAL,
     Bad,
+    Plain,
     Source,
     UpsertRow,
     UpsertValue,
-    combined,
-    rank_of,
-    rows_of,
-    value_after,
-    values_of,
-)
-from ikebana.processor.kernels.upsert_waiting import (
-    Plain,
     Waited,
+    combined,
     keep,
     keep_plain,
     packed,
     plain_rank,
+    rank_of,
+    rows_of,
     take_due,
+    value_after,
+    values_of,
 )
 
 # Which upserts of a key count, if messages are numbered in the order of their source.

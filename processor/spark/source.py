@@ -39,7 +39,6 @@ from ikebana.processor.kafka.inputs import Inputs
 from ikebana.processor.kafka.reader import Range, RangeReader
 from ikebana.processor.planning.backfill import has_caught_up
 from ikebana.processor.spark import worker
-from ikebana.processor.spark.shares import Share, is_small, shares_of, united
 from ikebana.processor.spark.source_config import SourceConfig
 from ikebana.processor.spark.source_files import (
     done_at,
@@ -48,17 +47,25 @@ from ikebana.processor.spark.source_files import (
     tell_inputs,
     tell_reading,
 )
-from ikebana.processor.spark.source_rows import SCHEMA, rows_of, spark_rows
-from ikebana.processor.spark.source_task import connected, packed_rows
+from ikebana.processor.spark.source_task import (
+    SCHEMA,
+    Share,
+    connected,
+    is_small,
+    packed_rows,
+    rows_of,
+    shares_of,
+    spark_rows,
+    united,
+)
 from ikebana.processor.spark.workers import owners, placement
 from ikebana.processor.spark.workers.messages import pickled
 from ikebana.processor.spark.workers.network import Address
 from ikebana.processor.spark.workers.owners import Owners
 from ikebana.processor.spark.workers.placement import PLACEMENT
 from ikebana.processor.topics import again, reclock
-from ikebana.processor.topics.allowance import Allowance
+from ikebana.processor.topics.allowance import Allowance, Beats, Pace
 from ikebana.processor.topics.own_topics import OwnRange, ranges, read_in
-from ikebana.processor.topics.pace import Beats, Pace
 from ikebana.processor.topics.reach import InputsState, reach
 from ikebana.processor.topics.slices import Slice, slices
 from ikebana.processor.topics.source_offset import Positions, SourceOffset, is_settled

@@ -11,9 +11,7 @@ from ikebana.processor.kafka import client
 from ikebana.processor.kafka.reader import Range, RangeReader
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import Input, Plan
-from ikebana.processor.spark.shares import Share, range_of
 from ikebana.processor.spark.source_config import SourceConfig
-from ikebana.processor.spark.source_rows import messages, rows_taken_back
 from ikebana.processor.topics.codec_of import needs_headers, needs_timestamps
 from ikebana.processor.topics.decoding import Decoding
 from ikebana.processor.topics.intake import Intake
@@ -23,6 +21,111 @@ from ikebana.processor.topics.update_intake import UpdateIntake, intake_of
 
 if TYPE_CHECKING:
     from ikebana.processor.kafka.registry import Registry
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from ikebana.processor.kafka.reader import timestamp_of
+from ikebana.processor.spark.workers import left_rows
+from ikebana.processor.topics.messages import Message
+from ikebana.processor.topics.own_reading import taken_back
+from ikebana.processor.topics.own_topics import OwnRange
+from ikebana.processor.topics.slices import Slice
+
+# The cost of passing on a packed row, as a number of records to read and decode.
+_HOP_SIZE = 500
+# A further task costs some 20 ms of CPU time, in which several thousand records are read, and a
+# process that reads before Spark does costs 1 or 2 ms.  From so many on, one more saves time.
+_TASK_SIZE = 2_000
+
+_Piece = list[Slice] | Range | OwnRange
+
+
+@dataclass
+class Share(InputPartition):  # type: ignore[misc]
+    """The work of one source task: emit ticks, read slices, pass on exchanged rows (hops).
+
+    With `read_back`, it also retracts contents of outputs' own topics.
+    """
+
+    ticks: list[tuple[int, bytes]]
+    slices: list[Slice]
+    hops: list[Range]
+    read_back: list[OwnRange]
+
+
+def shares_of(
+    slices: Sequence[Slice],
+    hops: Sequence[Range],
+    readers: int,
+    read_back: Sequence[OwnRange] = (),
+) -> list[Share]:
+    """Distribute slices and hops over tasks by size, with as few tasks as are worth their cost.
+
+    Inputs with the same offsets form one piece, so that the offsets are read once.
+    """
+    pieces = _pieces(slices, hops, read_back)
+    worth = 1 + sum(map(_size, pieces)) // _TASK_SIZE
+    count = max(1, min(readers, len(pieces), worth))
+    shares = [Share([], [], [], []) for _ in range(count)]
+    sizes = [0] * count
+    for piece in sorted(pieces, key=_size, reverse=True):
+        least = sizes.index(min(sizes))
+        sizes[least] += _size(piece)
+        if isinstance(piece, list):
+            shares[least].slices += piece
+        elif isinstance(piece, OwnRange):
+            shares[least].read_back.append(piece)
+        else:
+            shares[least].hops.append(piece)
+    return shares
+
+
+def is_small(shares: Sequence[Share]) -> bool:
+    """Whether the work of all shares is too small to be worth the cost of a task."""
+    pieces = (
+        piece for each in shares for piece in _pieces(each.slices, each.hops, each.read_back)
+    )
+    return sum(map(_size, pieces)) < _TASK_SIZE
+
+
+def united(shares: Sequence[Share]) -> Share:
+    """One share with the work of several."""
+    result = Share([], [], [], [])
+    for each in shares:
+        result.ticks += each.ticks
+        result.slices += each.slices
+        result.hops += each.hops
+        result.read_back += each.read_back
+    return result
+
+
+def range_of(piece: Slice) -> Range:
+    """Return the offsets of a slice; slices of several inputs may have the same."""
+    place = piece.place
+    return Range(place.topic, place.partition, place.start, piece.end)
+
+
+def _pieces(
+    slices: Sequence[Slice], hops: Sequence[Range], read_back: Sequence[OwnRange]
+) -> list[_Piece]:
+    by_range: dict[Range, list[Slice]] = {}
+    for each in slices:
+        by_range.setdefault(range_of(each), []).append(each)
+    return [*by_range.values(), *hops, *read_back]
+
+
+def _size(piece: _Piece) -> int:
+    if isinstance(piece, list):
+        return sum(each.size for each in piece)
+    if isinstance(piece, OwnRange):
+        return piece.end - piece.start
+    # A message of the exchange topic is a packed row, which is only passed on.
+    return (piece.end - piece.start) * _HOP_SIZE
+
 
 # The wait of one attempt of a task; Spark makes four attempts before a query fails.
 _REGISTRY_PATIENCE_S = client.PATIENCE_S / 4
@@ -102,3 +205,63 @@ def _registry(settings: tuple[tuple[str, str], ...]) -> "Registry | None":
 def _reader(settings: tuple[tuple[str, str], ...]) -> RangeReader:
     # Cached for the worker, because connecting in each batch would cost more than reading.
     return RangeReader(dict(settings))
+
+
+try:
+    from ikebana.compiled._kafka_records import taken as compiled_messages
+except ImportError:
+    compiled_messages = None  # type: ignore[assignment]
+
+SCHEMA = "label int, shard int, chunk binary"
+"""The rows of a source task: a packed chunk, its shard, and the group in which that runs."""
+
+
+def spark_rows(
+    packed: Iterable[Sequence[tuple[int, bytes]]], labels: Sequence[int], folder: str
+) -> Iterator[pa.RecordBatch]:
+    """Make Spark rows of packed chunks by shard; `labels` are the groups of the shards.
+
+    With a `folder`, large chunks are left in a file there, and everything to pass on is one batch.
+    """
+    if not folder:
+        for each in packed:
+            yield rows_of(each, labels)
+    elif passed_on := left_rows.passed_on(packed, folder):
+        yield rows_of(passed_on, labels)
+
+
+def rows_of(packed: Sequence[tuple[int, bytes]], labels: Sequence[int]) -> pa.RecordBatch:
+    """Make Spark rows of some packed chunks, each with its shard."""
+    shards, chunks = zip(*packed, strict=True)
+    groups = [labels[shard] for shard in shards]
+    columns = [pa.array(groups, pa.int32()), pa.array(shards, pa.int32())]
+    return pa.RecordBatch.from_arrays(
+        [*columns, pa.array(chunks, pa.binary())], names=["label", "shard", "chunk"]
+    )
+
+
+def messages(records: Sequence[Any], *, headers: bool, dated: bool) -> list[Message]:
+    """Take the needed fields of Kafka's messages; the others would cost time."""
+    if compiled_messages is not None and not headers:
+        return compiled_messages(records, Message, dated)
+    return [
+        Message(
+            m.offset(),
+            m.key(),
+            m.value(),
+            m.headers() if headers else None,
+            timestamp_of(m) if dated else None,
+        )
+        for m in records
+    ]
+
+
+def rows_taken_back(
+    plan: Plan, reader: RangeReader, ranges: Sequence[OwnRange], shards: int
+) -> Iterator[list[tuple[int, bytes]]]:
+    """Yield the packed rows that retract contents of outputs' own topics."""
+    by_range = {Range(each.topic, each.partition, each.start, each.end): each for each in ranges}
+    for at, records in reader.read(list(by_range)):
+        read = messages(records, headers=True, dated=False)
+        if packed := [*taken_back(plan, by_range[at], read, shards)]:
+            yield packed

@@ -31,7 +31,7 @@ from ikebana.processor.planning.input_rows import (
 )
 from ikebana.processor.planning.plan import Input, Metadata
 from ikebana.processor.planning.planner import Branch, Reading
-from ikebana.processor.topics.codec_of import checked_of, columns_of_rows
+from ikebana.processor.topics.codec_of import Wide, checked_of, columns_of_rows
 from ikebana.processor.topics.column_types import ColumnTypes
 from ikebana.processor.topics.event_time import Dated, Dating, EventTimes, Where
 from ikebana.processor.topics.images import images_of
@@ -51,7 +51,6 @@ from ikebana.processor.topics.upserts import (
     plain_upserts,
     refuse_strange,
 )
-from ikebana.processor.topics.vouched import Wide
 
 # The index of each message that passes, with its changes or its error.
 DecodedMessages = Sequence[tuple[int, Sequence[Change] | Undecodable]]

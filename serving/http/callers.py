@@ -16,9 +16,8 @@ from ikebana.processor.watching.plan_view import PlanView, no_plan
 from ikebana.serving import page_tokens
 from ikebana.serving.common_times import check_kinds, frontier, newest
 from ikebana.serving.http import parameters, wire
-from ikebana.serving.http.operations import Api, Bell, Queries, lag_of
+from ikebana.serving.http.operations import Api, Bell, NotPermittedError, Queries, lag_of
 from ikebana.serving.http.parameters import time_of
-from ikebana.serving.http.refusing import NotPermittedError
 from ikebana.serving.permitted import Permitted
 from ikebana.serving.service import Service, copies_read
 from ikebana.serving.sql.query import Limits

@@ -9,20 +9,55 @@ import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ikebana.errors import IkebanaError
 from ikebana.processor.base.moments import EPOCH_MS
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.topics.kinds_of_time import MixedTimesError
+from ikebana.processor.watching.guard import problem
 from ikebana.processor.watching.history import Past, SampleHistory
-from ikebana.processor.watching.plan_view import PlanView, no_plan
+from ikebana.processor.watching.plan_view import NoPlanError, PlanView, no_plan
 from ikebana.serving import plain, reads
 from ikebana.serving.common_times import frontier, newest
 from ikebana.serving.http import parameters, wire
 from ikebana.serving.http.parameters import READS, V1, Nothing, Operation, answered, time_of
-from ikebana.serving.http.refusing import TooManyError
 from ikebana.serving.permitted import Permitted
+from ikebana.serving.reads import TooLargeError, WaitedError
 from ikebana.serving.sql import query
 from ikebana.serving.sql.query import Limits, Result
-from ikebana.serving.view import CollectionView, Row, UnreadableTimeError
+from ikebana.serving.view import CollectionView, Row, UnknownCollectionError, UnreadableTimeError
+
+
+class TooManyError(IkebanaError):
+    """A client asks for too much at once."""
+
+
+class SlowError(IkebanaError):
+    """The body of a request takes too long to come."""
+
+
+class NotPermittedError(IkebanaError):
+    """A token may not see what it asks for."""
+
+
+def refusal(error: IkebanaError) -> Response:
+    """Answer why a request is refused."""
+    match error:
+        case UnreadableTimeError(since=since, upper=upper, is_past=is_past):
+            status = 410 if is_past else 409
+            return problem(status, error.message, error.hint, since, upper)
+        case UnknownCollectionError() | NoPlanError():
+            status = 404
+        case NotPermittedError():
+            status = 403
+        case WaitedError() | SlowError():
+            status = 408
+        case TooLargeError():
+            status = 413
+        case TooManyError():
+            status = 429
+        case _:
+            status = 400
+    return problem(status, error.message, error.hint)
 
 
 class Bell:

@@ -2,23 +2,282 @@
 
 import asyncio
 import contextlib
+import json
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
 
+import msgspec
 import uvloop
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp
 
-from ikebana.processor.base.listening import Listening
-from ikebana.processor.watching.front import Front
-from ikebana.processor.watching.guard import AccessLimits
+from ikebana import __version__
+from ikebana.errors import ConfigError, IkebanaError
+from ikebana.processor.base.listening import Listening, Problem
+from ikebana.processor.watching import site
+from ikebana.processor.watching.access import Access
+from ikebana.processor.watching.front import Front, probing
+from ikebana.processor.watching.guard import PROBES, AccessLimits, Guard, Rules, grant_of, problem
 from ikebana.processor.watching.history import EVERY_MS
 from ikebana.processor.watching.plan_view import PlanView, no_plan
-from ikebana.serving.http.app import application, probing_alone
+from ikebana.serving.http import parameters, wire
 from ikebana.serving.http.callers import Callers
-from ikebana.serving.http.operations import Bell
+from ikebana.serving.http.operations import (
+    OPERATIONS,
+    Bell,
+    Handler,
+    SlowError,
+    TooManyError,
+    refusal,
+    respond,
+)
+from ikebana.serving.http.parameters import Operation
 from ikebana.serving.permitted import Permitted
 from ikebana.serving.probes import Probes
-from ikebana.serving.service import Service
+from ikebana.serving.reads import TooLargeError
+from ikebana.serving.service import CopyError, Service, copies_read
 from ikebana.serving.sql import query
+
+ProbesOf = Callable[[Permitted], Probes]
+_RULES = Rules("Start `ikebana serve` with --token-file, or with --anyone.", (*PROBES, "/metrics"))
+
+
+def application(callers: Callers, probes: ProbesOf, limits: AccessLimits) -> ASGIApp:
+    """Make the application."""
+    routes = [
+        Route(each.path, _endpoint(callers, each, handler, limits), methods=[each.method])
+        for each, handler in OPERATIONS.items()
+    ]
+    routes += [
+        Route("/v1/subscribe", _subscribing(callers, limits)),
+        Route("/openapi.json", _document()),
+        *_probing(callers, probes),
+        *site.routes(),
+    ]
+    return _guarded(routes, limits)
+
+
+def probing_alone(callers: Callers, probes: ProbesOf) -> ASGIApp:
+    """Make an application of the probes alone, for an address of their own."""
+    return _guarded(_probing(callers, probes), AccessLimits(Access({})))
+
+
+def _guarded(routes: list[Route], limits: AccessLimits) -> ASGIApp:
+    app = Starlette(routes=routes, exception_handlers={404: _nothing, 405: _nothing})
+    return Guard(app, limits, _RULES)
+
+
+async def _nothing(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    return problem(
+        status,
+        f"there is no {request.method} of {request.url.path}",
+        "/openapi.json says what there is.",
+    )
+
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def _endpoint(
+    callers: Callers, operation: Operation, handler: Handler, limits: AccessLimits
+) -> Endpoint:
+    takes = operation.takes
+    in_body = operation.method == "POST"
+
+    async def answer(request: Request) -> Response:
+        try:
+            if in_body:
+                asked = _decoded(await _body(request, limits), takes)
+            else:
+                asked = _asked(request, takes)
+            api = callers.of(grant_of(request)).api
+            with copies_read():
+                reply = await handler(api, request.path_params.get("name", ""), asked)
+            return respond(reply, request)
+        except CopyError as error:
+            refused = problem(503, error.message, error.hint)
+            refused.headers["Retry-After"] = "1"
+            return refused
+        except IkebanaError as error:
+            return refusal(error)
+
+    return answer
+
+
+def _subscribing(callers: Callers, limits: AccessLimits) -> Endpoint:
+    async def subscribe(request: Request) -> Response:
+        try:
+            grant = grant_of(request)
+            asked: parameters.Subscribe = _asked(request, parameters.Subscribe)
+            # A browser that connects again says so by itself.
+            if (token := request.headers.get("last-event-id")) is not None:
+                asked.resume = token
+            if callers.open >= limits.subscribers:
+                return problem(503, f"there are {callers.open} subscribers already")
+            subscriptions = callers.of(grant).subscriptions
+            if grant.subscriptions is not None and subscriptions.open >= grant.subscriptions:
+                raise TooManyError(
+                    f"this token has {subscriptions.open} subscriptions already",
+                    hint="End one of them.",
+                )
+            position = subscriptions.begin(asked)
+        except IkebanaError as error:
+            return refusal(error)
+        events = subscriptions.events(position, asked.encoding)
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return StreamingResponse(events, 200, headers, "text/event-stream")
+
+    return subscribe
+
+
+def _document() -> Endpoint:
+    body = json.dumps(document(), indent=1)
+
+    async def answer(_: Request) -> Response:
+        return Response(body, media_type=wire.JSON)
+
+    return answer
+
+
+def _probing(callers: Callers, probes: ProbesOf) -> list[Route]:
+    return probing(lambda request: probes(callers.of(grant_of(request)).views))
+
+
+def _asked(request: Request, takes: type[Any]) -> Any:
+    """Read the parameters of a query; those that may be repeated are lists."""
+    repeated = {"collection"}
+    query: dict[str, Any] = {}
+    for name, value in request.query_params.multi_items():
+        if name in repeated:
+            query.setdefault(name, []).append(value)
+        else:
+            query[name] = value
+    if unknown := query.keys() - set(takes.__struct_fields__):
+        raise ConfigError(
+            f'there is no parameter "{min(unknown)}" here',
+            hint=f"There are: {', '.join(takes.__struct_fields__)}.",
+        )
+    return _converted(lambda: msgspec.convert(query, takes, strict=False))
+
+
+def _decoded(body: bytes, takes: type[Any]) -> Any:
+    return _converted(lambda: msgspec.json.decode(body, type=takes))
+
+
+def _converted(convert: Callable[[], Any]) -> Any:
+    try:
+        return convert()
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"cannot read the request: {error}") from error
+
+
+async def _body(request: Request, limits: AccessLimits) -> bytes:
+    body = bytearray()
+    try:
+        async with asyncio.timeout(limits.body_seconds):
+            async for part in request.stream():
+                body += part
+                if len(body) > limits.body_bytes:
+                    raise TooLargeError(f"the body has more than {limits.body_bytes:,} bytes")
+    except TimeoutError:
+        raise SlowError(f"the body did not come within {limits.body_seconds:g} s") from None
+    return bytes(body)
+
+
+_REFUSALS = {
+    "400": "A parameter is not right.",
+    "401": "There is no token, or a wrong one.",
+    "404": "There is no such collection.",
+    "408": "A time was not closed before the deadline.",
+    "409": "The time is not closed yet: `upper` is the frontier.",
+    "410": "The history of the time is gone: `since` is the earliest time that is left.",
+    "413": "The body is too large.",
+}
+_ANY_BODY = {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+
+
+def document() -> dict[str, Any]:
+    """Make the document."""
+    types = {operation.answers for operation in OPERATIONS} | {Problem}
+    bodies = {each.takes for each in OPERATIONS if each.method == "POST"}
+    ordered = sorted(types | bodies, key=lambda each: each.__name__)
+    template = "#/components/schemas/{name}"
+    _, schemas = msgspec.json.schema_components(ordered, ref_template=template)
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in OPERATIONS:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation)
+    paths["/v1/subscribe"] = {"get": _subscribe()}
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "ikebana serve",
+            "version": __version__,
+            "description": "Reads of collections as of any time that is kept.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{}, {"token": []}],
+    }
+
+
+def _described(operation: Operation) -> dict[str, Any]:
+    content: dict[str, Any] = {
+        wire.JSON: {"schema": {"$ref": f"#/components/schemas/{operation.answers.__name__}"}}
+    }
+    if operation.streams:
+        content[wire.ARROW] = {"schema": {"type": "string", "format": "binary"}}
+    description: dict[str, Any] = {
+        "operationId": operation.name,
+        "summary": operation.summary,
+        "parameters": [],
+        "responses": {"200": {"description": "The answer.", "content": content}, **_refused()},
+    }
+    if "{name}" in operation.path:
+        description["parameters"].append(
+            {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+        )
+    if operation.method == "POST":
+        body = {"$ref": f"#/components/schemas/{operation.takes.__name__}"}
+        description["requestBody"] = {"required": True, "content": {wire.JSON: {"schema": body}}}
+    else:
+        description["parameters"] += _parameters(operation.takes)
+    return description
+
+
+def _subscribe() -> dict[str, Any]:
+    stream = {"text/event-stream": {"schema": {"type": "string"}}}
+    return {
+        "operationId": "subscribe",
+        "summary": "Send collections as of a time, then each closed batch, as events.",
+        "parameters": _parameters(parameters.Subscribe),
+        "responses": {"200": {"description": "Events.", "content": stream}, **_refused()},
+    }
+
+
+def _parameters(takes: type[msgspec.Struct]) -> list[dict[str, Any]]:
+    schema = msgspec.json.schema(takes)
+    struct = schema["$defs"][takes.__name__] if "$ref" in schema else schema
+    required = struct.get("required", [])
+    return [
+        {"name": name, "in": "query", "required": name in required, "schema": each}
+        for name, each in struct["properties"].items()
+    ]
+
+
+def _refused() -> dict[str, Any]:
+    return {
+        status: {"description": reason, "content": _ANY_BODY}
+        for status, reason in _REFUSALS.items()
+    }
 
 
 def serve(

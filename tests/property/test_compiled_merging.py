@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ikebana.arrangements import ordering
+from ikebana.arrangements import run
 from ikebana.arrangements.transposed import Change
 
 pytest.importorskip(
@@ -27,15 +27,15 @@ _changes = st.dictionaries(
 @given(_changes)
 def test_compiled_code_sorts_as_python_does(changes: dict[bytes, bytes | None]) -> None:
     """Bytes are compared without a sign, and a text comes before those that it begins."""
-    assert compiled.in_order(changes) == ordering._in_order(changes)
+    assert compiled.in_order(changes) == run._in_order(changes)
 
 
-@given(st.lists(_changes.map(ordering._in_order), max_size=9))
+@given(st.lists(_changes.map(run._in_order), max_size=9))
 def test_compiled_code_merges_as_python_does(portions: list[list[Change]]) -> None:
     """Of equal keys the change of the youngest counts, also among several."""
     before = [[*changes] for changes in portions]
 
-    assert compiled.merged(portions) == ordering._merged(portions)
+    assert compiled.merged(portions) == run._merged(portions)
     assert portions == before
 
 

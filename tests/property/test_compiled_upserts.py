@@ -21,7 +21,7 @@ from ikebana.processor.kafka import reader, transactions
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.kernels import upsert
 from ikebana.processor.planning import planner
-from ikebana.processor.spark import source_rows
+from ikebana.processor.spark import source_task
 from ikebana.processor.topics import decoding
 from ikebana.processor.topics.codec_of import codec_of
 from ikebana.processor.topics.decoding import Decoding
@@ -43,7 +43,7 @@ _COMPILED = {
     upsert: ("changed", "move", "move_each", "take_states"),
     decoding: ("place_messages", "place_upserts"),
     transactions: ("produced",),
-    source_rows: ("compiled_messages",),
+    source_task: ("compiled_messages",),
 }
 keys = st.sampled_from([b"", b"a", b"b", b"ab", b"\x00", b'{"id": 123456789}'])
 values = st.none() | st.sampled_from([b"", b"v", b"w", b"e", b"x" * 200])

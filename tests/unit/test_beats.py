@@ -2,7 +2,7 @@
 
 import pytest
 
-from ikebana.processor.topics.pace import Beats
+from ikebana.processor.topics.allowance import Beats
 
 HOUR_MS = 3_600_000
 

@@ -7,7 +7,7 @@ import pytest
 
 from ikebana.arrangements import run, transposed
 from ikebana.arrangements.transposed import Change
-from ikebana.processor.base.compiled_parts import absent
+from ikebana.processor.base.fast_paths import absent
 
 needs_compiled = pytest.mark.skipif(bool(absent()), reason="the compiled code is not there")
 

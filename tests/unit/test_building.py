@@ -9,7 +9,7 @@ import pytest
 
 import ikebana as ik
 from ikebana.errors import ConfigError, PlanError
-from ikebana.processor.building.places import here
+from ikebana.processor.building.parts import here
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 

@@ -3,7 +3,7 @@
 import tomllib
 from pathlib import Path
 
-from ikebana.processor.base.compiled_parts import PARTS
+from ikebana.processor.base.fast_paths import PARTS
 
 ROOT = Path(__file__).resolve().parents[2]
 

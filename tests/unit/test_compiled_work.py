@@ -21,7 +21,7 @@ from ikebana.codecs.avro_compiler import ALL, Fields
 from ikebana.codecs.avro_program import Take
 from ikebana.codecs.change import Needs
 from ikebana.codecs.debezium import Debezium
-from ikebana.processor.base.compiled_parts import absent
+from ikebana.processor.base.fast_paths import absent
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.kernels import half_join
 from ikebana.processor.kernels.arrange import Arrangement

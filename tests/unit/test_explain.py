@@ -26,14 +26,12 @@ from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.printable import printable
 from ikebana.processor.cli.explain import explain_command
 from ikebana.processor.explain import reading
-from ikebana.processor.explain.costs import Cost
-from ikebana.processor.explain.explanation import Explanation, explained
+from ikebana.processor.explain.explanation import Cost, Explanation, explained
 from ikebana.processor.explain.graph import Arrow, Box, Graph
 from ikebana.processor.explain.layout import ROW_GAP, BoxPlace, Size, layout
-from ikebana.processor.explain.measure import width, wrapped
 from ikebana.processor.explain.mermaid import label, mermaid
 from ikebana.processor.explain.page import html
-from ikebana.processor.explain.svg import LINES, PADDING, lines_in, svg
+from ikebana.processor.explain.svg import LINES, PADDING, lines_in, svg, width, wrapped
 from ikebana.processor.explain.text import brief, text
 from ikebana.processor.explain.words import step_lines
 from ikebana.processor.linear.steps import (

@@ -9,7 +9,7 @@ import pytest
 from ikebana import Column, Input, Output, Plan, Upsert
 from ikebana.codecs import canonical
 from ikebana.codecs.change import Change, Needs
-from ikebana.codecs.framed_json import Framed
+from ikebana.codecs.formats import Framed
 from ikebana.codecs.json_schema_out import KIND, schemas, writers
 from ikebana.codecs.plain import Plain
 from ikebana.codecs.shape import Ids, OutputShape, encoded, framed

@@ -92,7 +92,7 @@ PURE = (
     "processor/engine/flow.py",
     "processor/engine/held.py",
     "processor/engine/in_process.py",
-    "processor/engine/moving.py",
+    "processor/engine/dataflow.py",
     "processor/explain/",
     "processor/kernels/",
     "processor/planning/",

@@ -8,7 +8,7 @@ from ikebana import Column, EventTime, Input, Output, Plan, Upsert
 from ikebana.processor.base.noted import MOST, Noted, NotedRecord, errors_noted, merged
 from ikebana.processor.engine.dataflow import Emitted
 from ikebana.processor.engine.testing.run import Run
-from ikebana.processor.watching.notes import Notes
+from ikebana.processor.watching.monitor import Notes
 
 
 class NotingRun(Run):

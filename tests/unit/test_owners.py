@@ -20,8 +20,8 @@ from ikebana.errors import CheckpointError, LostError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.spark import options
 from ikebana.processor.spark.failures import from_text
-from ikebana.processor.spark.shares import Share
 from ikebana.processor.spark.source_config import SourceConfig
+from ikebana.processor.spark.source_task import Share
 from ikebana.processor.spark.workers import batch_reader, left_rows, messages
 from ikebana.processor.spark.workers.messages import Ask, Done, Raised
 from ikebana.processor.spark.workers.network import Address

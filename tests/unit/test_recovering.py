@@ -35,8 +35,8 @@ from ikebana.processor.kafka.recovering import _times
 from ikebana.processor.planning.progress import edges
 from ikebana.processor.topics.formatting import progress_messages
 from ikebana.processor.topics.reclock import BatchTrigger, mint
-from ikebana.processor.topics.recovering import recovered
 from ikebana.processor.topics.source_offset import is_settled
+from ikebana.processor.topics.starting import recovered
 from ikebana.processor.topics.taking import MintingState
 from unit.test_source_reading import KafkaMessage
 

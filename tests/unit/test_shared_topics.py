@@ -12,7 +12,7 @@ from ikebana.processor.explain.graph import as_run
 from ikebana.processor.kafka.reader import Range
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.checking import checked
-from ikebana.processor.spark.shares import shares_of
+from ikebana.processor.spark.source_task import shares_of
 from ikebana.processor.topics import reclock
 from ikebana.processor.topics.slice_reading import reading_of
 from ikebana.processor.topics.slices import slices

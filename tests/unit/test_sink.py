@@ -9,7 +9,7 @@ import pytest
 from py4j.protocol import Py4JError
 
 from ikebana.processor.spark.keyed_operator import GroupResult
-from ikebana.processor.spark.sink import results_of
+from ikebana.processor.spark.query import results_of
 from ikebana.processor.spark.source_files import reading_s, tell_reading
 
 if TYPE_CHECKING:

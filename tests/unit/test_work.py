@@ -17,7 +17,7 @@ import pytest
 from ikebana import Input, Output, Plan, Upsert
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
-from ikebana.processor.base.compiled_parts import absent
+from ikebana.processor.base.fast_paths import absent
 from ikebana.processor.base.placing import PartitionRange
 from ikebana.processor.base.rows import KeyedUpdate, Upserts
 from ikebana.processor.kernels import reduce, upsert, window_functions

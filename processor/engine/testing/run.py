@@ -9,8 +9,7 @@ from ikebana.arrangements.update import Update
 from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.errors import ConfigError
 from ikebana.processor.engine.in_process import HasPlan, consolidated, plan_of
-from ikebana.processor.engine.testing.batches import Batches
-from ikebana.processor.engine.testing.looking import BatchRequest
+from ikebana.processor.engine.testing.batches import Batches, BatchRequest
 from ikebana.processor.planning.plan import ERRORS, Output, Plan
 from ikebana.processor.topics.event_time import Where
 from ikebana.processor.topics.literals import as_message
