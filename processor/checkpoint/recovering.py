@@ -12,15 +12,16 @@ exactly are refused by name.
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ikebana.processor.base.transition import Rebuilding
+from ikebana.processor.base.transition import Rebuilding, Stage, Transition
 from ikebana.processor.checkpoint.commits import Lease, Marker
 from ikebana.processor.checkpoint.starting import OutputState, lasting_topics
-from ikebana.processor.planning import starts
+from ikebana.processor.planning import progress, starts
 from ikebana.processor.planning.edits_problems import EditProblem
 from ikebana.processor.planning.joins.query import AsOfJoin
 from ikebana.processor.planning.plan import Plan, StateMachine
+from ikebana.processor.topics import own_topics
 from ikebana.processor.topics.own_topics import Ends
-from ikebana.processor.topics.source_offset import Positions
+from ikebana.processor.topics.source_offset import Positions, SourceOffset
 
 _NEW = "Start with a new checkpoint, a new name of the pipeline, and new output topics"
 
@@ -114,13 +115,32 @@ class Left:
         )
 
 
-def rebuilding(plan: Plan, left: Left) -> Rebuilding:
-    """The rebuild of a plan's state from the remaining topics."""
-    unclosed = {name: each.count for name, each in left.unclosed.items() if each.count}
-    return Rebuilding(
-        until={topic: dict(left.ends[topic]) for topic in plan.topics},
-        stands={output.name: left.stand(output.name) for output in plan.published},
-        unclosed=unclosed,
+def rebuild(plan: Plan, left: Left) -> SourceOffset:
+    """The offset after the last closed batch of the lost checkpoint, at which the rebuild begins.
+
+    The new state begins beyond all updates in the topics of outputs.  The loopback topic belongs
+    to the lost state and is skipped.
+    """
+    begin, ids = left.begin, left.topic_ids
+    return SourceOffset(
+        batch=left.batch,
+        lower=begin,
+        upper=begin,
+        positions={t: {**left.begins[t], **left.starts.get(t, {})} for t in plan.topics},
+        plan=plan.fingerprint(),
+        frontiers=dict.fromkeys(progress.edges(plan), begin) if begin else {},
+        topic_ids={topic: ids[topic] for topic in plan.topics if topic in ids},
+        hops=dict(left.hops),
+        transition=Transition(
+            at=begin,
+            stage=Stage.REBUILD,
+            read_back=own_topics.begun(left.read_back),
+            rebuilding=Rebuilding(
+                until={topic: dict(left.ends[topic]) for topic in plan.topics},
+                stands={output.name: left.stand(output.name) for output in plan.published},
+                unclosed={name: each.count for name, each in left.unclosed.items() if each.count},
+            ),
+        ),
     )
 
 

@@ -45,7 +45,6 @@ from ikebana.processor.planning import starts
 from ikebana.processor.planning.plan import Output, Plan
 from ikebana.processor.topics.own_topics import Ends
 from ikebana.processor.topics.source_offset import Positions
-from ikebana.processor.topics.starting import recovered
 
 
 def look(plan: Plan, settings: Settings) -> Left:
@@ -111,18 +110,7 @@ def recover(plan: Plan, settings: Settings, left: Left, checkpoint: Checkpoint) 
 
 
 def _birth(plan: Plan, settings: Settings, left: Left, lease: Lease) -> Birth:
-    start = recovered(
-        plan,
-        recovering.rebuilding(plan, left),
-        begin=left.begin,
-        batch=left.batch,
-        positions={
-            topic: {**left.begins[topic], **left.starts.get(topic, {})} for topic in plan.topics
-        },
-        topic_ids={topic: left.topic_ids[topic] for topic in plan.topics},
-        hops=left.hops,
-        read_back=left.read_back,
-    )
+    start = recovering.rebuild(plan, left)
     birth = newborn(settings.checkpoint, plan, settings.shards, start)
     return replace(birth, id=lease.checkpoint, epoch=lease.epoch + 1, first_batch=left.batch + 1)
 

@@ -23,7 +23,7 @@ from ikebana.processor.checkpoint.recovering import (
     Unclosed,
     problems,
     problems_left,
-    rebuilding,
+    rebuild,
     unclosed,
 )
 from ikebana.processor.checkpoint.starting import GoOn, OutputState, StartHistory, judge
@@ -36,7 +36,6 @@ from ikebana.processor.planning.progress import edges
 from ikebana.processor.topics.formatting import progress_messages
 from ikebana.processor.topics.reclock import BatchTrigger, mint
 from ikebana.processor.topics.source_offset import is_settled
-from ikebana.processor.topics.starting import recovered
 from ikebana.processor.topics.taking import MintingState
 from unit.test_source_reading import KafkaMessage
 
@@ -256,7 +255,8 @@ def test_it_begins_beyond_all_that_was_written() -> None:
     assert left(plan, markers={0: marker(8, 47), 1: None}).begin == 47
     assert left(plan, markers={0: marker(8, 47), 1: None}).batch == 7
     found = left(plan, unclosed={**left(plan).unclosed, "all": Unclosed(2, 50)})
-    made = rebuilding(plan, found)
+    made = rebuild(plan, found).transition.rebuilding
+    assert made is not None
     assert (found.begin, made.stands["all"], made.unclosed) == (51, 40, {"all": 2})
 
 
@@ -291,16 +291,7 @@ def first_batch(plan: Plan, found: Left) -> tuple[StartHistory, list[Closing]]:
 
     Every topic has one partition, with 9 records.
     """
-    start = recovered(
-        plan,
-        rebuilding(plan, found),
-        begin=found.begin,
-        batch=found.batch,
-        positions={topic: {0: 0} for topic in TOPICS},
-        topic_ids={},
-        hops={},
-        read_back={},
-    )
+    start = rebuild(plan, replace(found, read_back={}))
     birth = msgspec.structs.replace(
         newborn("/nowhere", plan, 1, start), id="id", epoch=1, first_batch=found.batch + 1
     )
@@ -382,19 +373,16 @@ def test_it_ends_when_all_is_read_and_nothing_is_on_its_way(
 ) -> None:
     """A batch takes one offset of each topic, and at most four messages of the exchange topic."""
     plan = plan_of()
-    start = recovered(
+    found = left(
         plan,
-        Rebuilding({topic: {0: 5} for topic in plan.topics}, {}),
-        begin=10,
-        batch=7,
-        positions={topic: {0: end - 1} for topic in plan.topics},
-        topic_ids={},
+        begins={topic: {0: end - 1} for topic in TOPICS},
         hops={0: 0},
         read_back={"all": {0: (0, own)}},
     )
+    start = rebuild(plan, found)
     look = MintingState({topic: {0: end} for topic in plan.topics}, {}, hops={0: hops})
 
-    after = mint(plan, start, look, BatchTrigger(12, limit=1, most_hops=4))
+    after = mint(plan, start, look, BatchTrigger(42, limit=1, most_hops=4))
 
     assert after.transition.follows(start.transition)
     assert after.transition.stage is (Stage.REBUILT if is_last else Stage.REBUILD)
@@ -408,16 +396,7 @@ def test_new_partitions_and_later_records_wait() -> None:
 
 def test_no_other_plan_goes_on_before_it_has_ended() -> None:
     plan = plan_of()
-    start = recovered(
-        plan,
-        rebuilding(plan, left(plan)),
-        begin=left(plan).begin,
-        batch=7,
-        positions={topic: {0: 0} for topic in TOPICS},
-        topic_ids={},
-        hops={},
-        read_back={},
-    )
+    start = rebuild(plan, left(plan, read_back={}))
     assert not is_settled(start)
     ended = start.transition.next(Stage.REBUILT)
     assert is_settled(msgspec.structs.replace(start, transition=ended))

@@ -58,7 +58,7 @@ from ikebana.processor.base.placing import shard_of
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.checkpoint.checkpoint import described
 from ikebana.processor.checkpoint.parts import moved
-from ikebana.processor.checkpoint.recovering import Left, Unclosed, problems_left, rebuilding
+from ikebana.processor.checkpoint.recovering import Left, Unclosed, problems_left, rebuild
 from ikebana.processor.checkpoint.starting import OutputState
 from ikebana.processor.planning import starts
 from ikebana.processor.topics import input_times
@@ -66,7 +66,6 @@ from ikebana.processor.topics.event_time import Where
 from ikebana.processor.topics.input_times import InputTimes
 from ikebana.processor.topics.messages import Message
 from ikebana.processor.topics.source_offset import Positions
-from ikebana.processor.topics.starting import recovered
 from ikebana.processor.topics.taking import MintingState
 
 
@@ -115,12 +114,9 @@ def look_at(
 
 
 def after_loss(
-    plan: Plan, topics: Topics, begins: Positions, hops: Mapping[int, int], batch: int, upper: int
+    plan: Plan, topics: Topics, begins: Positions, hops: Mapping[int, int]
 ) -> SourceOffset:
     """The offset at which the rebuild of a plan's state begins.
-
-    `batch` is the last finished batch, and `upper` the last time that any batch, finished or
-    not, may have reached.
 
     Raises: CheckpointError, for topics of outputs that `ikebana recover` refuses.
     """
@@ -150,16 +146,7 @@ def after_loss(
             hint=f"{problems[0].instead}.",
             paths=[each.path for each in problems],
         )
-    return recovered(
-        plan,
-        rebuilding(plan, left),
-        begin=upper,
-        batch=batch,
-        positions={topic: dict(by) for topic, by in begins.items()},
-        topic_ids={},
-        hops=hops,
-        read_back=own_ranges,
-    )
+    return rebuild(plan, left)
 
 
 def _unclosed(output: Output, topics: Topics) -> Unclosed:
@@ -338,12 +325,11 @@ class Batches:
 
     def _lose(self, written: Plan) -> None:
         """Lose the checkpoint, and begin to rebuild the state of a plan from the topics."""
-        last = self.last if self._unfinished is None else self._unfinished.after
         for topic in written.topics:
             self.topics.create(topic)
         begins = {t: self.topics.first(i, t) for i in written.inputs for t in i.topics}
         hops = {shard: len(rows) for shard, rows in enumerate(self._exchange)}
-        self.last = after_loss(written, self.topics, begins, hops, last.batch, last.upper)
+        self.last = after_loss(written, self.topics, begins, hops)
         # In the lost checkpoint outputs may have had other names.
         self.written.rename({each.topic: each.name for each in self._running.published}, written)
         progress = {each.name: self.topics.last(each.topic) for each in written.published}
