@@ -27,14 +27,6 @@ if TYPE_CHECKING:
     from ikebana.processor.relational.deriving import Derived
     from ikebana.processor.relational.rows import SetOperation
 
-from ikebana.processor.linear.scope import ExpressionError
-from ikebana.processor.relational import sections
-from ikebana.processor.relational.deriving import Derived, from_sql
-from ikebana.processor.relational.known import KnownRelations, MakingError, UnmadeError
-from ikebana.processor.relational.written import Windowed
-from ikebana.processor.relational.written import iterated as iterated_query
-from ikebana.processor.relational.written import windowed as with_window
-
 
 def identifier(expression: str) -> str:
     """Make an identifier from the letters and digits of an expression.
@@ -454,6 +446,7 @@ class Collection(Generic[Key, Value]):
         (0, {'n': 2, 'so_far': 2}) 0 1
         (0, {'n': 5, 'so_far': 7}) 0 1
         """
+        from ikebana.processor.building.views import windowed
 
         source, by = self.built(), texts(partition, "partition")
         operator = name or f"{source}_window"
@@ -553,6 +546,7 @@ class Collection(Generic[Key, Value]):
     def _with_section(self, section: "Callable[[Any], Derived]") -> "Collection[Any, Any]":
         """Add the operators that a section of `relational.sections` becomes."""
         # DuckDB takes a while to import, and memory: only where there is SQL.
+        from ikebana.processor.building.views import derived
 
         return Collection(self.parts, derived(self.parts, section))
 
@@ -582,6 +576,7 @@ def add_join(
     if not left and not full:
         return add_operator(parts, join)
     # DuckDB takes a while to import, and memory: only where there is SQL.
+    from ikebana.processor.building.views import derived
 
     conditions = [
         tuple((k, texts(on, f"the conditions of {k!r}")) for k, on in each.items())
@@ -605,42 +600,3 @@ def _only_chooses(step: Sql) -> bool:
 
 def _with_conditions(first: Sql, then: Sql) -> Sql:
     return msgspec.structs.replace(then, where=(*first.where, *then.where))
-
-
-def view(parts: Parts, name: str, query: str, key: str | None) -> str:
-    """Add a query over the collections so far; return its name.  Raises: ConfigError."""
-    query, key = parts.with_functions(query), parts.with_functions(key)
-    return _added(parts, from_sql(name, query, key))
-
-
-def windowed(parts: Parts, name: str, source: str, of: Any) -> str:
-    """Add window functions over a collection; return its name.  Raises: ConfigError."""
-    return _added(parts, with_window(name, source, Windowed(*parts.with_functions(of))))
-
-
-def iterated(parts: Parts, name: str, query: str, columns: Any, rounds: int) -> str:
-    """Add a query that reads itself; return its name.  Raises: ConfigError."""
-    return _added(parts, iterated_query(name, parts.with_functions(query), columns, rounds))
-
-
-def derived(parts: Parts, section: Callable[[Any], Derived]) -> str:
-    """Add a relational operator of `sections`; return its name.  Raises: ConfigError."""
-    return _added(parts, section(sections))
-
-
-def _added(parts: Parts, section: Derived) -> str:
-    """Translate a section and add its operators; return the name of the last."""
-    pipeline = KnownRelations(parts.inputs.values(), parts.operators.values())
-    try:
-        operators = section.make(pipeline)
-    except (MakingError, ExpressionError) as error:
-        part = getattr(error, "part", "") or section.kind
-        raise ConfigError(f'cannot make "{section.name}": {part}: {error}') from None
-    except UnmadeError:
-        raise ConfigError(
-            f'cannot make "{section.name}": it reads a collection that has a problem of its own',
-            hint="Look at `plan()` without it: it lists every problem.",
-        ) from None
-    for operator in operators:
-        parts.add(operator)
-    return operators[-1].name

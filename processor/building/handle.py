@@ -7,7 +7,6 @@ from contextlib import ExitStack, contextmanager
 from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from ikebana.errors import ConfigError
@@ -29,6 +28,13 @@ if TYPE_CHECKING:
     from ikebana.processor.checkpoint.edit_plan import EditPlan
     from ikebana.processor.spark.query import Running
     from ikebana.processor.watching.batch_report import BatchReport
+from typing import TYPE_CHECKING
+
+from ikebana.processor.base.stopping import on_signals
+from ikebana.processor.watching.display import BatchDisplay
+
+if TYPE_CHECKING:
+    from ikebana.processor.spark.query import Running
 
 Status = Literal["starting", "running", "restarting", "stopping", "ended", "failed"]
 
@@ -156,12 +162,7 @@ class PipelineRun:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def __repr__(self) -> str:
@@ -277,3 +278,45 @@ def _refuse_within_imports(pipeline: str) -> None:
             hint="Workers import the module for its functions. Run the pipeline below "
             '`if __name__ == "__main__":`.',
         )
+
+
+_LOOK_EVERY_S = 0.1
+
+
+def run_in_foreground(
+    plan: Plan, settings: Settings, *, once: bool, spark: Any = None, wait: bool | None = None
+) -> PipelineRun:
+    """Run a plan until it ends by itself, or by SIGINT or SIGTERM.
+
+    Outside of the main thread no signal handler is installed.  For `wait` see `supervised.run`.
+
+    Raises:
+        IkebanaError: the error that ended the run.
+    """
+    with BatchDisplay(plan, once=once) as display:
+
+        def started(running: "Running") -> None:
+            display.watch(running.standing, running.waiting, running.fast_paths)
+
+        run = PipelineRun(
+            plan,
+            settings,
+            once=once,
+            spark=spark,
+            wait=wait,
+            watchers=[display],
+            on_start=started,
+            say=display.say,
+        )
+        if threading.current_thread() is not threading.main_thread():
+            run.wait()
+            display.done(stopped=False)
+            return run
+        with on_signals() as stopping:
+            # A signal ends the run between two batches; a second one ends the process.
+            stopping.finish_first()
+            while not run.wait(_LOOK_EVERY_S):
+                if stopping.asked:
+                    run.ask_to_stop()
+        display.done(stopped=stopping.asked)
+        return run

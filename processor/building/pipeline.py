@@ -35,16 +35,6 @@ if TYPE_CHECKING:
     from ikebana.processor.authoring.settings import Settings
     from ikebana.processor.building.handle import PipelineRun
     from ikebana.processor.topics.literals import Record
-import threading
-from typing import TYPE_CHECKING
-
-from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.base.stopping import on_signals
-from ikebana.processor.building.handle import PipelineRun
-from ikebana.processor.watching.display import BatchDisplay
-
-if TYPE_CHECKING:
-    from ikebana.processor.spark.query import Running
 
 from ikebana.codecs.sql_type import parsed
 from ikebana.processor.linear import sql_functions
@@ -269,7 +259,7 @@ class Pipeline:
             ConfigError: the query is refused, with its place and what to write instead.
         """
         # DuckDB takes a while to import, and memory: only where there is SQL.
-        from ikebana.processor.building.collection import view
+        from ikebana.processor.building.views import view
 
         return Collection(self._parts, view(self._parts, name, query, key))
 
@@ -295,7 +285,7 @@ class Pipeline:
         Raises:
             ConfigError: the query is refused.
         """
-        from ikebana.processor.building.collection import iterated
+        from ikebana.processor.building.views import iterated
 
         listed = pairs(columns, "columns")
         return Collection(self._parts, iterated(self._parts, name, query, listed, rounds))
@@ -472,6 +462,7 @@ class Pipeline:
             ConfigError: the plan or a setting is refused; it lists every problem.
             IkebanaError: the run has failed; the message says why and what to do.
         """
+        from ikebana.processor.building.handle import run_in_foreground
 
         plan, run_settings = self._ready(bootstrap_servers, checkpoint, settings)
         return run_in_foreground(plan, run_settings, once=once, spark=spark, wait=wait)
@@ -566,48 +557,6 @@ def _input_of(topics: tuple[str, ...], row: type | None, options: TopicOptions) 
         metadata=tuple(options.get("metadata", {}).items()),
         history=options.get("history"),
     )
-
-
-_LOOK_EVERY_S = 0.1
-
-
-def run_in_foreground(
-    plan: Plan, settings: Settings, *, once: bool, spark: Any = None, wait: bool | None = None
-) -> PipelineRun:
-    """Run a plan until it ends by itself, or by SIGINT or SIGTERM.
-
-    Outside of the main thread no signal handler is installed.  For `wait` see `supervised.run`.
-
-    Raises:
-        IkebanaError: the error that ended the run.
-    """
-    with BatchDisplay(plan, once=once) as display:
-
-        def started(running: "Running") -> None:
-            display.watch(running.standing, running.waiting, running.fast_paths)
-
-        run = PipelineRun(
-            plan,
-            settings,
-            once=once,
-            spark=spark,
-            wait=wait,
-            watchers=[display],
-            on_start=started,
-            say=display.say,
-        )
-        if threading.current_thread() is not threading.main_thread():
-            run.wait()
-            display.done(stopped=False)
-            return run
-        with on_signals() as stopping:
-            # A signal ends the run between two batches; a second one ends the process.
-            stopping.finish_first()
-            while not run.wait(_LOOK_EVERY_S):
-                if stopping.asked:
-                    run.ask_to_stop()
-        display.done(stopped=stopping.asked)
-        return run
 
 
 def declared(

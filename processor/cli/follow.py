@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from hashlib import blake2b
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Literal, Protocol, Self
 
 import click
@@ -148,12 +148,7 @@ class View(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
 
 def line(update: PlacedUpdate, width: int | None = None) -> str:

@@ -14,7 +14,6 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from ikebana.arrangements.files import is_local
@@ -78,12 +77,7 @@ class Spark:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
         # A BaseException that is no Exception comes from a second signal.
         hurried = error is not None and not isinstance(error, Exception | Stopped)
         begun = self._session is not None

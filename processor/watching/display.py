@@ -4,7 +4,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from rich.console import Console, RenderableType
@@ -81,12 +80,7 @@ class BatchDisplay:
             self._task = self._bar.add_task(self._plan.name, total=None)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live:
             self._bar.stop()
 
