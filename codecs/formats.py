@@ -7,13 +7,14 @@ beside this one, its name in `Format` or `OutputFormat`, and a row in the table.
 # Decision (names of formats are a Literal, too): A type checker knows no keys of a mapping. An
 # output format writes and reads back in one file; tests take formats from the table.
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Literal, Protocol, cast, get_args
 
-from ikebana.codecs.change import Codec, Needs
+from ikebana.codecs.change import Change, Codec, Headers, Ignored, Needs, RowCodec
 from ikebana.codecs.column_encodings import Usual
+from ikebana.codecs.errors import DecodeError
 
 if TYPE_CHECKING:
     from ikebana.codecs import cdcv2
@@ -24,11 +25,6 @@ if TYPE_CHECKING:
     from ikebana.codecs.shape import OutputShape, Writers
     from ikebana.codecs.sql_type import SqlType
     from ikebana.codecs.upsert_out import OutputMessage, Violation
-from collections.abc import Sequence
-from typing import get_args
-
-from ikebana.codecs.change import Change, Headers, Ignored, RowCodec
-from ikebana.codecs.errors import DecodeError
 
 ADDED_PREFIX = "__"
 """The prefix of the names of fields that Debezium adds to a row."""

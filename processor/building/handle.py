@@ -15,11 +15,12 @@ from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.authoring.settings_file import SETTINGS_VARIABLE
 from ikebana.processor.base.log_lines import note
 from ikebana.processor.base.notice import Notice
-from ikebana.processor.base.stopping import Stopping
+from ikebana.processor.base.stopping import Stopping, on_signals
 from ikebana.processor.linear import modules
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark.alone import alone
+from ikebana.processor.watching.display import BatchDisplay
 from ikebana.processor.watching.sink_processes import Sinks
 from ikebana.processor.watching.sinks import SinkFigures, no_sinks
 from ikebana.processor.watching.watchers import Watcher, Watchers
@@ -28,13 +29,7 @@ if TYPE_CHECKING:
     from ikebana.processor.checkpoint.edit_plan import EditPlan
     from ikebana.processor.spark.query import Running
     from ikebana.processor.watching.batch_report import BatchReport
-from typing import TYPE_CHECKING
 
-from ikebana.processor.base.stopping import on_signals
-from ikebana.processor.watching.display import BatchDisplay
-
-if TYPE_CHECKING:
-    from ikebana.processor.spark.query import Running
 
 Status = Literal["starting", "running", "restarting", "stopping", "ended", "failed"]
 

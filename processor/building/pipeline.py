@@ -9,14 +9,19 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, over
 from ikebana.arrangements.update import Update
 from ikebana.codecs.change import Column
 from ikebana.codecs.formats import Format, KeyFormat
+from ikebana.codecs.sql_type import parsed
 from ikebana.errors import ConfigError, PlanError
 from ikebana.processor.base.spelling import instead
 from ikebana.processor.building.collection import Collection, add_join, concat
 from ikebana.processor.building.parts import Parts, here, placed
 from ikebana.processor.building.rows import columns_of
 from ikebana.processor.building.topic import Topic
+from ikebana.processor.linear import sql_functions
+from ikebana.processor.linear.functions import name_of, why_not_portable
+from ikebana.processor.linear.json_text import quoted
 from ikebana.processor.linear.modules import look_beside_program
 from ikebana.processor.linear.settled import Texts, keys, pairs, texts
+from ikebana.processor.linear.sql_functions import SqlFunction
 from ikebana.processor.planning import starts
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.joins.query import DeltaJoin, JoinInput, Strategy
@@ -35,12 +40,6 @@ if TYPE_CHECKING:
     from ikebana.processor.authoring.settings import Settings
     from ikebana.processor.building.handle import PipelineRun
     from ikebana.processor.topics.literals import Record
-
-from ikebana.codecs.sql_type import parsed
-from ikebana.processor.linear import sql_functions
-from ikebana.processor.linear.functions import name_of, why_not_portable
-from ikebana.processor.linear.json_text import quoted
-from ikebana.processor.linear.sql_functions import SqlFunction
 
 
 class Explained:

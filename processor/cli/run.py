@@ -1,20 +1,23 @@
 """`ikebana run`: run a pipeline over Kafka until it is stopped or has caught up."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from ikebana.errors import ConfigError
 from ikebana.processor.base.log_lines import note
 from ikebana.processor.base.private_files import private_files
+from ikebana.processor.base.spelling import instead
 from ikebana.processor.base.stopping import Stopped, on_signals
 from ikebana.processor.cli.watching import Watching, watchable, watched
 from ikebana.processor.spark.alone import alone
 
 if TYPE_CHECKING:
+    from ikebana.processor.authoring.deliver_part import DeliverPart
     from ikebana.processor.authoring.pipeline import Pipeline
     from ikebana.processor.authoring.settings import Settings
     from ikebana.processor.planning.plan import Plan
@@ -25,15 +28,6 @@ if TYPE_CHECKING:
     from ikebana.processor.watching.sink_processes import Sinks
     from ikebana.processor.watching.sinks import SinkBoard
     from ikebana.processor.watching.watchers import Watcher
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
-
-from ikebana.errors import ConfigError
-from ikebana.processor.base.spelling import instead
-
-if TYPE_CHECKING:
-    from ikebana.processor.authoring.deliver_part import DeliverPart
-    from ikebana.processor.watching.sink_processes import Sinks
 
 
 class _Place(click.ParamType[tuple[str, str]]):

@@ -13,46 +13,43 @@ import time
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from ikebana.codecs.snapshot_record import SnapshotRecord
+from ikebana.errors import SourceError
+from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.checkpoint.inputs import (
     again_refusal,
+    beginnings_refusal,
     first_offsets,
     lost_end,
+    read_whole,
     topics_refusal,
+    writer_of,
 )
 from ikebana.processor.checkpoint.refusal import Refusal
 from ikebana.processor.checkpoint.topic import TopicInfo
-from ikebana.processor.kafka import client, loopback, missing_topics, topics
+from ikebana.processor.kafka import client, loopback, markers, missing_topics, topics
 from ikebana.processor.kafka.client import patiently
-from ikebana.processor.kafka.reader import RangeReader
+from ikebana.processor.kafka.progress_record import progress_record
+from ikebana.processor.kafka.reader import Range, RangeReader
 from ikebana.processor.kafka.snapshots import Snapshots
 from ikebana.processor.kafka.topics import Positions
 from ikebana.processor.planning import starts
 from ikebana.processor.planning.plan import Input, Plan
-from ikebana.processor.topics import again
+from ikebana.processor.topics import again, input_times
+from ikebana.processor.topics.diff_input import ClosedProgress
+from ikebana.processor.topics.event_time import Where
 from ikebana.processor.topics.history import files_of
+from ikebana.processor.topics.input_times import InputTimes, Learned
+from ikebana.processor.topics.silence import Silence
 from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.processor.topics.starting import started
 
 if TYPE_CHECKING:
     from ikebana.processor.checkpoint.next_step import Observed
-
-import msgspec
-from confluent_kafka.admin import AdminClient
-
-from ikebana.errors import SourceError
-from ikebana.processor.checkpoint.commits import Marker
-from ikebana.processor.checkpoint.inputs import beginnings_refusal, read_whole, writer_of
-from ikebana.processor.kafka import markers
-from ikebana.processor.kafka.progress_record import progress_record
-from ikebana.processor.kafka.reader import Range
-from ikebana.processor.topics import input_times
-from ikebana.processor.topics.diff_input import ClosedProgress
-from ikebana.processor.topics.event_time import Where
-from ikebana.processor.topics.input_times import InputTimes, Learned
-from ikebana.processor.topics.silence import Silence
 
 # While no records come in, new partitions are looked for this often.
 _DESCRIBE_EVERY_S = 5.0

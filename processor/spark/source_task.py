@@ -2,38 +2,34 @@
 
 import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
 
 from ikebana.codecs.snapshot_record import topic_of
 from ikebana.processor.kafka import client
-from ikebana.processor.kafka.reader import Range, RangeReader
+from ikebana.processor.kafka.reader import Range, RangeReader, timestamp_of
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.spark.source_config import SourceConfig
+from ikebana.processor.spark.workers import left_rows
 from ikebana.processor.topics.codec_of import needs_headers, needs_timestamps
 from ikebana.processor.topics.decoding import Decoding
 from ikebana.processor.topics.intake import Intake
+from ikebana.processor.topics.messages import Message
+from ikebana.processor.topics.own_reading import taken_back
+from ikebana.processor.topics.own_topics import OwnRange
 from ikebana.processor.topics.slice_reading import reading_of, rows_in
+from ikebana.processor.topics.slices import Slice
 from ikebana.processor.topics.source_dating import BoundaryReading
 from ikebana.processor.topics.update_intake import UpdateIntake, intake_of
 
 if TYPE_CHECKING:
     from ikebana.processor.kafka.registry import Registry
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
-
-import pyarrow as pa
-from pyspark.sql.datasource import InputPartition
-
-from ikebana.processor.kafka.reader import timestamp_of
-from ikebana.processor.spark.workers import left_rows
-from ikebana.processor.topics.messages import Message
-from ikebana.processor.topics.own_reading import taken_back
-from ikebana.processor.topics.own_topics import OwnRange
-from ikebana.processor.topics.slices import Slice
 
 # The cost of passing on a packed row, as a number of records to read and decode.
 _HOP_SIZE = 500

@@ -9,9 +9,12 @@ fences the producers of the one before, and continues after the last committed b
 # nothing of pyspark.
 
 import functools
+import math
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.sql import SparkSession
 
 from ikebana.errors import LateError, LostError
 from ikebana.processor.authoring.settings import Settings
@@ -19,7 +22,9 @@ from ikebana.processor.base.notice import Board
 from ikebana.processor.base.restarts import AttemptFailed, Restarts, persistently
 from ikebana.processor.base.stopping import Stopping
 from ikebana.processor.planning.plan import Plan
+from ikebana.processor.spark.placing import executors_of
 from ikebana.processor.spark.session import Spark
+from ikebana.processor.watching.batch_report import BatchReport
 from ikebana.processor.watching.watchers import Watcher
 
 if TYPE_CHECKING:
@@ -29,12 +34,6 @@ if TYPE_CHECKING:
     from ikebana.processor.spark.given_session import GivenSpark
     from ikebana.processor.spark.query import Running
     from ikebana.processor.spark.triggers import OnTrigger
-import math
-
-from pyspark.sql import SparkSession
-
-from ikebana.processor.spark.placing import executors_of
-from ikebana.processor.watching.batch_report import BatchReport
 
 
 class Hooks(NamedTuple):

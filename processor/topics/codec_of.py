@@ -1,24 +1,21 @@
 """The codec of each input, and the options that it gets."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ikebana.codecs.change import Codec, DeclaredColumns, Needs
+from ikebana.codecs.change import Change, Codec, DeclaredColumns, Headers, Ignored, Needs
 from ikebana.codecs.formats import EMPTY_VALUES, IN_REGISTRY
 from ikebana.codecs.sql_type import parsed
 from ikebana.processor.planning.input_rows import encodings_of
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.planning.planner import Reading
 from ikebana.processor.topics.column_types import checked_columns, usual_of
+from ikebana.processor.topics.usual_forms import Usual
 
 if TYPE_CHECKING:
     from ikebana.codecs.avro_schema import Schemas
-from collections.abc import Sequence
-from typing import Any
-
-from ikebana.codecs.change import Change, Headers, Ignored
-from ikebana.processor.topics.usual_forms import Usual
 
 
 def codec_of(source: Input, reading: Reading, schemas: "Schemas | None") -> Codec:

@@ -11,11 +11,13 @@ Only noted records are shown themselves, and only with tokens.  `answering` serv
 
 import functools
 import json
+import threading
 import time
 import urllib.error
 import urllib.request
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 from prometheus_client import (
@@ -30,32 +32,25 @@ from prometheus_client.exposition import choose_encoder
 
 from ikebana import __version__
 from ikebana.processor.authoring.deliver_part import DeliverPart
+from ikebana.processor.base import notice
 from ikebana.processor.base.fast_paths import FastPath, missed_owners
-from ikebana.processor.base.noted import Place
+from ikebana.processor.base.noted import Kind, Noted, NotedRecord, Place
 from ikebana.processor.base.notice import Notice
+from ikebana.processor.checkpoint.edit_plan import EditPlan
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics.reach import InputsState
 from ikebana.processor.watching import metrics, plan_view
+from ikebana.processor.watching.batch_report import Filling
 from ikebana.processor.watching.health import Health, Verdict
-from ikebana.processor.watching.history import Past, SampleHistory
+from ikebana.processor.watching.history import HistorySample, Past, SampleHistory
 from ikebana.processor.watching.hot_keys import HotSeries
 from ikebana.processor.watching.metrics import WHOLE, Metric, MetricSample, TriggerReport
-from ikebana.processor.watching.sinks import Sinks, no_sinks
+from ikebana.processor.watching.sinks import SinkFigures, Sinks, no_sinks
 from ikebana.processor.watching.standing import held_words, nowhere
 
 if TYPE_CHECKING:
     from ikebana.processor.checkpoint.edit_plan import EditPlan
     from ikebana.processor.watching.batch_report import BatchReport, Filling
-import threading
-from collections import deque
-from typing import Any, Literal, NamedTuple
-
-from ikebana.processor.base import notice
-from ikebana.processor.base.noted import Kind, Noted, NotedRecord
-from ikebana.processor.checkpoint.edit_plan import EditPlan
-from ikebana.processor.watching.batch_report import Filling
-from ikebana.processor.watching.history import HistorySample
-from ikebana.processor.watching.sinks import SinkFigures
 
 # The notes of a run since it began: how many records were late, drifted or made errors.
 #

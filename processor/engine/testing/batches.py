@@ -1,20 +1,29 @@
 """The batches of a run over topics in memory: minted, computed, committed and published."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import heapq
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
+from ikebana.codecs import diff
+from ikebana.codecs.cdcv2 import Progress
 from ikebana.codecs.progress import ProgressRecord, pack_times
+from ikebana.errors import CheckpointError
 from ikebana.processor.base.envelope import Records, Tick, pack, unpack
-from ikebana.processor.base.placing import owner_of
+from ikebana.processor.base.placing import owner_of, shard_of
+from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.transition import NOTHING_REPLAYED, ReadBack, Replayed
-from ikebana.processor.checkpoint.checkpoint import Birth
+from ikebana.processor.checkpoint.checkpoint import Birth, described
 from ikebana.processor.checkpoint.evolution import begun, edit_under_way
 from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.checkpoint.next_step import Desired, Observed, Step, start
+from ikebana.processor.checkpoint.parts import moved
+from ikebana.processor.checkpoint.recovering import Left, Unclosed, problems_left, rebuild
+from ikebana.processor.checkpoint.starting import OutputState
 from ikebana.processor.engine import hops
 from ikebana.processor.engine.beside import Beside
 from ikebana.processor.engine.dataflow import Emitted
@@ -28,45 +37,27 @@ from ikebana.processor.engine.in_process import (
     plan_of,
 )
 from ikebana.processor.engine.testing.topics import Topics
-from ikebana.processor.planning import planner
+from ikebana.processor.planning import planner, starts
 from ikebana.processor.planning.backfill import has_caught_up
 from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.plan import Input, Output, Plan
-from ikebana.processor.topics import again, own_topics, reclock
+from ikebana.processor.topics import again, input_times, own_topics, reclock
+from ikebana.processor.topics.event_time import Where
 from ikebana.processor.topics.history import files_of
-from ikebana.processor.topics.input_times import Learned
+from ikebana.processor.topics.input_times import InputTimes, Learned
 from ikebana.processor.topics.intake import Intake
 from ikebana.processor.topics.literals import require_readable
+from ikebana.processor.topics.messages import Message
 from ikebana.processor.topics.own_reading import taken_back
 from ikebana.processor.topics.slice_reading import reading_of, rows_in
 from ikebana.processor.topics.slices import slices
-from ikebana.processor.topics.source_offset import SourceOffset, is_settled
+from ikebana.processor.topics.source_offset import Positions, SourceOffset, is_settled
 from ikebana.processor.topics.starting import started
+from ikebana.processor.topics.taking import MintingState
 from ikebana.processor.topics.update_intake import UpdateIntake, intake_of
 
 if TYPE_CHECKING:
     from ikebana.codecs.avro_schema import Schemas
-import heapq
-from collections.abc import Set
-from dataclasses import dataclass, field
-from typing import NamedTuple
-
-from ikebana.codecs import diff
-from ikebana.codecs.cdcv2 import Progress
-from ikebana.errors import CheckpointError
-from ikebana.processor.base.placing import shard_of
-from ikebana.processor.base.rows import KeyedUpdate
-from ikebana.processor.checkpoint.checkpoint import described
-from ikebana.processor.checkpoint.parts import moved
-from ikebana.processor.checkpoint.recovering import Left, Unclosed, problems_left, rebuild
-from ikebana.processor.checkpoint.starting import OutputState
-from ikebana.processor.planning import starts
-from ikebana.processor.topics import input_times
-from ikebana.processor.topics.event_time import Where
-from ikebana.processor.topics.input_times import InputTimes
-from ikebana.processor.topics.messages import Message
-from ikebana.processor.topics.source_offset import Positions
-from ikebana.processor.topics.taking import MintingState
 
 
 class BatchRequest(NamedTuple):
