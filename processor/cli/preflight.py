@@ -74,7 +74,6 @@ def checks(file: Path, bootstrap_servers: str | None, checkpoint: str | None) ->
     yield from preflight.of_histories(plan, settings)
     # A mistake in the file is reported before Kafka's client is loaded.
     from ikebana.processor.kafka import preflight as kafka
-    from ikebana.processor.kafka import preflight_transactions
 
     yield from kafka.of_registry(plan, settings)
     brokers = kafka.of_brokers(settings)
@@ -87,7 +86,7 @@ def checks(file: Path, bootstrap_servers: str | None, checkpoint: str | None) ->
         birth = Checkpoint(settings.checkpoint).birth()
     except IkebanaError:
         birth = None
-    yield from preflight_transactions.of_transactions(settings, birth.id if birth else None)
+    yield from kafka.of_transactions(settings, birth.id if birth else None)
 
 
 def _print(check: "Check") -> None:
