@@ -749,13 +749,13 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:cluster executors are asked for after one long batch": (
         "tests/unit/test_scaling.py",
-        "processor/spark/supervised.py",
+        "processor/spark/scaled.py",
         "if now - self._busy_since >= MORE_AFTER_S:",
         "if now - self._busy_since >= 0:",
     ),
     "edge:cluster the oldest executors are given up": (
         "tests/unit/test_scaling.py::test_the_newest",
-        "processor/spark/supervised.py",
+        "processor/spark/scaled.py",
         "    for executor in by_age[count:]:\n",
         "    for executor in by_age[: len(by_age) - count]:\n",
     ),

@@ -347,7 +347,7 @@ class Pipeline:
             ConfigError: the name or a type is none, or the class is no aggregate, or another
                 process could not import it.
         """
-        return aggregate(self._parts, name, aggregate, parameters, returns)
+        return made_aggregate(self._parts, name, aggregate, parameters, returns)
 
     def concat(
         self, *collections: Collection[Any, Any], name: str | None = None
@@ -582,7 +582,7 @@ def declared(
     return _added(parts, sql_function)
 
 
-def aggregate(
+def made_aggregate(
     parts: Parts, name: str, class_: type | str, parameters: Mapping[str, str], returns: str
 ) -> str:
     """Add a user-defined aggregate; return its name in SQL.  Raises: ConfigError."""
