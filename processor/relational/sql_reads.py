@@ -29,8 +29,8 @@ class Reads:
     def of_query(self, node: Node, views: Views, around: Sequence[Scope] = ()) -> Iterator[Name]:
         """The names in a query that are neither columns of its tables nor in `around`."""
         views = with_views(node, views)
-        for child, own in _parts(node, views):
-            yield from self.of_query(child, own, around)
+        for child, views_there in _parts(node, views):
+            yield from self.of_query(child, views_there, around)
         if node["type"] != "SELECT_NODE":
             return
         yield from self.of_from(node["from_table"], views, around)
@@ -43,8 +43,8 @@ class Reads:
     def outer_aggregates(self, node: Node, views: Views) -> Iterator[tuple[Node, list[Name]]]:
         """The aggregates of a query that read no column of its own, each with what it reads."""
         views = with_views(node, views)
-        for child, own in _parts(node, views):
-            yield from self.outer_aggregates(child, own)
+        for child, views_there in _parts(node, views):
+            yield from self.outer_aggregates(child, views_there)
         if node["type"] != "SELECT_NODE":
             return
         scope = [self.scope(node["from_table"], views)]
@@ -115,8 +115,8 @@ class Reads:
     def _names_of(self, node: Node, views: Views) -> list[str]:
         """The names of a query's result columns."""
         views = with_views(node, views)
-        for child, own in _parts(node, views):
-            return self._names_of(child, own)
+        for child, views_there in _parts(node, views):
+            return self._names_of(child, views_there)
         names: list[str] = []
         for at, each in enumerate(node.get("select_list", ())):
             if each["class"] == "STAR":
@@ -139,9 +139,9 @@ def _parts(node: Node, views: Views) -> list[tuple[Node, Views]]:
     """The branches of a set operation, or the parts of a recursion, each with its views."""
     if node["type"] != "RECURSIVE_CTE_NODE":
         return [(child, views) for child in children(node)]
-    own = View(node["left"], node["aliases"], views)
+    recurrent = View(node["left"], node["aliases"], views)
     names = (node["cte_name"].lower(), recurring(node["cte_name"]))
-    return [(node["left"], views), (node["right"], {**views, **dict.fromkeys(names, own)})]
+    return [(node["left"], views), (node["right"], {**views, **dict.fromkeys(names, recurrent)})]
 
 
 def has(scope: Scope, names: Name) -> bool:

@@ -147,11 +147,11 @@ def _of_macro(call: Node) -> Node:
 @functools.cache
 def _macros() -> Mapping[str, tuple[Sequence[str], Node]]:
     """The macros of DuckDB that are expressions over aggregates: parameters and definitions."""
-    found = asked(
+    rows = asked(
         "SELECT function_name, parameters, macro_definition FROM duckdb_functions() "
         "WHERE function_type = 'macro' AND internal"
     )
-    trees = ((name, parameters, tree(text)) for name, parameters, text in found)
+    trees = ((name, parameters, tree(text)) for name, parameters, text in rows)
     return {name: (parameters, each) for name, parameters, each in trees if calls(each)}
 
 
