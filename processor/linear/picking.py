@@ -127,10 +127,10 @@ def picked(steps: Sequence[Sql | Negate], scope: Scope) -> Picked | None:
     of_key = {KEY: scope.types[KEY] if key is None else JSON}
     if value is None:
         result = replace(scope, types={**scope.types, **of_key})
-    else:
-        result = Scope({**value, **of_key, VALUE: JSON})
-    numbers = None if step.select is None else fields.numbers(step.select)
-    return Picked(fields.kinds, key, numbers, result)
+        return Picked(fields.kinds, key, None, result)
+    types = {name: kind for name, (kind, _) in value.items()}
+    numbers = {name: number for name, (_, number) in value.items()}
+    return Picked(fields.kinds, key, numbers, Scope({**types, **of_key, VALUE: JSON}))
 
 
 def composed(first: AnyStep, then: AnyStep) -> Sql | None:
@@ -143,14 +143,14 @@ def composed(first: AnyStep, then: AnyStep) -> Sql | None:
         return None
     if _does_more(first) or _does_more(then) or then.key is not None:
         return None
-    keys = () if first.key is None else (first.key,)
-    if not all(map(_is_pick, (*keys, *(sql for _, sql in first.select)))):
+    picks = [sql for _, sql in first.select] + ([] if first.key is None else [first.key])
+    if not all(null_type(sql) or _column_of(sql) for sql in picks):
         return None
     columns = dict(first.select)
     select = []
     for name, sql in then.select:
         if null_type(sql) is None:
-            if not _is_pick(sql) or (of := _name(tree(sql))) not in columns:
+            if (of := _column_of(sql)) not in columns:
                 return None
             sql = columns[of]
         select.append((name, sql))
@@ -164,14 +164,12 @@ def _does_more(step: Sql) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def _is_pick(sql: str) -> bool:
-    """Whether an expression is the name of a column, or a null of a type."""
+def _column_of(sql: str) -> str | None:
+    """The column that an expression names, if it does no more."""
     try:
-        node = tree(sql)
-    except ExpressionError:
-        return False
-    is_name = node["class"] == "COLUMN_REF" and len(node["column_names"]) == 1
-    return is_name or null_type(sql) is not None
+        return _name(tree(sql))
+    except (ExpressionError, KeyError):
+        return None
 
 
 class _Fields:
@@ -202,41 +200,37 @@ class _Fields:
             raise KeyError(name)
         return number
 
-    def value(self, select: Sequence[tuple[str, str]]) -> dict[str, str]:
-        """The types of the columns of a value, by name.  Raises: as `key`."""
-        types = {}
+    def value(self, select: Sequence[tuple[str, str]]) -> dict[str, tuple[str, int | None]]:
+        """The types of the columns of a value, and the numbers of their fields; a null has none.
+
+        Raises: as `key`.
+        """
+        columns = {}
         for name, sql in select:
             if is_ours(name) or not name or "\0" in name:
                 raise KeyError(name)
-            if (kind := null_type(sql)) is None:
-                kind = self.kinds[self._field(sql)]
-            types[name] = kind
-        if len({name.lower() for name in types}) < len(select):
-            raise KeyError(*types)
-        if all(null_type(sql) is not None for _, sql in select):
-            # Without columns the number of rows is unknown.
-            raise KeyError(*types)
-        return types
+            columns[name] = self._column(sql)
+        if len({name.lower() for name in columns}) < len(select):
+            raise KeyError(*columns)
+        if all(number is None for _, number in columns.values()):
+            # Without fields the number of rows is unknown.
+            raise KeyError(*columns)
+        return columns
 
-    def numbers(self, select: Sequence[tuple[str, str]]) -> dict[str, int | None]:
-        """The number of each column's field, by the column's name; None is null."""
-        return {
-            name: None if null_type(sql) is not None else self._number(self._field(sql))
-            for name, sql in select
-        }
-
-    def _field(self, sql: str) -> str:
+    def _column(self, sql: str) -> tuple[str, int | None]:
+        if (kind := null_type(sql)) is not None:
+            return kind, None
         name = _name(self._node(sql))
-        self._number(name)
-        return name
+        number = self._number(name)
+        return self.kinds[name], number
 
     def _node(self, sql: str) -> Node:
         """The tree of an expression; that of a quoted name needs no parser."""
-        if sql.count('"') == 2 and sql[0] == sql[-1] == '"':
-            return column(sql[1:-1])
-        node = tree(sql)
+        is_quoted = sql.count('"') == 2 and sql[0] == sql[-1] == '"'
+        node = column(sql[1:-1]) if is_quoted else tree(sql)
         if node["class"] == "COLUMN_REF" and _name(node) in self._scope.types:
             return node
+        # Such as a name that no column can have.
         checked: Node = parse(sql, self._scope).node
         return checked
 

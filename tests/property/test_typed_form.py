@@ -12,7 +12,7 @@ from ikebana.codecs import canonical
 from ikebana.codecs.errors import DecodeError
 from ikebana.processor.linear import query as query_module
 from ikebana.processor.linear.query import Query
-from ikebana.processor.linear.scope import KEY, VALUE, Scope
+from ikebana.processor.linear.scope import KEY, VALUE, Scope, StepError
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.typed_columns import TEXT, Column, column_of
 from support.strategies import numbers, unhurried
@@ -164,3 +164,11 @@ def test_what_picks_columns_reads_and_makes_what_its_statement_does(
 def test_what_does_more_than_pick_is_sql(step: Sql) -> None:
     """Expressions, conditions, casts, counts, and whole keys are SQL's."""
     assert Query((step,), Scope({"a": "BIGINT", KEY: "JSON", VALUE: "JSON"}))._picking is None
+
+
+@pytest.mark.parametrize("name", ["current_date", '"current_date"', '"CURRENT_TIMESTAMP"'])
+def test_what_is_no_column_is_refused_also_where_columns_are_picked(name: str) -> None:
+    """Names that SQL takes for functions, in quotes or not; no statement is made to see it."""
+    scope = Scope({"a": "BIGINT", KEY: "JSON", VALUE: "JSON"}, open=True)
+    with pytest.raises(StepError, match="depends on more than the datum"):
+        Query((Sql(select=(("x", name),)),), scope)
