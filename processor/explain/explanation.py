@@ -14,6 +14,7 @@ from ikebana.processor.explain.graph import Graph, as_run, as_written
 from ikebana.processor.linear import sql_functions
 from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.checking import checked
+from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.joined import arrangements
 from ikebana.processor.planning.operators.table import kind_of
 from ikebana.processor.planning.plan import (
@@ -246,18 +247,12 @@ def _state_behind(plan: Plan, output: Output) -> list[str]:
     joins = {join.name for join in plan.joins}
     separate = [each for each in arrangements(plan) if not each.is_own]
     parts: dict[str, None] = {}
-    ahead, seen = [output.source], set[str]()
-    while ahead:
-        name = ahead.pop()
-        if name in seen or name not in operators:
-            continue
-        seen.add(name)
-        operator = operators[name]
-        if (kind := _STATES.get(type(operator))) is not None:
+    for name in graph_of(plan).behind(output.source):
+        operator = operators.get(name)
+        if operator is not None and (kind := _STATES.get(type(operator))) is not None:
             parts[f"{kind} {name}"] = None
         if name in joins:
             parts |= dict.fromkeys(
                 joining.part_of(each) for each in separate if name in each.joins
             )
-        ahead += kind_of(operator).sources(operator)
     return list(parts)

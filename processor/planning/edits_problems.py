@@ -11,6 +11,7 @@ from ikebana.processor.planning import planner, promises
 from ikebana.processor.planning.backfill import why_not
 from ikebana.processor.planning.edits import Edit, branches_of, has_contents
 from ikebana.processor.planning.edits_resolved import WRITTEN, inputs_kept
+from ikebana.processor.planning.graph import graph_of
 from ikebana.processor.planning.identity import lasting
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.operators.table import kind_of
@@ -257,19 +258,15 @@ def _causes(edit: Edit, old: Output, new: Output) -> list[str]:
     """The paths of the file with changes that affect an output's collection."""
     before = {shown(operator.name): operator for operator in edit.before.operators}
     after = {operator.name: operator for operator in edit.after.operators}
-    causes, left, seen = [], [new.source], set[str]()
+    causes = []
     if shown(old.source) != shown(new.source):
         causes.append(f"outputs.{shown(new.name)}.from")
-    while left:
-        name = left.pop()
-        if name in seen or name not in after:
+    for name in graph_of(edit.after).behind(new.source):
+        if (operator := after.get(name)) is None:
             continue
-        seen.add(name)
-        operator = after[name]
         was = before.get(shown(name))
         if was is None or _as_named(was) != _as_named(operator):
             causes.append(f"operators.{shown(name)}")
-        left += kind_of(operator).sources(operator)
     return causes
 
 

@@ -6,7 +6,7 @@ sum of *ways*: paths of linear steps from roots.
 """
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any
@@ -122,24 +122,25 @@ class Graph:
         An outer join of outer joins would have a step for each of them otherwise.  The rows of an
         input may be of other types than declared: an error names the step that reads them first.
         """
-        if not steps or len(way.steps) <= self.is_of_input(way.root):
+        first = 1 if self.is_of_input(way.root) else 0
+        if not steps or not way.steps[first:]:
             return (*way.steps, *steps)
         (name, step), *others = steps
         if (one := composed(way.steps[-1][1], step)) is None:
             return (*way.steps, *steps)
         return (*way.steps[:-1], (name, one), *others)
 
-    def behind(self, begin: Node) -> set[str]:
-        """The collections that an operator reads, directly and indirectly."""
-        names: set[str] = set()
-        waiting = list(begin.sources)
+    def behind(self, *names: str) -> Collection[str]:
+        """These collections and all that they read, directly and indirectly, in a fixed order."""
+        seen: dict[str, None] = {}
+        waiting = list(names)
         while waiting:
             at = waiting.pop()
-            if at not in names:
-                names.add(at)
+            if at not in seen:
+                seen[at] = None
                 if at in self.nodes:
                     waiting += self.nodes[at].sources
-        return names
+        return seen.keys()
 
     def input_of(self, root: str) -> Input:
         """The input that a root reads; of several, the first."""

@@ -146,7 +146,7 @@ def _operator_problems(plan: Plan, around: Around) -> Iterator[Problem]:
     graph = graph_of(plan)
     for operator in plan.operators:
         yield from kind_of(operator).problems(operator, around)
-        if operator.name in graph.behind(node_of(operator)):
+        if operator.name in graph.behind(*node_of(operator).sources):
             yield f"operators.{operator.name}", "it reads its own results"
 
 
@@ -181,7 +181,7 @@ def is_whole(plan: Plan, name: str, unread: Unread) -> bool:
             continue
         seen.add(at)
         node = graph.nodes.get(at)
-        if node is None or unread.may_have("operators", at) or at in graph.behind(node):
+        if node is None or unread.may_have("operators", at) or at in graph.behind(*node.sources):
             return False
         if node.input is not None and (node.input not in inputs or unread.hides_rows(node.input)):
             return False

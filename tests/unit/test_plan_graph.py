@@ -89,8 +89,8 @@ def test_a_loop_is_found() -> None:
     loop = (Linear("a", "b", (SOME,)), Linear("b", "a", (SOME,)))
     graph = graph_of(replace(PLAN, operators=(*PLAN.operators, *loop)))
 
-    assert "a" in graph.behind(graph.nodes["a"])
-    assert "both" not in graph.behind(graph.nodes["both"])
+    assert "a" in graph.behind(*graph.nodes["a"].sources)
+    assert "both" not in graph.behind(*graph.nodes["both"].sources)
 
 
 def test_a_graph_is_made_once_for_a_plan() -> None:
