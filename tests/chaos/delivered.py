@@ -25,8 +25,8 @@ from support.sink_child import Drawn, FirstRows, Limits, Told, begun
 from support.sink_conformance import ORDERS, Story, Target, judge, story, tables_of
 from support.waiting import patient
 
-# A story of so many batches; a sink is killed within the first two thirds.
-_LENGTH = 30
+# A story of so many batches.
+_LENGTH = 40
 _WAITS_S = 120.0
 FIRST_ROWS = FirstRows(1_000_000, 100)
 # The updates of `FIRST_ROWS` have 160 MiB.
@@ -127,7 +127,7 @@ class Delivered:
         self._limits = Limits()
         self._process: ForkServerProcess | None = None
         self._said: Connection | None = None
-        self._compared = 0
+        self._compared = self._kills = 0
 
     def go(self, scenario: Scenario, *, judged: bool = True) -> Result:
         """Bring about a fault, see the sink go on, and judge the tables."""
@@ -152,10 +152,18 @@ class Delivered:
         self._begin(kind, tables_of(mode)[:1], mode)
 
     def at_some_batch(self) -> None:
-        """Wait until the sink is within some batch."""
-        for _ in range(self.choice.randint(1, 2 * _LENGTH // 3)):
-            self._hear()
-        self.wait(0.1)
+        """Wait until the sink is within the third batch from now."""
+        self.go_on()
+        # The first one may come after a pause, in which the sink has waited for its target.
+        self._hear()
+        begun_s = time.monotonic()
+        self._hear()
+        self.wait(time.monotonic() - begun_s)
+
+    def go_on(self) -> None:
+        """Start a sink that was killed."""
+        if self._process is None:
+            self.start_sink()
 
     def wait(self, longest_s: float) -> None:
         """Wait for a time of the seed's."""
@@ -170,6 +178,7 @@ class Delivered:
     def kill_sink(self) -> None:
         """Kill the process of the sink, if there is one."""
         if self._process is not None:
+            self._kills += self._process.is_alive()
             self._process.kill()
             self._process.join()
             self._process = None
@@ -177,6 +186,8 @@ class Delivered:
     def kill_server(self) -> None:
         """Kill the server of the target, and forget what the sink has said before."""
         assert self._said is not None
+        assert self._process is not None
+        self._kills += self._process.is_alive()
         self.server.kill()
         self.wait(1)
         while self._said.poll() and self._hear() is not None:
@@ -200,8 +211,7 @@ class Delivered:
         begun_s = time.monotonic()
         if self._target is None:
             return 0.0, []
-        if self._process is None:
-            self.start_sink()
+        self.go_on()
         while not isinstance(heard := self._hear(), int) and heard is not None:
             pass
         took_s = time.monotonic() - begun_s
@@ -216,7 +226,8 @@ class Delivered:
             last = heard
         if (upper := self.compare()) != self._story.upper:
             raise Wrong(f"it ends at {upper}, and the topics at {self._story.upper}")
-        self.did += [f"{self._compared} comparisons", f"memory at most {last}"]
+        self.did += [f"{self._kills} kills under way", f"{self._compared} comparisons"]
+        self.did.append(f"memory at most {last}")
         self.kill_sink()
         self._target = None
 
@@ -226,7 +237,7 @@ class Delivered:
 
     def _begin(self, kind: str, tables: Sequence[Table], mode: Mode) -> None:
         self._number += 1
-        self._compared = 0
+        self._compared = self._kills = 0
         self._target = self.server.target(kind, self.folder / str(self._number))
         self._tables = tables
         self.did.append(mode)

@@ -1,4 +1,7 @@
-"""SIGKILL of sinks and of their targets, after which each table is compared at its frontier."""
+"""SIGKILL of sinks and of their targets, ten times in a run.
+
+After each, every table is compared with its collection at its frontier.
+"""
 
 from collections.abc import Callable
 
@@ -13,27 +16,22 @@ _TARGETS: tuple[tuple[Kind, str, str, str], ...] = (
     ("sink-bucket", "iceberg", "Iceberg tables in an object store", "the object store"),
     ("sink-bucket", "delta", "Delta tables in an object store", "the object store"),
 )
+_KILLS = 10
 
 
 def _kill(life: Delivered) -> None:
-    life.at_some_batch()
     life.kill_sink()
-    life.compare()
 
 
 def _kill_target(life: Delivered) -> None:
-    life.at_some_batch()
     life.kill_server()
     life.start_server()
-    life.compare()
 
 
 def _kill_both(life: Delivered) -> None:
-    life.at_some_batch()
     life.kill_server()
     life.kill_sink()
     life.start_server()
-    life.compare()
 
 
 def _kill_in_first_rows(life: Delivered) -> None:
@@ -48,20 +46,27 @@ def _of(
     kind: Kind, target: str, act: Callable[[Delivered], None], does: str, ends: str
 ) -> Scenario:
     def acts(life: Delivered) -> None:
-        begin = life.begin_first_rows if act is _kill_in_first_rows else life.begin
-        begin(target)
-        act(life)
+        if act is _kill_in_first_rows:
+            life.begin_first_rows(target)
+            act(life)
+            return
+        life.begin(target)
+        for _ in range(_KILLS):
+            life.at_some_batch()
+            act(life)
+            life.compare()
 
     acts.__name__ = f"{kind}-{target}{act.__name__}"
     return scenario(kind, does=does, ends=ends)(acts)
 
 
 for _kind, _target, _into, _server in _TARGETS:
-    _sink = f"SIGKILL of a sink into {_into}"
-    _of(_kind, _target, _kill, _sink, "another start")
+    _sink, _times = f"SIGKILL of a sink into {_into}", f", {_KILLS} times"
+    _of(_kind, _target, _kill, _sink + _times, "another start")
     _within = f"{_sink} within its first batch, of a million rows"
     _of(_kind, _target, _kill_in_first_rows, _within, "another start")
     if _server:
-        _under = f"SIGKILL of {_server} under a sink into {_into}"
+        _under = f"SIGKILL of {_server} under a sink into {_into}{_times}"
         _of(_kind, _target, _kill_target, _under, f"another start of {_server}")
-        _of(_kind, _target, _kill_both, f"{_sink} and of {_server}", "another start of both")
+        _both = f"{_sink} and of {_server}{_times}"
+        _of(_kind, _target, _kill_both, _both, "another start of both")
