@@ -12,7 +12,8 @@ import time
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import attrgetter
 from typing import NamedTuple
 
 from confluent_kafka import (
@@ -28,6 +29,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from support.waiting import wait_until
 
 Positions = dict[tuple[str, int], int]
+_time = attrgetter("time")
 _ASK_AGAIN = {
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.FENCED_LEADER_EPOCH,
@@ -114,14 +116,12 @@ def committed(servers: str, topic: str) -> list[Message]:
         left, deadline = set(known), time.monotonic() + 60
         while left:
             assert time.monotonic() < deadline, f"could not read {topic}{sorted(left)}"
-            message = consumer.poll(0.1)
-            if message is None:
-                continue
-            error = message.error()
-            if error is None:
-                found.setdefault(message.partition(), []).append(message)
-            elif error.code() == KafkaError._PARTITION_EOF:
-                left.discard(message.partition())
+            for message in consumer.consume(10_000, 0.01):
+                error = message.error()
+                if error is None:
+                    found.setdefault(message.partition(), []).append(message)
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    left.discard(message.partition())
     finally:
         consumer.close()
     return [message for partition in sorted(found) for message in found[partition]]
@@ -168,7 +168,10 @@ def judge(
     not.  With `may_stand` a batch may close no time of the output, as behind an exchange or in
     an edit.
     """
-    records = settled(servers, target)
+    records = [
+        Update(each.key(), each.value(), *time_and_diff(each), each.partition(), each.offset())
+        for each in settled(servers, target)
+    ]
     progress = progress_of(servers, target)
     bad: Counter[str] = Counter()
     for before, after in pairwise(progress):
@@ -183,42 +186,53 @@ def judge(
     return {what: count for what, count in bad.items() if count}
 
 
-def _placed(records: list[Message], progress: list[Progress], bad: Counter[str]) -> None:
+class Update(NamedTuple):
+    """One record of an output."""
+
+    key: bytes | None
+    value: bytes | None
+    time: int
+    diff: int
+    partition: int
+    offset: int
+
+
+def _placed(records: list[Update], progress: list[Progress], bad: Counter[str]) -> None:
     """Each update lies in its batch's interval of time, and in that of its offsets."""
     uppers = [one.upper for one in progress]
     first = progress[0].lower if progress else 0
     counts: Counter[int] = Counter()
-    for record in records:
-        when, _ = time_and_diff(record)
+    for _, _, when, _, partition, offset in records:
         at = bisect_right(uppers, when)
         if at == len(uppers):
             bad["beyond the frontier"] += 1
         elif when >= first:
             counts[at] += 1
-            partition, offset = record.partition(), record.offset()
             bad["after its batch's ends"] += offset >= progress[at].ends[partition]
             if at:
                 bad["before its batch's ends"] += offset < progress[at - 1].ends[partition]
     bad["wrong count"] = sum(counts[at] != one.updates for at, one in enumerate(progress))
 
 
-def _accumulated(records: list[Message], truth: Mapping[bytes, bytes], bad: Counter[str]) -> None:
-    changes: dict[bytes, dict[int, Counter[bytes]]] = defaultdict(lambda: defaultdict(Counter))
-    seen: Counter[tuple[bytes, bytes, int]] = Counter()
+def _accumulated(records: list[Update], truth: Mapping[bytes, bytes], bad: Counter[str]) -> None:
+    """Each key has at most one value at each time, and those of the truth in the end."""
+    by_key: dict[bytes | None, list[Update]] = defaultdict(list)
     for record in records:
-        when, diff = time_and_diff(record)
-        key, value = record.key(), record.value()
-        changes[key][when][value] += diff
-        seen[key, value, when] += 1
-    bad["not consolidated"] = sum(count > 1 for count in seen.values())
-    last: dict[bytes, bytes] = {}
-    for key, by_time in changes.items():
-        held: Counter[bytes] = Counter()
-        for _, change in sorted(by_time.items()):
-            held.update(change)
-            values = {value: count for value, count in held.items() if count}
-            bad["prefix"] += len(values) > 1 or any(count != 1 for count in values.values())
-        last.update((key, value) for value, count in held.items() if count)
+        by_key[record.key].append(record)
+    last: dict[bytes | None, bytes | None] = {}
+    for key, updates in by_key.items():
+        seen = Counter((update.time, update.value) for update in updates)
+        bad["not consolidated"] += sum(count > 1 for count in seen.values())
+        held: dict[bytes | None, int] = {}
+        for _, changes in groupby(sorted(updates, key=_time), key=_time):
+            for change in changes:
+                count = held.get(change.value, 0) + change.diff
+                if count:
+                    held[change.value] = count
+                else:
+                    held.pop(change.value, None)
+            bad["prefix"] += len(held) > 1 or any(count != 1 for count in held.values())
+        last.update((key, value) for value in held)
     bad["accumulated differs"] = len(set(last.items()) ^ set(truth.items()))
 
 
