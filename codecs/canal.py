@@ -43,15 +43,15 @@ from typing import Any
 import msgspec
 
 from ikebana.codecs import canonical
-from ikebana.codecs.change import Change, Headers, Ignored, Needs
+from ikebana.codecs.change import Change, Ignored, Needs
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.fields import object_of
 from ikebana.codecs.row_images import (
     NULL,
     Image,
+    RowImageCodec,
     RowImages,
     Tables,
-    changes_or_refusal,
     deleted,
     moved,
     option,
@@ -95,12 +95,14 @@ _Conversion = Callable[[str], Any]
 _Types = tuple[dict[str, int | None], dict[str, str | None]]
 
 
-class Canal:
+class Canal(RowImageCodec):
     """Decodes Canal's flat messages.
 
     Raises:
         ConfigError: an option has a value that is not one of its choices.
     """
+
+    name = _NAME
 
     def __init__(self, needs: Needs) -> None:
         self._full = option(needs, "row_image", "full", "minimal") == "full"
@@ -117,16 +119,6 @@ class Canal:
         self._rows = canonical.decoder(GenericAlias(list, row))
         self._key_rows = canonical.decoder(GenericAlias(list, key_row))
         self._old_rows = canonical.decoder(GenericAlias(list, old_row) | None)
-
-    def key(self, key: bytes | None) -> bytes | None:
-        """Return None: the key is in the value."""
-        return None
-
-    def changes(
-        self, key: bytes | None, value: bytes | None, headers: Headers
-    ) -> Sequence[Change] | Ignored:
-        """Decode a message into the changes of its rows, in their order."""
-        return changes_or_refusal(_NAME, value, self._decode, self._readable_key)
 
     def _decode(self, value: bytes) -> Sequence[Change] | Ignored:
         message = _message(value)

@@ -212,12 +212,6 @@ def key(row: Mapping[str, Any], columns: Sequence[str]) -> bytes:
     return _encode({name: row[name] for name in columns})
 
 
-def write_lines(data: Sequence[Any]) -> list[bytes]:
-    """Write each of the data as `write` does."""
-    # Canonical bytes have no line feeds, and each line ends with one.
-    return _encoder.encode_lines(data).split(b"\n")[:-1]
-
-
 def exact(value: Decimal) -> int | float | Decimal:
     """Convert a decimal to its canonical form: an integer, else a short double, else itself.
 

@@ -29,15 +29,15 @@ from typing import Any
 import msgspec
 
 from ikebana.codecs import canonical
-from ikebana.codecs.change import Change, Headers, Ignored, Needs
+from ikebana.codecs.change import Change, Ignored, Needs
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.fields import fit_a_struct
 from ikebana.codecs.row_images import (
     NULL,
     Image,
+    RowImageCodec,
     RowImages,
     Tables,
-    changes_or_refusal,
     deleted,
     moved,
     option,
@@ -62,12 +62,14 @@ class _BadMetadata(msgspec.Struct, rename="kebab"):
     table_name: Any = None
 
 
-class Dms:
+class Dms(RowImageCodec):
     """Decodes the messages of AWS DMS.
 
     Raises:
         ConfigError: an option has a value that is not one of its choices.
     """
+
+    name = _NAME
 
     def __init__(self, needs: Needs) -> None:
         self._all = option(needs, "before_filter", "pk-only", "non-lob", "all") == "all"
@@ -86,16 +88,6 @@ class Dms:
         field = needs.options.get("before_image", "before-image")
         self._message = canonical.decoder(_message_with(field, _Metadata))
         self._bad_message = canonical.decoder(_message_with(field, _BadMetadata))
-
-    def key(self, key: bytes | None) -> bytes | None:
-        """Return None: the key is in the value, and the Kafka key may be another."""
-        return None
-
-    def changes(
-        self, key: bytes | None, value: bytes | None, headers: Headers
-    ) -> Sequence[Change] | Ignored:
-        """Decode a message into the changes of its row."""
-        return changes_or_refusal(_NAME, value, self._decode, self._readable_key)
 
     def _decode(self, value: bytes) -> Sequence[Change] | Ignored:
         message = self._message(value)

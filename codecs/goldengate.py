@@ -30,14 +30,14 @@ from typing import Any, Literal
 import msgspec
 
 from ikebana.codecs import canonical
-from ikebana.codecs.change import Change, Headers, Ignored, Needs
+from ikebana.codecs.change import Change, Ignored, Needs
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.row_images import (
     NULL,
     Image,
+    RowImageCodec,
     RowImages,
     Tables,
-    changes_or_refusal,
     deleted,
     moved,
     option,
@@ -76,12 +76,14 @@ _message = canonical.decoder(_Message)
 _bad_message = canonical.decoder(_BadMessage)
 
 
-class GoldenGate:
+class GoldenGate(RowImageCodec):
     """Decodes GoldenGate's messages.
 
     Raises:
         ConfigError: an option has a value that is not one of its choices.
     """
+
+    name = _NAME
 
     def __init__(self, needs: Needs) -> None:
         self._full = option(needs, "row_image", "minimal", "full") == "full"
@@ -99,16 +101,6 @@ class GoldenGate:
         self._read_all = images.decoder(dict[str, Any])
         self._read = images.read if knows_columns else self._read_all
         self._read_old = self._read if needs.before or not knows_columns else images.read_key
-
-    def key(self, key: bytes | None) -> bytes | None:
-        """Return None: the key is in the value."""
-        return None
-
-    def changes(
-        self, key: bytes | None, value: bytes | None, headers: Headers
-    ) -> Sequence[Change] | Ignored:
-        """Decode a message into the changes of its row."""
-        return changes_or_refusal(_NAME, value, self._decode, self._readable_key)
 
     def _decode(self, value: bytes) -> Sequence[Change] | Ignored:
         message = _message(value)

@@ -25,13 +25,13 @@ from typing import Any
 import msgspec
 
 from ikebana.codecs import canonical
-from ikebana.codecs.change import Change, Headers, Ignored, Needs
+from ikebana.codecs.change import Change, Ignored, Needs
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.row_images import (
     Image,
+    RowImageCodec,
     RowImages,
     Tables,
-    changes_or_refusal,
     deleted,
     moved,
     option,
@@ -69,7 +69,7 @@ _message = canonical.decoder(_Message)
 _bad_message = canonical.decoder(_BadMessage)
 
 
-class Maxwell:
+class Maxwell(RowImageCodec):
     """Decodes Maxwell's messages.
 
     >>> message = b'{"database": "shop", "table": "orders", "type": "update",'
@@ -83,6 +83,8 @@ class Maxwell:
         ConfigError: an option has a value that is not one of its choices.
     """
 
+    name = _NAME
+
     def __init__(self, needs: Needs) -> None:
         self._full = option(needs, "row_image", "full", "minimal") == "full"
         self._images = RowImages(_NAME, needs, minimal=not self._full)
@@ -94,16 +96,6 @@ class Maxwell:
                 "minimal row images without nulls do not tell null from unchanged",
                 hint="set output_nulls=true in Maxwell, and in the options",
             )
-
-    def key(self, key: bytes | None) -> bytes | None:
-        """Return None: the key is in the value, and the Kafka key is always the new one."""
-        return None
-
-    def changes(
-        self, key: bytes | None, value: bytes | None, headers: Headers
-    ) -> Sequence[Change] | Ignored:
-        """Decode a message into the changes of its row."""
-        return changes_or_refusal(_NAME, value, self._decode, self._readable_key)
 
     def _decode(self, value: bytes) -> Sequence[Change] | Ignored:
         message = _message(value)

@@ -14,12 +14,12 @@ are not in it, read or not.
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
 from ikebana.codecs import canonical
-from ikebana.codecs.change import Change, DeclaredColumns, Ignored, Needs
+from ikebana.codecs.change import Change, DeclaredColumns, Headers, Ignored, Needs
 from ikebana.codecs.column_encodings import bare, encodings
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.fields import is_exact, object_of, require_bounded
@@ -239,26 +239,44 @@ def moved(
     return [deleted(old_key, before), Change("upsert", key, after, None, absent)]
 
 
-def changes_or_refusal(
-    codec: str,
-    value: bytes | None,
-    decode: Callable[[bytes], Sequence[Change] | Ignored],
-    readable_key: Callable[[bytes], bytes | None],
-) -> Sequence[Change] | Ignored:
-    """Decode a message; if that fails, the error has the row's key if it can be decoded.
+class RowImageCodec:
+    """A codec of messages with row images, which have the row's key.
 
-    Raises:
-        DecodeError: the message cannot be decoded.
+    The Kafka key says nothing: it may be another one, and it is the new one if a key changes.
     """
-    if value is None:
-        return _TOMBSTONE
-    try:
-        require_readable(value)
-        return decode(value)
-    except _ALL_THAT_FAILS as error:
-        reason = canonical.refused(codec, error).reason
-    try:
-        key = readable_key(value)
-    except _ALL_THAT_FAILS:
-        key = None
-    raise DecodeError(codec, reason, key=key)
+
+    name: ClassVar[str]
+    """The name of the format in errors."""
+
+    def key(self, key: bytes | None) -> bytes | None:
+        """Return None: the key is in the value."""
+        return None
+
+    def changes(
+        self, key: bytes | None, value: bytes | None, headers: Headers
+    ) -> Sequence[Change] | Ignored:
+        """Decode a message into the changes of its rows, in their order.
+
+        Raises:
+            DecodeError: the message cannot be decoded; it has the row's key if that is readable.
+        """
+        if value is None:
+            return _TOMBSTONE
+        try:
+            require_readable(value)
+            return self._decode(value)
+        except _ALL_THAT_FAILS as error:
+            reason = canonical.refused(self.name, error).reason
+        try:
+            readable = self._readable_key(value)
+        except _ALL_THAT_FAILS:
+            readable = None
+        raise DecodeError(self.name, reason, key=readable)
+
+    def _decode(self, value: bytes) -> Sequence[Change] | Ignored:
+        """Decode a message that is not null."""
+        raise NotImplementedError
+
+    def _readable_key(self, value: bytes) -> bytes | None:
+        """The key of the one row of a message that cannot be decoded, if it is readable."""
+        raise NotImplementedError
