@@ -1,19 +1,27 @@
 """`ikebana new`: write a first pipeline file with comments."""
 
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ikebana.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ikebana.processor.authoring.proposing.proposal import Proposal
 
 _DEFAULT = "localhost:9092"
 
 
 @click.command("new")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
-@click.option("--topic", help="The topic to read.  [default: write a sample]")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    help="A topic to read; repeatable, for one input each.  [default: write a sample]",
+)
 @click.option(
     "--brokers",
     "--bootstrap-servers",
@@ -39,7 +47,7 @@ _DEFAULT = "localhost:9092"
 def new_command(
     file: Path,
     *,
-    topic: str | None,
+    topics: tuple[str, ...],
     brokers: str,
     config: Path | None,
     registry: str | None,
@@ -50,8 +58,9 @@ def new_command(
 
     \b
     ikebana new orders.yaml --topic orders --brokers localhost:9092
+    ikebana new shop.sql --topic orders --topic customers
 
-    The command reads the earliest and the newest messages of --topic, and proposes format,
+    The command reads the earliest and the newest messages of each --topic, and proposes format,
     key and columns.  Types come from the schemas of the messages, with --registry from the
     registry, and otherwise from the values.  Comments say what the messages did not show.
     Without --topic, FILE is a sample that runs as it is.
@@ -59,10 +68,16 @@ def new_command(
     if file.exists() and not force:
         raise ConfigError(f"{file} exists already", hint="--force overwrites it.")
     writer = _writer(file)
-    if topic is None:
-        text = writer.sample(brokers)
+    topics = tuple(dict.fromkeys(topics))
+    if table is not None and len(topics) > 1:
+        raise ConfigError(
+            f"--table {table} is for one topic, and there are {len(topics)}",
+            hint="Write a file for that topic alone, and copy its input.",
+        )
+    if topics:
+        text = _proposed(writer, file, topics, brokers, config, registry, table)
     else:
-        text = _proposed(writer, topic, brokers, config, registry, table)
+        text = writer.sample(brokers)
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -96,13 +111,14 @@ def _writer(file: Path) -> Any:
 
 def _proposed(
     writer: Any,
-    topic: str,
+    file: Path,
+    topics: Sequence[str],
     brokers: str,
     config: Path | None,
     registry: str | None,
     table: str | None,
 ) -> str:
-    """Return the text of a pipeline file for a topic; print notes on what messages do not show."""
+    """Return the text of a pipeline file for topics; print notes on what messages do not show."""
     from ikebana.processor.authoring.proposing import writing
     from ikebana.processor.authoring.proposing.proposal import propose
     from ikebana.processor.authoring.proposing.trial import tried
@@ -114,10 +130,16 @@ def _proposed(
     settings = {**(read_config(config) if config else {}), "bootstrap.servers": brokers}
     client.reach(settings)
     schemas = None if registry is None else Registry({"url": registry})
-    samples = sampled(settings, topic)
-    write = partial(writing.written, brokers=brokers, registry=registry)
-    proposal = tried(propose(topic, samples, schemas, table), samples, schemas, write)
-    for note in proposal.notes:
-        click.echo(note, err=True)
-    text: str = writer.written(proposal, brokers=brokers, registry=registry)
+    name = writing.plan_name(file.stem)
+
+    def alone(proposal: "Proposal") -> str:
+        return writing.written(name, [proposal], brokers, registry)
+
+    proposals = []
+    for topic in topics:
+        samples = sampled(settings, topic)
+        proposals.append(tried(propose(topic, samples, schemas, table), samples, schemas, alone))
+    for line in writing.comments(proposals):
+        click.echo(line, err=True)
+    text: str = writer.written(name, proposals, brokers, registry)
     return text

@@ -20,7 +20,8 @@ pytestmark = pytest.mark.kafka
 def test_a_topic_becomes_a_pipeline_file(broker: Broker, tmp_path: Path) -> None:
     """The earliest and the newest of each partition are seen, and no more is read."""
     settings = {"bootstrap.servers": broker.bootstrap_servers}
-    topics.create(client.admin(settings), "new-orders", 3, 1, {})
+    for topic in ("new-orders", "new-later"):
+        topics.create(client.admin(settings), topic, 3, 1, {})
     producer = Producer(settings)
     for number in range(600):
         last = {"late": 2.5} if number > 590 else {}
@@ -30,9 +31,8 @@ def test_a_topic_becomes_a_pipeline_file(broker: Broker, tmp_path: Path) -> None
     path = tmp_path / "orders.yaml"
 
     found = sampled(settings, "new-orders")
-    done = CliRunner().invoke(
-        cli, ["new", str(path), "--topic", "new-orders", "--brokers", broker.bootstrap_servers]
-    )
+    words = ["new", str(path), "--topic", "new-orders", "--topic", "new-later"]
+    done = CliRunner().invoke(cli, [*words, "--brokers", broker.bootstrap_servers])
 
     assert len(found) == 200
     assert done.exit_code == 0, done.output
@@ -41,6 +41,8 @@ def test_a_topic_becomes_a_pipeline_file(broker: Broker, tmp_path: Path) -> None
         ("quantity", "BIGINT"),
         ("late", "DOUBLE"),
     ]
+    assert plan.inputs[1].topics == ("new-later",)
+    assert "new-later:\nThe topic has no messages" in done.stderr
     assert read.kafka["bootstrap.servers"] == broker.bootstrap_servers
 
 

@@ -1,7 +1,6 @@
 """What `ikebana new` would write for some messages, run over these messages."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import ikebana.testing
@@ -35,13 +34,16 @@ def run_of(
 
     Without `schemas` for messages in Avro, nothing is run.
     """
-    write = partial(written, brokers="b:1", registry="http://r:1")
+
+    def write(one: Proposal) -> str:
+        return written("new", [one], "b:1", "http://r:1")
+
     proposal = tried(propose(topic, samples, schemas), samples, schemas, write)
     text = write(proposal)
     plan = parse(text, "new.yaml", environ={}).plan
     (source,) = plan.inputs
-    assert in_sql(proposal).plan == plan
-    assert in_python(proposal).inputs == plan.inputs
+    assert in_sql([proposal]).plan == plan
+    assert in_python([proposal]).inputs == plan.inputs
     if proposal.needs_registry and schemas is None:
         return Run(proposal, text, source, [], [])
     run = ikebana.testing.Run(plan, schemas=schemas)
@@ -53,15 +55,15 @@ def run_of(
     return Run(proposal, text, source, rows, [record["reason"] for record in run.errors()])
 
 
-def in_sql(proposal: Proposal) -> Pipeline:
-    """The pipeline that the proposal's text in SQL is."""
-    text = writing_sql.written(proposal, "b:1", "http://r:1")
+def in_sql(proposals: Sequence[Proposal]) -> Pipeline:
+    """The pipeline that the proposals' text in SQL is."""
+    text = writing_sql.written("new", proposals, "b:1", "http://r:1")
     return parse(text, "new.sql", environ={})
 
 
-def in_python(proposal: Proposal) -> Plan:
-    """The plan that the proposal's program makes."""
-    text = writing_python.written(proposal, "b:1", "http://r:1")
+def in_python(proposals: Sequence[Proposal]) -> Plan:
+    """The plan that the proposals' program makes."""
+    text = writing_python.written("new", proposals, "b:1", "http://r:1")
     there: dict[str, Any] = {"__name__": "new"}
     exec(compile(text, "new.py", "exec"), there)
     plan: Plan = there["pipeline"].plan()

@@ -15,6 +15,7 @@ from ikebana.processor.authoring.proposing.writing import sample, written
 from ikebana.processor.cli.main import cli
 from ikebana.processor.explain.explanation import explained
 from support.doc_blocks import ROOT
+from support.proposed import in_python, in_sql
 from support.recorded_mariadb import FOLDER, Recorded
 
 GOLDEN = ROOT / "tests" / "golden"
@@ -47,7 +48,7 @@ def types_of(proposal: Proposal) -> dict[str, str]:
 
 def plan_of(proposal: Proposal) -> Any:
     """What the written file comes to: it is read, planned and explained."""
-    plan, settings = parse(written(proposal, "b:1"), "new.yaml", environ={})
+    plan, settings = parse(written("new", [proposal], "b:1"), "new.yaml", environ={})
     assert explained(plan, settings).fingerprint
     (source,) = plan.inputs
     return source
@@ -168,19 +169,46 @@ def test_nothing_seen_is_said() -> None:
     assert plan_of(empty).value_format == plan_of(deleted).value_format == "json"
 
 
-@pytest.mark.parametrize("topic", ["a.b-c_d", "2024", "_", "on", "-", "shop.public.orders"])
+@pytest.mark.parametrize(
+    "topic", ["a.b-c_d", "2024", "current", "_", "on", "-", "shop.public.orders"]
+)
 def test_names_of_topics_become_names_of_the_plan(topic: str) -> None:
     """Whatever a topic may be called."""
     assert plan_of(propose(topic, said({"n": 1}))).topics == (topic,)
+
+
+def test_several_topics_become_inputs_of_one_file() -> None:
+    """With names of their own; the same in YAML, SQL and Python."""
+    proposals = [
+        propose("a.b", said({"id": 1})),
+        propose("a-b", [Sample(None, b'{"n":1}')]),
+        propose("a-b-current", captured("confluent")),
+    ]
+    plan, settings = parse(written("new", proposals, "b:1", "http://r:1"), "new.yaml", environ={})
+
+    assert explained(plan, settings).fingerprint
+    assert [(each.name, *each.topics, each.mode) for each in plan.inputs] == [
+        ("a-b", "a.b", "upsert"),
+        ("a-b-2", "a-b", "append"),
+        ("a-b-current", "a-b-current", "upsert"),
+    ]
+    assert [(each.source, each.topic) for each in plan.outputs] == [
+        ("a-b-current-2", "a-b.changes"),
+        ("a-b-2", "a-b-2.changes"),
+        ("a-b-current-current", "a-b-current.changes"),
+    ]
+    assert settings.registry == {"url": "http://r:1"}
+    assert in_sql(proposals).plan == plan
+    assert in_python(proposals).inputs == plan.inputs
 
 
 def test_avro_has_a_registry() -> None:
     """That which is given, else one to be named."""
     proposal = propose("t", captured("confluent"))
 
-    _, settings = parse(written(proposal, "b:1", "http://r:1"), "new.yaml", environ={})
+    _, settings = parse(written("new", [proposal], "b:1", "http://r:1"), "new.yaml", environ={})
     assert settings.registry == {"url": "http://r:1"}
-    assert "A guess" in written(proposal, "b:1")
+    assert "A guess" in written("new", [proposal], "b:1")
 
 
 def test_without_a_topic_it_is_a_sample(tmp_path: Path) -> None:

@@ -1,7 +1,10 @@
 """Write a proposal as a pipeline file in YAML, with comments."""
 
 import re
+from collections.abc import Sequence
+from itertools import chain, count
 from textwrap import wrap
+from typing import NamedTuple
 
 from ikebana.processor.authoring.proposing.proposal import Proposal, ProposedColumn
 
@@ -57,34 +60,82 @@ def sample(brokers: str) -> str:
     return SAMPLE % quoted(brokers)
 
 
-def written(proposal: Proposal, brokers: str, registry: str | None = None) -> str:
-    """Write a pipeline file that reads the proposed input and publishes it."""
-    name = plan_name(proposal.topic)
-    shown = name if proposal.is_collection else "current"
+class InputNames(NamedTuple):
+    """The names of what a file has for one topic: its input, the rows to publish, and the output.
+
+    `rows` is an operator that keeps the last values, or the input itself if it is a collection.
+    """
+
+    input: str
+    rows: str
+    output: str
+
+
+def names(proposals: Sequence[Proposal]) -> list[InputNames]:
+    """Name the parts of a file for each proposal, so that no two of them have the same name.
+
+    >>> names([Proposal("shop.orders")])
+    [InputNames(input='shop-orders', rows='current', output='changes')]
+    >>> names([Proposal("a.b"), Proposal("a-b")])[1]
+    InputNames(input='a-b-2', rows='a-b-2-current', output='a-b-2-changes')
+    """
+    used: set[str] = set()
+
+    def unused(name: str) -> str:
+        numbered = (f"{name}-{number}" for number in count(2))
+        chosen = next(each for each in chain([name], numbered) if each not in used)
+        used.add(chosen)
+        return chosen
+
+    inputs = [unused(plan_name(proposal.topic)) for proposal in proposals]
+    is_one = len(inputs) == 1
+    return [
+        InputNames(
+            name,
+            name if proposal.is_collection else unused("current" if is_one else f"{name}-current"),
+            "changes" if is_one else f"{name}-changes",
+        )
+        for name, proposal in zip(inputs, proposals, strict=True)
+    ]
+
+
+def written(
+    name: str, proposals: Sequence[Proposal], brokers: str, registry: str | None = None
+) -> str:
+    """Write a pipeline file that reads the proposed inputs and publishes each of them."""
+    named = list(zip(names(proposals), proposals, strict=True))
+    upserts = [part for part, proposal in named if not proposal.is_collection]
     lines = [
-        f"# A first pipeline for the topic {proposal.topic}.",
+        f"# {heading(proposals)}",
         "# `ikebana explain FILE` says what it will do, `ikebana run FILE` runs it.",
         "# Every key that can stand here is in docs/pipeline-file.md; `ikebana schema` is for "
         "editors.",
         "#",
-        *(f"# {line}" for line in comments(proposal)),
+        *(f"# {line}".rstrip() for line in comments(proposals)),
         "",
         "# Names the pipeline and its state: keep this name, and those below.",
-        f"pipeline: {name}-first",
+        f"pipeline: {quoted(name)}",
         "",
-        *_input(proposal, name),
+        "inputs:",
+        *(line for part, proposal in named for line in _input(proposal, part.input)),
     ]
-    if not proposal.is_collection:
+    if upserts:
         lines += ["", "operators:", "  # The last value of each key."]
-        lines += ["  current:", f"    upsert: {name}"]
-        lines += ["  # large:", "  #   linear: current", "  #   where: quantity > 9"]
+        for part in upserts:
+            lines += [f"  {part.rows}:", f"    upsert: {part.input}"]
+        lines += ["  # large:", f"  #   linear: {upserts[0].rows}", "  #   where: quantity > 9"]
     lines += [
         "",
         "outputs:",
         "  # Updates (data, time, diff): an old value leaves with -1, a new one comes with +1.",
-        "  changes:",
-        f"    from: {shown}",
-        f"    topic: {name}.changes",
+    ]
+    for part, _ in named:
+        lines += [
+            f"  {part.output}:",
+            f"    from: {part.rows}",
+            f"    topic: {part.input}.changes",
+        ]
+    lines += [
         "",
         "# ingest: one time for each micro-batch, in milliseconds; offset: one for each record.",
         "time: ingest",
@@ -92,19 +143,30 @@ def written(proposal: Proposal, brokers: str, registry: str | None = None) -> st
         "kafka:",
         f"  bootstrap.servers: {quoted(brokers)}",
     ]
-    if proposal.needs_registry:
+    if needs_registry(proposals):
         lines += ["registry:"]
         if registry is None:
             lines.append("  # A guess: name the registry that has the schemas.")
         lines.append(f"  url: {quoted(registry or 'http://localhost:8081')}")
-    lines += ["run:", "  # What has to survive a restart.", f"  checkpoint: ./checkpoint-{name}"]
+    lines += ["run:", "  # What has to survive a restart."]
+    lines += [f"  checkpoint: {quoted(f'./checkpoint-{name}')}"]
     return "\n".join(lines) + "\n"
 
 
+def needs_registry(proposals: Sequence[Proposal]) -> bool:
+    """Whether decoding any of the inputs needs a schema registry."""
+    return any(proposal.needs_registry for proposal in proposals)
+
+
+def heading(proposals: Sequence[Proposal]) -> str:
+    """Return the first line of a file: which topics it is for."""
+    topics = " and ".join(proposal.topic for proposal in proposals)
+    return f"A first pipeline for the topic{'s' * (len(proposals) > 1)} {topics}."
+
+
 def _input(proposal: Proposal, name: str) -> list[str]:
-    """The section of the input."""
+    """The input's lines in its section."""
     lines = [
-        "inputs:",
         f"  {name}:",
         f"    topic: {quoted(proposal.topic)}",
         *_format(proposal),
@@ -142,9 +204,14 @@ def _declared(column: ProposedColumn) -> str:
     return f"{{type: {quoted(column.type)}, encoding: {quoted(column.encoding)}}}"
 
 
-def comments(proposal: Proposal) -> list[str]:
-    """Return the lines of a comment with the proposal's notes."""
-    return [line for note in proposal.notes for line in wrap(_printable(note), _WIDTH)]
+def comments(proposals: Sequence[Proposal]) -> list[str]:
+    """Return the lines of a comment with all notes, each topic before its own if several."""
+    notes: list[str] = []
+    for proposal in proposals:
+        if len(proposals) > 1:
+            notes += [f"{proposal.topic}:"]
+        notes += proposal.notes
+    return [line for note in notes for line in wrap(_printable(note), _WIDTH)]
 
 
 def plan_name(topic: str) -> str:

@@ -1,10 +1,17 @@
 """Write a proposal as a pipeline in Python, with comments."""
 
 import json
+from collections.abc import Sequence
 
 from ikebana.codecs.formats import FORMATS
 from ikebana.processor.authoring.proposing.proposal import Proposal
-from ikebana.processor.authoring.proposing.writing import comments, formats, plan_name
+from ikebana.processor.authoring.proposing.writing import (
+    comments,
+    formats,
+    heading,
+    names,
+    needs_registry,
+)
 
 SAMPLE = '''\
 """A first pipeline: the current orders, and how much of each product is ordered.
@@ -37,7 +44,7 @@ if __name__ == "__main__":
     # The checkpoint has to survive a restart.
     pipeline.run(%s, checkpoint="./checkpoint-first-orders")
 '''
-_READ = {"upsert": 'upsert("current")', "append": "rows()", "diffs": "changes()"}
+_COLLECTIONS = {"append": "rows()", "diffs": "changes()"}
 
 
 def sample(brokers: str) -> str:
@@ -45,17 +52,18 @@ def sample(brokers: str) -> str:
     return SAMPLE % text(brokers)
 
 
-def written(proposal: Proposal, brokers: str, registry: str | None = None) -> str:
-    """Write a program whose `pipeline` reads the proposed input and publishes it."""
-    name = plan_name(proposal.topic)
+def written(
+    name: str, proposals: Sequence[Proposal], brokers: str, registry: str | None = None
+) -> str:
+    """Write a program whose `pipeline` reads the proposed inputs and publishes each of them."""
     settings = ""
-    if proposal.needs_registry:
+    if needs_registry(proposals):
         url = text(registry or "http://localhost:8081")
         settings = f'settings={{"registry": {{"url": {url}}}}}'
     # A text within the docstring must not end it.
-    notes = [line.replace("\\", "\\\\").replace('"', "'") for line in comments(proposal)]
+    notes = [line.replace("\\", "\\\\").replace('"', "'") for line in comments(proposals)]
     lines = [
-        f'"""A first pipeline for the topic {proposal.topic}.',
+        f'"""{heading(proposals)}',
         "",
         "`python FILE` runs it; docs/python.md has all of the interface.",
         "",
@@ -67,16 +75,23 @@ def written(proposal: Proposal, brokers: str, registry: str | None = None) -> st
         "# Names the pipeline and its state: keep this name, and those below.",
         '# time="ingest": one time for each micro-batch, in milliseconds; "offset": one for each '
         "record.",
-        f'pipeline = ik.Pipeline({text(f"{name}-first")}, time="ingest")',
-        *_input(proposal, name),
-        f"current = source.{_READ[proposal.mode]}",
-        '# current.where("quantity > 9").named("large").to("large")',
-        "# Updates (data, time, diff): an old value leaves with -1, a new one comes with +1.",
-        f'current.to({text(f"{name}.changes")}, name="changes")',
-        "",
-        'if __name__ == "__main__":',
+        f'pipeline = ik.Pipeline({text(name)}, time="ingest")',
     ]
-    if proposal.needs_registry and registry is None:
+    for number, (part, proposal) in enumerate(zip(names(proposals), proposals, strict=True), 1):
+        end = "" if len(proposals) == 1 else f"_{number}"
+        read = _COLLECTIONS.get(proposal.mode, f"upsert({text(part.rows)})")
+        lines += [
+            f"source{end} = pipeline.topic(",
+            *_input(proposal, part.input),
+            f"current{end} = source{end}.{read}",
+        ]
+        if number == 1:
+            large = f'current{end}.where("quantity > 9").named("large").to("large")'
+            update = "Updates (data, time, diff): an old value leaves with -1, a new one comes"
+            lines += [f"# {large}", f"# {update} with +1."]
+        lines.append(f"current{end}.to({text(f'{part.input}.changes')}, name={text(part.output)})")
+    lines += ["", 'if __name__ == "__main__":']
+    if needs_registry(proposals) and registry is None:
         lines.append("    # A guess: name the registry that has the schemas.")
     lines += [
         "    # The checkpoint has to survive a restart.",
@@ -99,7 +114,7 @@ def text(value: str) -> str:
 
 
 def _input(proposal: Proposal, name: str) -> list[str]:
-    lines = ["source = pipeline.topic(", f"    {text(proposal.topic)},", f"    name={text(name)},"]
+    lines = [f"    {text(proposal.topic)},", f"    name={text(name)},"]
     lines.append(f"    format={text(proposal.value)},")
     key = FORMATS[proposal.value].usual_key if isinstance(formats(proposal), str) else proposal.key
     if key != "json":

@@ -4,7 +4,13 @@ import re
 from collections.abc import Sequence
 
 from ikebana.processor.authoring.proposing.proposal import Proposal, ProposedColumn
-from ikebana.processor.authoring.proposing.writing import comments, formats, plan_name
+from ikebana.processor.authoring.proposing.writing import (
+    comments,
+    formats,
+    heading,
+    names,
+    needs_registry,
+)
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
@@ -45,16 +51,19 @@ def sample(brokers: str) -> str:
     return SAMPLE % text(brokers)
 
 
-def written(proposal: Proposal, brokers: str, registry: str | None = None) -> str:
-    """Write a pipeline file that reads the proposed input and publishes it."""
-    name = plan_name(proposal.topic)
+def written(
+    name: str, proposals: Sequence[Proposal], brokers: str, registry: str | None = None
+) -> str:
+    """Write a pipeline file that reads the proposed inputs and publishes each of them."""
+    named = list(zip(names(proposals), proposals, strict=True))
+    upserts = [part for part, proposal in named if not proposal.is_collection]
     settings = [
         "    -- ingest: one time for each micro-batch, in milliseconds; offset: one for each "
         "record.",
         "    time = ingest,",
         f"    kafka = (bootstrap.servers = {text(brokers)}),",
     ]
-    if proposal.needs_registry:
+    if needs_registry(proposals):
         if registry is None:
             settings.append("    -- A guess: name the registry that has the schemas.")
         settings.append(f"    registry = (url = {text(registry or 'http://localhost:8081')}),")
@@ -63,32 +72,32 @@ def written(proposal: Proposal, brokers: str, registry: str | None = None) -> st
         f"    run = (checkpoint = {text(f'./checkpoint-{name}')}));",
     ]
     lines = [
-        f"-- A first pipeline for the topic {proposal.topic}.",
+        f"-- {heading(proposals)}",
         "-- `ikebana explain FILE` says what it will do, `ikebana run FILE` runs it.",
         "-- docs/sql.md has all statements, docs/pipeline-file.md all options.",
         "--",
-        *(f"-- {line}" for line in comments(proposal)),
+        *(f"-- {line}".rstrip() for line in comments(proposals)),
         "",
         "-- Names the pipeline and its state: keep this name, and those below.",
-        f"CREATE PIPELINE {quoted(f'{name}-first')} WITH (",
+        f"CREATE PIPELINE {quoted(name)} WITH (",
         *settings,
         "",
-        *_source(proposal, name),
-        "",
     ]
-    shown = quoted(name)
-    if not proposal.is_collection:
-        shown = "current"
-        lines += [
-            "-- The last value of each key.",
-            f"CREATE OPERATOR current WITH (upsert = {quoted(name)});",
-            "-- CREATE VIEW large AS SELECT * FROM current WHERE quantity > 9;",
-            "",
-        ]
-    lines += [
-        "-- Updates (data, time, diff): an old value leaves with -1, a new one comes with +1.",
-        f"CREATE SINK changes FROM {shown} INTO KAFKA (topic = {text(f'{name}.changes')});",
-    ]
+    for part, proposal in named:
+        lines += [*_source(proposal, part.input), ""]
+    if upserts:
+        lines.append("-- The last value of each key.")
+        for part in upserts:
+            with_ = f"WITH (upsert = {quoted(part.input)})"
+            lines.append(f"CREATE OPERATOR {quoted(part.rows)} {with_};")
+        large = f"SELECT * FROM {quoted(upserts[0].rows)} WHERE quantity > 9"
+        lines += [f"-- CREATE VIEW large AS {large};", ""]
+    lines.append(
+        "-- Updates (data, time, diff): an old value leaves with -1, a new one comes with +1."
+    )
+    for part, _ in named:
+        into = f"INTO KAFKA (topic = {text(f'{part.input}.changes')})"
+        lines.append(f"CREATE SINK {quoted(part.output)} FROM {quoted(part.rows)} {into};")
     return "\n".join(lines) + "\n"
 
 
