@@ -364,7 +364,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
         "if last is not None and last.batch > logged.batch:",
         "if False:",
     ),
-    "outputs that were made anew": (
+    "outputs that were created again": (
         STARTING,
         _START,
         "(topic in existing and existing[topic].id == topic_id)",

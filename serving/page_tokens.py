@@ -91,8 +91,8 @@ def same_topic(view: CollectionView, topic: str | None) -> None:
     if topic is None or (now := topic_id(meta)) is None or now == topic:
         return
     raise UnreadableTimeError(
-        f'cannot go on reading "{meta.topic}": the topic was deleted and made anew since',
-        "Begin anew, without the token.",
+        f'cannot go on reading "{meta.topic}": the topic was deleted and created again since',
+        "Begin again, without the token.",
         meta.since,
         meta.upper,
         is_past=True,

@@ -121,7 +121,7 @@ def begun(birth: Birth, logged: SourceOffset | None) -> Birth:
             f'the metadata of the checkpoint at "{birth.location}" are of before edit '
             f"{logged.transition.number} of the plan, under which batch {logged.batch} was begun",
             hint="Restore the newest ikebana.json. If it is lost, move the checkpoint away, and "
-            "make it anew with `ikebana recover`. If another instance has just edited the "
+            "create it again with `ikebana recover`. If another instance has just edited the "
             "pipeline, start again.",
         )
     if (birth.start if logged is None else logged).transition.number >= birth.edits:

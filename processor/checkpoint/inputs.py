@@ -30,7 +30,7 @@ def topics_refusal(
         if ids.get(name, existing[name].id) != existing[name].id:
             return Refusal(
                 Reason.TOPIC_MADE_ANEW,
-                f'input topic "{name}" was deleted and made anew: its offsets now name other '
+                f'input topic "{name}" was deleted and created again: its offsets now name other '
                 "records",
                 _ANEW,
                 SourceError,
@@ -76,7 +76,7 @@ def again_refusal(
                         f"{first_read.get(partition, 0)} of {topic}[{partition}], which now "
                         f"begins at offset {begin}: the records before are gone",
                         f'Leave input "{called}" and what reads its rows as they were, or fill '
-                        "the topic anew. What needs more of its rows can read a copy of the "
+                        "the topic again. What needs more of its rows can read a copy of the "
                         "topic by a new input.",
                         SourceError,
                     )
@@ -195,7 +195,7 @@ def beginnings_refusal(
                         Reason.LOST_BEGINNING,
                         f'cannot read "{topic}": the beginning of {name}[{partition}] '
                         "was deleted, and without it no time would be complete",
-                        "Have the topic written anew, with retention.ms=-1 and "
+                        "Have the topic written again, with retention.ms=-1 and "
                         "retention.bytes=-1, or compacted by `ikebana compact` before its "
                         "records are deleted.",
                         SourceError,

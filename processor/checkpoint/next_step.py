@@ -168,8 +168,8 @@ def _rescales(birth: Birth, desired: Desired) -> bool:
 def _is_rebuilt(birth: Birth) -> Refusal:
     return Refusal(
         Reason.REBUILD_UNDER_WAY,
-        f"the state of checkpoint {birth.id} is being made anew, for the pipeline and the number "
-        "of shards with which it was recovered",
+        f"the state of checkpoint {birth.id} is being built again, for the pipeline and the "
+        "number of shards with which it was recovered",
         "Go on with these until a batch of it is written. Or remove the checkpoint, and recover "
         "with the new ones.",
     )

@@ -232,7 +232,7 @@ def problems_left(plan: Plan, left: Left) -> Iterator[EditProblem]:
     ids = {} if lease is None else lease.topic_ids
     for topic in lasting_topics(plan):
         if topic in ids and left.topic_ids.get(topic) != ids[topic]:
-            what = "was deleted and made anew" if topic in left.topic_ids else "was deleted"
+            what = "was deleted and created again" if topic in left.topic_ids else "was deleted"
             names = [output.name for output in plan.published if output.topic == topic]
             path = f"outputs.{names[0]}" if names else plan.name
             yield EditProblem(path, f'cannot go on: its topic "{topic}" {what}', _NEW)

@@ -98,7 +98,7 @@ def passed(topic: str, upper: int, usable: Sequence[SnapshotRecord]) -> Refusal:
         Reason.LOST_BEGINNING,
         f'cannot go on reading "{topic}" at time {moment(upper)}: updates that follow were '
         f"deleted{where}",
-        "Begin anew: leave the token out, or give --rebuild.",
+        "Begin again: leave the token out, or give --rebuild.",
         SourceError,
     )
 

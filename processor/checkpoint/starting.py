@@ -19,11 +19,11 @@ from ikebana.processor.planning.plan import ERRORS, Output, Plan
 
 _RESCALED = (
     "The checkpoint was rescaled: set run.checkpoint to the folder that `ikebana rescale` wrote. "
-    "Or it was lost and recovered: to the folder where `ikebana recover` has made it anew."
+    "Or it was lost and recovered: to the folder where `ikebana recover` has created it again."
 )
 _RESTORE = (
     "Restore the newest files of the checkpoint. If they are lost, move this one away, and make "
-    "it anew with `ikebana recover`. Or start with a new checkpoint and new output topics."
+    "it again with `ikebana recover`. Or start with a new checkpoint and new output topics."
 )
 
 
@@ -116,7 +116,7 @@ def lease_refusal(
             f"pipeline {plan.name!r} belongs to another checkpoint ({before.checkpoint}), not "
             f'to {birth.id}, according to topic "{plan.markers_topic}"',
             "Set run.checkpoint to the location of that checkpoint. If it was deleted, make it "
-            "anew with `ikebana recover`, or start with a new pipeline name and new output "
+            "again with `ikebana recover`, or start with a new pipeline name and new output "
             "topics.",
         )
     if before.epoch > birth.epoch:
@@ -131,7 +131,7 @@ def lease_refusal(
         if topic_id is None or (topic in existing and existing[topic].id == topic_id):
             continue
         deleted = topic not in existing
-        gone = "was deleted" if deleted else "was deleted and made anew"
+        gone = "was deleted" if deleted else "was deleted and created again"
         return Refusal(
             Reason.TOPIC_DELETED if deleted else Reason.TOPIC_MADE_ANEW,
             f'output topic "{topic}" {gone} since the checkpoint last ran',
@@ -228,7 +228,7 @@ def _of_no_marker(history: StartHistory, shard: int) -> Iterator[Refusal]:
             f'has no commit record in "{history.plan.markers_topic}": these are not the topics '
             "that it was made with",
             "The topic was deleted, or these are other brokers, such as one with temporary "
-            "data that was started anew (`ikebana broker --data DIR` keeps them). Use the "
+            "data that was started again (`ikebana broker --data DIR` keeps them). Use the "
             "brokers that have the topic, or start with a new checkpoint and new output topics.",
         )
 

@@ -76,7 +76,7 @@ def recover_command(
     birth = on_brokers.recover(plan, settings, left, place)
     click.echo(
         f"\nrecovered as {birth.id} at {settings.checkpoint}, continues with batch "
-        f"{birth.first_batch}: `ikebana run {file}` makes the state anew"
+        f"{birth.first_batch}: `ikebana run {file}` builds the state again"
     )
 
 
@@ -92,7 +92,7 @@ def _is_nothing(plan: "Plan") -> CheckpointError:
     return CheckpointError(
         f'pipeline "{plan.name}" has nothing to recover: no instance has left anything in '
         f'topic "{plan.markers_topic}"',
-        hint="Run it: it begins anew. If it has run before, these are other brokers, or the "
+        hint="Run it: it starts from nothing. If it has run before, these are other brokers, or the "
         "topic was deleted; then use a new name of the pipeline and new output topics.",
     )
 
@@ -118,7 +118,7 @@ def _lines(plan: "Plan", left: "Left", problems: "list[EditProblem]") -> list[st
         if times := left.given_up(output.name):
             text += f", gives up times {times[0]} to {times[-1]}"
         lines.append(f'  {output.name}  "{output.topic}" {text}')
-    lines += ["", f"the state is made anew at time {left.begin}, after batch {left.batch}"]
+    lines += ["", f"the state is built again at time {left.begin}, after batch {left.batch}"]
     if any(left.given_up(output.name) for output in plan.published):
         lines.append("at times that are given up, outputs show what they had at the loss")
     if problems:

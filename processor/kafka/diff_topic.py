@@ -286,7 +286,7 @@ class DiffTopic:
         if end < self._progress_at:
             raise SourceError(
                 f"cannot read {self.progress_topic}[0]@{self._progress_at}: it ends at {end}",
-                hint="The topic was deleted and made anew: read it from its beginning.",
+                hint="The topic was deleted and created again: read it from its beginning.",
             )
         return end
 
@@ -337,7 +337,7 @@ class DiffTopic:
                 raise SourceError(
                     f"cannot read {self.topic}[{partition}] up to offset {end}, which its "
                     f"progress names: it ends at {self._high.get(partition, 0)}",
-                    hint="The topic was deleted and made anew, or lost its end.",
+                    hint="The topic was deleted and created again, or lost its end.",
                 )
 
 

@@ -298,7 +298,7 @@ _keyed = maker(KeyedUpdate)
 
 def _another(topic: str) -> AnotherTopicError:
     return AnotherTopicError(
-        f'cannot go on reading "{topic}": it was deleted and made anew since',
+        f'cannot go on reading "{topic}": it was deleted and created again since',
         hint="Read it from its beginning: leave the token out, or give --rebuild.",
     )
 

@@ -195,7 +195,7 @@ def _of_inputs(settings: Settings, observed: Observed | None, ours: Rights) -> I
             yield Check(
                 what,
                 "failed",
-                "was deleted and made anew: its offsets now name other records",
+                "was deleted and created again: its offsets now name other records",
                 "Start with a new checkpoint and new output topics.",
             )
         else:

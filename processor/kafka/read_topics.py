@@ -62,7 +62,7 @@ class ReadTopics:
         message = f'cannot go on reading "{self._topic}": topic "{gone}" was deleted'
         if anew:
             return SourceError(
-                f"{message} and made anew",
+                f"{message} and created again",
                 hint="Read it from its beginning: begin again, and leave a token out.",
             )
         return SourceError(

@@ -126,11 +126,11 @@ class TopicRanges:
         """Find the place after all batches that are closed now, or about `most` offsets.
 
         Raises:
-            SourceError: the topic was made anew.
+            SourceError: the topic was created again.
         """
         if place.topic_id != self._reading.topic_id:
             raise SourceError(
-                f'cannot go on reading "{self.topic}": it was deleted and made anew since',
+                f'cannot go on reading "{self.topic}": it was deleted and created again since',
                 hint="Begin with a new checkpoint.",
             )
         begin = sum(place.ends.values())

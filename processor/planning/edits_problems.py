@@ -71,7 +71,7 @@ def _problems(edit: Edit, used: Mapping[str, int]) -> Iterator[EditProblem]:
             "errors.policy",
             f"was drop, is {after.on_error}: nothing knows which errors stand that were dropped, "
             "and each one would be taken back that was never written",
-            "Move the checkpoint away, and make it anew by `ikebana recover` with this file, "
+            "Move the checkpoint away, and create it again by `ikebana recover` with this file, "
             "which writes the errors that there are",
         )
     yield from _inputs(before, after)
@@ -326,7 +326,7 @@ def _joins(edit: Edit) -> Iterator[EditProblem]:
             yield EditProblem(
                 f"operators.{shown(stage.join)}",
                 "would be laid out otherwise than it is, since other joins come or go",
-                "Give it another name, so that it begins anew with what is there",
+                "Give it another name, so that it starts again with what is there",
             )
     for join in edit.after.joins:
         if join.name in edit.fresh - new.origins.keys() - edit.filled_joins.keys():

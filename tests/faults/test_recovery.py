@@ -61,7 +61,7 @@ def checked(pipeline: Pipeline) -> str:
 def test_a_pipeline_goes_on_without_its_checkpoint(
     broker: Broker, topic_name: Callable[[str], str], tmp_path: Path, domain: str
 ) -> None:
-    """Killed in a batch of which one shard was committed; it dies again while it is made anew."""
+    """Killed in a batch of which one shard was committed; it dies again during the rebuild."""
     servers, source = broker.bootstrap_servers, topic_name("lost")
     create(servers, source, 2)
     produce(servers, source, upserts(1500, 300, Random(1)))
@@ -193,7 +193,7 @@ def test_another_plan_waits_until_the_state_is_made_anew(
     pipeline = recovered(Pipeline(tmp_path, broker.bootstrap_servers, name, source), seed=9)
     with replace(pipeline.but(shards=3)).start("--once") as run:
         assert run.wait(120) == 1
-    assert "being made anew" in run.text
+    assert "being built again" in run.text
     pipeline.drained()
     pipeline.but(shards=3).drained()
     checked(pipeline)

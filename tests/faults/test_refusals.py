@@ -152,7 +152,7 @@ def test_an_output_that_was_deleted_is_not_made_anew(
     """Its updates cannot be made again, with another topic of its name or without."""
     pipeline = begun(broker, topic_name, tmp_path)
     recreate(broker.bootstrap_servers, pipeline.target)
-    refused(pipeline, f'output topic "{pipeline.target}" was deleted and made anew')
+    refused(pipeline, f'output topic "{pipeline.target}" was deleted and created again')
     admin = admin_of(broker.bootstrap_servers)
     admin.delete_topics([pipeline.target])[pipeline.target].result(30)
     wait_until(
@@ -168,7 +168,7 @@ def test_an_input_that_was_made_anew_is_not_read(
     pipeline = begun(broker, topic_name, tmp_path)
     recreate(broker.bootstrap_servers, pipeline.source)
     produce(broker.bootstrap_servers, pipeline.source, upserts(7, 100, Random(2)))
-    refused(pipeline, f'input topic "{pipeline.source}" was deleted and made anew')
+    refused(pipeline, f'input topic "{pipeline.source}" was deleted and created again')
 
 
 def test_records_that_were_deleted_before_they_were_read_are_missed(

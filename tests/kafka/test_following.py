@@ -1,4 +1,4 @@
-"""`ikebana.follow` over topics on a broker: every format, tokens, and topics made anew."""
+"""`ikebana.follow` over topics on a broker: every format, tokens, and topics created again."""
 
 import functools
 import re
@@ -122,7 +122,7 @@ def test_a_topic_made_anew_is_refused(written: Written) -> None:
         answer.result(30)
     anew = _made_anew(written)
 
-    with pytest.raises(SourceError, match="was deleted and made anew"):
+    with pytest.raises(SourceError, match="was deleted and created again"):
         _all(anew, resume=token)
 
 

@@ -186,7 +186,7 @@ def test_an_input_that_is_another_one_is_told(ran: Pipeline) -> None:
 
     found = failed(ran)
 
-    assert "was deleted and made anew" in found[f'input topic "{ran.source}"']
+    assert "was deleted and created again" in found[f'input topic "{ran.source}"']
 
 
 def test_records_that_are_gone_before_they_were_read_are_told(ran: Pipeline) -> None:

@@ -126,7 +126,7 @@ def test_a_lost_checkpoint_is_made_anew_for_what_it_was_recovered_with(
     """Until that is done, another plan or number of shards is refused."""
     life.recover()
 
-    with pytest.raises(CheckpointError, match="is being made anew, for the pipeline and the"):
+    with pytest.raises(CheckpointError, match="is being built again, for the pipeline and the"):
         life.start(**change)
     assert life.start().steps == ["go on"]
     life.go_on()

@@ -180,7 +180,7 @@ def test_a_topic_that_was_made_anew_is_another_one(brokers: Brokers, name: str) 
     reading = DiffTopic({}, OUT)
     brokers.ids[name] = "3"
 
-    with pytest.raises(SourceError, match=f'topic "{name}" was deleted and made anew'):
+    with pytest.raises(SourceError, match=f'topic "{name}" was deleted and created again'):
         uppers(reading)
 
 
@@ -224,7 +224,7 @@ def test_a_topic_that_goes_away_as_it_is_opened_is_told(brokers: Brokers) -> Non
     with pytest.raises(SourceError, match=r'"out": topic "out" was deleted\n'):
         reading.begin()
     brokers.ids |= {OUT: "3", PROGRESS: "4"}
-    with pytest.raises(SourceError, match=r'topic "out" was deleted and made anew\n'):
+    with pytest.raises(SourceError, match=r'topic "out" was deleted and created again\n'):
         reading.begin()
 
 
@@ -291,12 +291,12 @@ FACTS: dict[str, Callable[[Cdcv2Topic], object]] = {
 def test_a_topic_of_facts_that_was_deleted_is_told(
     brokers: Brokers, ask: Callable[[Cdcv2Topic], object]
 ) -> None:
-    """One that was made anew was read on, at offsets of the one before."""
+    """One that was created again was read on, at offsets of the one before."""
     reading = Cdcv2Topic({}, OUT, "cdcv2-json")
     ask(reading)
 
     brokers.ids[OUT] = "3"
-    with pytest.raises(SourceError, match='topic "out" was deleted and made anew'):
+    with pytest.raises(SourceError, match='topic "out" was deleted and created again'):
         ask(reading)
     del brokers.ids[OUT]
     with pytest.raises(SourceError, match=r'"out": topic "out" was deleted\n'):

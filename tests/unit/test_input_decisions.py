@@ -42,7 +42,7 @@ ONE = {"ours.out": TopicInfo("1", 1), "ours.out.progress": TopicInfo("2", 1)}
             {"a": TopicInfo("1", 1), "b": TopicInfo("2", 1)},
             {"a": "1", "b": "1"},
             Reason.TOPIC_MADE_ANEW,
-            id="made anew",
+            id="created again",
         ),
         pytest.param({"a": TopicInfo("1", 1)}, {}, Reason.MISSING_INPUT, id="not there"),
     ],
@@ -50,7 +50,7 @@ ONE = {"ours.out": TopicInfo("1", 1), "ours.out.progress": TopicInfo("2", 1)}
 def test_input_topics_stay_the_same(
     found: dict[str, TopicInfo], ids: dict[str, str], reason: Reason | None
 ) -> None:
-    """R4. Offsets of a topic that was made anew mean other records."""
+    """R4. Offsets of a topic that was created again mean other records."""
     assert refused(topics_refusal(["a", "b"], found, ids)) is reason
 
 

@@ -1,4 +1,4 @@
-"""What of a pipeline can be made anew without its checkpoint, and what is refused by its name."""
+"""What of a pipeline can be rebuilt without its checkpoint, and what is refused by its name."""
 
 from dataclasses import replace
 from typing import Any, cast
@@ -226,7 +226,7 @@ def test_outputs_that_cannot_go_on_are_refused() -> None:
     lost = {"all": "the beginning is gone"}
     assert told(plan, left(plan, lost=lost)) == {"outputs.all": "the beginning is gone"}
     ids = {**whole.topic_ids, "all": "another"}
-    assert "made anew" in told(plan, left(plan, topic_ids=ids))["outputs.all"]
+    assert "created again" in told(plan, left(plan, topic_ids=ids))["outputs.all"]
     del ids["all"]
     assert "was deleted" in told(plan, left(plan, topic_ids=ids))["outputs.all"]
 
@@ -287,7 +287,7 @@ def test_records_behind_an_open_transaction_are_counted_by_commit_records() -> N
 
 
 def first_batch(plan: Plan, found: Left) -> tuple[StartHistory, list[Closing]]:
-    """The first batch of a state that is made anew: what a restart reads, and what it published.
+    """The first batch of a rebuilt state: what a restart reads, and what it published.
 
     Every topic has one partition, with 9 records.
     """

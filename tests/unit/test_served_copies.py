@@ -1,4 +1,4 @@
-"""The local copies of a service: damage that readers meet, topics made anew, folders."""
+"""The local copies of a service: damage that readers meet, topics created again, folders."""
 
 import errno
 import json
@@ -202,8 +202,8 @@ def test_a_token_is_refused_when_its_topic_was_made_anew(tmp_path: Path) -> None
         for path in tokens:
             status, told = _ask(url + path)
             assert status == 410, path
-            assert "deleted and made anew since" in told["error"]
-            assert "Begin anew" in told["hint"]
+            assert "deleted and created again since" in told["error"]
+            assert "Begin again" in told["hint"]
             assert (told["since"], told["upper"]) == (0, 12)
         # Those of versions that did not tell topics go on.
         old = Position([NAME], 9, 1).token()
@@ -226,7 +226,7 @@ def test_a_subscription_ends_when_its_topic_is_made_anew(tmp_path: Path) -> None
             wait_until(lambda: service._followed[NAME]._following is None, 20, "it is closed")
             topics.failure = None
             name, _, data = next(events)
-        assert (name, "deleted and made anew since" in data["error"]) == ("error", True)
+        assert (name, "deleted and created again since" in data["error"]) == ("error", True)
 
 
 def test_a_folder_that_cannot_be_made_is_named(

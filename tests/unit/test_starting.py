@@ -55,7 +55,11 @@ JOINS = Transition(stage=Stage.JOIN, joins=["pairs"])
         pytest.param(lease(epoch=1), born(), topics(), Reason.RESCALED_SINCE, id="an old form"),
         pytest.param(lease(), born(), topics(out=None), Reason.TOPIC_DELETED, id="deleted"),
         pytest.param(
-            lease(), born(), topics(out=TopicInfo("2", 3)), Reason.TOPIC_MADE_ANEW, id="made anew"
+            lease(),
+            born(),
+            topics(out=TopicInfo("2", 3)),
+            Reason.TOPIC_MADE_ANEW,
+            id="created again",
         ),
         pytest.param(
             lease(topic_ids={}), born(), topics(out=TopicInfo("2", 3)), None, id="a new output"

@@ -132,7 +132,7 @@ def after_loss(
     )
     if problems := list(problems_left(plan, left)):
         raise CheckpointError(
-            "the checkpoint cannot be made anew: "
+            "the checkpoint cannot be created again: "
             + "; ".join(f"{each.path} {each.reason}" for each in problems),
             hint=f"{problems[0].instead}.",
             paths=[each.path for each in problems],
