@@ -92,8 +92,8 @@ def _is_nothing(plan: "Plan") -> CheckpointError:
     return CheckpointError(
         f'pipeline "{plan.name}" has nothing to recover: no instance has left anything in '
         f'topic "{plan.markers_topic}"',
-        hint="Run it: it starts from nothing. If it has run before, these are other brokers, or the "
-        "topic was deleted; then use a new name of the pipeline and new output topics.",
+        hint="Run it: it starts from nothing. If it has run before, these are other brokers, or "
+        "the topic was deleted; then use a new name of the pipeline and new output topics.",
     )
 
 

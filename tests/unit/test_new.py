@@ -188,14 +188,14 @@ def test_several_topics_become_inputs_of_one_file() -> None:
 
     assert explained(plan, settings).fingerprint
     assert [(each.name, *each.topics, each.mode) for each in plan.inputs] == [
-        ("a-b", "a.b", "upsert"),
-        ("a-b-2", "a-b", "append"),
-        ("a-b-current", "a-b-current", "upsert"),
+        ("a_b", "a.b", "upsert"),
+        ("a_b_2", "a-b", "append"),
+        ("a_b_current", "a-b-current", "upsert"),
     ]
     assert [(each.source, each.topic) for each in plan.outputs] == [
-        ("a-b-current-2", "a-b.changes"),
-        ("a-b-2", "a-b-2.changes"),
-        ("a-b-current-current", "a-b-current.changes"),
+        ("a_b_current_2", "a.b.changes"),
+        ("a_b_2", "a-b.changes"),
+        ("a_b_current_current", "a-b-current.changes"),
     ]
     assert settings.registry == {"url": "http://r:1"}
     assert in_sql(proposals).plan == plan

@@ -75,14 +75,14 @@ def names(proposals: Sequence[Proposal]) -> list[InputNames]:
     """Name the parts of a file for each proposal, so that no two of them have the same name.
 
     >>> names([Proposal("shop.orders")])
-    [InputNames(input='shop-orders', rows='current', output='changes')]
+    [InputNames(input='shop_orders', rows='current', output='changes')]
     >>> names([Proposal("a.b"), Proposal("a-b")])[1]
-    InputNames(input='a-b-2', rows='a-b-2-current', output='a-b-2-changes')
+    InputNames(input='a_b_2', rows='a_b_2_current', output='a_b_2_changes')
     """
     used: set[str] = set()
 
     def unused(name: str) -> str:
-        numbered = (f"{name}-{number}" for number in count(2))
+        numbered = (f"{name}_{number}" for number in count(2))
         chosen = next(each for each in chain([name], numbered) if each not in used)
         used.add(chosen)
         return chosen
@@ -92,8 +92,8 @@ def names(proposals: Sequence[Proposal]) -> list[InputNames]:
     return [
         InputNames(
             name,
-            name if proposal.is_collection else unused("current" if is_one else f"{name}-current"),
-            "changes" if is_one else f"{name}-changes",
+            name if proposal.is_collection else unused("current" if is_one else f"{name}_current"),
+            "changes" if is_one else f"{name}_changes",
         )
         for name, proposal in zip(inputs, proposals, strict=True)
     ]
@@ -129,12 +129,9 @@ def written(
         "outputs:",
         "  # Updates (data, time, diff): an old value leaves with -1, a new one comes with +1.",
     ]
-    for part, _ in named:
-        lines += [
-            f"  {part.output}:",
-            f"    from: {part.rows}",
-            f"    topic: {part.input}.changes",
-        ]
+    for part, proposal in named:
+        topic = quoted(f"{proposal.topic}.changes")
+        lines += [f"  {part.output}:", f"    from: {part.rows}", f"    topic: {topic}"]
     lines += [
         "",
         "# ingest: one time for each micro-batch, in milliseconds; offset: one for each record.",
@@ -149,7 +146,7 @@ def written(
             lines.append("  # A guess: name the registry that has the schemas.")
         lines.append(f"  url: {quoted(registry or 'http://localhost:8081')}")
     lines += ["run:", "  # What has to survive a restart."]
-    lines += [f"  checkpoint: {quoted(f'./checkpoint-{name}')}"]
+    lines += [f"  checkpoint: ./checkpoint-{name}"]
     return "\n".join(lines) + "\n"
 
 
@@ -215,13 +212,13 @@ def comments(proposals: Sequence[Proposal]) -> list[str]:
 
 
 def plan_name(topic: str) -> str:
-    """Make a plan's name from a topic's, such that YAML reads it as text.
+    """Make a plan's name from a topic's, which YAML and SQL read without quotes.
 
     >>> plan_name("shop.public.orders"), plan_name("2024")
-    ('shop-public-orders', 'topic-2024')
+    ('shop_public_orders', 'topic_2024')
     """
-    name = re.sub(r"[^A-Za-z0-9_-]+", "-", topic).strip("-_")
-    return name if _PLAIN.fullmatch(name) and quoted(name) == name else f"topic-{name}".strip("-")
+    name = re.sub(r"[^A-Za-z0-9_]+", "_", topic).strip("_")
+    return name if _PLAIN.fullmatch(name) and quoted(name) == name else f"topic_{name}".strip("_")
 
 
 def formats(proposal: Proposal) -> str | tuple[str, str]:

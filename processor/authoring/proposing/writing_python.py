@@ -89,7 +89,8 @@ def written(
             large = f'current{end}.where("quantity > 9").named("large").to("large")'
             update = "Updates (data, time, diff): an old value leaves with -1, a new one comes"
             lines += [f"# {large}", f"# {update} with +1."]
-        lines.append(f"current{end}.to({text(f'{part.input}.changes')}, name={text(part.output)})")
+        changes = text(f"{proposal.topic}.changes")
+        lines.append(f"current{end}.to({changes}, name={text(part.output)})")
     lines += ["", 'if __name__ == "__main__":']
     if needs_registry(proposals) and registry is None:
         lines.append("    # A guess: name the registry that has the schemas.")

@@ -95,8 +95,8 @@ def written(
     lines.append(
         "-- Updates (data, time, diff): an old value leaves with -1, a new one comes with +1."
     )
-    for part, _ in named:
-        into = f"INTO KAFKA (topic = {text(f'{part.input}.changes')})"
+    for part, proposal in named:
+        into = f"INTO KAFKA (topic = {text(f'{proposal.topic}.changes')})"
         lines.append(f"CREATE SINK {quoted(part.output)} FROM {quoted(part.rows)} {into};")
     return "\n".join(lines) + "\n"
 
