@@ -57,8 +57,11 @@ def touched(operator: WindowFunctions) -> float:
 
 def _touched(function: WindowFunction) -> tuple[str, float]:
     frame, kind = function.frame, function.kind
+    if function.is_of_row and (function.is_of_frame or kind in OFFSETS):
+        return _of_row(function)
     if kind in SIZED:
-        borders = function.number - 1 if kind == "ntile" else PARTITION
+        is_tile = kind == "ntile" and not function.number_by
+        borders = function.number - 1 if is_tile else PARTITION
         return "all rows if their number changes", min(_MOVED, borders / 3)
     if kind in RANKS:
         return "the rows between its old place and its new one, or up to the end", _MOVED
@@ -68,17 +71,38 @@ def _touched(function: WindowFunction) -> tuple[str, float]:
     if kind == PATTERN:
         return "the rows of the matches around it", 2 * _MATCH
     is_of_one = function.aggregate is None or kind in ("min", "max")
-    if frame.is_prefix and frame.is_suffix:
+    if frame.is_whole:
         return "all rows if the value changes", _OF_ONE if is_of_one else PARTITION
     if frame.is_prefix or frame.is_suffix:
         return _of_open_end(function)
-    words = "the rows whose frames have it"
-    if is_of_one:
-        return words, _OF_ONE
+    return (_IN_FRAMES, _OF_ONE) if is_of_one else (_IN_FRAMES, _of_frames(frame))
+
+
+_IN_FRAMES = "the rows whose frames have it"
+
+
+def _of_frames(frame: Frame) -> float:
+    """How many frames that reach to no end of the partition have a row."""
     if frame.unit == "range":
-        return words, _BEHIND / 5
+        return _BEHIND / 5
     rows = _distance(frame.start, is_start=True) + _distance(frame.end, is_start=False)
-    return words, 2.0 * max(rows, 0)
+    return 2.0 * max(rows, 0)
+
+
+def _of_row(function: WindowFunction) -> tuple[str, float]:
+    """Which rows change, and how many, if rows with one frame have values of their own."""
+    frame = function.frame
+    is_open = frame.is_prefix or frame.is_suffix
+    if not function.is_of_frame or frame.is_whole:
+        words = "all rows"
+    elif is_open:
+        words = f"the rows {'behind' if frame.is_prefix else 'before'} it"
+    else:
+        words = _IN_FRAMES
+    if function.kind not in RANKS:
+        return words, _OF_ONE
+    # Half of the others are behind a row in the order of the call.
+    return words, _MOVED if is_open else _of_frames(frame) / 2
 
 
 def _of_open_end(function: WindowFunction) -> tuple[str, float]:
@@ -100,10 +124,13 @@ def _distance(bound: FrameBound, *, is_start: bool) -> int:
 
 def _call(function: WindowFunction) -> str:
     number = str(function.number) if function.kind in (*OFFSETS, "nth_value", "ntile") else ""
+    number = one_line(function.number_by) or number
     arguments = [one_line(function.argument), number, one_line(function.default)]
     arguments.append(one_line(function.pattern))
+    way = " DESC" * function.is_descending
+    order = f" ORDER BY {one_line(function.within)}{way}" if function.within else ""
     nulls = " IGNORE NULLS" * function.ignores_nulls
-    call = f"{function.kind}({', '.join(filter(None, arguments))}{nulls})"
+    call = f"{function.kind}({', '.join(filter(None, arguments))}{order}{nulls})"
     return " ".join([call, *_frame(function.frame)])
 
 

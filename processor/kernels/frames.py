@@ -51,6 +51,11 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
         """Whether it ends with the partition."""
         return self.end.side == "all"
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all rows have the same one, that of all rows."""
+        return self.is_prefix and self.is_suffix and not self.exclude
+
 
 Positions = tuple[int, int]
 Place = Callable[[PartitionRow, str], bytes]

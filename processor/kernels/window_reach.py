@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from ikebana.processor.kernels.stretches import PartitionRow, Sums
 from ikebana.processor.kernels.window_values import (
-    ENDS,
     PATTERN,
     RANKS,
     SIZED,
@@ -55,14 +54,15 @@ class Renewal:
     def renew(self, function: WindowFunction, renew: Renew) -> None:
         """Renew the values of a function where they may differ."""
         frame, kind = function.frame, function.kind
-        of_frame = kind not in RANKS and (function.aggregate is not None or kind in ENDS)
         if kind == PATTERN:
             for at in self._values.matches[function]:
                 renew(at)
-        elif kind in SIZED and self._is_grown:
+        elif kind in SIZED and not function.within and self._is_grown:
             for at in range(self._end):
                 renew(at)
-        elif of_frame and frame.is_prefix and frame.is_suffix and not frame.exclude:
+        elif function.is_of_row and function.is_of_frame:
+            self._near(function, renew)
+        elif function.is_of_frame and frame.is_whole:
             self._everywhere(renew)
         elif kind in RANKS:
             self._from_begin(function, renew)
@@ -100,7 +100,7 @@ class Renewal:
         frame = function.frame
         if function.kind not in ("first_value", "nth_value") or not frame.is_prefix:
             return False
-        if function.ignores_nulls or frame.exclude:
+        if function.ignores_nulls or frame.exclude or function.is_of_row or function.within:
             return False
         moved = sum(each.more for each in self._changes if each.at < change.at)
         return min(change.at, change.at - moved) >= function.number

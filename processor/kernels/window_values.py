@@ -4,8 +4,10 @@ Kinds are ranks, values of rows before or behind, values at the ends of a frame,
 all aggregates of reductions over a frame.  They are those of SQL; see docs/sql-groups.md.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from math import inf
 from typing import Any
 
 import msgspec
@@ -43,10 +45,12 @@ class WindowFunction(msgspec.Struct, frozen=True, array_like=True):
 
     `argument`, the `default` of an offset, and values at bounds of the frame are SQL in a plan,
     and names of fields here.  `number` is how far away lag and lead look, which value nth_value
-    takes, how many groups ntile makes, or how many values top lists.  `order` is how the
-    argument's type orders its values; if it `is_single`, it has numbers of single precision.  An
-    aggregate that `is_distinct` takes each value once.  The argument of a `pattern` is a number
-    with a bit for each of its variables that a row may stand for.
+    takes, how many groups ntile makes, or how many values top lists; `number_by` is the same of
+    each row, as `argument` is.  `within` is an order of the call, by which a rank, an offset or an
+    end sorts the rows of the frame.  `order` is how the type of the argument, or of `within`,
+    orders its values; if it `is_single`, it has numbers of single precision.  An aggregate that
+    `is_distinct` takes each value once.  The argument of a `pattern` is a number with a bit for
+    each of its variables that a row may stand for.
     """
 
     name: str
@@ -60,6 +64,9 @@ class WindowFunction(msgspec.Struct, frozen=True, array_like=True):
     order: Order = ""
     is_single: bool = False
     pattern: str = ""
+    number_by: str = ""
+    within: str = ""
+    is_descending: bool = False
 
     @property
     def aggregate(self) -> AggregateKind | None:
@@ -75,9 +82,20 @@ class WindowFunction(msgspec.Struct, frozen=True, array_like=True):
         return kind.keeps is not None or self.is_distinct or kind.user_class is not None
 
     @property
+    def is_of_frame(self) -> bool:
+        """Whether it reads the rows of its frame; others read those of the partition."""
+        return bool(self.within) or self.aggregate is not None or self.kind in ENDS
+
+    @property
+    def is_of_row(self) -> bool:
+        """Whether it differs between rows with the same frame."""
+        return bool(self.number_by) or (bool(self.within) and self.kind not in ENDS)
+
+    @property
     def reads(self) -> Iterator[str]:
         """All arguments that it reads."""
-        every = (self.argument, self.default, self.frame.start.at, self.frame.end.at)
+        ends = self.frame.start.at, self.frame.end.at
+        every = (self.argument, self.default, *ends, self.number_by, self.within)
         return (each for each in every if each)
 
 
@@ -122,7 +140,8 @@ def summed_of(function: WindowFunction) -> SummedArgument | None:
     """The sums of a stretch of rows that a function needs beside their number."""
     kind = function.aggregate
     if kind is None:
-        return SummedArgument(function.argument) if function.ignores_nulls else None
+        counts_nulls = function.ignores_nulls and not function.within
+        return SummedArgument(function.argument) if counts_nulls else None
     if not function.argument or function.lists_values:
         return None
     if kind.keeps is not None:
@@ -163,11 +182,14 @@ class WindowValues:
         """The value of a function at a row, as canonical JSON."""
         if function.aggregate is not None:
             return canonical.write(self._aggregated(function, function.aggregate, at, row))
-        if function.kind in RANKS:
-            return canonical.encode(_RANKS[function.kind](self.frames, function, at, row))
         if function.kind == PATTERN:
             return self.matches[function][at]
-        position = self._other(function, at, row)
+        number = self._number(function, row)
+        if number is None:
+            return NULL
+        if function.kind in RANKS:
+            return canonical.encode(self._rank(function, number, at, row))
+        position = self._other(function, number, at, row)
         if position is not None:
             return self.rows.at(position)[0].arguments[self._fields[function.argument]] or NULL
         return row.arguments[self._fields[function.default]] or NULL if function.default else NULL
@@ -175,17 +197,21 @@ class WindowValues:
     def reach(self, function: WindowFunction, at: int, row: PartitionRow) -> Positions:
         """The positions of all rows that decide the value at a row."""
         frames, frame, kind = self.frames, function.frame, function.kind
+        if function.within:
+            return frames.positions(frame, at, row)
+        if kind in OFFSETS and function.number_by:
+            return 0, frames.size
         if kind in RANKS:
             first, behind = frames.peers(at, row)
             return 0, at + 1 if kind in _BY_ROW else behind if kind == "cume_dist" else first
         if kind in OFFSETS:
-            position = self._other(function, at, row)
+            position = self._other(function, function.number, at, row)
             if kind == "lag":
                 return 0 if position is None else position, at + 1
             return at, frames.size if position is None else position + 1
         begin, end = frames.positions(frame, at, row)
-        if kind in ENDS and not frame.exclude:
-            position = self._other(function, at, row)
+        if kind in ENDS and not (frame.exclude or function.number_by):
+            position = self._other(function, function.number, at, row)
             if kind == "last_value":
                 return begin if position is None else position, end
             return begin, end if position is None else position + 1
@@ -195,16 +221,73 @@ class WindowValues:
         """What `more` copies of a row add to a function's sums; None if it has no sums."""
         kind = function.aggregate
         if kind is None:
-            return Sums(more) if function.kind in RANKS else None
+            return Sums(more) if function.kind in RANKS and not function.within else None
         if kind.keeps is not None or function.lists_values:
             return None
         summed = summed_of(function)
         return Sums(more) if summed is None else row.alone.sums[self._summed[summed]].times(more)
 
-    def _other(self, function: WindowFunction, at: int, row: PartitionRow) -> int | None:
+    def _number(self, function: WindowFunction, row: PartitionRow) -> int | None:
+        """The number of a function at a row."""
+        if not function.number_by:
+            return function.number
+        written = row.arguments[self._fields[function.number_by]]
+        number: int | None = None if written is None else _decode(written)
+        return number
+
+    def _rank(
+        self, function: WindowFunction, number: int, at: int, row: PartitionRow
+    ) -> float | None:
+        """The rank of a row in its partition, or in its frame by an order of the call."""
+        ranked = _RANKS[function.kind]
+        if not function.within:
+            return ranked(self.frames, number, at, row)
+        inner = self._in_own_order(function, at, row)
+        return ranked(inner, number, inner.at, row)
+
+    def _in_own_order(self, function: WindowFunction, at: int, row: PartitionRow) -> "InOwnOrder":
+        """The rows of a frame in the order of the call."""
+        field = self._fields[function.within]
+
+        def place(of: PartitionRow) -> bytes:
+            written = of.arguments[field]
+            value = None if written is None else _decode(written)
+            return ordered(value, descending=function.is_descending, order=function.order)
+
+        places = [
+            (one, position)
+            for begin, end in self.frames.segments(function.frame, at, row)
+            for other, first, copies in self._between(begin, end)
+            for one in (place(other),)
+            for position in range(first, first + copies)
+        ]
+        return InOwnOrder(sorted(places), place(row), at)
+
+    def _other_in_own_order(
+        self, function: WindowFunction, number: int, at: int, row: PartitionRow
+    ) -> int | None:
+        """The same as `_other`, by an order of the call."""
+        inner = self._in_own_order(function, at, row)
+        positions = [position for _, position in inner.places]
+        if function.ignores_nulls:
+            field, rows = self._fields[function.argument], self.rows
+            positions = [each for each in positions if rows.at(each)[0].arguments[field]]
+        if function.kind in OFFSETS:
+            index = inner.at + (number if function.kind == "lead" else -number)
+        else:
+            index = len(positions) - 1 if function.kind == "last_value" else number - 1
+        return positions[index] if 0 <= index < len(positions) else None
+
+    def _other(
+        self, function: WindowFunction, number: int, at: int, row: PartitionRow
+    ) -> int | None:
         """The position of the row that the value comes from; None if there is none."""
-        kind, number = function.kind, function.number
+        if function.within:
+            return self._other_in_own_order(function, number, at, row)
+        kind = function.kind
         if kind in OFFSETS:
+            if number < 0:
+                kind, number = ("lead" if kind == "lag" else "lag"), -number
             if not function.ignores_nulls or number == 0:
                 position = at - number if kind == "lag" else at + number
                 return position if 0 <= position < self.frames.size else None
@@ -221,6 +304,8 @@ class WindowValues:
                     return found_one
             return None
         left = number - 1
+        if left < 0:
+            return None
         for begin, end in segments:
             if not function.ignores_nulls:
                 if begin + left < end:
@@ -299,21 +384,23 @@ class WindowValues:
         # What has left the frame is subtracted; from a least value it cannot be.
         is_near = was_begin <= begin <= was_begin + _NEAR * self._can_subtract
         if is_near and begin <= was_end <= end < was_end + _NEAR:
-            for row, copies in self._between(was_begin, begin):
+            for row, _, copies in self._between(was_begin, begin):
                 total += row.alone.times(-copies)
-            for row, copies in self._between(was_end, end):
+            for row, _, copies in self._between(was_end, end):
                 total += row.alone.times(copies)
         else:
             total = self.rows.fold(begin, end)
         self._folds[frame] = begin, end, total
         return total
 
-    def _between(self, begin: int, end: int) -> Iterator[tuple[PartitionRow, int]]:
-        """The rows between two positions, each with the number of its copies there."""
+    def _between(self, begin: int, end: int) -> Iterator[tuple[PartitionRow, int, int]]:
+        """The rows between two positions, each with the first position and the number of its
+        copies there.
+        """
         while begin < end:
             row, first = self.rows.at(begin)
             copies = min(first + row.copies, end) - begin
-            yield row, copies
+            yield row, begin, copies
             begin += copies
 
     def _places(
@@ -323,7 +410,7 @@ class WindowValues:
         field = self._fields[function.argument]
         places: list[bytes] = []
         for segment in segments:
-            for row, some in self._between(*segment):
+            for row, _, some in self._between(*segment):
                 if (written := row.arguments[field]) is not None:
                     value = _decode(written)
                     is_turned = kind.keeps == "descending"
@@ -344,24 +431,59 @@ def _no_values(_: int) -> list[Any]:
 _BY_ROW = ("row_number", "ntile")
 
 
-def _percent(frames: Frames, _: WindowFunction, at: int, row: PartitionRow) -> float:
-    return frames.peers(at, row)[0] / (frames.size - 1) if frames.size > 1 else 0
+class InOwnOrder:
+    """The rows of a frame in an order of the call: `Frames` has the same of a partition.
+
+    `places` are those of the rows in this order, each with the position in the partition, which
+    sorts ties.  `at` is where the row of the call stands, which may be outside of the frame.
+    """
+
+    def __init__(self, places: list[tuple[bytes, int]], own: bytes, at: int) -> None:
+        self.places, self.size = places, len(places)
+        self.at = bisect_left(places, (own, at))
+        self._own = own
+
+    def peers(self, _: int, __: PartitionRow) -> Positions:
+        """Where the rows that are equal in this order to the row of the call begin and end."""
+        # A position is neither below zero nor infinite.
+        return bisect_left(self.places, (self._own, -1)), bisect_left(
+            self.places, (self._own, inf)
+        )
+
+    def groups_before(self, at: int, row: PartitionRow) -> int:
+        """How many groups of equal rows come before these."""
+        return len({place for place, _ in self.places[: self.peers(at, row)[0]]})
 
 
-def _tile(frames: Frames, function: WindowFunction, at: int, _: PartitionRow) -> int:
+Standing = Frames | InOwnOrder
+
+
+def _percent(of: Standing, _: int, at: int, row: PartitionRow) -> float:
+    return of.peers(at, row)[0] / (of.size - 1) if of.size > 1 else 0
+
+
+def _cumulated(of: Standing, _: int, at: int, row: PartitionRow) -> float:
+    return of.peers(at, row)[1] / of.size if of.size else 0
+
+
+def _tile(of: Standing, number: int, at: int, _: PartitionRow) -> int | None:
     """Which of `number` groups a row is in; the first groups may have one row more."""
-    small, large = divmod(frames.size, function.number)
+    if not of.size:
+        return None
+    small, large = divmod(of.size, min(number, of.size))
     in_large = large * (small + 1)
+    # A row outside of its frame may stand behind it.
+    at = min(at, of.size - 1)
     if at < in_large:
         return 1 + at // (small + 1)
     return 1 + large + (at - in_large) // small
 
 
-_RANKS: Mapping[str, Callable[[Frames, WindowFunction, int, PartitionRow], Any]] = {
+_RANKS: Mapping[str, Callable[[Standing, int, int, PartitionRow], float | None]] = {
     "row_number": lambda _, __, at, ___: at + 1,
-    "rank": lambda frames, _, at, row: frames.peers(at, row)[0] + 1,
-    "dense_rank": lambda frames, _, at, row: frames.groups_before(at, row) + 1,
+    "rank": lambda of, _, at, row: of.peers(at, row)[0] + 1,
+    "dense_rank": lambda of, _, at, row: of.groups_before(at, row) + 1,
     "percent_rank": _percent,
-    "cume_dist": lambda frames, _, at, row: frames.peers(at, row)[1] / frames.size,
+    "cume_dist": _cumulated,
     "ntile": _tile,
 }

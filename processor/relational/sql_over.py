@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from msgspec import structs
+
 from ikebana.processor.kernels.frames import ALL, CURRENT, Exclude, Frame, FrameBound, Side, Unit
 from ikebana.processor.kernels.window_values import ENDS, OFFSETS, RANKS, WindowFunction
 from ikebana.processor.linear.bound_query import SqlQueryError, constant, types_of
@@ -20,8 +22,9 @@ from ikebana.processor.linear.syntax import Node, text_of, tree
 from ikebana.processor.linear.trees import bare, changed, column, columns, has_subquery, own_nodes
 from ikebana.processor.planning.aggregates import parsed_aggregate
 from ikebana.processor.relational.known import Table
+from ikebana.processor.relational.making import struct
 from ikebana.processor.relational.over import Over, Result, order_of_rows, with_functions
-from ikebana.processor.relational.rows import Order, first_rows
+from ikebana.processor.relational.rows import Order, Sorted, first_rows, in_one_direction
 from ikebana.processor.relational.sql_aggregates import direction, parts_of
 from ikebana.processor.relational.sql_rows import selected
 from ikebana.processor.relational.sql_scope import Froms
@@ -156,7 +159,6 @@ IN_ORDER = ("list", "array_agg", "string_agg", "group_concat", "listagg", "any_v
 """Aggregates that take their values in the window's order unless they have an ORDER BY."""
 # What takes an order of its own; DuckDB numbers rows in another one.
 _IN_OWN_ORDER = ("rank", *OFFSETS, *ENDS)
-_AS_AGGREGATES = {"first_value": "first", "last_value": "last"}
 _PARTS = ("arguments", "filter_expr", "arg_orders", "start_expr", "end_expr")
 
 
@@ -183,32 +185,62 @@ class _Function:
         return self._aggregate(kind)
 
     def _rank(self, kind: str) -> WindowFunction:
-        self._refuse(self.call.node["arg_orders"], "ORDER BY within the call")
-        number = 1
+        function = WindowFunction(self.call.name, kind)
         if kind == "ntile":
-            number = self._number(0, "ntile(n)", least=1)
-        return WindowFunction(self.call.name, kind, number=number)
+            function = self._numbered(function, 0)
+        return self._ordered(function)
 
     def _of_rows(self, kind: str) -> WindowFunction:
         """lag, lead, and values at the ends of a frame."""
         node, name = self.call.node, self.call.name
-        self._refuse(node["arg_orders"], "ORDER BY within the call")
         self._refuse(node["filter_expr"], "FILTER")
         shown, *others = [text_of(each["expression"]) for each in node["arguments"]]
-        number, default = 1, ""
-        if kind in OFFSETS:
-            number = self._number(1, f"{kind}(x, n)", least=None) if others else 1
-            if number < 0:
-                kind, number = ("lead" if kind == "lag" else "lag"), -number
-            default = others[1] if len(others) > 1 else ""
-            if default:
-                (of,) = types_of([shown], self.source.keyed())
-                default = f"CAST({default} AS {of})"
-        elif kind == "nth_value":
-            number = self._number(1, "nth_value(x, n)", least=1)
-        frame = Frame() if kind in OFFSETS else self._frame()
-        return WindowFunction(
-            name, kind, shown, default, number, bool(node["ignore_nulls"]), frame=frame
+        function = WindowFunction(name, kind, shown, ignores_nulls=bool(node["ignore_nulls"]))
+        if others:
+            function = self._numbered(function, 1)
+        if kind in ENDS:
+            function = structs.replace(function, frame=self._frame())
+        elif len(others) > 1:
+            (of,) = types_of([shown], self.source.keyed())
+            function = structs.replace(function, default=f"CAST({others[1]} AS {of})")
+        if kind in OFFSETS and function.ignores_nulls:
+            self._refuse(node["arg_orders"], "ORDER BY and IGNORE NULLS within the call")
+        return self._ordered(function)
+
+    def _numbered(self, function: WindowFunction, at: int) -> WindowFunction:
+        """The function with its number, which is an argument."""
+        argument, kind = self.call.node["arguments"][at]["expression"], function.kind
+        number, problem = _constant(argument), "ntile(n) takes a number above zero"
+        if number is None:
+            sql = f"CAST({text_of(argument)} AS BIGINT)"
+            if kind == "ntile":
+                failed = f"CAST('{problem}, not ' || {sql} AS BIGINT)"
+                sql = f"CASE WHEN {sql} < 1 THEN {failed} ELSE {sql} END"
+            return structs.replace(function, number_by=sql)
+        if kind == "ntile" and number < 1:
+            raise SqlQueryError(problem, self.call.place)
+        if kind in OFFSETS and number < 0:
+            kind, number = ("lead" if kind == "lag" else "lag"), -number
+        return structs.replace(function, kind=kind, number=number)
+
+    def _ordered(self, function: WindowFunction) -> WindowFunction:
+        """The function with the order of the call, which is that of rows of the frame."""
+        node = self.call.node
+        if not node["arg_orders"]:
+            return function
+        expressions = [text_of(each["expression"]) for each in node["arg_orders"]]
+        kinds = types_of(expressions, self.source.keyed())
+        parts, _, is_descending = in_one_direction(
+            [
+                Sorted(sql, kind, *direction(order), sql)
+                for sql, kind, order in zip(expressions, kinds, node["arg_orders"], strict=True)
+            ]
+        )
+        return structs.replace(
+            function,
+            within=struct((f"o{at}", sql) for at, sql in enumerate(parts)),
+            is_descending=is_descending,
+            frame=self._frame(),
         )
 
     def _aggregate(self, kind: str) -> Result:
@@ -302,15 +334,6 @@ class _Function:
         assert sql is not None, "there is an order"
         return sql.replace(name, bound)
 
-    def _number(self, at: int, form: str, *, least: int | None) -> int:
-        arguments = [each["expression"] for each in self.call.node["arguments"]]
-        number = _constant(arguments[at]) if at < len(arguments) else None
-        if number is None or (least is not None and number < least):
-            raise SqlQueryError(
-                f"{form} takes a whole number that is always the same", self.call.place
-            )
-        return number
-
     def _refuse(self, part: object, named: str) -> None:
         if part:
             called = self.call.node["function_name"]
@@ -320,7 +343,7 @@ class _Function:
 def _in_own_order(node: Node) -> Node:
     """A call without ORDER BY in it, if the function sees all rows of the partition.
 
-    Then it is the order of the window.  Values at the ends of other frames are aggregates.
+    Then it is the order of the window, along which a change moves less than in that of a frame.
     """
     kind, frame = node["function_name"].lower(), (node["start"], node["end"])
     is_of_all = not node["orders"] and frame == ("UNBOUNDED_PRECEDING", "CURRENT_ROW_RANGE")
@@ -329,8 +352,6 @@ def _in_own_order(node: Node) -> Node:
     if is_of_all or frame == ("UNBOUNDED_PRECEDING", "UNBOUNDED_FOLLOWING"):
         to_end = {"end": "UNBOUNDED_FOLLOWING"} if kind in ENDS else {}
         return {**node, "orders": node["arg_orders"], "arg_orders": [], **to_end}
-    if kind in _AS_AGGREGATES and not node["ignore_nulls"]:
-        return {**node, "function_name": _AS_AGGREGATES[kind]}
     return node
 
 
@@ -354,9 +375,11 @@ def _constant(node: Node) -> int | None:
 
 def is_row_number(node: Node) -> bool:
     """Whether a node is row_number()."""
-    return is_window(node) and node["function_name"].lower() == "row_number"
+    called = is_window(node) and not node["arg_orders"]
+    return called and node["function_name"].lower() == "row_number"
 
 
 def is_growing(node: Node) -> bool:
     """Whether a node is a rank that grows along its order."""
-    return is_window(node) and node["function_name"].lower() in _GROWING
+    called = is_window(node) and not node["arg_orders"]
+    return called and node["function_name"].lower() in _GROWING

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
@@ -53,7 +54,29 @@ def frames(draw: st.DrawFn) -> Frame:
 
 @st.composite
 def functions(draw: st.DrawFn) -> WindowFunction:
-    """Any function over the argument x."""
+    """Any function over the argument x; some have a number by row, or an order of the call."""
+    function = draw(plain_functions())
+    kind, within = function.kind, draw(st.sampled_from(["", "", "i"]))
+    is_numbered = kind in ("ntile", "nth_value", *OFFSETS) and draw(st.booleans())
+    number_by = "" if not is_numbered else "n" if kind == "ntile" else draw(st.sampled_from("nm"))
+    function = replace(function, number_by=number_by)
+    if not within or not (
+        kind in (*RANKS, *ENDS) or (kind in OFFSETS and not function.ignores_nulls)
+    ):
+        return function
+    frame = function.frame if kind in ENDS else draw(st.one_of(frames(), st.sampled_from(USUAL)))
+    order: Any = (("o0", ""),)
+    return replace(
+        function,
+        within=within,
+        order=("row", order),
+        is_descending=draw(st.booleans()),
+        frame=frame,
+    )
+
+
+@st.composite
+def plain_functions(draw: st.DrawFn) -> WindowFunction:
     kind = draw(st.sampled_from([*RANKS, *OFFSETS, *ENDS, *AGGREGATES]))
     if kind in RANKS:
         return WindowFunction("f", kind, number=draw(st.integers(1, 3)))
@@ -97,7 +120,8 @@ def row(identity: int, value: int | None, x: int | None, *, descending: bool) ->
         for side, sign in (("p", -1), ("f", 1)):
             away = by * sign * (-1 if descending else 1)
             found[f"{side}{by}"] = {"o0": None if value is None else value + away}
-    return canonical.encode({**found, "x": x, "y": identity * 10})
+    numbers = {"n": None if x is None else x + 1, "m": None if value is None else value - 1}
+    return canonical.encode({**found, "x": x, "y": identity * 10, "i": {"o0": x}, **numbers})
 
 
 rows = st.tuples(

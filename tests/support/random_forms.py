@@ -170,14 +170,32 @@ class Forms:
         return f"SELECT {shown} FROM u{self._where()} {window}"
 
     def _ordered_calls(self) -> str:
-        partition = self._one("", "PARTITION BY a")
-        way = self._one(*WAYS)
-        made = self._one(
-            f"rank(ORDER BY d{way})",
-            *(f"lag(d ORDER BY d{way}, a{way}, e{way})", f"first_value(d ORDER BY d{way})"),
-            f"last_value(d ORDER BY d{way} IGNORE NULLS)",
+        """Window functions with an order in the call, and with numbers by row."""
+        partition = self._one("", "PARTITION BY a ")
+        way, rows = self._one(*WAYS), self._one("d", "a", "d, e")
+        unique = f"{rows}{way}, a, d, e"
+        within = self._one(
+            *(f"rank(ORDER BY {rows}{way})", f"percent_rank(ORDER BY {rows}{way})"),
+            *(f"cume_dist(ORDER BY {rows}{way})", f"row_number(ORDER BY {unique})"),
+            *(f"ntile(2 ORDER BY {unique})", f"ntile(abs(d) + 1 ORDER BY {unique})"),
+            *(f"lag(d ORDER BY {unique})", f"lead(e, 2, DATE '2024-01-01' ORDER BY {unique})"),
+            *(f"first_value(d ORDER BY {unique})", f"nth_value(e, 2 ORDER BY {unique})"),
+            f"last_value(d ORDER BY {unique} IGNORE NULLS)",
         )
-        return f"SELECT a, d, e, {made} OVER ({partition}) AS x FROM u{self._where()}"
+        by_row = self._one(
+            *("lag(d, a)", "lead(e, d, DATE '2024-01-01')", "nth_value(d, a)", "ntile(abs(a) + 1)"),
+            "lag(d, a IGNORE NULLS)",
+        )
+        order, frame = "ORDER BY d, a, e", self._one("", *FRAMES)
+        if frame.startswith("RANGE"):
+            order, by_row = "ORDER BY d", f"count(*) FILTER (WHERE {self._one('a', 'd')} > 0)"
+        is_ranked = not within.startswith(("first", "last", "nth"))
+        if is_ranked and "EXCLUDE" in frame:
+            frame = ""
+        of_all = "" if within.startswith("row_number") and not partition else f"OVER ({partition})"
+        own = self._one(of_all, "") or f"OVER ({partition}{order} {frame})"
+        shown = f"a, d, e, {within} {own} AS x, {by_row} OVER ({partition}{order} {frame}) AS y"
+        return f"SELECT {shown} FROM u{self._where()}"
 
     def _lateral(self) -> str:
         inner = self._one(

@@ -21,6 +21,8 @@ class Sorted:
     def value(self, function: WindowFunction, at: int) -> Any:
         """The value of a function at a position."""
         rows, kind = self.rows, function.kind
+        if function.within:
+            return self._within(function, at)
         ranks = [_rank(row) for row in rows]
         peers = [p for p, rank in enumerate(ranks) if rank == ranks[at]]
         match kind:
@@ -35,7 +37,8 @@ class Sorted:
             case "cume_dist":
                 return (peers[-1] + 1) / len(rows)
             case "ntile":
-                return self._tiles(function.number)[at]
+                number = self._number(function, at)
+                return number and _tile(number, at, len(rows))
             case "lag" | "lead":
                 return self._other(function, at)
         seen = [rows[p].get(function.argument) for p in self.seen(function.frame, at)]
@@ -47,7 +50,8 @@ class Sorted:
             case "last_value":
                 return seen[-1] if seen else None
             case "nth_value":
-                return seen[function.number - 1] if len(seen) >= function.number else None
+                number = self._number(function, at)
+                return seen[number - 1] if number and 0 < number <= len(seen) else None
         return _aggregate(function, seen)
 
     def seen(self, frame: Frame, at: int) -> list[int]:
@@ -89,14 +93,59 @@ class Sorted:
                 return False
         return True
 
-    def _tiles(self, number: int) -> list[int]:
-        small, large = divmod(len(self.rows), number)
-        sizes = [small + (n < large) for n in range(number)]
-        return [n + 1 for n, size in enumerate(sizes) for _ in range(size)]
+    def _number(self, function: WindowFunction, at: int) -> int | None:
+        number: int | None = self.rows[at].get(function.number_by, function.number)
+        return number
+
+    def _within(self, function: WindowFunction, at: int) -> Any:
+        """The value over the rows of the frame, by an order of the call."""
+        rows, kind, number = self.rows, function.kind, self._number(function, at)
+        if number is None:
+            return None
+
+        def place(p: int) -> tuple[bool, Any]:
+            value = rows[p][function.within]["o0"]
+            return value is None, value
+
+        # Ties stay in the order of the window.
+        sign = function.is_descending
+        seen = sorted(self.seen(function.frame, at), key=place, reverse=sign)
+        before = [p for p in seen if place(p) != place(at) and (place(p) > place(at)) == sign]
+        ties = [p for p in seen if place(p) == place(at)]
+        own = len(before) + sum(p < at for p in ties)
+        match kind:
+            case "row_number":
+                return own + 1
+            case "rank":
+                return len(before) + 1
+            case "dense_rank":
+                return len({place(p) for p in before}) + 1
+            case "percent_rank":
+                return len(before) / (len(seen) - 1) if len(seen) > 1 else 0
+            case "cume_dist":
+                return (len(before) + len(ties)) / len(seen) if seen else 0
+            case "ntile":
+                return _tile(number, min(own, len(seen) - 1), len(seen)) if seen else None
+            case "lag" | "lead":
+                other = own + (number if kind == "lead" else -number)
+                if 0 <= other < len(seen):
+                    return rows[seen[other]].get(function.argument)
+                return rows[at].get(function.default) if function.default else None
+        values = [rows[p].get(function.argument) for p in seen]
+        if function.ignores_nulls:
+            values = [value for value in values if value is not None]
+        if kind == "last_value":
+            return values[-1] if values else None
+        nth = number if kind == "nth_value" else 1
+        return values[nth - 1] if 0 < nth <= len(values) else None
 
     def _other(self, function: WindowFunction, at: int) -> Any:
-        rows, name, number = self.rows, function.argument, function.number
-        others = rows[:at][::-1] if function.kind == "lag" else rows[at + 1 :]
+        rows, name, number = self.rows, function.argument, self._number(function, at)
+        if number is None:
+            return None
+        is_back = (function.kind == "lag") == (number >= 0)
+        number = abs(number)
+        others = rows[:at][::-1] if is_back else rows[at + 1 :]
         values = [row.get(name) for row in others]
         if function.ignores_nulls:
             values = [value for value in values if value is not None]
@@ -105,6 +154,12 @@ class Sorted:
         if number <= len(values):
             return values[number - 1]
         return rows[at].get(function.default) if function.default else None
+
+
+def _tile(number: int, at: int, size: int) -> int:
+    small, large = divmod(size, number)
+    sizes = [small + (n < large) for n in range(number)]
+    return [n + 1 for n, each in enumerate(sizes) for _ in range(each)][at]
 
 
 def _place(row: Row) -> tuple[Any, bytes]:

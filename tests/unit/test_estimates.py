@@ -105,6 +105,9 @@ NUMBERED = "PARTITION BY p ORDER BY o"
         f"first_value(x) OVER ({NUMBERED})",
         f"last_value(x) OVER ({NUMBERED})",
         f"nth_value(x, 2) OVER ({NUMBERED} ROWS 6 PRECEDING)",
+        f"rank(ORDER BY x) OVER ({NUMBERED})",
+        f"rank(ORDER BY x) OVER ({NUMBERED} ROWS 6 PRECEDING)",
+        f"lag(x, x % 3) OVER ({NUMBERED})",
     ],
 )
 def test_what_window_functions_write_is_estimated_within_two(text: str) -> None:

@@ -198,8 +198,8 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
             "PIVOT and UNPIVOT are not supported: write PIVOT as sums with FILTER",
         ),
         (
-            "SELECT a FROM t QUALIFY row_number(ORDER BY b) OVER (PARTITION BY c ORDER BY a) = 1",
-            "line 1, column 25: ORDER BY within the call of row_number() is not supported",
+            "SELECT a FROM t QUALIFY lag(a ORDER BY b IGNORE NULLS) OVER (ORDER BY a) = 1",
+            "line 1, column 25: ORDER BY and IGNORE NULLS within the call of lag() is not",
         ),
         (
             "SELECT a, lag(row_number() OVER (ORDER BY a)) OVER (ORDER BY b) AS x FROM t",
@@ -217,8 +217,7 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
             "SELECT sum(a) OVER (ORDER BY a ROWS a PRECEDING) AS s FROM t",
             "line 1, column 8: the frame begins or ends a whole number of rows away",
         ),
-        ("SELECT ntile(a) OVER (ORDER BY a) AS s FROM t", "ntile(n) takes a whole number"),
-        ("SELECT lag(a, a) OVER (ORDER BY a) AS s FROM t", "lag(x, n) takes a whole number"),
+        ("SELECT ntile(0) OVER (ORDER BY a) AS s FROM t", "ntile(n) takes a number above zero"),
         ("SELECT fill(a) OVER (ORDER BY a) AS s FROM t", "fill() is not supported"),
         (
             "SELECT t.a FROM t, LATERAL (SELECT 1 AS q FROM u z RIGHT JOIN u ON z.a = t.a) y",

@@ -91,6 +91,8 @@ TOUCHED = (
     "row_number() OVER (ORDER BY y)",
     "sum(x) OVER (ORDER BY y)",
     "sum(x) OVER ()",
+    "rank(ORDER BY x) OVER (ORDER BY y ROWS 5 PRECEDING)",
+    "lag(x, x % 3) OVER (ORDER BY y)",
 )
 
 

@@ -105,6 +105,8 @@ def arranged(operator: WindowFunctions) -> _Arranged:
             each,
             argument=field(each.argument),
             default=field(each.default),
+            number_by=field(each.number_by),
+            within=field(each.within),
             frame=msgspec.structs.replace(
                 each.frame, start=bound(each.frame.start), end=bound(each.frame.end)
             ),
@@ -138,15 +140,18 @@ def _window(operator: WindowFunctions, befores: Sequence[Scope]) -> Window:
 
 
 def _in_order(function: WindowFunction, befores: Sequence[Scope]) -> WindowFunction:
-    if function.aggregate is None or not function.argument:
+    if function.within:
+        aggregate = Aggregate(function.name, "bottom", function.within)
+    elif function.aggregate is None or not function.argument:
         return function
-    aggregate = Aggregate(
-        function.name,
-        function.kind,
-        function.argument,
-        function.number,
-        is_distinct=function.is_distinct,
-    )
+    else:
+        aggregate = Aggregate(
+            function.name,
+            function.kind,
+            function.argument,
+            function.number,
+            is_distinct=function.is_distinct,
+        )
     (typed,) = in_order_of_types((aggregate,), befores)
     return msgspec.structs.replace(function, order=typed.order, is_single=typed.is_single)
 
