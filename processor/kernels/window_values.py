@@ -438,16 +438,16 @@ class InOwnOrder:
     sorts ties.  `at` is where the row of the call stands, which may be outside of the frame.
     """
 
-    def __init__(self, places: list[tuple[bytes, int]], own: bytes, at: int) -> None:
+    def __init__(self, places: list[tuple[bytes, int]], of_row: bytes, at: int) -> None:
         self.places, self.size = places, len(places)
-        self.at = bisect_left(places, (own, at))
-        self._own = own
+        self.at = bisect_left(places, (of_row, at))
+        self._of_row = of_row
 
     def peers(self, _: int, __: PartitionRow) -> Positions:
         """Where the rows that are equal in this order to the row of the call begin and end."""
         # A position is neither below zero nor infinite.
-        return bisect_left(self.places, (self._own, -1)), bisect_left(
-            self.places, (self._own, inf)
+        return bisect_left(self.places, (self._of_row, -1)), bisect_left(
+            self.places, (self._of_row, inf)
         )
 
     def groups_before(self, at: int, row: PartitionRow) -> int:

@@ -47,6 +47,13 @@ def test_a_table_that_is_made_anew_has_the_rows_of_the_new_one() -> None:
     assert of(f"query I\nSELECT a FROM t\n----\n1\n\n{text}") == [Kind.RIGHT, Kind.RIGHT]
 
 
+def test_a_query_that_takes_too_long_is_left_out_wherever_it_is_stopped() -> None:
+    """DuckDB is asked for the answer first, and tells of a signal by an error of its own."""
+    text = "query I\nSELECT sum(x * y) FROM range(1000000) a(x), range(1000000) b(y)\n----\n1"
+
+    assert [each.kind for each in outcomes(records(text, "f"), seconds=0.1)] == [Kind.LEFT_OUT]
+
+
 def test_a_file_says_where_its_records_are() -> None:
     text = (
         "# a comment\n\nstatement error\nSELECT x\n----\nno x\n\n"
