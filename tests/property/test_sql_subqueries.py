@@ -1,6 +1,5 @@
 """Subqueries in all places are at every closed time what DuckDB answers over the tables then."""
 
-from collections.abc import Mapping, Sequence
 from itertools import product
 from random import Random
 
@@ -10,9 +9,17 @@ from hypothesis import strategies as st
 
 from ikebana import evaluate
 from ikebana.processor.linear.bound_query import SqlQueryError
-from support.random_queries import COLUMNS, TABLES, VALUES, history
+from support.random_queries import TABLES, history
 from support.random_subqueries import Nesting
-from support.sql_oracle import Change, answer, plan_of, records_of, shown_at, tables_at
+from support.sql_oracle import (
+    Change,
+    answer,
+    assert_answered,
+    plan_of,
+    records_of,
+    shown_at,
+    tables_at,
+)
 from support.strategies import few
 
 TIMES = 3
@@ -20,36 +27,15 @@ TIMES = 3
 NOT_IN_DUCKDB = "Binder Error"
 
 
-def some_history(choice: Random) -> dict[str, list[Change]]:
-    """Some rows that stay, and others that change."""
-    changes = history(choice, TIMES)
-    for name, columns in COLUMNS.items():
-        rows = [{each: choice.choice(VALUES[each]) for each in columns} for _ in range(4)]
-        stay: list[Change] = [(9 + at, row, 0) for at, row in enumerate(rows)]
-        changes[name] = [*stay[: choice.randint(0, 4)], *changes[name]]
-    return changes
-
-
-def assert_answered(queries: Sequence[str], changes: Mapping[str, Sequence[Change]]) -> None:
-    """Each view has at each time what DuckDB answers then."""
-    views = {f"view{at}": query for at, query in enumerate(queries)}
-    found = evaluate(plan_of(TABLES, views), records_of(changes), TIMES, shards=2)
-
-    assert found["errors"] == []
-    for time, (name, query) in product(range(TIMES), views.items()):
-        names, expected = answer(TABLES, tables_at(changes, time), query, time)
-        assert shown_at(found[name], names, time) == expected, (query, time, changes)
-
-
 @few
 @given(st.randoms(use_true_random=False))
 def test_a_view_with_subqueries_is_what_duckdb_answers(choice: Random) -> None:
     query = Nesting(choice).query()
-    changes = some_history(choice)
+    changes = history(choice, TIMES, stay=choice.randint(0, 4))
     note(query)
 
     try:
-        assert_answered([query], changes)
+        assert_answered(TABLES, [query], changes, TIMES)
     except SqlQueryError as error:
         # Nothing else is refused of what the grammar has.
         if NOT_IN_DUCKDB not in error.problem:
@@ -180,12 +166,9 @@ SHAPES = {
 @pytest.mark.parametrize("shape", SHAPES)
 def test_subqueries_of_a_shape_are_what_duckdb_answers(shape: str) -> None:
     """Over some rows that stay, and others that change."""
-    choice = Random(shape)
-    changes = history(choice, TIMES)
-    for name, columns in COLUMNS.items():
-        rows = [{each: choice.choice(VALUES[each]) for each in columns} for _ in range(6)]
-        changes[name] = [*((9 + at, row, 0) for at, row in enumerate(rows)), *changes[name]]
-    assert_answered(SHAPES[shape], changes)
+    changes = history(Random(shape), TIMES, stay=6)
+
+    assert_answered(TABLES, SHAPES[shape], changes, TIMES)
 
 
 @pytest.mark.parametrize(

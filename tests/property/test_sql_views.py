@@ -1,16 +1,14 @@
 """Views in SQL are at every closed time what DuckDB answers over the tables as they are then."""
 
-from collections.abc import Mapping, Sequence
 from random import Random
 
 import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 
-from ikebana import evaluate
 from support.random_forms import Forms
-from support.random_queries import COLUMNS, TABLES, VALUES, Drawing, history
-from support.sql_oracle import Change, answer, plan_of, records_of, shown_at, tables_at
+from support.random_queries import TABLES, Drawing, history
+from support.sql_oracle import assert_answered
 from support.strategies import few
 
 TIMES = 4
@@ -23,7 +21,7 @@ def test_a_view_is_what_duckdb_answers_at_every_time(choice: Random) -> None:
     changes = history(choice, TIMES)
     note(query)
 
-    assert_answered(query, changes)
+    assert_answered(TABLES, [query], changes, TIMES)
 
 
 @few
@@ -33,18 +31,7 @@ def test_a_view_of_a_further_form_is_what_duckdb_answers(choice: Random) -> None
     changes = history(choice, TIMES)
     note(query)
 
-    assert_answered(query, changes)
-
-
-def assert_answered(query: str, changes: Mapping[str, Sequence[Change]]) -> None:
-    """A view has at each time what DuckDB answers then."""
-    found = evaluate(plan_of(TABLES, {"view": query}), records_of(changes), TIMES, shards=2)
-
-    assert found["errors"] == []
-    for time in range(TIMES):
-        names, expected = answer(TABLES, tables_at(changes, time), query, time)
-        assert shown_at(found["view"], names, time) == expected, (time, changes)
-        assert all(set(value) == {*names} for (_, value), _, _ in found["view"])
+    assert_answered(TABLES, [query], changes, TIMES)
 
 
 MOMENT = "make_timestamp(x.a * 1000 + {})"
@@ -65,7 +52,7 @@ TEMPORAL = (
 @pytest.mark.parametrize("query", TEMPORAL)
 def test_a_view_has_the_rows_that_count_at_each_time(query: str) -> None:
     """DuckDB is told what the time is; the rows change as well."""
-    assert_answered(query, history(Random(query), TIMES))
+    assert_answered(TABLES, [query], history(Random(query), TIMES), TIMES)
 
 
 LISTED = "list_transform([10, 20], lambda"
@@ -231,9 +218,6 @@ SHAPES = {
 )
 def test_a_view_of_a_shape_is_what_duckdb_answers(query: str) -> None:
     """Over some rows that stay, and others that change."""
-    choice = Random(query)
-    changes = history(choice, TIMES)
-    for name, columns in COLUMNS.items():
-        rows = [{each: choice.choice(VALUES[each]) for each in columns} for _ in range(8)]
-        changes[name] = [*((9 + at, row, 0) for at, row in enumerate(rows)), *changes[name]]
-    assert_answered(query, changes)
+    changes = history(Random(query), TIMES, stay=8)
+
+    assert_answered(TABLES, [query], changes, TIMES)

@@ -183,7 +183,12 @@ class Forms:
             f"last_value(d ORDER BY {unique} IGNORE NULLS)",
         )
         by_row = self._one(
-            *("lag(d, a)", "lead(e, d, DATE '2024-01-01')", "nth_value(d, a)", "ntile(abs(a) + 1)"),
+            *(
+                "lag(d, a)",
+                "lead(e, d, DATE '2024-01-01')",
+                "nth_value(d, a)",
+                "ntile(abs(a) + 1)",
+            ),
             "lag(d, a IGNORE NULLS)",
         )
         order, frame = "ORDER BY d, a, e", self._one("", *FRAMES)

@@ -1,5 +1,6 @@
 """SQL queries and changes of tables, drawn at random from the grammar that views may have."""
 
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -20,15 +21,21 @@ VALUES: dict[str, tuple[Any, ...]] = {
 }
 
 
-def history(choice: Random, times: int) -> dict[str, list[Change]]:
-    """Inserts, updates and deletes of few keys; several rows may be equal."""
+def history(choice: Random, times: int, stay: int = 0) -> dict[str, list[Change]]:
+    """Inserts, updates and deletes of few keys; several rows may be equal.
+
+    So many further rows `stay` from the first time on.
+    """
     found: dict[str, list[Change]] = {}
     for name, columns in COLUMNS.items():
-        changes: list[Change] = []
+
+        def row(columns: Sequence[str] = columns) -> dict[str, Any]:
+            return {column: choice.choice(VALUES[column]) for column in columns}
+
+        changes: list[Change] = [(9 + at, row(), 0) for at in range(stay)]
         for time in range(times):
             for key in choice.sample(range(5), choice.randint(0, 3)):
-                row = {column: choice.choice(VALUES[column]) for column in columns}
-                changes.append((key, None if choice.random() < 0.3 else row, time))
+                changes.append((key, None if choice.random() < 0.3 else row(), time))
         found[name] = changes
     return found
 

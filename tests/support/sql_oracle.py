@@ -5,12 +5,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from decimal import Context, Decimal
+from itertools import product
 from math import isfinite
 from typing import Any
 
 import duckdb
 
-from ikebana import Column, Input, Output, Plan, Upsert
+from ikebana import Column, Input, Output, Plan, Upsert, evaluate
 from ikebana.arrangements.update import Update
 from ikebana.codecs.canonical import spelling
 from ikebana.processor.planning.checking import checked
@@ -122,6 +123,20 @@ def _filled(
                 database.execute(f'INSERT INTO "{name}" VALUES {places}', values)
     _SCHEMAS[told] = schema
     return database
+
+
+def assert_answered(
+    tables: Tables, queries: Sequence[str], changes: Mapping[str, Sequence[Change]], times: int
+) -> None:
+    """The views of queries have at each time what DuckDB answers over the tables of then."""
+    views = {f"view{at}": query for at, query in enumerate(queries)}
+    found = evaluate(plan_of(tables, views), records_of(changes), times, shards=2)
+
+    assert found["errors"] == []
+    for time, (name, query) in product(range(times), views.items()):
+        names, expected = answer(tables, tables_at(changes, time), query, time)
+        assert shown_at(found[name], names, time) == expected, (query, time, changes)
+        assert all(set(value) == {*names} for (_, value), _, _ in found[name])
 
 
 def shown_at(updates: Iterable[Update[Any]], names: Sequence[str], time: int) -> Counter[Row]:
