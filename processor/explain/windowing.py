@@ -93,12 +93,14 @@ def _of_row(function: WindowFunction) -> tuple[str, float]:
     """Which rows change, and how many, if rows with one frame have values of their own."""
     frame = function.frame
     is_open = frame.is_prefix or frame.is_suffix
-    if not function.is_of_frame or frame.is_whole:
+    if not function.is_of_frame or frame.is_whole or frame.is_of_row:
         words = "all rows"
     elif is_open:
         words = f"the rows {'behind' if frame.is_prefix else 'before'} it"
     else:
         words = _IN_FRAMES
+    if function.aggregate is not None:
+        return words, _BEHIND / 5
     if function.kind not in RANKS:
         return words, _OF_ONE
     # Half of the others are behind a row in the order of the call.

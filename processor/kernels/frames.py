@@ -2,7 +2,8 @@
 
 A frame goes from one bound to another, counted in rows, in groups of rows that are equal in the
 order (`groups`), or by values of the order (`range`).  From one row to the next, neither end of
-the frame goes back, so the rows with a position in their frames are found by bisection.
+the frame goes back, unless a distance differs from row to row.  So the rows with a position in
+their frames are found by bisection.
 """
 
 from collections.abc import Callable
@@ -22,12 +23,14 @@ Exclude = Literal["", "row", "group", "ties"]
 class FrameBound(msgspec.Struct, frozen=True, array_like=True):
     """A side of a frame: a number of rows or groups away, or up to a value of the order.
 
-    `at` is the value, as the order is written: in a plan as SQL, here as an argument.
+    `at` is the value, as the order is written: in a plan as SQL, here as an argument.  If the
+    distance `is_of_row`, it differs from row to row, and `at` may be a number of rows or groups.
     """
 
     side: Side
     offset: int = 0
     at: str = ""
+    is_of_row: bool = False
 
 
 ALL, CURRENT = FrameBound("all"), FrameBound("current")
@@ -52,6 +55,11 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
         return self.end.side == "all"
 
     @property
+    def is_of_row(self) -> bool:
+        """Whether it may begin or end farther back than that of the row before."""
+        return self.start.is_of_row or self.end.is_of_row
+
+    @property
     def is_whole(self) -> bool:
         """Whether all rows have the same one, that of all rows."""
         return self.is_prefix and self.is_suffix and not self.exclude
@@ -60,15 +68,18 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
 Positions = tuple[int, int]
 Place = Callable[[PartitionRow, str], bytes]
 """Encodes a value of the order, which is an argument of a row, as a place."""
+Distance = Callable[[PartitionRow, str], int]
+"""Reads a number of rows or groups, which is an argument of a row."""
 
 
 class Frames:
     """The frames of the rows of a partition, as long as it does not change."""
 
-    def __init__(self, rows: Ranked, place: Place) -> None:
+    def __init__(self, rows: Ranked, place: Place, distance: Distance) -> None:
         self.rows = rows
         self.size = len(rows)
         self._place = place
+        self._distance = distance
         self._peers: tuple[bytes, Positions] | None = None
 
     def peers(self, at: int, row: PartitionRow) -> Positions:
@@ -111,24 +122,24 @@ class Frames:
     def _begin(self, frame: Frame, at: int, row: PartitionRow) -> int:
         bound = frame.start
         if frame.unit == "rows":
-            return at + _signed(bound)
+            return at + self._signed(bound, row)
         if bound.side == "current":
             return self.peers(at, row)[0]
         if frame.unit == "groups":
-            return self.rows.group(max(self.groups_before(at, row) + _signed(bound), 0))
+            return self.rows.group(max(self.groups_before(at, row) + self._signed(bound, row), 0))
         return self.rows.rank(self._place(row, bound.at))
 
     def _end(self, frame: Frame, at: int, row: PartitionRow) -> int:
         bound = frame.end
         if frame.unit == "rows":
-            return at + _signed(bound) + 1
+            return at + self._signed(bound, row) + 1
         if bound.side == "current":
             return self.peers(at, row)[1]
         if frame.unit == "groups":
-            group = self.groups_before(at, row) + _signed(bound)
+            group = self.groups_before(at, row) + self._signed(bound, row)
             return 0 if group < 0 else self.rows.group(group + 1)
         return self.rows.peers(self._place(row, bound.at))[1]
 
-
-def _signed(bound: FrameBound) -> int:
-    return -bound.offset if bound.side == "preceding" else bound.offset
+    def _signed(self, bound: FrameBound, row: PartitionRow) -> int:
+        away = self._distance(row, bound.at) if bound.at else bound.offset
+        return -away if bound.side == "preceding" else away

@@ -89,7 +89,8 @@ class WindowFunction(msgspec.Struct, frozen=True, array_like=True):
     @property
     def is_of_row(self) -> bool:
         """Whether it differs between rows with the same frame."""
-        return bool(self.number_by) or (bool(self.within) and self.kind not in ENDS)
+        ranks = bool(self.within) and self.kind not in ENDS
+        return ranks or bool(self.number_by) or self.frame.is_of_row
 
     @property
     def reads(self) -> Iterator[str]:
@@ -168,7 +169,7 @@ class WindowValues:
         summed: Sequence[SummedArgument],
     ) -> None:
         self.rows = rows
-        self.frames = Frames(rows, place)
+        self.frames = Frames(rows, place, self._integer)
         self._fields = fields
         self._summed = {each: at for at, each in enumerate(summed)}
         self._can_subtract = not any(each.in_order for each in summed)
@@ -197,10 +198,10 @@ class WindowValues:
     def reach(self, function: WindowFunction, at: int, row: PartitionRow) -> Positions:
         """The positions of all rows that decide the value at a row."""
         frames, frame, kind = self.frames, function.frame, function.kind
+        if frame.is_of_row or (kind in OFFSETS and function.number_by and not function.within):
+            return 0, frames.size
         if function.within:
             return frames.positions(frame, at, row)
-        if kind in OFFSETS and function.number_by:
-            return 0, frames.size
         if kind in RANKS:
             first, behind = frames.peers(at, row)
             return 0, at + 1 if kind in _BY_ROW else behind if kind == "cume_dist" else first
@@ -231,8 +232,13 @@ class WindowValues:
         """The number of a function at a row."""
         if not function.number_by:
             return function.number
-        written = row.arguments[self._fields[function.number_by]]
-        number: int | None = None if written is None else _decode(written)
+        is_there = row.arguments[self._fields[function.number_by]] is not None
+        return self._integer(row, function.number_by) if is_there else None
+
+    def _integer(self, row: PartitionRow, argument: str) -> int:
+        written = row.arguments[self._fields[argument]]
+        assert written is not None, "it is no null"
+        number: int = _decode(written)
         return number
 
     def _rank(

@@ -300,27 +300,39 @@ class _Function:
             return CURRENT
         side: Side = "preceding" if words[1] == "PRECEDING" else "following"
         assert by is not None, "a bound that is no row has a distance"
-        if unit != "range":
-            offset = _constant(by)
-            if offset is None or offset < 0:
-                raise SqlQueryError(
-                    f"the frame begins or ends a whole number of {unit} away", self.call.place
-                )
-            return FrameBound(side, offset)
-        return FrameBound(side, at=self._value_at(text_of(by), side, is_start=is_start))
+        is_of_row = bool(columns(by))
+        if unit == "range":
+            at = self._value_at(text_of(by), side, is_start=is_start)
+            return FrameBound(side, at=at, is_of_row=is_of_row)
+        if is_of_row:
+            away = f"CAST({text_of(by)} AS BIGINT)"
+            if unit == "groups":
+                # As DuckDB has it, null is no distance in groups, and an error in rows.
+                away = f"coalesce({away}, 0)"
+            failed = _failing(f"coalesce({away}::VARCHAR, 'null')", "BIGINT")
+            at = f"CASE WHEN {away} >= 0 THEN {away} ELSE {failed} END"
+            return FrameBound(side, at=at, is_of_row=True)
+        offset = _constant(by)
+        if offset is None or offset < 0:
+            raise SqlQueryError(
+                f"the frame begins or ends a whole number of {unit} away", self.call.place
+            )
+        return FrameBound(side, offset)
 
     def _value_at(self, by: str, side: str, *, is_start: bool) -> str:
         """SQL of the order's value at a distance, converted as the order's values are."""
-        if len(self.call.over.orders) != 1 or columns(tree(by)):
-            raise SqlQueryError(
-                "RANGE with a distance needs one ORDER BY, and a distance that is always the same",
-                self.call.place,
-            )
+        if len(self.call.over.orders) != 1:
+            raise SqlQueryError("RANGE with a distance needs one ORDER BY", self.call.place)
         (order,) = self.call.over.orders
         kind, name = self.source.types[order.column], quoted(order.column)
         value = f"({name})::HUGEINT" if kind in WHOLE else name
         sign = "-" if (side == "preceding") != order.descending else "+"
         bound = f"({value} {sign} ({by}))"
+        if columns(tree(by)):
+            is_behind = "<" if sign == "+" else ">"
+            failed = _failing(f"({by})", "HUGEINT" if kind in WHOLE else kind)
+            bound = f"CASE WHEN {bound} {is_behind} {value} THEN {failed} ELSE {bound} END"
+            bound = f"coalesce({bound}, {value})"
         if kind == "DATE":
             # A distance may end within a day: the least bound is rounded up to the next day.
             is_least = is_start != order.descending
@@ -353,6 +365,11 @@ def _in_own_order(node: Node) -> Node:
         to_end = {"end": "UNBOUNDED_FOLLOWING"} if kind in ENDS else {}
         return {**node, "orders": node["arg_orders"], "arg_orders": [], **to_end}
     return node
+
+
+def _failing(away: str, kind: str) -> str:
+    """SQL that fails, as a distance of a frame is no distance."""
+    return f"CAST('a frame begins or ends at a distance, not ' || {away} AS {kind})"
 
 
 def _of_class(value: str, kind: str) -> str:

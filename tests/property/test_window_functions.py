@@ -48,8 +48,18 @@ def frames(draw: st.DrawFn) -> Frame:
         by = draw(st.integers(0, 2)) if side in ("preceding", "following") else 0
         at = f"{side[0]}{by}" if unit == "range" and side in ("preceding", "following") else ""
         bounds.append(FrameBound(side, 0 if at else by, at))  # type: ignore[arg-type]
+    if draw(st.integers(0, 4)) == 0:
+        by = {"rows": "away", "groups": "away", "range": ""}[unit]
+        bounds = [_of_row(each, by, draw) for each in bounds]
     exclude: Any = draw(st.sampled_from(["", "", "", "row", "group", "ties"]))
     return Frame(unit, bounds[0], bounds[1], exclude)
+
+
+def _of_row(bound: FrameBound, by: str, draw: st.DrawFn) -> FrameBound:
+    """The bound with a distance of each row, if it has one."""
+    if bound.side not in ("preceding", "following"):
+        return bound
+    return FrameBound(bound.side, 0, by or f"{bound.side[0]}_by_row", is_of_row=True)
 
 
 @st.composite
@@ -120,7 +130,13 @@ def row(identity: int, value: int | None, x: int | None, *, descending: bool) ->
         for side, sign in (("p", -1), ("f", 1)):
             away = by * sign * (-1 if descending else 1)
             found[f"{side}{by}"] = {"o0": None if value is None else value + away}
-    numbers = {"n": None if x is None else x + 1, "m": None if value is None else value - 1}
+    for side in "pf":
+        found[f"{side}_by_row"] = found[f"{side}{identity % 3}"]
+    numbers = {
+        "away": identity % 3,
+        "n": None if x is None else x + 1,
+        "m": None if value is None else value - 1,
+    }
     return canonical.encode({**found, "x": x, "y": identity * 10, "i": {"o0": x}, **numbers})
 
 

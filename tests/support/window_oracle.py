@@ -88,7 +88,8 @@ class Sorted:
                 if behind * sign < 0:
                     return False
                 continue
-            away = -bound.offset if bound.side == "preceding" else bound.offset
+            away = self.rows[at][bound.at] if bound.at else bound.offset
+            away = -away if bound.side == "preceding" else away
             if (steps - away) * sign < 0:
                 return False
         return True
