@@ -24,7 +24,6 @@ from ikebana.processor.linear.json_text import BLOB, JSON, compares_as_data, has
 from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, Scope, is_ours
 from ikebana.processor.linear.steps import AnyStep, Negate, Sql
 from ikebana.processor.linear.syntax import Node, tree
-from ikebana.processor.linear.trees import column
 from ikebana.processor.linear.typed_columns import Column
 
 try:
@@ -225,9 +224,7 @@ class _Fields:
         return self.kinds[name], number
 
     def _node(self, sql: str) -> Node:
-        """The tree of an expression; that of a quoted name needs no parser."""
-        is_quoted = sql.count('"') == 2 and sql[0] == sql[-1] == '"'
-        node = column(sql[1:-1]) if is_quoted else tree(sql)
+        node = tree(sql)
         if node["class"] == "COLUMN_REF" and _name(node) in self._scope.types:
             return node
         # Such as a name that no column can have.

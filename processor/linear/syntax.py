@@ -5,7 +5,7 @@ DuckDB parses and writes.  Names and functions are not resolved here.
 
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import duckdb
@@ -93,6 +93,35 @@ def _parsed(text: str) -> bytes:
     return str(tree).encode()
 
 
+# A column by a name in quotes, or behind a qualifier.
+_COLUMN = re.compile(
+    r"""(?:(?P<of>[A-Za-z_][A-Za-z_0-9]*|"[^"\0\ud800-\udfff]+")\.)?"""
+    r"""(?P<name>[A-Za-z_][A-Za-z_0-9]*|"[^"\0\ud800-\udfff]+")"""
+)
+_PLAIN = re.compile(r"(?!_\d)[A-Za-z_][A-Za-z_0-9]*")
+
+
+def _column_of(text: str) -> Node | None:
+    """The tree of a column; None if the text may be more, which the parser tells."""
+    found = _COLUMN.fullmatch(text)
+    if found is None or (found["of"] is None and text[0] != '"'):
+        return None
+    names = [each for each in (found["of"], found["name"]) if each is not None]
+    if any(each.lower() in _keywords() for each in names):
+        return None
+    place = {"query_location": len("SELECT "), "query_location_length": len(text.encode())}
+    kind = {"class": "COLUMN_REF", "type": "COLUMN_REF", "alias": ""}
+    return {**kind, **place, "column_names": [each.strip('"') for each in names]}
+
+
+def _column_text(names: Iterable[str]) -> str:
+    """A column as DuckDB writes it: with quotes where it needs them."""
+    return ".".join(
+        name if _PLAIN.fullmatch(name) and name.lower() not in _keywords() else quoted(name)
+        for name in names
+    )
+
+
 @functools.lru_cache(maxsize=2048)
 def select_of(text: str) -> Node:
     """The SELECT node of exactly one expression; it must not be changed.
@@ -101,6 +130,8 @@ def select_of(text: str) -> Node:
 
     Raises: ExpressionError.
     """
+    if (named := _column_of(text)) is not None:
+        return {**select_of("1"), "select_list": [named]}
     answer = tree_of(text)
     if answer["error"]:
         problem = first_line(answer["error_message"])
@@ -185,6 +216,8 @@ def written(node: Node) -> str:
 
 def text_of(node: Node) -> str:
     """An expression as SQL, without its alias.  Raises: ExpressionError."""
+    if node["class"] == "COLUMN_REF":
+        return _column_text(node["column_names"])
     return written({**select_of("1"), "select_list": [{**node, "alias": ""}]})
 
 

@@ -49,17 +49,17 @@ def frames(draw: st.DrawFn) -> Frame:
         at = f"{side[0]}{by}" if unit == "range" and side in ("preceding", "following") else ""
         bounds.append(FrameBound(side, 0 if at else by, at))  # type: ignore[arg-type]
     if draw(st.integers(0, 4)) == 0:
-        by = {"rows": "away", "groups": "away", "range": ""}[unit]
-        bounds = [_of_row(each, by, draw) for each in bounds]
+        number = {"rows": "away", "groups": "away", "range": ""}[unit]
+        bounds = [_of_row(each, number) for each in bounds]
     exclude: Any = draw(st.sampled_from(["", "", "", "row", "group", "ties"]))
     return Frame(unit, bounds[0], bounds[1], exclude)
 
 
-def _of_row(bound: FrameBound, by: str, draw: st.DrawFn) -> FrameBound:
+def _of_row(bound: FrameBound, number: str) -> FrameBound:
     """The bound with a distance of each row, if it has one."""
     if bound.side not in ("preceding", "following"):
         return bound
-    return FrameBound(bound.side, 0, by or f"{bound.side[0]}_by_row", is_of_row=True)
+    return FrameBound(bound.side, 0, number or f"{bound.side[0]}_by_row", is_of_row=True)
 
 
 @st.composite

@@ -1,16 +1,18 @@
 """What an expression may be: what it names, what it calls, and what is refused."""
 
 import re
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ikebana.codecs import canonical
 from ikebana.processor.linear.database import asked, connection
 from ikebana.processor.linear.expressions import parse, type_named
 from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, Scope
-from ikebana.processor.linear.syntax import called
-from ikebana.processor.linear.trees import condition_texts
+from ikebana.processor.linear.syntax import called, select_of, text_of, tree, tree_of
+from ikebana.processor.linear.trees import column, condition_texts
 from support.strategies import unhurried
 
 CLOSED = Scope(
@@ -413,6 +415,37 @@ def conditions(depth: int = 3) -> st.SearchStrategy[str]:
         ),
         max_leaves=8,
     )
+
+
+NAMES = st.one_of(
+    st.text("aZ_9. $é\"日'-\n", min_size=1, max_size=4),
+    st.sampled_from(["select", "Key", "value", "year", "LEFT", "current_date", "abs", "_", "_9"]),
+)
+
+
+@unhurried
+@given(st.lists(NAMES, min_size=1, max_size=2), st.lists(st.booleans(), min_size=2, max_size=2))
+def test_columns_are_read_and_written_as_duckdb_does_it(
+    names: list[str], is_quoted: list[bool]
+) -> None:
+    """Which is quicker than asking it."""
+    node = column(*names)
+    statement = {"node": {**select_of("1"), "select_list": [node]}, "named_param_map": []}
+    told = canonical.write({"error": False, "statements": [statement]}).decode()
+    ((expected,),) = asked("SELECT json_deserialize_sql(?)", told)
+
+    assert text_of(node) == expected.removeprefix("SELECT ").removesuffix(";")
+
+    pairs = zip(names, is_quoted, strict=False)
+    text = ".".join(f'"{name}"' if quotes else name for name, quotes in pairs)
+    answer = tree_of(text)
+    if not answer["error"] and len(answer["statements"]) == 1:
+        parsed = answer["statements"][0]["node"]["select_list"]
+        if parsed[0]["class"] == "COLUMN_REF" and len(parsed) == 1 and not parsed[0]["alias"]:
+            assert select_of(text)["select_list"] == parsed
+            return
+    with suppress(ExpressionError):
+        assert tree(text)["class"] != "COLUMN_REF"
 
 
 @unhurried
