@@ -103,10 +103,10 @@ _PLAIN = re.compile(r"(?!_\d)[A-Za-z_][A-Za-z_0-9]*")
 
 def _column_of(text: str) -> Node | None:
     """The tree of a column; None if the text may be more, which the parser tells."""
-    found = _COLUMN.fullmatch(text)
-    if found is None or (found["of"] is None and text[0] != '"'):
+    match = _COLUMN.fullmatch(text)
+    if match is None or (match["of"] is None and text[0] != '"'):
         return None
-    names = [each for each in (found["of"], found["name"]) if each is not None]
+    names = [each for each in (match["of"], match["name"]) if each is not None]
     if any(each.lower() in _keywords() for each in names):
         return None
     place = {"query_location": len("SELECT "), "query_location_length": len(text.encode())}
