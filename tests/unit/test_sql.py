@@ -210,7 +210,7 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
             "RANGE",
         ),
         (
-            "SELECT sum(a) OVER (ORDER BY a ROWS a PRECEDING) AS s FROM t",
+            "SELECT sum(a) OVER (ORDER BY a ROWS 1.5 PRECEDING) AS s FROM t",
             "line 1, column 8: the frame begins or ends a whole number of rows away",
         ),
         ("SELECT ntile(0) OVER (ORDER BY a) AS s FROM t", "ntile(n) takes a number above zero"),
