@@ -126,7 +126,7 @@ class Chain:
         return ChainResult(consolidated(results) if self._cancels else results, errors)
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=1024)
 def chain(steps: tuple[Named, ...], scope: FrozenScope) -> Chain:
     """The chain of these steps, compiled once in a process."""
     return Chain(steps, scope.thawed())

@@ -410,7 +410,7 @@ class Query:
         return results, failures
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=1024)
 def compiled(steps: tuple[Sql | Negate, ...], scope: FrozenScope) -> Query:
     """The query of these steps, compiled once in a process."""
     return Query(steps, scope.thawed())

@@ -9,6 +9,7 @@ import functools
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NoReturn, Union
 
 import msgspec
@@ -132,6 +133,14 @@ def _collection(kind: Any) -> Any:
     return kind if typing.get_origin(kind) is tuple else None
 
 
+@functools.cache
+def _has_only_texts(kind: Any) -> bool:
+    """Whether a type is that of texts, or of tuples of them in any depth."""
+    if typing.get_origin(kind) is not tuple:
+        return kind is str or kind is ...
+    return all(map(_has_only_texts, typing.get_args(kind)))
+
+
 def _settled(what: str, value: Any, kind: Any) -> Any:
     if kind is str and isinstance(value, str):
         # Nearly all: the types below are compared slowly.
@@ -143,6 +152,9 @@ def _settled(what: str, value: Any, kind: Any) -> Any:
     kind = _collection(kind)
     if kind is None:
         return tuples(value)
+    if _has_only_texts(kind):
+        with suppress(msgspec.ValidationError):
+            return msgspec.convert(value, kind)
     if isinstance(value, str):
         raise ConfigError(f"{what} must be a tuple, not the text {value!r}", hint="Give a tuple.")
     if isinstance(value, Mapping):

@@ -80,7 +80,9 @@ def changed(value: Any, change: Callable[[Node], Node | None], *, parts_too: boo
     if is_lambda(value):
         return _changed_lambda(value, change, parts_too=parts_too)
     return {
-        name: item if name == "subquery" else changed(item, change, parts_too=parts_too)
+        name: changed(item, change, parts_too=parts_too)
+        if isinstance(item, list | dict) and name != "subquery"
+        else item
         for name, item in value.items()
     }
 
