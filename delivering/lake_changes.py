@@ -91,7 +91,9 @@ class Changes:
         return int(count)
 
     def left(self, rows: pa.Table) -> pa.Table:
-        """Return the rows that are not removed."""
+        """Return the rows that are not removed; all of them in the mode `changes`."""
+        if not self.removes:
+            return rows
         self._database.register("scanned", rows)
         rest = self._database.sql(f"SELECT s.* FROM scanned s ANTI JOIN {self._gone()}")
         return rest.to_arrow_table().cast(rows.schema)

@@ -10,7 +10,7 @@ import pytest
 
 from ikebana.delivering import delta, iceberg, parquet
 from ikebana.delivering.lake import LakeSink
-from ikebana.delivering.sink import Batch, Table
+from ikebana.delivering.sink import MODES, Batch, Mode, Table
 from ikebana.errors import ConfigError
 from ikebana.processor.authoring.deliver_part import ParquetPart
 from support.lake_targets import NAMESPACE, TARGETS, DeltaTarget, IcebergTarget, ParquetTarget
@@ -38,11 +38,11 @@ def _names(target: LakeTarget, table: Table = TABLE) -> list[tuple[Any, ...]]:
     return sorted((row["id"] or 0, row["name"]) for row in target.rows(table))
 
 
-def _files(target: LakeTarget) -> int:
+def _files(target: LakeTarget, table: Table) -> int:
     """How many files the table has now."""
     if isinstance(target, DeltaTarget):
-        return len(target.load(TABLE).file_uris())
-    return len(list(target.load(TABLE).scan().plan_files()))
+        return len(target.load(table).file_uris())
+    return len(list(target.load(table).scan().plan_files()))
 
 
 def test_a_key_may_be_null(target: LakeTarget) -> None:
@@ -119,20 +119,24 @@ def test_a_commit_of_somebody_else_is_met(target: LakeTarget) -> None:
     assert _names(target) == [(1, "c"), (2, "b")]
 
 
-def test_a_table_has_few_files(target: LakeTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("mode", MODES)
+def test_a_table_has_few_files(
+    target: LakeTarget, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However many batches it had; and files that no version needs are deleted."""
+    [table, _] = tables_of(mode)
     monkeypatch.setattr(iceberg, "_SMALL_FILES", 4)
     monkeypatch.setattr(iceberg, "_SNAPSHOTS", 3)
     monkeypatch.setattr(delta, "_HOUSEKEEPING", 4)
     topics = MemoryTopics()
     for number in range(12):
         topics.close(ORDERS, 2 * number + 2, _order(number, "a", 2 * number + 1, 1))
-        delivered(target.sink(), [TABLE], topics)
+        delivered(target.sink(), [table], topics)
 
-    assert _names(target) == [(number, "a") for number in range(12)]
-    assert _files(target) < 5
+    assert _names(target, table) == [(number, "a") for number in range(12)]
+    assert _files(target, table) < 5
     if isinstance(target, IcebergTarget):
-        assert len(target.load(TABLE).metadata.snapshots) < 6
+        assert len(target.load(table).metadata.snapshots) < 6
         stored = list((target.folder / "warehouse").rglob("*.parquet"))
         assert len(stored) < 12
 
