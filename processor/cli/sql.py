@@ -90,14 +90,14 @@ def sql_command(
     bootstrap_servers: str | None,
     config: Path | None,
 ) -> None:
-    """Run QUERY, one SELECT whose tables are collections, all of them as of one time.
+    """Run QUERY, one SELECT over collections, all of them as of one time.
 
     \b
     ikebana sql "SELECT count(*) FROM totals"
     ikebana sql "SELECT * FROM totals WHERE product = 'tea'" --url http://127.0.0.1:8080
 
-    Collections are those of an `ikebana serve` (--url or --data), or output topics TOPIC...,
-    by default those that FROM names.  Topics are first read whole.  Each field of a key or
+    Collections are in an `ikebana serve` (--url or --data), or they are output topics TOPIC...,
+    by default the topics in FROM.  Topics are first read whole.  Each field of a key or
     value that is a JSON object is a column.
     """
     if url is None and data is None and not topics:

@@ -24,6 +24,7 @@ PHRASES = {
     r"(?:stand|stands|stood) (?:still|below|above|beside)": "makes no progress; is below",
     r"(?:is|are) through": "is done",
     r"at the most|at the least": "at most",
+    r"(?:that|those) of": "the noun again",
 }
 _CODE = re.compile(r"^ *(```|~~~).*?^ *\1$|`[^`]*`|^<!-- made by .*?^<!-- end -->", re.M | re.S)
 

@@ -17,7 +17,7 @@ _WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 SAMPLE = """\
 # A first pipeline: orders as they stand, and how much of each product is ordered.
 # `ikebana explain FILE` says what it will do, `ikebana run FILE` runs it.
-# Every key that can stand here is in docs/pipeline-file.md; `ikebana schema` is for editors.
+# All keys are in docs/pipeline-file.md; `ikebana schema` is for editors.
 
 # Names the pipeline and its state: keep this name, and those below.
 pipeline: first-orders
@@ -108,8 +108,7 @@ def written(
     lines = [
         f"# {heading(proposals)}",
         "# `ikebana explain FILE` says what it will do, `ikebana run FILE` runs it.",
-        "# Every key that can stand here is in docs/pipeline-file.md; `ikebana schema` is for "
-        "editors.",
+        "# All keys are in docs/pipeline-file.md; `ikebana schema` is for editors.",
         "#",
         *(f"# {line}".rstrip() for line in comments(proposals)),
         "",

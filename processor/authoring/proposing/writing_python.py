@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from ikebana.codecs.formats import FORMATS
 from ikebana.processor.authoring.proposing.proposal import Proposal
 from ikebana.processor.authoring.proposing.writing import (
+    InputNames,
     comments,
     formats,
     heading,
@@ -79,18 +80,7 @@ def written(
     ]
     for number, (part, proposal) in enumerate(zip(names(proposals), proposals, strict=True), 1):
         end = "" if len(proposals) == 1 else f"_{number}"
-        read = _COLLECTIONS.get(proposal.mode, f"upsert({text(part.rows)})")
-        lines += [
-            f"source{end} = pipeline.topic(",
-            *_input(proposal, part.input),
-            f"current{end} = source{end}.{read}",
-        ]
-        if number == 1:
-            large = f'current{end}.where("quantity > 9").named("large").to("large")'
-            update = "Updates (data, time, diff): an old value leaves with -1, a new one comes"
-            lines += [f"# {large}", f"# {update} with +1."]
-        changes = text(f"{proposal.topic}.changes")
-        lines.append(f"current{end}.to({changes}, name={text(part.output)})")
+        lines += _published(part, proposal, end, is_first=number == 1)
     lines += ["", 'if __name__ == "__main__":']
     if needs_registry(proposals) and registry is None:
         lines.append("    # A guess: name the registry that has the schemas.")
@@ -103,6 +93,23 @@ def written(
         "    )",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _published(part: InputNames, proposal: Proposal, end: str, *, is_first: bool) -> list[str]:
+    """Read an input and publish it; the names of variables have this `end`."""
+    read = _COLLECTIONS.get(proposal.mode, f"upsert({text(part.rows)})")
+    lines = [
+        f"source{end} = pipeline.topic(",
+        *_input(proposal, part.input),
+        f"current{end} = source{end}.{read}",
+    ]
+    if is_first:
+        lines += [
+            f'# current{end}.where("quantity > 9").named("large").to("large")',
+            "# Updates (data, time, diff): an old value leaves with -1, a new one comes with +1.",
+        ]
+    changes = text(f"{proposal.topic}.changes")
+    return [*lines, f"current{end}.to({changes}, name={text(part.output)})"]
 
 
 def text(value: str) -> str:
