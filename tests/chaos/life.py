@@ -21,7 +21,7 @@ from chaos.scenario import Result, Scenario
 from chaos.starved import Standstill
 from ikebana.processor.cli.main import cli
 from ikebana.processor.spark.workers import owner
-from support.output_judge import judge, offsets, truth_of
+from support.output_judge import Reader, judge, offsets
 from support.pipeline_processes import Load, Pipeline, Run, create, ends_of
 from support.process_trees import name_of
 from support.waiting import patient
@@ -80,6 +80,7 @@ class Life:
         self.recovers = False
         """Whether its checkpoint was lost, and made anew of its topics."""
         create(self.servers, SOURCE, 3, replicas=replicas)
+        self._reader = Reader(self.servers)
         self.runs = Runs(self._begun, self._stands_still)
         self._loads = 0
 
@@ -256,7 +257,7 @@ class Life:
         bad = {
             topic: counts
             for topic, truth in (
-                (self.pipeline.target, self.plan.truth(truth_of(self.servers, SOURCE))),
+                (self.pipeline.target, self.plan.truth(self._reader.truth(SOURCE))),
                 ("chaos.errors", {}),
             )
             if (counts := self._bad(topic, truth))
@@ -271,7 +272,7 @@ class Life:
     def _bad(self, topic: str, truth: dict[bytes, bytes]) -> dict[str, int]:
         """What is wrong with an output, by the judge that shares no code with ikebana."""
         may_stand = self.plan.may_stand or self.recovers
-        found = judge(self.servers, topic, truth, may_stand=may_stand)
+        found = judge(self.servers, topic, truth, may_stand=may_stand, reader=self._reader)
         if self.recovers:
             # What a batch wrote that was never closed is taken back at its own time.
             found.pop("not consolidated", None)

@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import groupby, pairwise
 from operator import attrgetter
+from types import MappingProxyType
 from typing import NamedTuple
 
 from confluent_kafka import (
@@ -95,8 +96,13 @@ def _offsets(admin: AdminClient, topics: Iterable[str], *, committed_only: bool)
     return {(at.topic, at.partition): answer.result().offset for at, answer in answers.items()}
 
 
-def committed(servers: str, topic: str) -> list[Message]:
-    """Every committed record, partition by partition, up to what is stable now."""
+def committed(
+    servers: str, topic: str, begin: Mapping[int, int] = MappingProxyType({})
+) -> list[Message]:
+    """Every committed record, partition by partition, up to what is stable now.
+
+    `begin` has the first offsets to read, by partition; 0 without.
+    """
     found: dict[int, list[Message]] = {}
     consumer = Consumer(
         {
@@ -112,7 +118,7 @@ def committed(servers: str, topic: str) -> list[Message]:
     )
     try:
         known = consumer.list_topics(topic, timeout=30).topics[topic].partitions
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in known])
+        consumer.assign([TopicPartition(topic, each, begin.get(each, 0)) for each in known])
         left, deadline = set(known), time.monotonic() + 60
         while left:
             assert time.monotonic() < deadline, f"could not read {topic}{sorted(left)}"
@@ -127,8 +133,10 @@ def committed(servers: str, topic: str) -> list[Message]:
     return [message for partition in sorted(found) for message in found[partition]]
 
 
-def settled(servers: str, topic: str) -> list[Message]:
-    """Every committed record of a topic, once no transaction is open in it."""
+def settled(
+    servers: str, topic: str, begin: Mapping[int, int] = MappingProxyType({})
+) -> list[Message]:
+    """Every committed record of a topic, once no transaction is open in it; see `committed`."""
 
     def closed() -> bool:
         return offsets(servers, [topic], committed_only=True) == offsets(
@@ -136,7 +144,7 @@ def settled(servers: str, topic: str) -> list[Message]:
         )
 
     wait_until(closed, 60, f"the end of all transactions in {topic}")
-    return committed(servers, topic)
+    return committed(servers, topic, begin)
 
 
 def progress_of(servers: str, target: str) -> list[Progress]:
@@ -155,23 +163,64 @@ def progress_of(servers: str, target: str) -> list[Progress]:
 
 def truth_of(servers: str, topic: str) -> dict[bytes, bytes]:
     """What an upsert topic says in the end: the last value of each key."""
-    last = {message.key(): message.value() for message in settled(servers, topic)}
-    return {key: value for key, value in last.items() if value is not None}
+    return Reader(servers).truth(topic)
+
+
+class Update(NamedTuple):
+    """One record of an output."""
+
+    key: bytes | None
+    value: bytes | None
+    time: int
+    diff: int
+    partition: int
+    offset: int
+
+
+class Reader:
+    """Reads topics, each record once: a long life is judged again and again."""
+
+    def __init__(self, servers: str) -> None:
+        self._servers = servers
+        self._next: dict[str, dict[int, int]] = defaultdict(dict)
+        self._updates: dict[str, list[Update]] = defaultdict(list)
+        self._last: dict[str, dict[bytes, bytes | None]] = defaultdict(dict)
+
+    def updates(self, topic: str) -> list[Update]:
+        """All updates of an output so far."""
+        self._updates[topic] += [
+            Update(each.key(), each.value(), *time_and_diff(each), each.partition(), each.offset())
+            for each in self._new(topic)
+        ]
+        return self._updates[topic]
+
+    def truth(self, topic: str) -> dict[bytes, bytes]:
+        """The last value of each key of an upsert topic."""
+        last = self._last[topic]
+        last.update((each.key(), each.value()) for each in self._new(topic))
+        return {key: value for key, value in last.items() if value is not None}
+
+    def _new(self, topic: str) -> list[Message]:
+        messages = settled(self._servers, topic, self._next[topic])
+        self._next[topic].update((each.partition(), each.offset() + 1) for each in messages)
+        return messages
 
 
 def judge(
-    servers: str, target: str, truth: Mapping[bytes, bytes], *, may_stand: bool = False
+    servers: str,
+    target: str,
+    truth: Mapping[bytes, bytes],
+    *,
+    may_stand: bool = False,
+    reader: Reader | None = None,
 ) -> dict[str, int]:
     """Count what is wrong with an output; nothing is wrong with an empty answer.
 
     Batches whose progress records were deleted are taken on trust, their updates are
     not.  With `may_stand` a batch may close no time of the output, as behind an exchange or in
-    an edit.
+    an edit.  A `reader` goes on where it has stopped.
     """
-    records = [
-        Update(each.key(), each.value(), *time_and_diff(each), each.partition(), each.offset())
-        for each in settled(servers, target)
-    ]
+    records = (reader or Reader(servers)).updates(target)
     progress = progress_of(servers, target)
     bad: Counter[str] = Counter()
     for before, after in pairwise(progress):
@@ -184,17 +233,6 @@ def judge(
     _placed(records, progress, bad)
     _accumulated(records, truth, bad)
     return {what: count for what, count in bad.items() if count}
-
-
-class Update(NamedTuple):
-    """One record of an output."""
-
-    key: bytes | None
-    value: bytes | None
-    time: int
-    diff: int
-    partition: int
-    offset: int
 
 
 def _placed(records: list[Update], progress: list[Progress], bad: Counter[str]) -> None:

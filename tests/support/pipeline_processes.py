@@ -436,7 +436,8 @@ def produce(
     """Produce and wait for the acknowledgements; a transaction is left open."""
     settings: dict[str, str | int] = {"bootstrap.servers": servers, "log_level": 0}
     if transaction is not None:
-        settings |= {"transactional.id": transaction}
+        # It has to stay open for as long as a pipeline starts on a slow machine.
+        settings |= {"transactional.id": transaction, "transaction.timeout.ms": 600_000}
     producer = Producer(settings)
     if transaction is not None:
         producer.init_transactions(30)
