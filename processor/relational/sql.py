@@ -403,7 +403,11 @@ class _Select:
         orders = modifiers.get("ORDER_MODIFIER", {}).get("orders", ())
         return Behind(
             tuple(map(self._names.resolved, conjuncts(self._node["qualify"]))),
-            tuple(self._meant(each, listed) for each in targets_of(self._node)),
+            tuple(
+                node
+                for each in targets_of(self._node)
+                for node in self._starred(each) or [self._meant(each, listed)]
+            ),
             tuple(
                 Ordered(node, *direction(each))
                 for each in orders
@@ -412,10 +416,14 @@ class _Select:
         )
 
     def _ordered_by(self, node: Node, listed: Listed) -> list[Node]:
-        if node["class"] == "STAR":
+        if node["class"] == "STAR" and not node["columns"]:
             # ORDER BY ALL.
             return [tree for _, tree in listed]
-        return [self._meant(node, listed)]
+        return self._starred(node) or [self._meant(node, listed)]
+
+    def _starred(self, node: Node) -> list[Node]:
+        """The expressions of one with stars; none if it has none."""
+        return [tree for _, tree in columns_of(node, self._names)] if stars_of(node) else []
 
     def _meant(self, node: Node, listed: Listed) -> Node:
         """Resolve ORDER BY and DISTINCT ON: positions and names of the select list come first."""

@@ -131,7 +131,14 @@ def _of_values(node: Node) -> Node:
 
 def _of_macro(call: Node) -> Node:
     """The definition of a macro with the arguments of a call; other calls stay."""
-    names, definition = _macros().get(call["function_name"].lower(), ((), None))
+    return _applied(call, _macros())
+
+
+_Macros = Mapping[str, tuple[Sequence[str], Node]]
+
+
+def _applied(call: Node, macros: _Macros) -> Node:
+    names, definition = macros.get(call["function_name"].lower(), ((), None))
     arguments = [each["expression"] for each in call["arguments"]]
     if definition is None or len(arguments) != len(names):
         return call
@@ -145,14 +152,22 @@ def _of_macro(call: Node) -> Node:
 
 
 @functools.cache
-def _macros() -> Mapping[str, tuple[Sequence[str], Node]]:
+def _macros() -> _Macros:
     """The macros of DuckDB that are expressions over aggregates: parameters and definitions."""
     rows = asked(
         "SELECT function_name, parameters, macro_definition FROM duckdb_functions() "
         "WHERE function_type = 'macro' AND internal"
     )
-    trees = ((name, parameters, tree(text)) for name, parameters, text in rows)
-    return {name: (parameters, each) for name, parameters, each in trees if calls(each)}
+    every = {name: (parameters, tree(text)) for name, parameters, text in rows}
+    direct = {name: each for name, each in every.items() if calls(each[1])}
+
+    def applied(node: Node) -> Node | None:
+        """Replace a call of another macro that aggregates."""
+        is_call = node["class"] == "FUNCTION" and node["function_name"] in direct
+        return _applied(node, direct) if is_call else None
+
+    whole = {name: (names, changed(each, applied)) for name, (names, each) in every.items()}
+    return {name: each for name, each in whole.items() if calls(each[1])}
 
 
 def _of_query(node: Node) -> Node:
