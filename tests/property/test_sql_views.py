@@ -154,14 +154,19 @@ SHAPES = {
         # DuckDB takes no further condition in these.
         if not (way in ("RIGHT ", "FULL ") and "NULL" in on)
     ),
+    "macros over macros that aggregate": (
+        "SELECT c, wavg(a, b) AS w, geometric_mean(abs(b) + 1) AS m FROM t GROUP BY c",
+    ),
     "an as-of join of other forms": (
         "SELECT y.a, d FROM u x ASOF JOIN (SELECT DISTINCT a, d FROM u) y USING (a, d)",
         "SELECT x.c FROM t x ASOF ANTI JOIN u y ON x.a = y.a AND x.b >= y.d",
         "SELECT x.c, y.d FROM t x ASOF LEFT JOIN u y ON x.b >= y.d AND (x.a = y.a OR x.a = 0)",
         "SELECT c, max(d) AS m FROM t x ASOF JOIN u y ON x.a = y.a AND y.d <= x.b GROUP BY c",
     ),
-    "DISTINCT ON of one column twice": (
+    "DISTINCT ON of one column twice, and COLUMNS in orders": (
         "SELECT DISTINCT ON (a, a) a, d, e FROM u ORDER BY a, a, d, e",
+        "SELECT DISTINCT ON (COLUMNS('[ad]')) a, d, e FROM u ORDER BY a, d, e",
+        "SELECT a, d, e FROM u ORDER BY COLUMNS('[ade]') LIMIT 2",
     ),
     "joins by columns of two types": (
         "SELECT x.c, y.d FROM t x JOIN u y ON x.b::DOUBLE = y.d",
