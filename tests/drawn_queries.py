@@ -7,6 +7,7 @@ import sys
 from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -31,11 +32,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("last", type=int, help="the number that draws the last one")
     asked = parser.parse_args(arguments)
     counts: Counter[str] = Counter()
-    for number in range(asked.first, asked.last + 1):
-        kind, told = outcome(Random(number))
-        counts[kind] += 1
-        if told:
-            print(f"{number}: {kind}: {told}", flush=True)
+    # Ctrl-C ends the run, and what came of it so far is told.
+    with suppress(KeyboardInterrupt):
+        for number in range(asked.first, asked.last + 1):
+            kind, told = outcome(Random(number))
+            counts[kind] += 1
+            if told:
+                print(f"{number}: {kind}: {told}", flush=True)
     for kind, many in counts.most_common():
         print(f"{many:6} {kind}")
     return 1 if counts["wrong"] + counts["refused"] else 0

@@ -7,6 +7,7 @@ import sys
 from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -28,19 +29,26 @@ def main(arguments: Sequence[str]) -> int:
     shown = {Kind[each] for each in given.show or ("WRONG", "CRASHED")}
     counts: Counter[Kind] = Counter()
     reasons: Counter[tuple[Kind, str]] = Counter()
-    for path in given.files:
-        for file in sorted(path.rglob("*.test*")) if path.is_dir() else [path]:
-            try:
-                found = list(read(file))
-                only = given.draw and drawn(found, given.draw, f"{given.seed} {file.name}")
-                for outcome in outcomes(found, only):
-                    counts[outcome.kind] += 1
-                    if outcome.kind in _TOLD:
-                        reasons[outcome.kind, grouped(outcome.reason)] += 1
-                    if outcome.kind in shown:
-                        _print(outcome)
-            except FormatError as error:
-                print(error, file=sys.stderr)
+
+    def run(file: Path) -> None:
+        try:
+            found = list(read(file))
+        except FormatError as error:
+            print(error, file=sys.stderr)
+            return
+        only = given.draw and drawn(found, given.draw, f"{given.seed} {file.name}")
+        for outcome in outcomes(found, only):
+            counts[outcome.kind] += 1
+            if outcome.kind in _TOLD:
+                reasons[outcome.kind, grouped(outcome.reason)] += 1
+            if outcome.kind in shown:
+                _print(outcome)
+
+    # Ctrl-C ends the run, and what came of it so far is told.
+    with suppress(KeyboardInterrupt):
+        for path in given.files:
+            for file in sorted(path.rglob("*.test*")) if path.is_dir() else [path]:
+                run(file)
     for kind in Kind:
         print(f"{counts[kind]:6} {kind}")
     for (kind, reason), many in reasons.most_common():
