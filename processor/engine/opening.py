@@ -166,7 +166,7 @@ class KafkaWorld:
         self._announce(step)
         if step.finishes:
             rights.demand(step.plan, self._settings, step.birth.shards)
-            self._on_step("finishing what is on its way under the plan of before")
+            self._on_step("finishing pending rows under the previous plan")
         else:
             # Nobody can use older layouts any more.
             for layout in former_layouts(self._checkpoint, step.birth):

@@ -119,7 +119,7 @@ def _shown(value: str) -> str:
     return printable(_USER_OF_URI.sub("***", value))
 
 
-_DATED = "those that inputs have by themselves; a batch closes what all of them have closed"
+_DATED = "the inputs' own times; a time is closed when all inputs have closed it"
 _TIMES = {
     "ingest": "each micro-batch has one time, in milliseconds; its net change shows",
     "offset": "each record has its own time; every change shows",

@@ -152,7 +152,7 @@ WAITING = _metric("waiting_records", "gauge", "Records that wait until their tim
 EDIT_PARTS = _metric(
     "edit_parts",
     "gauge",
-    "What an edit of the plan that is on its way goes through; 0 without one",
+    "The parts that a running edit of the plan goes through; 0 without one",
 )
 EDIT_PARTS_DONE = _metric(
     "edit_parts_done", "gauge", "How many of these parts all shards are done with"

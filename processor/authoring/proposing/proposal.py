@@ -182,8 +182,8 @@ def propose(
     proposal = replace(proposal, options=options)
     if schemas is None:
         return _declared(proposal, gathered([]), samples).noting(
-            "Values are in Avro, whose schemas are in a registry and were not read.",
-            "Name it with --registry: then format, key and columns are those of the schemas.",
+            "Values are in Avro. Their schemas are in a registry, and were not read.",
+            "Name it with --registry: then format, key and columns come from the schemas.",
         )
     of_avro = evidence_of_avro(samples, schemas, framing)
     if of_avro.unread:
@@ -243,14 +243,14 @@ def _declared(proposal: Proposal, evidence: Evidence, samples: Sequence[Sample])
     if not columns:
         return proposal
     if not bare:
-        return proposal.noting("Types are those of the schemas in the messages seen.")
+        return proposal.noting("Types come from the schemas in the messages seen.")
     if traits.kind == "changes" and traits.source_clocks:
         proposal = proposal.noting(
             "Messages have no schema: they do not show what is a date, a time or a decimal. Where "
             "a column has a comment, look at the table, and declare its encoding."
         )
     return proposal.noting(
-        "Types are those of the messages seen: what does not fit is an error record."
+        "Types come from the values seen: a value that does not fit is an error record."
     )
 
 
@@ -319,7 +319,7 @@ def _keyed(
     if named or not evidence.rows:
         return proposal
     if of_messages := _key_columns(proposal, evidence):
-        note = "The key's columns are those that keys of messages name."
+        note = "The key's columns are the fields of the messages' keys."
         return replace(proposal, key_columns=of_messages).noting(note)
     if traits.old_images and not evidence.imageless and traits.key_from != "columns":
         return replace(proposal, mode="diffs").noting(

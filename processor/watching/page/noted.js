@@ -25,7 +25,7 @@ const KINDS = {
   },
   outdated: {
     title: "Outdated records",
-    what: "Their sequence is lower than that of a record of the same key that came before. They are not applied, since the row is newer.",
+    what: "Their sequence is lower than an earlier record of the same key has. They are not applied, since the row is newer.",
     column: null,
   },
 };

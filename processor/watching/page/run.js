@@ -52,7 +52,7 @@ export function run(place, { poller }) {
     show(sinks, Object.keys(answer.sinks).length ? delivered(answer.sinks) : null);
     const kinds = Object.entries(answer.counted).map(([kind, count]) => [kind, number(count)]);
     const focused = counted.contains(document.activeElement);
-    const link = h("a", { href: "#/errors" }, "The last of their records");
+    const link = h("a", { href: "#/errors" }, "Their last records");
     show(counted, table(["Kind", { text: "Count", ...NUMBERS }], kinds), h("p", {}, link));
     if (focused) link.focus();
     charts.update([WHOLE, ...Object.keys(answer.outputs)]);
