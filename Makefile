@@ -40,7 +40,7 @@ test: $(VENV)/.prepared  ## Run the tests, with an embedded broker and Spark
 test-full: $(VENV)/.prepared  ## Run those too that take minutes: every fault, every example, the demo
 	IKEBANA_HYPOTHESIS=$${IKEBANA_HYPOTHESIS:-usual} $(BIN)/python -m pytest -m "not cdc and not deploy"
 
-cdc-jars: $(STAMP)  # What test-cdc would fetch otherwise, 330 MB
+cdc-jars: $(STAMP)  # What test-cdc would fetch otherwise, 540 MB
 	PYTHONPATH=tests $(BIN)/python -m cdc
 
 test-cdc: $(VENV)/.prepared  ## Run those with real databases, producers and a registry, where they are installed

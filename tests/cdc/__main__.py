@@ -1,6 +1,6 @@
 """Fetch what the tests of change data need, so that none of them waits for it."""
 
-from cdc import canal, connect, maxwell, registry
+from cdc import canal, connect, maxwell, registry, rest_catalog
 from cdc.fetched import Unavailable, java
 from ikebana.errors import IkebanaError
 from ikebana.processor.kafka.broker_jars import jars
@@ -15,6 +15,7 @@ def main() -> None:
         lambda: connect.installed("postgres"),
         maxwell.installed,
         canal.installed,
+        rest_catalog.installed,
     ):
         try:
             fetch()

@@ -49,12 +49,13 @@ class Jar:
 
 @dataclass(frozen=True)
 class Archive:
-    """A tar.gz that has everything."""
+    """A file that has everything: a tar.gz, or a jar."""
 
     organisation: str
     name: str
     version: str
     classifier: str = ""
+    kind: str = "tar.gz"
 
     def dependency(self) -> str:
         """What an Ivy file says of it."""
@@ -62,7 +63,8 @@ class Archive:
         return (
             f'<dependency org="{self.organisation}" name="{self.name}" rev="{self.version}"'
             f' conf="default" transitive="false">'
-            f'<artifact name="{self.name}" type="tar.gz" ext="tar.gz"{classifier}/></dependency>'
+            f'<artifact name="{self.name}" type="{self.kind}" ext="{self.kind}"{classifier}/>'
+            "</dependency>"
         )
 
 
