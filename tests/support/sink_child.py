@@ -127,6 +127,13 @@ class _Telling(Crashing):
         self._said.send(batch.upper)
 
 
+class _Impatient(Delivery):
+    """Asks a target that is away again soon, however often it was away in the last minute."""
+
+    def sleep(self, seconds: float, /) -> None:
+        super().sleep(min(seconds, 0.5))
+
+
 def _deliver(
     said: Connection, target: Target, tables: Sequence[Table], told: Told, limits: Limits
 ) -> None:
@@ -134,5 +141,5 @@ def _deliver(
     lake_changes._MEMORY = limits.sums
     formats = dict.fromkeys((table.collection for table in tables), "diff")
     topics = Topics(told.follow, formats, limits.spool_bytes)
-    Delivery(_Telling(said, target), tables, topics, print, wait=False).run()
+    _Impatient(_Telling(said, target), tables, topics, print, wait=False).run()
     said.send(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MiB")
