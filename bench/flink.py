@@ -65,18 +65,21 @@ def statements(name: str, given: Mapping[str, str]) -> str:
     return Template((_HERE / f"{name}.sql").read_text()).substitute(given)
 
 
-def command(folder: Path, name: str, sql: Sequence[str], parallelism: int) -> list[str]:
-    """The command that runs statements as one job, with its state in `folder`/`name`."""
+def command(
+    folder: Path, name: str, sql: Sequence[str], parallelism: int, connectors: Path | None = None
+) -> list[str]:
+    """The command that runs statements as one job, with its state in `folder`/`name`.
+
+    `connectors` is a folder of further jars.
+    """
     path = folder / f"{name}.sql"
     path.write_text(";\n".join(sql))
     opened = [f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED]
+    classes = java_peers.compiled(_HERE / "SqlJob.java", jars(), folder)
+    further = "" if connectors is None else f":{connectors}/*"
     return [
         *(str(find_java(os.environ)), "-Xmx2g", *opened),
-        *(
-            "-cp",
-            f"{java_peers.compiled(_HERE / 'SqlJob.java', jars(), folder)}:{jars()}/*",
-            "SqlJob",
-        ),
+        *("-cp", f"{classes}:{jars()}/*{further}", "SqlJob"),
         *(str(path), str(folder / name), str(parallelism)),
     ]
 

@@ -7,7 +7,7 @@ they are not all there in one version.
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,8 +33,8 @@ WITHOUT_SCHEMAS = {
 # The sink of Debezium writes to databases by JDBC.
 VERSIONS = {"postgres": "3.6.3.Final", "mariadb": "3.5.0.Final", "jdbc": "3.5.0.Final"}
 
-_JVM_OPTIONS = child.java_options(
-    384,
+_JVM_OPTIONS = child.java_options(384)
+_PROPERTIES = (
     "-Dlog4j2.configurationFile=log4j2.properties",
     # Debezium reads infinite dates in the local time zone.
     "-Duser.timezone=UTC",
@@ -73,7 +73,21 @@ def running(
     Raises:
         Unavailable: Java is missing, or the jars could not be fetched.
     """
-    lib = installed(kind)
+    with of_jars(servers, [installed(kind)], connectors, _JVM_OPTIONS) as worker:
+        yield worker
+
+
+@contextmanager
+def of_jars(
+    servers: str,
+    folders: Iterable[Path],
+    connectors: Mapping[str, Mapping[str, str]],
+    options: Sequence[str],
+) -> Iterator[Worker]:
+    """Run a worker with the jars of some folders, and options of its JVM.
+
+    Raises: Unavailable, if Java is missing.
+    """
     with child.temporary_folder("connect") as folder:
         port = free_port()
         _write(folder / "log4j2.properties", LOG4J_FILE)
@@ -82,15 +96,10 @@ def running(
         for name, settings in connectors.items():
             files.append(f"{name}.properties")
             _write(folder / files[-1], {"name": name, **settings})
-        main = "org.apache.kafka.connect.cli.ConnectStandalone"
         command = [
-            str(java()),
-            *_JVM_OPTIONS,
-            "-cp",
-            f"{lib}/*",
-            main,
-            "worker.properties",
-            *files,
+            *(str(java()), *options, *_PROPERTIES),
+            *("-cp", ":".join(f"{jars}/*" for jars in folders)),
+            *("org.apache.kafka.connect.cli.ConnectStandalone", "worker.properties", *files),
         ]
         with child.running("Connect", command, folder) as server:
             url = f"http://127.0.0.1:{port}/connectors"
