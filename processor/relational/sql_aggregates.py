@@ -104,6 +104,8 @@ def _call(node: Node, type_of: Callable[[str], str]) -> Call:
     name = node["function_name"].lower()
     condition = None if node["filter"] is None else text_of(node["filter"])
     place = node.get("query_location")
+    if any(each.get("name") for each in node["arguments"]):
+        raise SqlQueryError(f"an argument by name of {name}() is not supported", place)
     return Call(name, arguments, node["distinct"], orders, condition, place, type_of)
 
 

@@ -173,6 +173,9 @@ class _Function:
         """The function, with SQL that casts its value to the type of the call."""
         node, name = self.call.node, self.call.name
         called = node["function_name"].lower()
+        self._refuse(
+            [each["name"] for each in node["arguments"] if each["name"]], "an argument by name"
+        )
         if (of_user := user_aggregate(called)) is not None:
             kind = of_user.returns
             return replace(self._aggregate(kind), sql=lambda value: _of_class(value, kind))

@@ -213,6 +213,14 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
             "SELECT sum(a) OVER (ORDER BY a ROWS 1.5 PRECEDING) AS s FROM t",
             "line 1, column 8: the frame begins or ends a whole number of rows away",
         ),
+        (
+            'SELECT lead("default" := 7, col := a) OVER (ORDER BY a) AS s FROM t',
+            "line 1, column 8: an argument by name of lead() is not supported",
+        ),
+        (
+            "SELECT arg_min(val := a, arg := b) AS m FROM t",
+            "line 1, column 8: an argument by name of arg_min() is not supported",
+        ),
         ("SELECT ntile(0) OVER (ORDER BY a) AS s FROM t", "ntile(n) takes a number above zero"),
         ("SELECT fill(a) OVER (ORDER BY a) AS s FROM t", "fill() is not supported"),
         (
