@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import click
-from rich.console import Console, Group
+from rich.console import Console, Group, JustifyMethod
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -266,7 +266,9 @@ def _served(answer: Mapping[str, Any], rates: Rates) -> list[Text | Table]:
 def _table(*heads: str) -> Table:
     table = Table(box=None, pad_edge=False)
     for number, head in enumerate(heads):
-        table.add_column(head, justify="left" if number == 0 else "right")
+        # In a narrow terminal a name or a time goes on in the next line.
+        justify: JustifyMethod = "left" if number == 0 else "right"
+        table.add_column(head, justify=justify, overflow="fold")
     return table
 
 
