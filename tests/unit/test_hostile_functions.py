@@ -349,3 +349,24 @@ def test_a_machine_that_stood_still_has_not_kept_a_lock(
     os.utime(path, (0, 1000 + kept_s))
 
     assert (calls.reported(report) is not None) == is_stuck
+
+
+@pytest.mark.parametrize(
+    ("file", "is_stuck"), [("spark/workers/serving.py", False), ("linear/functions.py", True)]
+)
+def test_a_process_that_was_suspended_between_calls_was_not_stuck(
+    file: str, *, is_stuck: bool, tmp_path: Path
+) -> None:
+    """Its guard is late by a little only, as that of a call which keeps Python's lock."""
+    path, ours = tmp_path / "stuck.17", Path(calls.__file__).parents[1]
+    path.write_text(f'1000.0\n36.0\n0x1\n\nThread 0x1\n  File "{ours}/{file}", line 45 in serve')
+    os.utime(path, (0, 1040))
+
+    assert (calls.reported(tmp_path / "stuck") is not None) == is_stuck
+
+
+def test_the_files_that_make_calls_are_listed() -> None:
+    folder = Path(calls.__file__).parents[1]
+    making = {path for path in folder.rglob("*.py") if "calls.begin(" in path.read_text()}
+
+    assert {f'"{path}"' for path in making} == {*calls.CALLERS}
