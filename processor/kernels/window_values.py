@@ -169,7 +169,11 @@ class WindowValues:
         summed: Sequence[SummedArgument],
     ) -> None:
         self.rows = rows
-        self.frames = Frames(rows, place, self._integer)
+
+        def distance(row: PartitionRow, argument: str) -> int:
+            return _integer(row.arguments[fields[argument]])
+
+        self.frames = Frames(rows, place, distance)
         self._fields = fields
         self._summed = {each: at for at, each in enumerate(summed)}
         self._can_subtract = not any(each.in_order for each in summed)
@@ -189,7 +193,11 @@ class WindowValues:
         if number is None:
             return NULL
         if function.kind in RANKS:
-            return canonical.encode(self._rank(function, number, at, row))
+            ranked = _RANKS[function.kind]
+            if not function.within:
+                return canonical.encode(ranked(self.frames, number, at, row))
+            inner = self._in_own_order(function, at, row)
+            return canonical.encode(ranked(inner, number, inner.at, row))
         position = self._other(function, number, at, row)
         if position is not None:
             return self.rows.at(position)[0].arguments[self._fields[function.argument]] or NULL
@@ -232,24 +240,8 @@ class WindowValues:
         """The number of a function at a row."""
         if not function.number_by:
             return function.number
-        is_there = row.arguments[self._fields[function.number_by]] is not None
-        return self._integer(row, function.number_by) if is_there else None
-
-    def _integer(self, row: PartitionRow, argument: str) -> int:
-        written = row.arguments[self._fields[argument]]
-        assert written is not None, "it is no null"
-        number: int = _decode(written)
-        return number
-
-    def _rank(
-        self, function: WindowFunction, number: int, at: int, row: PartitionRow
-    ) -> float | None:
-        """The rank of a row in its partition, or in its frame by an order of the call."""
-        ranked = _RANKS[function.kind]
-        if not function.within:
-            return ranked(self.frames, number, at, row)
-        inner = self._in_own_order(function, at, row)
-        return ranked(inner, number, inner.at, row)
+        written = row.arguments[self._fields[function.number_by]]
+        return None if written is None else _integer(written)
 
     def _in_own_order(self, function: WindowFunction, at: int, row: PartitionRow) -> "InOwnOrder":
         """The rows of a frame in the order of the call."""
@@ -428,6 +420,12 @@ class WindowValues:
 # A frame that grows by fewer rows is added to.
 _NEAR = 32
 _decode = canonical.decoder(Any)
+
+
+def _integer(written: bytes | None) -> int:
+    assert written is not None, "it is no null"
+    number: int = _decode(written)
+    return number
 
 
 def _no_values(_: int) -> list[Any]:

@@ -406,7 +406,7 @@ class _Select:
             tuple(
                 node
                 for each in targets_of(self._node)
-                for node in self._starred(each) or [self._meant(each, listed)]
+                for node in _starred(each, self._names) or [self._meant(each, listed)]
             ),
             tuple(
                 Ordered(node, *direction(each))
@@ -419,11 +419,7 @@ class _Select:
         if node["class"] == "STAR" and not node["columns"]:
             # ORDER BY ALL.
             return [tree for _, tree in listed]
-        return self._starred(node) or [self._meant(node, listed)]
-
-    def _starred(self, node: Node) -> list[Node]:
-        """The expressions of one with stars; none if it has none."""
-        return [tree for _, tree in columns_of(node, self._names)] if stars_of(node) else []
+        return _starred(node, self._names) or [self._meant(node, listed)]
 
     def _meant(self, node: Node, listed: Listed) -> Node:
         """Resolve ORDER BY and DISTINCT ON: positions and names of the select list come first."""
@@ -436,3 +432,8 @@ class _Select:
             if shown is not None:
                 return shown
         return self._names.resolved(node)
+
+
+def _starred(node: Node, names: Names) -> list[Node]:
+    """The expressions of one with stars; none if it has none."""
+    return [tree for _, tree in columns_of(node, names)] if stars_of(node) else []
