@@ -7,7 +7,7 @@ import pytest
 from chaos.lives import results
 from chaos.runs import Unavailable
 
-pytestmark = [pytest.mark.cdc, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cdc, pytest.mark.timeout(900)]
 
 
 def test_postgres_and_its_sink_are_killed(tmp_path: Path) -> None:
