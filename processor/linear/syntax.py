@@ -1,7 +1,10 @@
 """Syntax trees of SQL expressions: parse and write them, and refuse other statements.
 
-DuckDB parses and writes.  Names and functions are not resolved here.
+DuckDB parses and writes all but plain columns.  Names and functions are not resolved here.
 """
+
+# Decision (columns are read and written without the database): Two thirds of the calls of the
+# parser and of the printer were for a column alone. A property compares both with DuckDB.
 
 import functools
 import re
