@@ -115,7 +115,8 @@ class Gathered:
     def joined(self, result: SubqueryResult, value: Node) -> Node:
         """Join a value as one more input of the inner join."""
         item, name = result.item, self._query.free_value()
-        keys = [(field, column(item.alias, field)) for field in result.fields]
+        # Two outer expressions may equal the same field.
+        keys = [(field, column(item.alias, field)) for field in dict.fromkeys(result.fields)]
         field = item.relation.free_column("v")
         relation = self._query.selected(Froms([item]), [*keys, (field, value)], "value")
         self.names.froms.items.append(Item(item.alias, relation, (), ((VALUES, name, field),)))

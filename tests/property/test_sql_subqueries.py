@@ -68,6 +68,7 @@ SHAPES = {
         "SELECT sum((SELECT count(*) FROM u WHERE u.a = t.a)) AS s FROM t",
         "SELECT t.a FROM t WHERE ((SELECT max(d) FROM u WHERE u.a = t.a) IS NULL) = true",
         "SELECT t.a FROM t WHERE coalesce((SELECT max(d) FROM u WHERE u.a = t.a), 1) = 1",
+        "SELECT t.a FROM t WHERE t.b < (SELECT sum(d) FROM u WHERE u.a = t.a AND u.a = t.b + 1)",
     ),
     "compared with all rows": (
         *(
