@@ -204,7 +204,8 @@ class Forms:
         of_all = "" if within.startswith("row_number") and not partition else f"OVER ({partition})"
         own = self._one(of_all, "") or f"OVER ({partition}{order} {frame})"
         shown = f"a, d, e, {within} {own} AS x, {by_row} OVER ({partition}{order} {frame}) AS y"
-        return f"SELECT {shown} FROM u{self._where()}"
+        # Two windows may put equal rows in two orders.
+        return f"SELECT {shown} FROM (SELECT DISTINCT a, d, e FROM u{self._where()}) z"
 
     def _lateral(self) -> str:
         inner = self._one(
