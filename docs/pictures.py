@@ -292,7 +292,7 @@ def start() -> Picture:
         ("another plan", "an edit: finish, fill, switch"),
         ("another number of shards", "rewrite the state, then go on"),
         ("no checkpoint, no topics", "begin"),
-        ("topics without their checkpoint", "refuse, and name `ikebana recover`"),
+        ("topics without their checkpoint", "refuse, and name ikebana recover"),
     ]
     picture.line([(440, 70), (440, 82), (40, 82), (40, 297)])
     for number, (when, then) in enumerate(outcomes):
@@ -306,22 +306,24 @@ def start() -> Picture:
 
 def deployment() -> Picture:
     """The pods of a release, and what they talk to."""
-    picture = Picture(760, 300, "A release on Kubernetes")
-    picture.box(20, 110, 130, 80, ["Kafka", "inputs, outputs,", "progress"])
-    picture.area(210, 20, 330, 260, "")
+    picture = Picture(760, 375, "A release on Kubernetes")
+    picture.box(20, 145, 130, 80, ["Kafka", "inputs, outputs,", "progress"])
+    picture.area(210, 20, 330, 335, "")
     picture.text(225, 42, "release of the chart", "soft")
     picture.box(235, 55, 280, 56, ["driver", "one pod; mints and publishes"], "accent")
     picture.box(235, 130, 130, 56, ["executor", "owners of shards"])
     picture.box(385, 130, 130, 56, ["executor", "owners of shards"])
     picture.box(235, 205, 280, 56, ["serve", "collections over HTTP, console"], "accent")
+    picture.box(235, 280, 280, 56, ["deliver", "one pod for each sink"], "accent")
     picture.box(610, 55, 130, 60, ["checkpoint", "volume or bucket"])
     picture.box(610, 205, 130, 56, ["readers", "HTTP, SQL, Python"])
-    picture.arrow([(150, 130), (235, 85)])
-    picture.arrow([(150, 155), (235, 158)])
-    picture.arrow([(150, 175), (235, 232)])
+    picture.box(610, 280, 130, 56, ["tables", "database or lake"])
+    for begins, ends in ((155, 85), (175, 158), (195, 232), (215, 308)):
+        picture.arrow([(150, begins), (235, ends)])
     picture.arrow([(515, 83), (610, 83)])
     picture.arrow([(515, 158), (650, 158), (650, 115)])
     picture.arrow([(610, 233), (515, 233)])
+    picture.arrow([(515, 308), (610, 308)])
     return picture
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from playwright.sync_api import Browser, Page, expect
-from screenshots import IMAGES, SCHEMES, TIMEOUT_S, chromium, consoles, open_with_token  # type: ignore[import-not-found]
+from screenshots import IMAGES, SCHEMES, chromium, consoles, open_with_token  # type: ignore[import-not-found]
 
 from ikebana.processor.kafka import broker
 
@@ -247,7 +247,6 @@ def terminal(images: Path) -> None:
 
 def console(browser: Browser, run: str, served: str, images: Path) -> None:
     """Record the console, in light and dark."""
-    expect.set_options(timeout=TIMEOUT_S * 1000)
     for scheme in SCHEMES:
         with tempfile.TemporaryDirectory() as name:
             context = browser.new_context(viewport=SIZE, color_scheme=scheme)  # type: ignore[arg-type]

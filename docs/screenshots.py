@@ -1,12 +1,13 @@
 """Take the pictures of docs/console.md from a pipeline that runs, with its console and a server.
 
-    python docs/screenshots.py [FOLDER]
+    python docs/screenshots.py [--to FOLDER] [VIEW ...]
 
 starts a broker, runs a shop, edits its plan, goes on writing to its topics (some records late,
-some wrong), and takes each view in light and dark, 1280 and 400 pixels wide.  It needs Debian's
-`chromium` and Playwright.
+some wrong), and takes each view in light and dark, 1280 and 400 pixels wide: all views, or those
+that are named, such as `run` or `sql`.  It needs Debian's `chromium` and Playwright.
 """
 
+import argparse
 import base64
 import json
 import random
@@ -18,7 +19,7 @@ import tempfile
 import threading
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -230,7 +231,7 @@ class View(NamedTuple):
 
 
 OF_RUN = (
-    View("run", "#/", ".chart path.line"),
+    View("run", "#/", ".chart path.line", 1010),
     View("plan", "#/plan", ".last-edit li", 1360),
     View("errors", "#/errors", ".places", 1780),
 )
@@ -242,8 +243,8 @@ OF_SERVER = (
 )
 
 
-def take(browser: Browser, url: str, views: tuple[View, ...], folder: Path) -> None:
-    """Take all views of a console in each colour and width."""
+def take(browser: Browser, url: str, views: Sequence[View], folder: Path) -> None:
+    """Take views of a console in each colour and width."""
     for scheme in SCHEMES:
         for width in WIDTHS:
             size = {"width": width, "height": 860}
@@ -254,7 +255,7 @@ def take(browser: Browser, url: str, views: tuple[View, ...], folder: Path) -> N
                 height = min(view.height, NARROW_HEIGHT) if width == min(WIDTHS) else view.height
                 page.set_viewport_size({"width": width, "height": height})
                 page.goto(url + view.hash)
-                expect(page.locator(view.shows).first).to_be_attached(timeout=60_000)
+                expect(page.locator(view.shows).first).to_be_attached()
                 _arrange(page, view)
                 _picture(page, folder / f"console-{view.name}-{width}-{scheme}.png")
             context.close()
@@ -335,6 +336,7 @@ def _png(raw: bytes, width: int, height: int) -> bytes:
 def chromium() -> Iterator[Browser]:
     """Debian's browser, within a `with` block."""
     found = shutil.which("chromium") or shutil.which("chromium-browser")
+    expect.set_options(timeout=TIMEOUT_S * 1000)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found)
         yield browser
@@ -363,19 +365,26 @@ def consoles(browser: Browser) -> Iterator[tuple[str, str]]:
             page = browser.new_page()
             open_with_token(page, run)
             ready = page.locator(".tiles", has_text="ready: lag")
-            expect(ready).to_be_visible(timeout=TIMEOUT_S * 1000)
+            expect(ready).to_be_visible()
             page.wait_for_timeout(WATCHED_S * 1000)
             page.close()
             yield run, served
 
 
 def main() -> None:
-    """Take all pictures."""
-    images = Path(sys.argv[1]) if len(sys.argv) > 1 else IMAGES
-    images.mkdir(exist_ok=True, parents=True)
+    """Take the pictures of the views that are named, or of all."""
+    names = [view.name for view in (*OF_RUN, *OF_SERVER)]
+    parser = argparse.ArgumentParser(description="Take the pictures of docs/console.md.")
+    parser.add_argument("--to", type=Path, default=IMAGES, metavar="FOLDER")
+    parser.add_argument("views", nargs="*", metavar="VIEW", help=", ".join(names))
+    chosen = parser.parse_args()
+    if strange := set(chosen.views) - set(names):
+        parser.error(f"no view is named {', '.join(strange)}; there are {', '.join(names)}")
+    chosen.to.mkdir(exist_ok=True, parents=True)
     with chromium() as browser, consoles(browser) as (run, served):
-        take(browser, run, OF_RUN, images)
-        take(browser, served, OF_SERVER, images)
+        for url, views in ((run, OF_RUN), (served, OF_SERVER)):
+            taken = [view for view in views if not chosen.views or view.name in chosen.views]
+            take(browser, url, taken, chosen.to)
 
 
 if __name__ == "__main__":

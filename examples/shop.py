@@ -25,7 +25,7 @@ BEGIN = datetime(2024, 1, 1, 8, tzinfo=UTC)
 STEP = timedelta(minutes=3)
 PRODUCTS = {"coffee": "8.50", "ink": "3.20", "rice": "1.95", "soap": "2.40", "tea": "5.00"}
 NAMES = ("Ann", "Ben", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hana")
-COUNTRIES = ("NZ", "JP", "DE")
+CITIES = {"NZ": "Wellington", "JP": "Kyoto", "DE": "Bremen"}
 SEGMENTS = ("home", "trade")
 CARRIERS = ("post", "ship", "bike")
 # What becomes of an order; a few are cancelled before they are shipped.
@@ -56,11 +56,9 @@ def history(orders: int = 200, seed: int = 1) -> list[Message]:
 
 def _customers(choice: Random) -> Iterator[Message]:
     for number, name in enumerate(NAMES, 1):
-        value = {
-            "name": name,
-            "country": choice.choice(COUNTRIES),
-            "segment": SEGMENTS[number % len(SEGMENTS)],
-        }
+        country = choice.choice(list(CITIES))
+        segment = SEGMENTS[number % len(SEGMENTS)]
+        value = {"name": name, "city": CITIES[country], "country": country, "segment": segment}
         yield Message("customers", f"c{number}", value, BEGIN)
 
 
@@ -83,6 +81,7 @@ def _order(choice: Random, number: int, at: datetime) -> Iterator[Message]:
         "customer": customer,
         "product": bought[0],
         "quantity": lines[0]["quantity"],
+        "amount": round(Decimal(PRODUCTS[bought[0]]) * lines[0]["quantity"]),
         "ordered": at.strftime("%Y-%m-%dT%H:%M:%S"),
     }
     yield Message("clicks", None, {"customer": customer, "at": order["ordered"]}, at)

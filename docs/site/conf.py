@@ -30,6 +30,8 @@ html_theme = "furo"
 html_theme_options: dict[str, object] = {"footer_icons": []}
 html_show_sphinx = False
 html_copy_source = False
+html_static_path = ["narrow.css"]
+html_css_files = ["narrow.css"]
 templates_path: list[str] = []
 
 myst_heading_anchors = 4

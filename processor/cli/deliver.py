@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     metavar="HOST:PORT",
     type=address,
     envvar="IKEBANA_DELIVER_HTTP",
-    help="Answer /live, /ready and /metrics at this address, which have no data. "
+    help="Serve /live, /ready and /metrics, which contain no data, at this address. "
     "[env: IKEBANA_DELIVER_HTTP; default: off]",
 )
 @ready_within("if everything closed was delivered within this time")

@@ -39,7 +39,7 @@ _STYLES = {
 @click.option(
     "--count/--no-count",
     default=None,
-    help="Read the state files to tell rows and bytes; default: if they have at most 256 MiB.",
+    help="Read the state files to count rows and bytes; default: if they have at most 256 MiB.",
 )
 @click.option(
     "--latest-schemas",

@@ -66,7 +66,7 @@ class Rates:
     type=Number(min=0.1),
     default=2.0,
     show_default=True,
-    help="The time between two looks.",
+    help="The time between two requests.",
 )
 @click.option("--once", is_flag=True, help="Watch for a second, print what was seen, and end.")
 @with_credentials

@@ -1,4 +1,4 @@
-// The errors of a pipeline that stand now: how many of each reason, and a look at their records.
+// The current errors of a pipeline: how many of each reason, and their records.
 import { ask, pathOf } from "./api.js";
 import { h, show, table } from "./dom.js";
 import { content, number, time } from "./format.js";
@@ -23,7 +23,7 @@ export const errors = (topic) => (place, { poller }) => {
       const page = await ask(pathOf(topic, "scan", { limit: MOST }));
       if (ended) return;
       const rows = page.rows.flatMap(({ values }) => values);
-      said.textContent = `${number(found.total ?? found.keys)} stand at ${time(page.as_of)}${page.page ? `; the first ${number(rows.length)} are shown` : ""}`;
+      said.textContent = `Current errors as of ${time(page.as_of)}: ${number(found.total ?? found.keys)}${page.page ? `; the first ${number(rows.length)} are shown` : ""}`;
       show(reasons, table(REASONS, counted(rows)));
       show(records, rows.length ? table(HEADS, rows.map(rowOf), { class: "rows cards failed" }) : h("p", { class: "faint" }, "There are none."));
     } catch (error) {

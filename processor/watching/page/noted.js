@@ -10,22 +10,22 @@ const INPUTS = ["Input", { text: "Records", ...NUMBERS }, "Since", "Last"];
 const KINDS = {
   error: {
     title: "New errors",
-    what: "Records that could not be used. A later record of the same key may have mended them.",
+    what: "Records that could not be read or computed with. An error ends with the next good record of its key.",
     column: "Reason",
   },
   late: {
     title: "Late records",
-    what: "Their times lay before the frontier when they came, by more than the lateness of the input allows. None is dropped: they count at the frontier.",
+    what: "Records that arrived later than the lateness of the input allows. None is dropped: each counts at the frontier.",
     column: { text: "Late by", ...NUMBERS },
   },
   drift: {
     title: "Drift of old images",
-    what: "Change records whose old image was not what the state had. A source that repeats itself after a restart causes some.",
+    what: "Change records with an old image unlike the state. A source that repeats messages after a restart causes some.",
     column: null,
   },
   outdated: {
     title: "Outdated records",
-    what: "Their sequence is lower than an earlier record of the same key has. They are not applied, since the row is newer.",
+    what: "Records with a lower sequence than an earlier record of their key. They are not applied, because the row is newer.",
     column: null,
   },
 };
@@ -42,7 +42,7 @@ export function noted(place, { poller }) {
   const draw = () => {
     said.textContent = answer.shows
       ? ""
-      : "What the records say is not shown: start the run with --token-file to let tokens see them.";
+      : "The content of records is not shown: start the run with --token-file to let tokens see it.";
     const focused = document.activeElement?.id;
     const inputs = poller.answer?.inputs ?? {};
     const kinds = Object.keys(KINDS).map((kind) => section(kind, answer, inputs, records));
@@ -98,7 +98,7 @@ function section(kind, { shows, noted }, inputs, records) {
     {},
     head,
     table(INPUTS, sums, { class: "cards" }),
-    rows.length ? [h("h4", {}, "The last of them"), table(heads, rows, { class: "cards places" })] : null,
+    rows.length ? [h("h4", {}, "The last records"), table(heads, rows, { class: "cards places" })] : null,
     rows.length < all.length ? more(kind, all.length - rows.length, records) : null,
   );
 }
