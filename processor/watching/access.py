@@ -14,7 +14,7 @@ import msgspec
 import yaml
 
 from ikebana.errors import ConfigError
-from ikebana.processor.base.spelling import instead
+from ikebana.processor.base.spelling import hint
 
 _ALL: Literal["all"] = "all"
 
@@ -70,7 +70,7 @@ class Access(NamedTuple):
                 if name not in names:
                     raise ConfigError(
                         f'the token "{grant.name}" names a collection "{name}" that is not '
-                        f"served{instead(name, list(names))}",
+                        f"served{hint(name, list(names))}",
                         hint=f"There are: {', '.join(sorted(names))}.",
                     )
 
