@@ -41,7 +41,7 @@ COUNTRIES = ["JP", "NL", "PT", "BR", "KE"]
 CUSTOMERS = 60
 # So long the run is watched before pictures are taken, so that charts have something to show.
 WATCHED_S = 75.0
-TIMEOUT_S = 180.0
+TIMEOUT_S = 600.0
 
 FIRST = """
 pipeline: shop

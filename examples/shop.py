@@ -76,7 +76,9 @@ def _prices(choice: Random, orders: int) -> Iterator[Message]:
 def _order(choice: Random, number: int, at: datetime) -> Iterator[Message]:
     customer = f"c{choice.randrange(len(NAMES)) + 1}"
     bought = choice.sample(sorted(PRODUCTS), choice.randrange(1, 4))
-    lines = [{"sku": sku, "quantity": choice.randrange(1, 9)} for sku in bought]
+    lines: list[dict[str, Any]] = [
+        {"sku": sku, "quantity": choice.randrange(1, 9)} for sku in bought
+    ]
     order = {
         "customer": customer,
         "product": bought[0],
