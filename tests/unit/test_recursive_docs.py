@@ -16,7 +16,7 @@ TABLES = {
 EDGES = [(0, 1, 4), (1, 2, 1), (2, 1, 1), (0, 2, 9), (5, 6, 1)]
 PARTS = [("bicycle", "wheel", 2), ("wheel", "spoke", 32), ("bicycle", "spoke", 1)]
 COLUMNS = {
-    "Where one": "a b",
+    "All nodes": "a b",
     "How many": "whole part n",
     "A sequence": "n",
     "The shortest": "node far",
@@ -24,7 +24,7 @@ COLUMNS = {
 }
 # Of each query the rows over all of these, and without the first edge and the first part.
 SHOWN: dict[str, tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]] = {
-    "Where one": (
+    "All nodes": (
         [(0, 1), (0, 2), (1, 1), (1, 2), (2, 1), (2, 2), (5, 6)],
         [(0, 1), (0, 2), (1, 1), (1, 2), (2, 1), (2, 2), (5, 6)],
     ),
