@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from ikebana.codecs.sql_type import Decimal, type_of
+from ikebana.codecs.sql_type import Decimal, Enum, type_of
 from ikebana.processor.linear.json_text import BLOB, INSTANTS, WHOLE, quoted
 from ikebana.processor.linear.scope import KEY
 from ikebana.processor.linear.steps import Sql
@@ -248,16 +248,22 @@ def _turned(order: Sorted) -> tuple[str, str]:
         digits = f"hex({name}::VARCHAR)" if kind == "UUID" else f"hex({name})"
         return f"translate({digits}, '{_DIGITS}', '{_DIGITS[::-1]}') || 'G'", "VARCHAR"
     if kind in WHOLE or kind in ("HUGEINT", "UBIGINT"):
-        return f"-({name}::HUGEINT)", "HUGEINT"
+        # The least HUGEINT has no negative.
+        return f"-1 - {name}::HUGEINT", "HUGEINT"
     if kind in ("DOUBLE", "FLOAT") or isinstance(type_of(kind), Decimal):
         return f"-{name}", kind
     if kind == "DATE":
         return f"DATE '1970-01-01' - {name}", "BIGINT"
-    if kind in INSTANTS and kind != "TIMESTAMP_NS":
+    if kind == "TIME":
+        return f"-epoch_us({name})", "BIGINT"
+    if isinstance(type_of(kind), Enum):
+        return f"-enum_code({name})::INTEGER", "INTEGER"
+    if kind in INSTANTS:
+        unit = "ns" if kind == "TIMESTAMP_NS" else "us"
         # Infinity has no microseconds, and lies beyond all times that have.
         infinite = f"CASE WHEN {name} > 'epoch'::{kind} THEN -{_INFINITE} ELSE {_INFINITE} END"
         ends = f"CASE WHEN {name} IS NOT NULL THEN {infinite} END"
-        return f"coalesce(-epoch_us({name}), {ends})", "BIGINT"
+        return f"coalesce(-epoch_{unit}({name}), {ends})", "BIGINT"
     if kind == "BOOLEAN":
         return f"NOT {name}", kind
     raise MakingError(
