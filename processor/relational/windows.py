@@ -131,8 +131,13 @@ def _timed(making: Making, source: Table, over: str, moment: str) -> Table:
     if kind not in INSTANTS:
         raise MakingError(f"must be a date or a timestamp; is {kind}", "over")
     at = f"CAST({over} AS TIMESTAMP)"
+    micros = f"epoch_us({at})"
+    if kind == "TIMESTAMP_NS":
+        # A cast rounds, perhaps into the next window.
+        nanos = f"epoch_ns({over})"
+        micros = f"({nanos} - ({nanos} % 1000 + 1000) % 1000) // 1000"
     infinite = f"CASE WHEN {at} > 'epoch'::TIMESTAMP THEN {_INFINITE} ELSE -{_INFINITE} END"
-    select = (*_column_list(source), (moment, f"coalesce(epoch_us({at}), {infinite})"))
+    select = (*_column_list(source), (moment, f"coalesce({micros}, {infinite})"))
     return making.linear(source, "timed", Sql(where=(f"({over}) IS NOT NULL",), select=select))
 
 

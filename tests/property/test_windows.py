@@ -131,6 +131,19 @@ def test_an_infinite_time_is_in_a_window_that_begins_and_ends_there(
     }
 
 
+@pytest.mark.parametrize("day", ["2024-03-31", "1969-12-31"])
+def test_the_last_nanoseconds_of_a_day_are_in_its_window(day: str) -> None:
+    """As the greatest times of SQL Server's datetime2(7) are, which a cast would round up."""
+    tables = {"t": {"ts": "TIMESTAMP_NS"}}
+    query = "SELECT window_start AS day FROM tumble(t, ts, INTERVAL '1 day')"
+    changes = {"t_changes": [(1, {"ts": f"{day} 23:59:59.9999999"}, 0)]}
+
+    found = evaluate(plan_of(tables, {"view": query}), changes, 1)
+
+    assert found["errors"] == []
+    assert shown_at(found["view"], ["day"], 0) == {(f"{day} 00:00:00",): 1}
+
+
 def minute(number: int) -> int:
     return number * 60_000
 
