@@ -101,6 +101,14 @@ def in_order_of_types(
 
 def _in_order(aggregate: Aggregate, kinds: Sequence[str]) -> Aggregate:
     traits = aggregate.traits
+    if traits.takes == "number" and not all(map(_may_be_number, kinds)):
+        raise AggregateError(
+            (
+                aggregate.name,
+                f"{aggregate.kind} takes numbers, and its argument is of "
+                f"{' and '.join(sorted({*kinds}))}: cast it, as in {aggregate.kind}(x::BIGINT)",
+            )
+        )
     if traits.takes == "number" and "FLOAT" in kinds:
         aggregate = msgspec.structs.replace(aggregate, is_single=True)
     if traits.keeps is None and not aggregate.is_of_set:
@@ -150,6 +158,10 @@ def _sorts_as_json(kind: str) -> bool:
 def _is_number(kind: str) -> bool:
     numbers = (*_DOUBLES, "HUGEINT", "UHUGEINT", "UBIGINT", *WHOLE)
     return kind in numbers or isinstance(type_of(kind), Decimal)
+
+
+def _may_be_number(kind: str) -> bool:
+    return kind in (JSON, "VARIANT", '"NULL"') or _is_number(kind)
 
 
 def result_scope(reduction: Reduce, before: Scope) -> Scope:

@@ -29,6 +29,7 @@ from ikebana import (
 from ikebana.arrangements.update import LARGEST
 from ikebana.codecs import cdcv2
 from ikebana.codecs.formats import OutputFormat
+from ikebana.errors import PlanError
 from support.avro_messages import message as avro
 
 ROW = {"id": 1, "a": 2}
@@ -197,6 +198,17 @@ def test_n7_a_timestamps_zone_counts() -> None:
         [({"v": "2023-12-31T22:00:00"}, 0, 1)],
         [],
     )
+
+
+@pytest.mark.parametrize(
+    ("call", "kind"), [("sum(note)", "VARCHAR"), ("avg(note = 'x')", "BOOLEAN")]
+)
+def test_a_sum_of_what_is_no_number_is_refused_when_the_plan_is_made(call: str, kind: str) -> None:
+    """Every row was an error record."""
+    source, current = Input("t", ("t",), columns=(NOTE,)), Upsert("u", "t")
+
+    with pytest.raises(PlanError, match=f"takes numbers, and its argument is of {kind}: cast"):
+        told(plan_of(source, current, Reduce("r", "u", (("total", call),), by="1")))
 
 
 def test_n8_an_error_names_operator_aggregate_and_cause() -> None:
