@@ -304,6 +304,12 @@ _TOKEN = re.compile(
 ).match
 
 
+_DIGITS_OF_DECIMALS = (
+    f": DECIMAL(p,s) has p digits, {_MOST_DIGITS} at most, of which s follow the point; "
+    "read longer numbers as VARCHAR"
+)
+
+
 class _Reader:
     """Reads the text of a type token by token; `now` is the current one."""
 
@@ -313,9 +319,9 @@ class _Reader:
         self._kind, self.now = "", ""
         self._next()
 
-    def refuse(self) -> NoReturn:
+    def refuse(self, why: str = "") -> NoReturn:
         """Refuse the text.  Raises: TypeTextError."""
-        raise TypeTextError(f'"{self._text}" is not a SQL type') from None
+        raise TypeTextError(f'"{self._text}" is not a SQL type{why}') from None
 
     def type(self) -> SqlType:
         """Read a type, with the brackets behind it."""
@@ -400,7 +406,11 @@ class _Reader:
                 return Decimal(18, 3)
             case "DECIMAL", (width, *rest) if 0 < width <= _MOST_DIGITS and len(rest) < 2:
                 scale = rest[0] if rest else 0
-                return Decimal(width, scale) if scale <= width else self.refuse()
+                if scale <= width:
+                    return Decimal(width, scale)
+                self.refuse(_DIGITS_OF_DECIMALS)
+            case "DECIMAL", _:
+                self.refuse(_DIGITS_OF_DECIMALS)
             case (("TIME" | "TIMESTAMP"), _) if name in ("TIME", "TIMESTAMP", "DATETIME"):
                 return self._of_time(full, numbers)
             case _, ():
@@ -409,7 +419,7 @@ class _Reader:
                 return Scalar("FLOAT" if digits < 25 else "DOUBLE")
             case (("VARCHAR" | "BIT"), (_,)):
                 return Scalar(full)
-        self.refuse()
+        self.refuse(f": {full} takes no such number in parentheses")
 
     def _of_time(self, full: str, numbers: tuple[int, ...]) -> SqlType:
         zone = self._word("WITH", "WITHOUT")

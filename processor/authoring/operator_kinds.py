@@ -31,6 +31,8 @@ def operators(part: OperatorPart, name: str) -> tuple[Operator | Derived, ...]:
     """The operators of a section, or what becomes them later.  Raises: PlanError."""
     kinds = [kind for kind in KINDS if getattr(part, kind)]
     path = f"operators.{name}"
+    if not kinds and (empty := [kind for kind in KINDS if kind in part.model_fields_set]):
+        raise PlanError(name, [(f"{path}.{empty[0]}", "must not be empty")])
     if len(kinds) != 1:
         both = f"; is {' and '.join(kinds)}" if kinds else ""
         raise PlanError(name, [(path, f"must be one of {', '.join(KINDS)}{both}")])

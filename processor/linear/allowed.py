@@ -33,7 +33,7 @@ _LIST_AGGREGATES = {
     *("aggregate", "array_aggr", "array_aggregate", "list_aggr", "list_aggregate"),
 }
 _SAMPLING = ("reservoir_quantile",)
-_CLOCKS = {
+CLOCKS = {
     *("ago", "current_date", "current_localtime", "current_localtimestamp", "current_time"),
     *("current_timestamp", "get_current_time", "get_current_timestamp", "localtime"),
     *("localtimestamp", "now", "today", "transaction_timestamp"),
@@ -75,7 +75,7 @@ def refuse_bare(name: str) -> None:
 
 
 def _remedy(name: str, reason: str) -> str:
-    if name in _CLOCKS:
+    if name in CLOCKS:
         return _TIMES
     return "; what rows come to is for a reduce operator" if reason == _AGGREGATE else ""
 

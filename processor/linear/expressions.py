@@ -396,7 +396,10 @@ def type_named(text: str) -> str:
     try:
         return str(parsed(text))
     except TypeTextError as error:
-        raise ExpressionError(f"{error}{hint(text, NAMES, '{}')}") from None
+        # What is told a reason is no misspelt name.
+        is_name = str(error).endswith("is not a SQL type")
+        meant = hint(text, NAMES, "{}") if is_name else ""
+        raise ExpressionError(f"{error}{meant}") from None
 
 
 @functools.lru_cache(maxsize=256)

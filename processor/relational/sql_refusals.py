@@ -3,6 +3,7 @@
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
 
+from ikebana.processor.linear.allowed import CLOCKS
 from ikebana.processor.linear.bound_query import SqlQueryError, constant
 from ikebana.processor.linear.scope import ExpressionError
 from ikebana.processor.linear.syntax import Node, text_of
@@ -13,7 +14,7 @@ _FORM = (
     "ikebana_now() stands alone on one side of a comparison in WHERE, as in "
     "placed + INTERVAL 30 DAYS > ikebana_now() or ikebana_now() >= starts"
 )
-_CLOCKS = ("now", "get_current_timestamp", "current_timestamp", "transaction_timestamp")
+OF_A_CLOCK = f"depends on more than the datum; for rows that leave in time {_FORM}"
 
 
 def is_now(node: Node) -> bool:
@@ -31,12 +32,9 @@ def refuse_now(value: object) -> None:
     for node in own_nodes(value):
         if is_now(node):
             raise SqlQueryError(_FORM, node.get("query_location"))
-        if node["class"] == "FUNCTION" and node["function_name"].lower() in _CLOCKS:
+        if node["class"] == "FUNCTION" and node["function_name"].lower() in CLOCKS:
             called = f"{node['function_name']}()"
-            problem = (
-                f"{called} depends on more than the datum; for rows that leave in time {_FORM}"
-            )
-            raise SqlQueryError(problem, node.get("query_location"))
+            raise SqlQueryError(f"{called} {OF_A_CLOCK}", node.get("query_location"))
 
 
 def refuse_stars(value: object) -> None:
@@ -71,6 +69,8 @@ def refuse_before(node: Node) -> None:
                 "hop and session of an input or operator",
                 node.get("query_location"),
             )
+    if node.get("type") == "SHOW_REF":
+        raise SqlQueryError("DESCRIBE, SHOW and SUMMARIZE are not supported; write a SELECT")
     if node.get("type") == "LIMIT_MODIFIER":
         limit_of(node)
 

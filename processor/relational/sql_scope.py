@@ -6,12 +6,13 @@ from itertools import product
 from typing import TypeVar
 
 from ikebana.processor.base.spelling import instead
+from ikebana.processor.linear.allowed import CLOCKS
 from ikebana.processor.linear.bound_query import SqlQueryError
 from ikebana.processor.linear.scope import KEY, SHORT, is_ours
 from ikebana.processor.linear.syntax import Node
 from ikebana.processor.linear.trees import bare, changed, column, columns, has_subquery
 from ikebana.processor.relational.known import Table
-from ikebana.processor.relational.sql_refusals import refuse_now, refuse_stars
+from ikebana.processor.relational.sql_refusals import OF_A_CLOCK, refuse_now, refuse_stars
 
 Column = tuple[str, str, str]
 """A column that a query may name: its qualifier, its name, and the field of the collection."""
@@ -111,7 +112,11 @@ class Names:
         result: Node = changed(node, change, parts_too=True)
         for names in columns(result):
             if not self._has(*names):
-                problem = f'"{".".join(names)}" is no column of what FROM names'
+                name = ".".join(names)
+                # SQL calls these functions without parentheses.
+                is_clock = name.lower() in CLOCKS
+                why = OF_A_CLOCK if is_clock else "is no column of what FROM names"
+                problem = f"{name} {why}" if is_clock else f'"{name}" {why}'
                 raise SqlQueryError(problem, node.get("query_location"))
         return result
 

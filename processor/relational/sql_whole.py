@@ -138,6 +138,8 @@ class Query:
         for using in within(node, "using_columns"):
             self._mentioned |= {name.lower() for name in using["using_columns"]}
         self.mentions_key = any(SHORT.get(name, name) == KEY for name in self._mentioned)
+        for each in within(node, "type"):
+            refuse_before(each)
         self.tables = dict(self._tables(node))
         self._values = 0
 
@@ -148,8 +150,6 @@ class Query:
         column may be called `key` too, binding is tried without key columns as well.
         """
         self._refuse_alike()
-        for each in within(self._node, "type"):
-            refuse_before(each)
         problems = []
         for with_keys in [True, False] if self.mentions_key else [False]:
             tables = {

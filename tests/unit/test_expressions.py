@@ -361,6 +361,20 @@ def test_what_is_no_type_is_refused(text: str) -> None:
         type_named(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("DECIMAL(50,2)", "DECIMAL(p,s) has p digits, 38 at most"),
+        ("NUMERIC(2,5)", "of which s follow the point; read longer numbers as VARCHAR"),
+        ("TINYINT(1)", "TINYINT takes no such number in parentheses"),
+        ("BLOB(10)", "BLOB takes no such number in parentheses"),
+    ],
+)
+def test_numbers_that_a_type_does_not_take_are_told(text: str, why: str) -> None:
+    with pytest.raises(ExpressionError, match=re.escape(why)):
+        type_named(text)
+
+
 def test_a_misspelt_type_is_told_with_what_it_is_like() -> None:
     """Whatever DuckDB calls it."""
     with pytest.raises(ExpressionError, match="did you mean TIMESTAMP"):

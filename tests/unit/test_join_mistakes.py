@@ -181,6 +181,7 @@ def problems(join: str) -> list[str]:
             "delta_join: {o-1: order, p: price}, select: {id: p.price}, " + EQUAL,
             'operators.j.delta_join.o-1: "o-1" is no name for columns (letters, digits, "_")',
         ),
+        ("sql: ''", "operators.j.sql: must not be empty"),
         (
             "upsert: raw, " + DELTA + EQUAL,
             "operators.j: must be one of upsert, linear, concat, state_machine, reduce, "

@@ -162,6 +162,14 @@ def test_a_view_that_is_named_twice_is_made_once() -> None:
             "line 1, column 46: ikebana_now() stands alone on one side of a comparison",
         ),
         ("SELECT ikebana_now() AS n FROM t", "line 1, column 8: ikebana_now() stands alone"),
+        ("SELECT current_date AS d FROM t", "line 1, column 8: current_date depends on more"),
+        (
+            "SELECT a FROM t WHERE make_timestamp_ms(a) > Current_Timestamp",
+            "line 1, column 23: Current_Timestamp depends on more than the datum; for rows that",
+        ),
+        ("SELECT today() AS d FROM t", "line 1, column 8: today() depends on more than the datum"),
+        ("DESCRIBE t", "DESCRIBE, SHOW and SUMMARIZE are not supported; write a SELECT"),
+        ("SELECT * FROM (SUMMARIZE t)", "DESCRIBE, SHOW and SUMMARIZE are not supported"),
         (
             "SELECT a FROM t WHERE a = 1 OR make_timestamp_ms(a) > ikebana_now()",
             "ikebana_now() stands alone on one side of a comparison in WHERE",
