@@ -11,7 +11,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     # types: what SQL calls a type, and what an expression has.
     "edge:types decimals in lists are not looked at": (
         "tests/property/test_declared_types.py::test_decimals_in_lists",
-        "processor/topics/usual_forms.py",
+        "processor/topics/column_types.py",
         "                yield partial(_of_lists, numbers), decimal\n",
         "                pass\n",
     ),
@@ -195,7 +195,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:values decimals within structs have any scale": (
         "tests/unit/test_nested_values.py::test_decimals_within_structs",
-        "processor/topics/usual_forms.py",
+        "processor/topics/column_types.py",
         "                for numbers, decimal in _numbers_in(of):\n"
         '                    yield partial(_of_structs, attrgetter(f"f{at}"), numbers), decimal\n',
         "                pass\n",

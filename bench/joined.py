@@ -63,8 +63,7 @@ from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark.worker import settle
 from ikebana.processor.topics import again
 from ikebana.processor.topics.messages import Message
-from ikebana.processor.topics.slice_reading import reading_of
-from ikebana.processor.topics.slices import slices
+from ikebana.processor.topics.slices import reading_of, slices
 
 _CONSOLE = Console(width=120)
 _RETAINED = 10

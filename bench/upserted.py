@@ -49,8 +49,7 @@ from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark.source_task import messages
 from ikebana.processor.spark.worker import settle
-from ikebana.processor.topics.slice_reading import reading_of
-from ikebana.processor.topics.slices import slices
+from ikebana.processor.topics.slices import reading_of, slices
 
 _CONSOLE = Console(width=120)
 _PARTS = ("take", "read", "unpack", "catch up", "compute", "store", "produce")

@@ -1,6 +1,7 @@
 """The effects of an edit of a running pipeline, part by part, for people and programs.
 
-`edit_description.described` makes it from two plans, and `explain.edit_text` prints it.
+`planned_edit.planned` makes it, and `explain.edit_text` prints it.  The metadata of a checkpoint
+have that of the last edit.
 """
 
 from collections import Counter
@@ -9,8 +10,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from ikebana.errors import CheckpointError
 from ikebana.processor.base.counting import counted
 from ikebana.processor.base.moments import moment
+from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
 
 # An arrangement is the index that joins look up; every other part within the plan is an operator.
 Kind = Literal["input", "operator", "arrangement", "output"]
@@ -242,3 +245,20 @@ def _listed(words: list[str]) -> str:
     if more <= 1:
         return ", ".join(words)
     return f"{', '.join(words[:_LISTED])} and {more} more"
+
+
+def recorded(birth: Birth, plan: EditPlan) -> Birth:
+    """The metadata with the description of its last edit."""
+    return msgspec.structs.replace(birth, last_edit=msgspec.to_builtins(plan))
+
+
+def last_edit(location: str) -> EditPlan | None:
+    """Read the description of a checkpoint's last edit; None if it is missing or unreadable."""
+    try:
+        birth = Checkpoint(location).birth()
+        if birth is None or not birth.last_edit:
+            return None
+        return msgspec.convert(birth.last_edit, EditPlan)
+    except (CheckpointError, msgspec.ValidationError):
+        # Later versions may describe an edit in a form that this one does not know.
+        return None

@@ -26,7 +26,7 @@ from ikebana.errors import ConfigError, IkebanaError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base.packages import folder_of
 from ikebana.processor.base.stopping import Stopped, Stopping, on_signals
-from ikebana.processor.kafka import broker, demo_topics
+from ikebana.processor.kafka import broker, topics
 from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.planning.plan import Input, Output, Plan, Upsert
 from ikebana.processor.spark.alone import alone
@@ -106,7 +106,7 @@ def _demonstrate(console: Console, folder: Path, flights: int | None, stopping: 
     with broker.running(folder / "kafka") as running:
         servers = running.bootstrap_servers
         console.print(f"[bold]2[/]  Kafka runs at {servers}")
-        demo_topics.write(
+        topics.write_records(
             servers,
             "flights",
             track(records, "   writing", console=console, transient=True),

@@ -125,7 +125,7 @@ def watched(
     Raises: ConfigError, if it cannot listen there, or use the file of tokens or a certificate.
     """
     # Imported here, since most runs do not serve them.
-    from ikebana.processor.checkpoint.last_edit import last_edit
+    from ikebana.processor.checkpoint.edit_plan import last_edit
     from ikebana.processor.watching import access, guard
     from ikebana.processor.watching.answering import serving
     from ikebana.processor.watching.health import Health, HealthLimits

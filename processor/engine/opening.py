@@ -15,9 +15,8 @@ from ikebana.processor.base import faults
 from ikebana.processor.base.counting import counted
 from ikebana.processor.base.generations import shown
 from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, newborn
-from ikebana.processor.checkpoint.edit_plan import EditPlan, Rescaled
+from ikebana.processor.checkpoint.edit_plan import EditPlan, Rescaled, recorded
 from ikebana.processor.checkpoint.evolution import edit_to, hints_kept
-from ikebana.processor.checkpoint.last_edit import recorded
 from ikebana.processor.checkpoint.layout import CheckpointFiles, Logged
 from ikebana.processor.checkpoint.next_step import Desired, Observed, Step, observed_of, start
 from ikebana.processor.checkpoint.planned_edit import planned

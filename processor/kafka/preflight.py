@@ -36,6 +36,7 @@ from ikebana.processor.kafka import (
 )
 from ikebana.processor.kafka.client import transactional_producer
 from ikebana.processor.kafka.inputs import refuse_lost
+from ikebana.processor.kafka.reading_rights import TopicRights
 from ikebana.processor.kafka.rights import (
     AUTHORIZER,
     Rights,
@@ -43,7 +44,6 @@ from ikebana.processor.kafka.rights import (
     clients_of,
 )
 from ikebana.processor.kafka.takeover import KafkaBrokers
-from ikebana.processor.kafka.told_rights import TopicRights
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics.codec_of import needs_registry
 from ikebana.processor.topics.source_offset import SourceOffset

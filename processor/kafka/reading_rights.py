@@ -2,21 +2,24 @@
 
 Brokers do not reveal whether a topic exists to a client that may not see it.  So the topic of
 snapshots, which a diff topic may have, is checked, too.
+
+This imports little, so that commands that only read start quickly.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeAlias
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AclOperation, NewTopic
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AclOperation, AdminClient, NewTopic
 
 from ikebana.codecs.formats import FACT_FORMATS
 from ikebana.codecs.snapshot_record import topic_of
 from ikebana.errors import AccessError
+from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.kafka import client
 from ikebana.processor.kafka.acl import Operations, grant, missing_right, ordered
 from ikebana.processor.kafka.client import patiently
-from ikebana.processor.kafka.told_rights import FORBIDDEN, ask_for_group, described
 
 _REQUEST_S = 10.0
 
@@ -112,3 +115,63 @@ def _may_name_group(settings: Mapping[str, str]) -> bool:
             raise
         return False
     return True
+
+
+_REQUEST_S = 10.0
+FORBIDDEN = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+}
+
+
+class TopicRights(NamedTuple):
+    """A topic as the brokers describe it, and the rights of a client on it."""
+
+    topic: TopicInfo
+    allowed: frozenset[AclOperation] | None
+    """None if the brokers do not report rights, as some other implementations of Kafka don't."""
+
+
+# An existing topic, the error of describing it, or None if it does not exist.
+State: TypeAlias = TopicRights | KafkaError | None
+
+
+def ask_for_group(admin: AdminClient) -> None:
+    """Describe the group of all readers.  Raises: KafkaException."""
+    asked = admin.describe_consumer_groups([client.GROUP], request_timeout=_REQUEST_S)
+    try:
+        asked[client.GROUP].result()
+    except KafkaException as error:
+        # The group has never had a member.
+        if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+            raise
+
+
+def described(admin: AdminClient, names: Iterable[str]) -> dict[str, State]:
+    """Describe each topic with our rights on it: the topic, an error, or None if it is missing."""
+    asked = TopicCollection(list(names))
+
+    def ask() -> dict[str, State]:
+        states: dict[str, State] = {}
+        answers = admin.describe_topics(
+            asked, include_authorized_operations=True, request_timeout=_REQUEST_S
+        )
+        for name, answer in answers.items():
+            try:
+                description = answer.result()
+            except KafkaException as error:
+                cause = error.args[0]
+                if cause.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    states[name] = None
+                elif cause.code() in FORBIDDEN:
+                    states[name] = cause
+                else:
+                    raise
+                continue
+            topic = TopicInfo(str(description.topic_id), len(description.partitions))
+            # A client that can describe a topic has the right Describe, so this is never empty.
+            allowed = description.authorized_operations
+            states[name] = TopicRights(topic, frozenset(allowed) if allowed else None)
+        return states
+
+    return patiently(ask, "the brokers")

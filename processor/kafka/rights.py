@@ -27,7 +27,7 @@ from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.kafka import client, own_topics
 from ikebana.processor.kafka.acl import Operations, grant, missing_right, ordered
 from ikebana.processor.kafka.client import patiently
-from ikebana.processor.kafka.told_rights import FORBIDDEN, State, ask_for_group, described
+from ikebana.processor.kafka.reading_rights import FORBIDDEN, State, ask_for_group, described
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import Plan
 

@@ -6,6 +6,7 @@ from confluent_kafka import (
     IsolationLevel,
     KafkaError,
     KafkaException,
+    Producer,
     TopicCollection,
     TopicPartition,
 )
@@ -18,6 +19,7 @@ from confluent_kafka.admin import (
 )
 
 from ikebana.processor.checkpoint.topic import TopicInfo
+from ikebana.processor.kafka import client
 from ikebana.processor.kafka.client import patiently, with_leaders
 
 # By topic, by partition.
@@ -154,3 +156,15 @@ def _described(admin: AdminClient, name: str) -> None:
         raise KafkaException(topic.error)
     if not topic.partitions or any(p.leader < 0 for p in topic.partitions.values()):
         raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+
+
+def write_records(
+    servers: str, topic: str, records: Iterable[tuple[bytes | None, bytes | None]]
+) -> None:
+    """Create a topic with one partition, and write records into it in order."""
+    settings = {"bootstrap.servers": servers}
+    create(client.admin(settings), topic, 1, 1, {})
+    producer = Producer({**settings, "enable.idempotence": True, "linger.ms": 50, "log_level": 0})
+    for key, value in records:
+        client.enqueue(producer, topic, key=key, value=value)
+    producer.flush()

@@ -21,10 +21,8 @@ from ikebana.processor.topics.codec_of import needs_headers, needs_timestamps
 from ikebana.processor.topics.decoding import Decoding
 from ikebana.processor.topics.intake import Intake
 from ikebana.processor.topics.messages import Message
-from ikebana.processor.topics.own_reading import taken_back
-from ikebana.processor.topics.own_topics import OwnRange
-from ikebana.processor.topics.slice_reading import reading_of, rows_in
-from ikebana.processor.topics.slices import Slice
+from ikebana.processor.topics.own_topics import OwnRange, taken_back
+from ikebana.processor.topics.slices import Slice, reading_of, rows_in
 from ikebana.processor.topics.source_dating import BoundaryReading
 from ikebana.processor.topics.update_intake import UpdateIntake, intake_of
 

@@ -6,7 +6,7 @@
 A message has the columns of the key as a JSON object, and the other columns as another one; the
 message of a deleted row has no value.  A micro-batch has at most one message a key: its row with
 the greatest `order`.  Tasks make messages, and the driver writes them in one Kafka transaction
-together with the number of the micro-batch (`kafka/numbered_batches.py`), so a micro-batch has to
+together with the number of the micro-batch (`kafka/transactions.py`), so a micro-batch has to
 fit into the driver's memory.  A frame with the columns `key` and `value` alone, STRING or BINARY,
 has the messages themselves; a value that is null deletes.
 """
@@ -24,7 +24,7 @@ from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.errors import ConfigError, SourceError
 from ikebana.processor.base.arrow_json import objects
 from ikebana.processor.base.spelling import instead
-from ikebana.processor.kafka.numbered_batches import write_batch
+from ikebana.processor.kafka.transactions import write_batch
 
 _KAFKA = "kafka."
 _OPTIONS = ("topic", "writer", "key", "deleted", "order")

@@ -11,8 +11,7 @@ from ikebana.codecs.sql_type import parsed
 from ikebana.processor.planning.input_rows import encodings_of
 from ikebana.processor.planning.plan import Input
 from ikebana.processor.planning.planner import Reading
-from ikebana.processor.topics.column_types import checked_columns, usual_of
-from ikebana.processor.topics.usual_forms import Usual
+from ikebana.processor.topics.column_types import Usual, checked_columns, usual_of
 
 if TYPE_CHECKING:
     from ikebana.codecs.avro_schema import Schemas

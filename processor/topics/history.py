@@ -48,12 +48,12 @@ def files_of(plan: Plan) -> dict[str, list[RowFile]]:
     if not sources:
         return {}
     # Few pipelines have files, and pyarrow takes a while to import.
-    from ikebana.processor.topics import row_files, table_files
+    from ikebana.processor.topics import row_files
 
     return {
         source.name: row_files.list_files(source.name, source.history.files)
         if source.history.files
-        else table_files.list_files(source.name, source.history)
+        else row_files.table_files(source.name, source.history)
         for source in sources
         if source.history is not None
     }

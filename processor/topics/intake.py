@@ -34,12 +34,12 @@ from ikebana.processor.planning.planner import Branch, Reading
 from ikebana.processor.topics.codec_of import Wide, checked_of, columns_of_rows
 from ikebana.processor.topics.column_types import ColumnTypes
 from ikebana.processor.topics.event_time import Dated, Dating, EventTimes, Where
-from ikebana.processor.topics.images import images_of
 from ikebana.processor.topics.messages import (
     Message,
     MessageOrigin,
     MessageReader,
     Undecodable,
+    images_of,
     record_of,
 )
 from ikebana.processor.topics.upserts import (

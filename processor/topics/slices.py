@@ -1,16 +1,22 @@
 """The slices of a batch: the offsets of each partition that it reads, with their times."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from ikebana.processor.base.placing import PartitionRange
 from ikebana.processor.base.rows import FIRST, InSource
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.topics.again import pieces
+from ikebana.processor.topics.decoding import Decoding
+from ikebana.processor.topics.history import key_columns, rows_of
 from ikebana.processor.topics.input_times import InputTimes, RowFile, key_of, topic_key
+from ikebana.processor.topics.intake import Intake
+from ikebana.processor.topics.messages import Message
+from ikebana.processor.topics.source_dating import BoundaryReading, dating_of, watch_of
 from ikebana.processor.topics.source_offset import SourceOffset
 from ikebana.processor.topics.taking import taken_to
 from ikebana.processor.topics.transactions import Transactions
+from ikebana.processor.topics.update_intake import UpdateIntake
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,3 +129,41 @@ def _history_slices(
             place = PartitionRange(snapshot.topic, at, len(source.topics), since, first, each)
             yield Slice(source.name, place, until, file=snapshot.files[at])
             base += until - since
+
+
+def rows_in(source: Input, piece: Slice) -> Iterator[list[Message]]:
+    """The rows of a slice of a history.
+
+    Raises:
+        SourceError: the file is gone, or has changed.
+    """
+    assert piece.file is not None, "a slice of a topic"
+    # Few pipelines have files, and pyarrow takes a while to import.
+    from ikebana.processor.topics import row_files
+
+    key, bare = key_columns(source)
+    return row_files.read(piece.file, piece.place.start, piece.end, key, bare=bare)
+
+
+def reading_of(
+    plan: Plan, piece: Slice, intake: Callable[[Input], Intake | UpdateIntake], shards: int
+) -> Decoding | BoundaryReading:
+    """Make the reader of a slice; `intake` gives the intake of an input.
+
+    If several inputs read a topic, the first one counts its records, and the first one with
+    transactions counts the changes of these.
+    """
+    place = piece.place
+    where = place.topic, place.partition
+    if place.topic in plan.transaction_topics:
+        watch = watch_of(plan, place.topic, where, piece.transactions)
+        return BoundaryReading(watch, where, place.base)
+    source = plan.input(piece.input)
+    if piece.file is not None:
+        rows = rows_of(source)
+        return Decoding(rows, intake(rows), place, shards)
+    dating = dating_of(plan, source, where, piece.transactions, piece.furthest)
+    # A snapshot has a topic of its own, and the same readers.
+    topic = place.topic if place.topic in source.topics else source.topics[0]
+    counted = plan.readers(topic)[0] != source
+    return Decoding(source, intake(source), place, shards, dating, counted=counted)

@@ -10,7 +10,7 @@ from cdc.fetched import Unavailable
 from ikebana.delivering.sink import Batch
 from ikebana.errors import FencedError
 from ikebana.processor.planning.plan import History
-from ikebana.processor.topics import table_files
+from ikebana.processor.topics import row_files
 from support.lake_targets import NAMESPACE, IcebergTarget
 from support.sink_conformance import Crashing, delivered, judge, story, tables_of
 
@@ -46,5 +46,5 @@ def test_tables_of_a_rest_catalog_are_the_collections(target: IcebergTarget) -> 
     assert judge(target, tables, told) == told.upper
     name = f"{NAMESPACE}.{tables[0].name}"
     history = History(iceberg=name, catalog=tuple(target.catalog.items()))
-    rows = sum(file.rows for file in table_files.list_files("orders", history))
+    rows = sum(file.rows for file in row_files.table_files("orders", history))
     assert rows == len(target.rows(tables[0])) > 0

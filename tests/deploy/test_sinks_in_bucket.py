@@ -13,7 +13,7 @@ from deploy.object_store import Store
 from ikebana.delivering.sink import Batch
 from ikebana.errors import FencedError
 from ikebana.processor.planning.plan import History
-from ikebana.processor.topics import row_files, table_files
+from ikebana.processor.topics import row_files
 from support.lake_targets import NAMESPACE, DeltaTarget, IcebergTarget
 from support.sink_conformance import Crashing, delivered, judge, story, tables_of
 
@@ -71,7 +71,7 @@ def test_a_history_is_read_from_a_table_in_a_bucket(
     for name, value in object_store.access(store.url).items():
         monkeypatch.setenv(name, value)
 
-    files = table_files.list_files("orders", history)
+    files = row_files.table_files("orders", history)
 
     found = [
         message

@@ -11,10 +11,15 @@ from ikebana.errors import CheckpointError, SourceError
 from ikebana.processor.kafka import topics
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.client import TRANSACTIONS, admin, enqueue
-from ikebana.processor.kafka.numbered_batches import Written, digest_of, is_written, log_of
-from ikebana.processor.kafka.numbered_batches import write_batch as write
 from ikebana.processor.kafka.reader import Range, RangeReader
-from ikebana.processor.kafka.transactions import TransactionalProducer
+from ikebana.processor.kafka.transactions import (
+    TransactionalProducer,
+    Written,
+    digest_of,
+    is_written,
+    log_of,
+)
+from ikebana.processor.kafka.transactions import write_batch as write
 from support.pipeline_processes import create
 
 

@@ -8,8 +8,7 @@ import pytest
 from ikebana import Input, Linear, Output, Plan, Upsert, steps
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.checkpoint.checkpoint import Checkpoint
-from ikebana.processor.checkpoint.edit_plan import EditPlan
-from ikebana.processor.checkpoint.last_edit import last_edit
+from ikebana.processor.checkpoint.edit_plan import EditPlan, last_edit
 from ikebana.processor.engine.opening import opened
 from ikebana.processor.kafka.broker import Broker
 from support.pipeline_processes import create

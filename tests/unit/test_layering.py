@@ -62,14 +62,14 @@ ALLOWED = {
 ONLY_IN = {
     # The names and values of settings are the client's.
     "confluent_kafka": ("processor/kafka/", "processor/authoring/kafka_values.py"),
-    "deltalake": ("delivering/delta.py", "processor/topics/table_files.py"),
+    "deltalake": ("delivering/delta.py", "processor/topics/row_files.py"),
     "duckdb": (
         "processor/linear/",
         "serving/sql/",
         "delivering/columns.py",
         "delivering/lake_changes.py",
     ),
-    "pyiceberg": ("delivering/iceberg.py", "processor/topics/table_files.py"),
+    "pyiceberg": ("delivering/iceberg.py", "processor/topics/row_files.py"),
     "psycopg": ("delivering/postgres.py",),
     "prometheus_client": (
         "processor/watching/monitor.py",
@@ -99,7 +99,6 @@ PURE = (
     "processor/topics/cdcv2_coverage.py",
     "processor/topics/diff_input.py",
     "processor/topics/event_time.py",
-    "processor/topics/images.py",
     "processor/topics/input_times.py",
     "processor/topics/intake.py",
     "processor/topics/messages.py",

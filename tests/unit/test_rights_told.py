@@ -14,9 +14,9 @@ from confluent_kafka.admin import AclOperation, NewTopic
 from ikebana.errors import AccessError
 from ikebana.processor.authoring import pipeline
 from ikebana.processor.kafka import client, reading_rights, rights
+from ikebana.processor.kafka.reading_rights import TopicRights
 from ikebana.processor.kafka.rights import Rights
 from ikebana.processor.kafka.snapshots import Snapshots
-from ikebana.processor.kafka.told_rights import TopicRights
 from support.pipeline_processes import Pipeline
 
 

@@ -21,7 +21,7 @@ from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.engine.testing.run import Run
 from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import History
-from ikebana.processor.topics import table_files
+from ikebana.processor.topics import row_files
 
 _Z85 = (string.digits + string.ascii_lowercase + string.ascii_uppercase).encode()
 _Z85 += b".-:+=^!/*?&<>()[]{}@%$#"
@@ -157,7 +157,7 @@ def test_a_version_can_be_named(lake: MakesLake, tmp_path: Path) -> None:
     assert [row[0] for row in shown(whole)] == [1, 2]
     assert [row[0] for row in shown(older)] == [1]
     with pytest.raises(SourceError, match=r'history of input "rows": .* table'):
-        table_files.list_files("rows", replace_version(table.history, first + 17))
+        row_files.table_files("rows", replace_version(table.history, first + 17))
 
 
 def replace_version(history: History, version: int | None) -> History:
@@ -170,11 +170,11 @@ def test_a_table_without_rows_is_refused(lake: MakesLake, tmp_path: Path) -> Non
     """And one that is not there."""
     table = lake(tmp_path)
     with pytest.raises(SourceError, match='cannot read the history of input "rows"'):
-        table_files.list_files("rows", table.history)
+        row_files.table_files("rows", table.history)
     table.append(rows(1).slice(1))
 
     with pytest.raises(SourceError, match="has no rows"):
-        table_files.list_files("rows", table.history)
+        row_files.table_files("rows", table.history)
 
 
 def test_renamed_columns_of_iceberg_are_refused(tmp_path: Path) -> None:
@@ -186,16 +186,16 @@ def test_renamed_columns_of_iceberg_are_refused(tmp_path: Path) -> None:
     with changed.update_schema() as update:
         update.rename_column("v", "w")
     with pytest.raises(SourceError, match='has the column "w" under the name "v"'):
-        table_files.list_files("rows", table.history)
+        row_files.table_files("rows", table.history)
     with changed.update_schema(allow_incompatible_changes=True) as update:
         update.delete_column("w")
         update.add_column("v", StringType())
     with pytest.raises(SourceError, match='has another column "v"'):
-        table_files.list_files("rows", table.history)
+        row_files.table_files("rows", table.history)
     changed.refresh()
     changed.overwrite(pa.table({"id": [2], "v": ["a"], "day": pa.nulls(1, pa.date32())}))
 
-    [file] = table_files.list_files("rows", table.history)
+    [file] = row_files.table_files("rows", table.history)
 
     assert file.rows == 1
 
@@ -230,7 +230,7 @@ def test_deletion_vectors_are_refused(tmp_path: Path) -> None:
     (log / f"{1:020d}.json").write_text("".join(f"{json.dumps(each)}\n" for each in actions))
 
     with pytest.raises(SourceError, match="deletion vectors"):
-        table_files.list_files("rows", table.history)
+        row_files.table_files("rows", table.history)
 
 
 @pytest.mark.parametrize(

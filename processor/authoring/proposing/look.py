@@ -18,8 +18,13 @@ from ikebana.processor.planning.planner import Reading
 from ikebana.processor.topics.codec_of import codec_of, takes_empty_for_null, wanted_of
 from ikebana.processor.topics.column_types import ColumnTypes
 from ikebana.processor.topics.event_time import EventTimes, TimeBounds
-from ikebana.processor.topics.images import untold
-from ikebana.processor.topics.messages import Message, MessageOrigin, MessageReader, Undecodable
+from ikebana.processor.topics.messages import (
+    Message,
+    MessageOrigin,
+    MessageReader,
+    Undecodable,
+    untold,
+)
 
 if TYPE_CHECKING:
     from ikebana.codecs.avro_schema import Schemas

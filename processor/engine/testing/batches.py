@@ -48,9 +48,8 @@ from ikebana.processor.topics.input_times import InputTimes, Learned
 from ikebana.processor.topics.intake import Intake
 from ikebana.processor.topics.literals import require_readable
 from ikebana.processor.topics.messages import Message
-from ikebana.processor.topics.own_reading import taken_back
-from ikebana.processor.topics.slice_reading import reading_of, rows_in
-from ikebana.processor.topics.slices import slices
+from ikebana.processor.topics.own_topics import taken_back
+from ikebana.processor.topics.slices import reading_of, rows_in, slices
 from ikebana.processor.topics.source_offset import Positions, SourceOffset, is_settled
 from ikebana.processor.topics.starting import started
 from ikebana.processor.topics.taking import MintingState
