@@ -397,7 +397,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:kernels: the difference of a recovery comes when the state is made": (
         "tests/property/test_recovery.py::test_outputs_are",
-        "processor/engine/flow.py",
+        "processor/engine/dataflow.py",
         "update._replace(time=min(update.time, of.at))",
         "update._replace(time=update.time if update.time < of.at else passed - 1)",
     ),

@@ -14,7 +14,7 @@ SOURCE = "tests/unit/test_source_reading.py"
 _EDITING = "processor/engine/editing.py"
 _UNDO = "processor/engine/editing.py"
 _MOVING = "processor/engine/dataflow.py"
-_FLOW = "processor/engine/flow.py"
+_FLOW = "processor/engine/dataflow.py"
 _RECLOCK = "processor/topics/reclock.py"
 _TRANSITION = "processor/base/transition.py"
 _AGAIN = "processor/topics/again.py"
@@ -148,7 +148,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edit: read again, what waits counts twice": (
         AGAIN,
-        "processor/engine/waiting.py",
+        "processor/checkpoint/parts.py",
         "if name not in again and part.waiting",
         "if part.waiting",
     ),

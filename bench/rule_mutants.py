@@ -122,7 +122,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "updates without a key go anywhere": (
         f"{JOINS}::test_updates_without",
-        "processor/engine/hops.py",
+        "processor/base/by_shard.py",
         "by_shard(updates, shards, NO_KEY)",
         'by_shard(updates, shards, b"")',
     ),

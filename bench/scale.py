@@ -44,9 +44,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from ikebana import Column, JoinInput
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
+from ikebana.processor.base import by_shard
 from ikebana.processor.base.envelope import Records
 from ikebana.processor.base.rows import Upserts
-from ikebana.processor.engine import dataflow, hops
+from ikebana.processor.engine import dataflow
 from ikebana.processor.kafka import broker
 from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.joins.query import DeltaJoin
@@ -406,7 +407,7 @@ class Day:
 
         def kernel(store: Store) -> int:
             made = dataflow.advance(self._plan, store, rows, intervals, self._physical)
-            self._hops = [row for _, row in hops.chunks(made.hops, 1)]
+            self._hops = [row for _, row in by_shard.hop_chunks(made.hops, 1)]
             return 0
 
         self._batches.run(kernel)

@@ -1,12 +1,12 @@
 """Updates by the shards that they go to, in portions that a packed row may have."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import itemgetter
 
 from ikebana.processor.base.columns import Columns, InColumns, columns_of, in_columns_of
 from ikebana.processor.base.placing import shard_of
-from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.base.rows import NO_KEY, KeyedUpdate, Updates
 
 try:
     from ikebana.compiled._joins import spread, spread_columns
@@ -115,3 +115,18 @@ def _bounded(updates: list[KeyedUpdate]) -> Iterator[list[KeyedUpdate]]:
 def _size(updates: Sequence[KeyedUpdate]) -> int:
     keys, values = map(itemgetter(0), updates), map(itemgetter(1), updates)
     return sum(map(len, filter(None, keys))) + sum(map(len, values))
+
+
+def hop_chunks(
+    hops: Mapping[str, Collection[KeyedUpdate]], shards: int
+) -> Iterator[tuple[int, Updates]]:
+    """The updates to each operator as rows for the shards of their keys.
+
+    They go through the exchange topic of the pipeline, which has one partition for each shard,
+    as packed rows that the source hands on without decoding, and arrive one micro-batch later.  A
+    shard writes them in the transaction of its batch, so they exist if and only if the batch is
+    committed.
+    """
+    for name, updates in hops.items():
+        for at, rows in columns_by_shard(updates, shards, NO_KEY):
+            yield at, Updates([], *columns_of(rows), inlets=[name], counted=True)

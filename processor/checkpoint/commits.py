@@ -68,7 +68,7 @@ class Marker(msgspec.Struct, frozen=True):
     * `took`: seconds by phase.
     * `transition`, `replayed`: the transition that the batch belongs to, and what the shard
       reports of it.
-    * `waiting`: the number of updates held for later times, as `engine.waiting` counts them.
+    * `waiting`: the number of updates held for later times, as `parts.waiting` counts them.
     * `noted`: some of the records that were late, have drifted or made errors.
     * `size`: the number of bytes of the packed rows that the shard got, its tick included.
     * `hot`: how much the shard got of each input, and its most frequent keys, by their hashes.

@@ -5,10 +5,11 @@ A part is named by its kind and by an operator, an input or an output, as in "re
 part of an upsert is named by the operator alone.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby, islice
 from operator import itemgetter
 
+from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import Store
 from ikebana.processor.kernels import facts, hold, single_value
 from ikebana.processor.kernels.layout import (
@@ -19,6 +20,7 @@ from ikebana.processor.kernels.layout import (
     operator_part,
 )
 from ikebana.processor.planning import progress, promises
+from ikebana.processor.planning.backfill import reads_again
 from ikebana.processor.planning.input_rows import comes_out_of_decoding
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.operators.table import KINDS, kind_of
@@ -32,6 +34,8 @@ No edit is under way when a checkpoint is rescaled.
 # The number of entries of removed operators that are deleted in one batch.
 _RELEASED = 50_000
 _Entry = tuple[bytes, bytes]
+# Each part of the state is counted up to this number, which takes a millisecond or two.
+MOST_COUNTED = 1_000
 
 
 def kinds_of_parts() -> tuple[PartKind, ...]:
@@ -116,3 +120,20 @@ def release(store: Store, parts: Iterable[str]) -> bool:
             part.delete(place)
             left -= 1
     return left > 0
+
+
+def waiting(
+    plan: Plan, store: Store, intervals: Mapping[str, Interval], holds: Iterable[str]
+) -> int:
+    """How many records, and updates of them, wait for a frontier to pass their times.
+
+    `holds` are the holds of updates that count; updates that a step moved into the future do not,
+    since nobody waits for them.  Inputs that are read again do not count: their records also wait
+    in the other reading.
+    """
+    again = reads_again(plan)
+    count = sum(hold.waiting(operator_part(store, name), MOST_COUNTED) for name in holds)
+    for name, part in waiting_parts(plan):
+        if name not in again and part.waiting is not None:
+            count += part.waiting(part.of(store, name), intervals[name].upper, MOST_COUNTED)
+    return count

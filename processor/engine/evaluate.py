@@ -14,11 +14,11 @@ from ikebana.codecs import canonical, cdcv2, diff
 from ikebana.codecs.progress import add_times
 from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.errors import ConfigError
+from ikebana.processor.base import by_shard
 from ikebana.processor.base.envelope import Records, Tick, unpack
 from ikebana.processor.base.placing import PartitionRange, owner_of, shard_of
 from ikebana.processor.base.rows import NO_KEY, KeyedUpdate, Seen, Updates, add
 from ikebana.processor.checkpoint import parts
-from ikebana.processor.engine import hops
 from ikebana.processor.engine.beside import Beside
 from ikebana.processor.engine.in_process import (
     HasPlan,
@@ -208,7 +208,7 @@ class Evaluation:
         self._written.take(self.plan, emitted, closed)
         after: _Rows = [[] for _ in self.stores]
         for result in emitted:
-            for shard, row in hops.chunks(result.hops, len(after)):
+            for shard, row in by_shard.hop_chunks(result.hops, len(after)):
                 after[shard].append(row)
         return after
 

@@ -1,18 +1,22 @@
-"""FROM and WHERE of a SQL query: which collections are joined, and by which conditions."""
+"""FROM and WHERE of a SQL query: which collections are joined, and by which conditions.
+
+LATERAL queries, which read items to their left, are dependent joins.
+"""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from ikebana.processor.linear.bound_query import PIVOT, SqlQueryError
 from ikebana.processor.linear.syntax import Node, text_of, tree
 from ikebana.processor.linear.trees import bare, column, conjuncts, has_subquery
-from ikebana.processor.relational import sql_lateral as lateral
-from ikebana.processor.relational.matching import Side
-from ikebana.processor.relational.sql_as_of import as_of
+from ikebana.processor.relational.matching import Side, equal
+from ikebana.processor.relational.sql_attaching import Gathered
 from ikebana.processor.relational.sql_bounds import bounded_by
-from ikebana.processor.relational.sql_dependent import is_one_row
+from ikebana.processor.relational.sql_dependent import SubqueryResult, dependent, is_one_row
 from ikebana.processor.relational.sql_joining import (
     HALF,
     OUTER,
+    as_of,
     half,
     merged,
     outer,
@@ -21,10 +25,81 @@ from ikebana.processor.relational.sql_joining import (
 )
 from ikebana.processor.relational.sql_reads import Reads
 from ikebana.processor.relational.sql_rows import reads_columns, series_of, taken_apart, values
-from ikebana.processor.relational.sql_scope import Froms, Item, Names, relation_item
+from ikebana.processor.relational.sql_scope import Column, Froms, Item, Names, relation_item
 from ikebana.processor.relational.sql_subqueries import Subqueries, rank
 from ikebana.processor.relational.sql_time import bounded, bounded_after, told_from_others
 from ikebana.processor.relational.sql_whole import Bounds, Query, Views
+
+_BESIDE = (
+    "tables in parentheses that read what stands to their left are not supported; write them as "
+    "one query: LATERAL (SELECT … FROM … JOIN …)"
+)
+_AROUND = (
+    "a {} JOIN that reads what stands to its left, or a query around it, is not supported; write "
+    "a LEFT JOIN of the other side"
+)
+
+
+def lateral_query(node: Node, views: Views) -> tuple[Node, Views, list[Sequence[str]]]:
+    """The query of an item of FROM, its views, and other names of its columns.
+
+    Raises: QueryError.
+    """
+    match node["type"]:
+        case "SUBQUERY":
+            return node["subquery"]["node"], views, [node["column_name_alias"]]
+        case "BASE_TABLE":
+            view = views[node["table_name"].lower()]
+            return view.node, view.views, [view.names, node["column_name_alias"]]
+    raise SqlQueryError(_BESIDE, node.get("query_location"))
+
+
+def lateral_join(
+    query: Query, views: Views, node: Node, called: str, left: Froms
+) -> tuple[Froms, Froms, Froms]:
+    """The items to the left, the result of the query, and their join.  Raises: QueryError."""
+    names = Names(left)
+    result, columns = _result(query, views, node, called, names, may_be_totals=True)
+    if not result.is_total:
+        right = replace(result.item, columns=columns)
+        conditions = [*names.froms.conditions, *(equal(*pair) for pair in result.on)]
+        both = Froms([*names.froms.items, right], conditions, names.froms.merged)
+        return names.froms, Froms([right]), both
+    side = Side(result.item.alias, result.item.relation)
+    fields = Gathered(query, names).attach(side, result.on, result.shown)
+    pairs = zip(columns, fields, strict=True)
+    columns = tuple((of, name, field) for (of, name, _), field in pairs)
+    (item,) = names.froms.items
+    every = replace(item, columns=(*item.columns, *columns))
+    both = Froms([every], [], names.froms.merged)
+    return names.froms, Froms([replace(item, columns=columns)]), both
+
+
+def outer_lateral(
+    query: Query, views: Views, node: Node, called: str, left: Froms
+) -> tuple[Froms, Froms, list[Node]]:
+    """The left as one collection, the result of the query, and the conditions that join them.
+
+    Raises: QueryError.
+    """
+    names = Names(Froms([query.item(left, "joined")], [], left.merged))
+    result, columns = _result(query, views, node, called, names, may_be_totals=False)
+    right: Item = replace(result.item, columns=columns)
+    return names.froms, Froms([right]), [equal(*pair) for pair in result.on]
+
+
+def _result(
+    query: Query, views: Views, node: Node, called: str, names: Names, *, may_be_totals: bool
+) -> tuple[SubqueryResult, tuple[Column, ...]]:
+    """The result of a query for each row to its left, and its columns."""
+    within, own_views, renames = lateral_query(node, views)
+    result = dependent(query, own_views, within, names, may_be_totals=may_be_totals)
+    shown = [name for name, _ in result.shown]
+    for others in renames:
+        shown = [*others, *shown[len(others) :]]
+    # Columns of totals are still expressions; they get fields in the join.
+    fields = shown if result.is_total else [each["column_names"][1] for _, each in result.shown]
+    return result, tuple((called, name, each) for name, each in zip(shown, fields, strict=True))
 
 
 def filtered(query: Query, node: Node, views: Views, domain: Item | None = None) -> Names:
@@ -118,7 +193,7 @@ class _From:
             return taken_apart(self._query, before, series_of(node))
         if self._is_read(before, node):
             called = self._called(node)
-            return lateral.inner(self._query, self._views, node, called, before)[2]
+            return lateral_join(self._query, self._views, node, called, before)[2]
         items = [*before.items, *self._leaf(node).items]
         return Froms(items, before.conditions, before.merged)
 
@@ -172,7 +247,7 @@ class _From:
         ref, join = node["ref_type"], node["join_type"]
         kind, is_half = OUTER.get(join), join in HALF
         if before is not None and kind not in (None, "left"):
-            raise SqlQueryError(lateral.AROUND.format(join), node.get("query_location"))
+            raise SqlQueryError(_AROUND.format(join), node.get("query_location"))
         # The result of a semi-join or an anti-join has the rows of the left.
         keeps = {
             "left": is_filtered and kind in (None, "left"),
@@ -223,18 +298,18 @@ class _From:
         is_plain = node["ref_type"] in ("REGULAR", "CROSS") and not node["using_columns"]
         if not is_plain or node["join_type"] not in ("INNER", "LEFT"):
             named = node["join_type"] if node["ref_type"] == "REGULAR" else node["ref_type"]
-            raise SqlQueryError(lateral.AROUND.format(named), node.get("query_location"))
+            raise SqlQueryError(_AROUND.format(named), node.get("query_location"))
         if right["type"] == "JOIN" and kind is None:
             both = self.froms(right, is_filtered=False, before=left)
             both.conditions += self._on(node, both, Froms())
             return tested(self._query, self._views, node, both)
-        within, _, _ = lateral.query_of(right, self._views)
+        within, _, _ = lateral_query(right, self._views)
         called = self._called(right)
         if kind is not None and not (is_one_row(within) and is_always(node)):
-            left, others, meets = lateral.outer(self._query, self._views, right, called, left)
+            left, others, meets = outer_lateral(self._query, self._views, right, called, left)
             conditions = [*self._on(node, left, others), *meets]
             return self._joined(node, left, others, conditions)
-        _, _, both = lateral.inner(self._query, self._views, right, called, left)
+        _, _, both = lateral_join(self._query, self._views, right, called, left)
         if kind is None:
             both.conditions += self._on(node, both, Froms())
         return tested(self._query, self._views, node, both)

@@ -1,15 +1,36 @@
-"""The kinds of joins in FROM: USING and NATURAL, outer ones, semi-joins and anti-joins."""
+"""The kinds of joins in FROM: USING and NATURAL, outer ones, semi-joins and anti-joins, ASOF.
+
+ASOF JOIN joins each row of the left with the one row of the right that is nearest in an order.
+
+The right of `t ASOF JOIN p ON t.symbol = p.symbol AND t.at >= p.at` becomes spans: window
+functions over the rows of each symbol, ordered by `p.at`, give each row the `at` of its successor.
+An ordinary join then gives each row of the left the right row with a span that covers it.  So no
+state has all pairs, and a new row of the right changes two spans.
+
+Where further conditions read both sides, the join keeps all pairs for which they are true, and a
+reduction keeps the best pair of each row of the left.
+
+Of right rows with the same symbol and order, the first by their columns is taken.  DuckDB takes
+any of them.
+"""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from ikebana.processor.kernels.frames import Frame, FrameBound
+from ikebana.processor.kernels.window_values import WindowFunction
 from ikebana.processor.linear.bound_query import SqlQueryError
-from ikebana.processor.linear.syntax import Node, tree
+from ikebana.processor.linear.json_text import quoted
+from ikebana.processor.linear.steps import Sql
+from ikebana.processor.linear.syntax import Node, shown, text_of, tree
 from ikebana.processor.linear.trees import column
+from ikebana.processor.relational.known import Table
+from ikebana.processor.relational.making import struct
 from ikebana.processor.relational.matching import (
     Conditions,
     Outer,
     Side,
+    aliases_of,
     equal,
     keys_of,
     met,
@@ -18,12 +39,31 @@ from ikebana.processor.relational.matching import (
     outer_of,
     told_apart,
     unmet,
+    without,
 )
+from ikebana.processor.relational.over import Over, Result, with_functions
+from ikebana.processor.relational.rows import Order, all_of, first_rows, set_operation
 from ikebana.processor.relational.sql_scope import Froms, Item, Merged, Names
 from ikebana.processor.relational.sql_whole import Listed, Query, free
 
 OUTER: dict[str, Outer] = {"LEFT": "left", "RIGHT": "right", "OUTER": "full", "FULL": "full"}
 HALF = ("SEMI", "ANTI")
+_TURNED = {
+    "COMPARE_GREATERTHAN": "COMPARE_LESSTHAN",
+    "COMPARE_GREATERTHANOREQUALTO": "COMPARE_LESSTHANOREQUALTO",
+    "COMPARE_LESSTHAN": "COMPARE_GREATERTHAN",
+    "COMPARE_LESSTHANOREQUALTO": "COMPARE_GREATERTHANOREQUALTO",
+}
+# How the left's value compares to the begin of the span that it is in, and to its end.
+_BOUNDS = {
+    "COMPARE_GREATERTHAN": (">", "<="),
+    "COMPARE_GREATERTHANOREQUALTO": (">=", "<"),
+    "COMPARE_LESSTHAN": ("<", ">="),
+    "COMPARE_LESSTHANOREQUALTO": ("<=", ">"),
+}
+
+# The frame of the rows with the next value of the order.
+_NEXT = Frame("groups", FrameBound("following", 1), FrameBound("following", 1))
 
 
 def using(node: Node, left: Froms, right: Froms) -> list[Node]:
@@ -181,3 +221,167 @@ def _add_merged(
         at, (_, name, _) = parts[0]
         listed.append((free(name, used), either))
         columns.insert(at, ("", name, listed[-1][0]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """The one comparison of an ASOF JOIN that is no equality."""
+
+    left: Node
+    right: Node
+    comparison: str
+
+    @property
+    def is_before(self) -> bool:
+        """Whether the matching row of the right comes before the row of the left."""
+        return self.comparison.startswith("COMPARE_GREATERTHAN")
+
+
+def as_of(
+    query: Query,
+    left: Item,
+    right: Item,
+    conditions: Sequence[Node],
+    place: int | None,
+    *,
+    keeps_right: bool,
+) -> tuple[Item, list[Node]]:
+    """The spans of the right, and the conditions that join a row of the left with its span.
+
+    With `keeps_right`, rows of the right that no row can meet are there too, without a span.
+    Raises: QueryError.
+    """
+    on = told_apart(conditions, {left.alias}, {right.alias})
+    order, others = _order(on, left, right, place)
+    if others:
+        return _best(query, left, right, conditions, order)
+    item, names = _spans(query, right, on, order)
+    if keeps_right:
+        item = replace(item, relation=_with_others(query, right, item.relation, names))
+    first, second = _BOUNDS[order.comparison]
+    value, at, other = (
+        text_of(order.left),
+        *(f"{shown(item.alias)}.{quoted(x)}" for x in names[:2]),
+    )
+    equalities = [
+        equal(of_left, column(item.alias, name))
+        for (of_left, _), name in zip(on.equalities, names[2:], strict=True)
+    ]
+    spans = [
+        tree(f"({value}) {first} {at}"),
+        tree(f"{other} IS NULL OR ({value}) {second} {other}"),
+    ]
+    return item, [*on.left, *equalities, *spans]
+
+
+def _order(
+    on: Conditions, left: Item, right: Item, place: int | None
+) -> tuple[_Order, list[Node]]:
+    """The comparison that orders the right, with the left side first; and all others."""
+    orders, others = [], []
+    for condition in on.others:
+        one, other, comparison = _sides(condition)
+        sides = aliases_of(one), aliases_of(other)
+        if sides == ({right.alias}, {left.alias}):
+            one, other, comparison = other, one, _TURNED.get(comparison, "")
+        elif sides != ({left.alias}, {right.alias}):
+            comparison = ""
+        if comparison in _BOUNDS:
+            orders.append(_Order(one, other, comparison))
+        else:
+            others.append(condition)
+    if len(orders) != 1:
+        raise SqlQueryError(
+            "an ASOF JOIN needs one comparison by which the right is ordered, such as "
+            f"t.at >= p.at; it has {len(orders)}",
+            place,
+        )
+    return orders[0], others
+
+
+def _best(
+    query: Query, left: Item, right: Item, conditions: Sequence[Node], order: _Order
+) -> tuple[Item, list[Node]]:
+    """The best row of the right for each row of the left, and the conditions that join both.
+
+    Conditions over both sides may exclude any pair, so all pairs are compared.
+    """
+    making = query.making
+    fields, columns, hidden = query.selection([right])
+    used = {name.lower() for name, _ in fields}
+    names = [(free("l", used), column(left.alias, name)) for name in left.relation.types]
+    at = free("at", used)
+    listed = [*names, *fields, (at, order.right)]
+    pairs = making.join(
+        "as_of.pairs",
+        [(each.alias, each.relation) for each in (left, right)],
+        map(text_of, conditions),
+        [(name, text_of(node)) for name, node in listed],
+        cartesian=True,
+    )
+    by = [name for name, _ in names]
+    best = first_rows(making, pairs, by, [Order(at, descending=order.is_before)], 1, "as_of")
+    item = Item(query.free_alias(right.alias), best, columns, hidden)
+    # A comparison of structs, in which null equals null.
+    one = struct((name, text_of(node)) for name, node in names)
+    other = struct((name, text_of(column(item.alias, name))) for name in by)
+    return item, [tree(f"{one} = {other}")]
+
+
+def _sides(condition: Node) -> tuple[Node, Node, str]:
+    if condition["class"] != "COMPARISON":
+        return condition, condition, ""
+    return condition["left"], condition["right"], condition["type"]
+
+
+def _spans(query: Query, right: Item, on: Conditions, order: _Order) -> tuple[Item, list[str]]:
+    """The spans of the right; and the names of their begin, their end and their keys."""
+    making = query.making
+    fields, columns, hidden = query.selection([right])
+    used = {name.lower() for name, _ in fields}
+    by = [key for _, key in on.equalities]
+    at, other, before = (free(name, used) for name in ("at", "other", "before"))
+    keys = [free(f"k{number}", used) for number, _ in enumerate(by)]
+    listed = [*fields, (at, order.right), *zip(keys, by, strict=True)]
+    select = tuple((name, _unqualified(right, node)) for name, node in listed)
+    nonnull = [f"({_unqualified(right, node)}) IS NOT NULL" for node in (order.right, *by)]
+    where = (*(_unqualified(right, each) for each in on.right), *nonnull)
+    rows = making.linear(right.relation, "as_of.rows", Sql(where=where, select=select))
+
+    def cast(value: str) -> str:
+        return f"CAST({value} AS {rows.types[at]})"
+
+    results = [Result(before, WindowFunction(before, "lag", quoted(at)), cast)]
+    if order.is_before:
+        function = WindowFunction(other, "first_value", quoted(at), frame=_NEXT)
+        results.append(Result(other, function, cast))
+    table = with_functions(making, rows, Over(tuple(keys), (Order(at),)), results, what="as_of")
+    # Of rows with an equal order, the first one.
+    first = Sql(
+        where=(f"{quoted(before)} IS DISTINCT FROM {quoted(at)}",),
+        select=(
+            *((name, quoted(name)) for name, _ in listed),
+            (other, quoted(other if order.is_before else before)),
+        ),
+    )
+    spans = making.linear(table, "as_of.spans", first)
+    return Item(query.free_alias(right.alias), spans, columns, hidden), [at, other, *keys]
+
+
+def _with_others(query: Query, right: Item, spans: Table, names: Sequence[str]) -> Table:
+    """The spans, and the other rows of the right, with nulls in the columns `names`."""
+    making = query.making
+    fields = [(name, _unqualified(right, node)) for name, node in query.selection([right]).listed]
+    every = making.select(right.relation, "as_of.every", fields)
+    shown_fields = [(name, quoted(name)) for name, _ in fields]
+    met = making.select(spans, "as_of.met", shown_fields)
+    others = set_operation(making, "except", [every, met], every=True)
+    nulls = [(name, f"NULL::{spans.types[name]}") for name in names]
+    as_spans = dict([*shown_fields, *nulls])
+    listed = [(name, as_spans[name]) for name in spans.types]
+    return all_of(making, [spans, making.select(others, "as_of.others", listed)])
+
+
+def _unqualified(item: Item, node: Node) -> str:
+    """SQL of an expression over an item, with unqualified columns."""
+    return text_of(without(item.alias, node))

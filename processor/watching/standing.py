@@ -1,7 +1,7 @@
 """Describe the records that wait for the frontier, and the inputs that hold it back."""
 
 from ikebana.processor.base.moments import moment
-from ikebana.processor.engine.waiting import MOST
+from ikebana.processor.checkpoint.parts import MOST_COUNTED
 from ikebana.processor.topics.reach import InputsState
 
 
@@ -18,7 +18,7 @@ def held_words(standing: InputsState | None, waiting: int) -> str | None:
     """
     if not waiting:
         return None
-    count = f"{'at least ' if waiting >= MOST else ''}{waiting:,} records"
+    count = f"{'at least ' if waiting >= MOST_COUNTED else ''}{waiting:,} records"
     verb = "wait" if waiting > 1 else "waits"
     count = count if waiting > 1 else "1 record"
     if standing is None:

@@ -21,11 +21,12 @@ from ikebana import (
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Overlay
 from ikebana.errors import TooMuchError
+from ikebana.processor.base import by_shard
 from ikebana.processor.base.placing import shard_of
 from ikebana.processor.base.rows import NO_KEY, KeyedUpdate, Upserts
 from ikebana.processor.base.transition import Transition
 from ikebana.processor.checkpoint import parts
-from ikebana.processor.engine import budget, dataflow, hops, joined_rows, joining, replaying
+from ikebana.processor.engine import budget, dataflow, joined_rows, joining, replaying
 from ikebana.processor.engine.budget import Budget
 from ikebana.processor.engine.joined_batch import BatchJoins
 from ikebana.processor.engine.replaying import ArrangementPast, Replay
@@ -203,7 +204,7 @@ def test_updates_without_a_key_hop_to_one_shard() -> None:
     """What has no key is all of one, wherever it comes from."""
     updates = [KeyedUpdate(None, b"%d" % at, at, 1) for at in range(3)]
 
-    found = list(hops.chunks({"totals": updates}, 7))
+    found = list(by_shard.hop_chunks({"totals": updates}, 7))
 
     assert [(shard, row.keys) for shard, row in found] == [(shard_of(NO_KEY, 7), [NO_KEY] * 3)]
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from ikebana.processor.base.by_shard import hop_chunks
 from ikebana.processor.base.rows import KeyedUpdate, updates_of
 from ikebana.processor.engine.gathered import GatheredUpdates
-from ikebana.processor.engine.hops import chunks
 
 
 def updates(count: int, size: int = 4) -> Iterator[KeyedUpdate]:
@@ -83,7 +83,7 @@ def test_an_exchange_takes_them_from_the_file() -> None:
     wanted = list(updates(30_000))
     found = [
         update
-        for _, row in chunks({"totals": GatheredUpdates(wanted, most=10_000)}, 4)
+        for _, row in hop_chunks({"totals": GatheredUpdates(wanted, most=10_000)}, 4)
         for update in updates_of(row)
     ]
 

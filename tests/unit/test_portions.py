@@ -10,7 +10,7 @@ from ikebana import Column, Input, Linear, Output, Plan, Upsert
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
 from ikebana.processor.base.rows import KeyedUpdate, Upserts
-from ikebana.processor.engine import dataflow, flow, gathered
+from ikebana.processor.engine import dataflow, gathered
 from ikebana.processor.engine.gathered import GatheredUpdates
 from ikebana.processor.linear.chain import Chain, ChainResult
 from ikebana.processor.linear.portions import AT_ONCE, Growing, in_portions
@@ -131,7 +131,7 @@ def test_a_batch_takes_the_memory_of_one_record_that_expands(
     """What ten records come to lies in a file, but for that of the one that is at hand."""
     monkeypatch.setattr(gathered, "_AT_ONCE", 500)
     monkeypatch.setattr(
-        flow, "GatheredUpdates", lambda updates=(): GatheredUpdates(updates, most=1_000)
+        dataflow, "GatheredUpdates", lambda updates=(): GatheredUpdates(updates, most=1_000)
     )
     monkeypatch.setattr("ikebana.processor.linear.portions.AT_ONCE", 1_000)
     # What is compiled once is not counted.

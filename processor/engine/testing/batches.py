@@ -13,6 +13,7 @@ from ikebana.codecs import diff
 from ikebana.codecs.cdcv2 import Progress
 from ikebana.codecs.progress import ProgressRecord, pack_times
 from ikebana.errors import CheckpointError
+from ikebana.processor.base import by_shard
 from ikebana.processor.base.envelope import Records, Tick, pack, unpack
 from ikebana.processor.base.placing import owner_of, shard_of
 from ikebana.processor.base.rows import KeyedUpdate
@@ -24,7 +25,6 @@ from ikebana.processor.checkpoint.next_step import Desired, Observed, Step, star
 from ikebana.processor.checkpoint.parts import moved
 from ikebana.processor.checkpoint.recovering import Left, Unclosed, problems_left, rebuild
 from ikebana.processor.checkpoint.starting import OutputState
-from ikebana.processor.engine import hops
 from ikebana.processor.engine.beside import Beside
 from ikebana.processor.engine.dataflow import Emitted
 from ikebana.processor.engine.editing import output_intervals
@@ -486,7 +486,7 @@ class Batches:
         for result in emitted:
             news.seen.extend(result.seen)
             news.facts.append({name: pack_times(counts) for name, counts in result.facts.items()})
-            for at, row in hops.chunks(result.hops, len(self.stores)):
+            for at, row in by_shard.hop_chunks(result.hops, len(self.stores)):
                 self._exchange[at].append(pack(row))
         self._news = news
         self._replayed = Replayed.by_all([result.replayed for result in emitted])
