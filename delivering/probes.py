@@ -4,13 +4,12 @@ import json
 import time
 from collections.abc import Callable
 
-from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from ikebana.delivering.delivery import Standing
 from ikebana.processor.base.moments import EPOCH_MS
-from ikebana.processor.watching.monitor import exposed
+from ikebana.processor.watching.monitor import scraped
 
 # Name, whether it is a counter, description; all with the label `sink`.
 METRICS = (
@@ -56,10 +55,7 @@ class Probes(Collector):
 
     def scrape(self, accept: str) -> tuple[str, bytes]:
         """Render the metrics in an accepted format; return its content type and the text."""
-        registry = CollectorRegistry()
-        registry.register(self)
-        ProcessCollector(registry=registry)
-        return exposed(registry, accept)
+        return scraped(self, accept)
 
     def collect(self) -> list[CounterMetricFamily | GaugeMetricFamily]:
         """Make all samples of this moment."""

@@ -5,12 +5,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from ikebana.processor.base.moments import EPOCH_MS
-from ikebana.processor.watching.monitor import exposed
+from ikebana.processor.watching.monitor import scraped
 from ikebana.serving.permitted import Permitted
 from ikebana.serving.service import Service
 
@@ -79,10 +78,7 @@ class Probes(Collector):
 
     def scrape(self, accept: str) -> tuple[str, bytes]:
         """Render the metrics of visible collections; return the content type and the text."""
-        registry = CollectorRegistry()
-        registry.register(self)
-        ProcessCollector(registry=registry)
-        return exposed(registry, accept)
+        return scraped(self, accept)
 
     def collect(self) -> list[CounterMetricFamily | GaugeMetricFamily]:
         """Make all samples of this moment."""

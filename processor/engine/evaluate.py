@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import Update
-from ikebana.codecs import canonical, cdcv2, diff
-from ikebana.codecs.progress import add_times
+from ikebana.codecs import canonical, diff
 from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.errors import ConfigError
 from ikebana.processor.base import by_shard
 from ikebana.processor.base.envelope import Records, Tick, unpack
 from ikebana.processor.base.placing import PartitionRange, owner_of, shard_of
-from ikebana.processor.base.rows import NO_KEY, KeyedUpdate, Seen, Updates, add
+from ikebana.processor.base.rows import NO_KEY, KeyedUpdate, Updates, add
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.engine.beside import Beside
 from ikebana.processor.engine.in_process import (
@@ -26,11 +25,13 @@ from ikebana.processor.engine.in_process import (
     attempt,
     consolidated,
     found_schemas,
+    learned_from,
     plan_of,
 )
 from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.plan import SOURCE_CLOCKS, Input, Plan
-from ikebana.processor.topics.cdcv2_coverage import Coverage, advanced
+from ikebana.processor.topics import input_times
+from ikebana.processor.topics.cdcv2_coverage import Coverage
 from ikebana.processor.topics.decoding import Decoding
 from ikebana.processor.topics.literals import Record as Record
 from ikebana.processor.topics.literals import greatest_time, listed, messages, require_readable
@@ -201,9 +202,11 @@ class Evaluation:
             each.commit(store)
         self.frontiers = frontiers
         emitted = [each.emitted for each in attempts]
-        seen = [report for result in emitted for report in result.seen]
-        self.greatest = max([self.greatest, *(report.greatest or 0 for report in seen)])
-        self._cover(seen, [result.facts for result in emitted])
+        news = learned_from(emitted)
+        self.greatest = max([self.greatest, *(report.greatest or 0 for report in news.seen)])
+        self._covered = {
+            name: input_times.covered(name, before, news) for name, before in self._covered.items()
+        }
         closed = progress.output_intervals(self.plan, intervals) if intervals else {}
         self._written.take(self.plan, emitted, closed)
         after: _Rows = [[] for _ in self.stores]
@@ -211,20 +214,6 @@ class Evaluation:
             for shard, row in by_shard.hop_chunks(result.hops, len(after)):
                 after[shard].append(row)
         return after
-
-    def _cover(self, seen: Sequence[Seen], facts: Sequence[Mapping[str, dict[int, int]]]) -> None:
-        """Advance `covered` by the statements and facts of a batch."""
-        for name, coverage in self._covered.items():
-            statements = []
-            for each in seen:
-                for lower, upper, packed in each.statements if each.input == name else ():
-                    counts: dict[int, int] = {}
-                    add_times(counts, packed)
-                    statements.append(cdcv2.Progress(lower, upper, counts))
-            new: Counter[int] = Counter()
-            for by_input in facts:
-                new.update(by_input.get(name, {}))
-            self._covered[name] = advanced(coverage, statements, new)
 
     def _rows(self, source: Input, records: Iterable[Record]) -> Iterable[tuple[int, Records]]:
         """Decode records for their shards, as messages of one partition."""

@@ -15,6 +15,7 @@ from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore, Overlay
 from ikebana.arrangements.update import Update, consolidate
 from ikebana.codecs import canonical, diff
+from ikebana.codecs.progress import pack_times
 from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.engine import dataflow
@@ -26,6 +27,7 @@ from ikebana.processor.planning.checking import checked
 from ikebana.processor.planning.plan import ERRORS, Output, Plan
 from ikebana.processor.planning.planner import Physical
 from ikebana.processor.topics.formatting import progress_messages
+from ikebana.processor.topics.input_times import Learned
 
 if TYPE_CHECKING:
     from ikebana.codecs.avro_schema import Schemas
@@ -139,6 +141,14 @@ class OutputsWritten:
         for each in emitted:
             self.counted += each.counted
         return new
+
+
+def learned_from(emitted: Sequence[dataflow.Emitted]) -> Learned:
+    """The reports of all shards on a batch, about inputs with times of their own."""
+    return Learned(
+        [report for each in emitted for report in each.seen],
+        [{name: pack_times(at) for name, at in each.facts.items()} for each in emitted],
+    )
 
 
 def consolidated(plan: Plan, output: Output, updates: Iterable[KeyedUpdate]) -> list[Update[Any]]:

@@ -17,15 +17,14 @@ import socket
 from collections.abc import Mapping
 from contextlib import closing
 
-from confluent_kafka import Message
+from confluent_kafka import Message as KafkaMessage
 from confluent_kafka.admin import AdminClient
 from msgspec.structs import replace
 
-from ikebana.codecs.cdcv2 import Progress
 from ikebana.codecs.errors import DecodeError
 from ikebana.errors import CheckpointError, SourceError
 from ikebana.processor.authoring.settings import Settings
-from ikebana.processor.base import diff_reader, faults
+from ikebana.processor.base import faults
 from ikebana.processor.checkpoint import recovering
 from ikebana.processor.checkpoint.checkpoint import (
     Birth,
@@ -43,6 +42,8 @@ from ikebana.processor.kafka.takeover import commit_lease, shown
 from ikebana.processor.kafka.transactions import TransactionalProducer, commit_marker
 from ikebana.processor.planning import starts
 from ikebana.processor.planning.plan import Output, Plan
+from ikebana.processor.topics import own_topics
+from ikebana.processor.topics.messages import Message
 from ikebana.processor.topics.own_topics import Ends
 from ikebana.processor.topics.source_offset import Positions
 
@@ -262,24 +263,21 @@ class _Looking:
         return topics.high_watermarks(self._admin, {name: existing[name].partitions})[name]
 
 
-def _times(output: Output, at: Range, message: Message) -> list[int]:
+def _times(output: Output, at: Range, record: KafkaMessage) -> list[int]:
     """The times of the updates of a message.
 
     Raises:
         SourceError: the message does not have the output's format.
     """
-    if output.traits.facts is None:
-        place = at.partition, message.offset()
-        value, headers = message.value(), message.headers()
-        return [diff_reader.decode(at.topic, place, message.key(), value, headers).time]
+    message = Message(record.offset(), record.key(), record.value(), record.headers())
     try:
-        content = output.traits.facts().decode(message.value())
+        updates = own_topics.updates_of(output, at.topic, at.partition, message)
     except DecodeError as error:
         raise SourceError(
-            f"cannot read {at.topic}[{at.partition}]@{message.offset()} as {output.format}: "
+            f"cannot read {at.topic}[{at.partition}]@{message.offset} as {output.format}: "
             f"{error.reason}",
             hint="Something other than ikebana has written to the topic of output "
             f"{output.name!r}. Start with a new checkpoint, a new name of the pipeline, and new "
             "output topics.",
         ) from None
-    return [] if isinstance(content, Progress) else [fact[2] for fact in content.updates]
+    return [update.time for update in updates]

@@ -199,15 +199,19 @@ def _events(
 
 
 def _facts(source: Input, before: InputTimes, news: Learned) -> InputTimes:
+    coverage = covered(source.name, before.coverage or Coverage(), news)
+    return msgspec.structs.replace(before, frontier=coverage.frontier, coverage=coverage)
+
+
+def covered(name: str, before: Coverage, news: Learned) -> Coverage:
+    """Advance the coverage of an input of facts by the statements and facts of a batch."""
     statements = []
     for seen in news.seen:
-        if seen.input == source.name:
-            for lower, upper, packed in seen.statements:
-                counts: dict[int, int] = {}
-                add_times(counts, packed)
-                statements.append(Progress(lower, upper, counts))
+        for lower, upper, packed in seen.statements if seen.input == name else ():
+            counts: dict[int, int] = {}
+            add_times(counts, packed)
+            statements.append(Progress(lower, upper, counts))
     new: dict[int, int] = {}
     for facts in news.facts:
-        add_times(new, facts.get(source.name, ()))
-    coverage = advanced(before.coverage or Coverage(), statements, new)
-    return msgspec.structs.replace(before, frontier=coverage.frontier, coverage=coverage)
+        add_times(new, facts.get(name, ()))
+    return advanced(before, statements, new)

@@ -13,13 +13,11 @@ from a snapshot on, which is in a topic of its own.
 # state, no new kernel. An input of updates would have kept the whole collection.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from ikebana.arrangements.update import pieces, sums
 from ikebana.codecs.cdcv2 import Progress
 from ikebana.codecs.errors import DecodeError
-from ikebana.codecs.formats import FactCodec
 from ikebana.codecs.snapshot_record import SnapshotRecord, topic_of
 from ikebana.errors import SourceError
 from ikebana.processor.base import diff_reader
@@ -27,8 +25,9 @@ from ikebana.processor.base.envelope import pack
 from ikebana.processor.base.placing import shard_of
 from ikebana.processor.base.rows import KeyedUpdate, Updates
 from ikebana.processor.base.transition import ReadBack, ReadBackSpan, Transition
-from ikebana.processor.planning.plan import Plan
+from ikebana.processor.planning.plan import Output, Plan
 from ikebana.processor.topics.messages import Message
+from ikebana.processor.topics.taking import portion
 
 # The offsets to read of topics, by topic and partition: from the first up to the second.
 Ends = Mapping[str, Mapping[int, tuple[int, int]]]
@@ -78,15 +77,11 @@ def begun(ends: Ends) -> ReadBack:
 
 def advanced(positions: Mapping[str, Mapping[int, ReadBackSpan]], limit: int | None) -> ReadBack:
     """The positions after another batch, of about `limit` offsets."""
-    lag = left(positions)
-    share = lag if limit is None else min(limit, lag)
+    starts = {topic: {p: at.to for p, at in by.items()} for topic, by in positions.items()}
+    ends = {topic: {p: at.end for p, at in by.items()} for topic, by in positions.items()}
+    until = portion(starts, ends, limit)
     return {
-        topic: {
-            p: ReadBackSpan(
-                at.to, at.to + -(-(at.end - at.to) * share // lag) if lag else at.to, at.end
-            )
-            for p, at in by.items()
-        }
+        topic: {p: ReadBackSpan(at.to, until[topic][p], at.end) for p, at in by.items()}
         for topic, by in positions.items()
     }
 
@@ -129,11 +124,8 @@ def taken_back(
 
     Raises: SourceError, if a message has no updates of times before the edit's.
     """
-    facts = next(o.traits.facts for o in plan.published if o.name == piece.output)
-    read = _update if facts is None else partial(_facts, facts())
     rows = [Updates([piece.output], [], [], [], [], counted=True) for _ in range(shards)]
-    updates = (update for message in messages for update in read(piece, message))
-    for (key, value, time), total in sums(_as_of(piece, updates)).items():
+    for (key, value, time), total in sums(_as_of(piece, _updates(plan, piece, messages))).items():
         row = rows[shard_of(value if key is None else key, shards)]
         for diff in pieces(-total):
             row.keys.append(key)
@@ -155,20 +147,31 @@ def _as_of(piece: OwnRange, updates: Iterable[KeyedUpdate]) -> Iterator[KeyedUpd
         yield update if update.time >= piece.open else update._replace(time=piece.at)
 
 
-def _update(piece: OwnRange, message: Message) -> list[KeyedUpdate]:
-    at = piece.partition, message.offset
-    update = diff_reader.decode(piece.topic, at, message.key, message.value, message.headers)
+def _updates(plan: Plan, piece: OwnRange, messages: Sequence[Message]) -> Iterator[KeyedUpdate]:
+    output = next(each for each in plan.published if each.name == piece.output)
+    for message in messages:
+        try:
+            yield from updates_of(output, piece.topic, piece.partition, message)
+        except DecodeError as error:
+            raise SourceError(
+                f"cannot take back {piece.topic}[{piece.partition}]@{message.offset}: "
+                f"{error.reason}",
+                hint="Something other than this pipeline has written to the topic.",
+            ) from None
+
+
+def updates_of(output: Output, topic: str, partition: int, message: Message) -> list[KeyedUpdate]:
+    """The updates in a message of an output's own topic, or of its snapshots.
+
+    Raises:
+        DecodeError: the message does not have the output's format, which is one of facts.
+        SourceError: it is no update, for any other output.
+    """
+    if output.traits.facts is not None:
+        content = output.traits.facts().decode(message.value)
+        if isinstance(content, Progress):
+            return []
+        return [KeyedUpdate(*fact) for fact in content.updates]
+    place = partition, message.offset
+    update = diff_reader.decode(topic, place, message.key, message.value, message.headers)
     return [KeyedUpdate(update.key, update.value, update.time, update.diff)]
-
-
-def _facts(codec: FactCodec, piece: OwnRange, message: Message) -> list[KeyedUpdate]:
-    try:
-        content = codec.decode(message.value)
-    except DecodeError as error:
-        raise SourceError(
-            f"cannot take back {piece.topic}[{piece.partition}]@{message.offset}: {error.reason}",
-            hint="Something other than this pipeline has written to the topic.",
-        ) from None
-    return (
-        [] if isinstance(content, Progress) else [KeyedUpdate(*fact) for fact in content.updates]
-    )

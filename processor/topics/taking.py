@@ -197,17 +197,22 @@ def _share(
         }
         for topic, by in ends.items()
     }
+    until = portion(starts, ends, limit)
+    return starts, until, _count(until, ends)
+
+
+def portion(starts: Positions, ends: Positions, limit: int | None) -> Positions:
+    """Choose the end of a portion of about `limit` offsets between `starts` and `ends`.
+
+    It has the same share of what is left of every partition, at least one offset.
+    """
     lag = _count(starts, ends)
-    until = ends
-    if limit is not None and lag > limit:
-        # The batch takes the same share of every partition's lag, at least one offset.
-        until = {
-            topic: {
-                p: start + -(-(ends[topic][p] - start) * limit // lag) for p, start in by.items()
-            }
-            for topic, by in starts.items()
-        }
-    return starts, dict(until), lag - _count(starts, until)
+    if limit is None or lag <= limit:
+        return dict(ends)
+    return {
+        topic: {p: start + -(-(ends[topic][p] - start) * limit // lag) for p, start in by.items()}
+        for topic, by in starts.items()
+    }
 
 
 def _count(starts: Positions, ends: Positions) -> int:

@@ -29,6 +29,7 @@ from prometheus_client import (
     disable_created_metrics,
 )
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
 
 from ikebana import __version__
 from ikebana.processor.authoring.deliver_part import DeliverPart
@@ -602,6 +603,14 @@ def exposed(registry: CollectorRegistry, accept: str) -> tuple[str, bytes]:
         # prometheus_client fails on a malformed version; such a client gets the common format.
         encode, content_type = choose_encoder("")
     return content_type, encode(registry)
+
+
+def scraped(collector: Collector, accept: str) -> tuple[str, bytes]:
+    """Render the samples of a collector, and those of this process, in an accepted format."""
+    registry = CollectorRegistry()
+    registry.register(collector)
+    ProcessCollector(registry=registry)
+    return exposed(registry, accept)
 
 
 def _now_ms() -> int:

@@ -9,9 +9,7 @@ import msgspec
 
 from ikebana.arrangements.frontier import Interval
 from ikebana.arrangements.store import MemoryStore
-from ikebana.codecs import diff
-from ikebana.codecs.cdcv2 import Progress
-from ikebana.codecs.progress import ProgressRecord, pack_times
+from ikebana.codecs.progress import ProgressRecord
 from ikebana.errors import CheckpointError
 from ikebana.processor.base import by_shard
 from ikebana.processor.base.envelope import Records, Tick, pack, unpack
@@ -34,6 +32,7 @@ from ikebana.processor.engine.in_process import (
     OutputsWritten,
     attempt,
     found_schemas,
+    learned_from,
     plan_of,
 )
 from ikebana.processor.engine.testing.topics import Topics
@@ -47,7 +46,6 @@ from ikebana.processor.topics.history import files_of
 from ikebana.processor.topics.input_times import InputTimes, Learned
 from ikebana.processor.topics.intake import Intake
 from ikebana.processor.topics.literals import require_readable
-from ikebana.processor.topics.messages import Message
 from ikebana.processor.topics.own_topics import taken_back
 from ikebana.processor.topics.slices import reading_of, rows_in, slices
 from ikebana.processor.topics.source_offset import Positions, SourceOffset, is_settled
@@ -144,23 +142,20 @@ def _unclosed(output: Output, topics: Topics) -> Unclosed:
     last = topics.last(output.topic)
     ends, stand = ({}, 0) if last is None else (last.ends, last.upper)
     beyond = [
-        message
+        (partition, message)
         for partition, held in topics.messages[output.topic].items()
         for message in held[ends.get(partition, 0) :]
         if message is not None
     ]
     if output.traits.codec is not None:
         return Unclosed(len(beyond))
-    times = [time for message in beyond for time in _times(output, message) if time >= stand]
+    times = [
+        update.time
+        for partition, message in beyond
+        for update in own_topics.updates_of(output, output.topic, partition, message)
+        if update.time >= stand
+    ]
     return Unclosed(len(times), max(times, default=-1))
-
-
-def _times(output: Output, message: Message) -> list[int]:
-    """The times of the updates in a message of an output's format."""
-    if output.traits.facts is None:
-        return [diff.read_headers(message.headers)[0]]
-    content = output.traits.facts().decode(message.value)
-    return [] if isinstance(content, Progress) else [time for _, _, time, _ in content.updates]
 
 
 @dataclass(slots=True)
@@ -482,13 +477,10 @@ class Batches:
         transition = batch.after.transition
         edit = self._edit_of(batch.after)
         closed = output_intervals(self._running, intervals, edit, transition)
-        news = Learned([], [])
         for result in emitted:
-            news.seen.extend(result.seen)
-            news.facts.append({name: pack_times(counts) for name, counts in result.facts.items()})
             for at, row in by_shard.hop_chunks(result.hops, len(self.stores)):
                 self._exchange[at].append(pack(row))
-        self._news = news
+        self._news = learned_from(emitted)
         self._replayed = Replayed.by_all([result.replayed for result in emitted])
         self.waiting = sum(result.waiting for result in emitted)
         messages = self.written.take(self._running, emitted, closed)
