@@ -214,7 +214,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edge:values doubles are ordered as texts": (
         "tests/property/test_not_finite.py::test_a_view_is",
-        "processor/linear/sql_order.py",
+        "processor/planning/aggregates.py",
         'if name in ("DOUBLE", "FLOAT"):\n        return "double"',
         'if name in ("DOUBLE", "FLOAT"):\n        return ""',
     ),

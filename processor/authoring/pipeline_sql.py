@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ikebana.processor.authoring.document import Document
 from ikebana.processor.authoring.pipeline_file import PipelineFile
-from ikebana.processor.authoring.sql_cursor import StatementError
-from ikebana.processor.authoring.sql_statement import SECTIONS, Statement, read
+from ikebana.processor.authoring.sql_statement import SECTIONS, Statement, StatementError, read
 from ikebana.processor.authoring.variables import Variables
 from ikebana.processor.linear.tokens import Token, tokens
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ikebana.errors import ConfigError
+from ikebana.processor.base.files import private_files
 from ikebana.processor.base.log_lines import note
-from ikebana.processor.base.private_files import private_files
 from ikebana.processor.base.spelling import instead
 from ikebana.processor.base.stopping import on_signals
 from ikebana.processor.cli.connection import BROKERS, CONFIG, read_config

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from ikebana.errors import ConfigError
+from ikebana.processor.base.files import private_files
 from ikebana.processor.base.log_lines import note
-from ikebana.processor.base.private_files import private_files
 from ikebana.processor.base.spelling import instead
 from ikebana.processor.base.stopping import Stopped, on_signals
 from ikebana.processor.cli.watching import Watching, watchable, watched

@@ -11,7 +11,7 @@ to other shards.
 # key need all updates of a key together: one batch.
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -37,11 +37,17 @@ from ikebana.processor.base.rows import (
     updates_of,
 )
 from ikebana.processor.base.skew import Hot
-from ikebana.processor.base.transition import FILLED, NOTHING_REPLAYED, Replayed, Stage, Transition
+from ikebana.processor.base.transition import (
+    FILLED,
+    NO_TRANSITION,
+    NOTHING_REPLAYED,
+    Replayed,
+    Stage,
+    Transition,
+)
 from ikebana.processor.checkpoint import parts
 from ikebana.processor.checkpoint.parts import waiting
 from ikebana.processor.engine import replaying
-from ikebana.processor.engine.beside import NOTHING_BESIDE, Beside
 from ikebana.processor.engine.budget import Budget
 from ikebana.processor.engine.editing import (
     Editing,
@@ -65,6 +71,7 @@ from ikebana.processor.linear.portions import in_portions
 from ikebana.processor.planning import planner, progress
 from ikebana.processor.planning.backfill import reads_again
 from ikebana.processor.planning.catalog import catalog_of
+from ikebana.processor.planning.edits import Edit
 from ikebana.processor.planning.input_rows import comes_out_of_decoding
 from ikebana.processor.planning.joined import joined
 from ikebana.processor.planning.joins.stages import JoinStage
@@ -76,6 +83,34 @@ from ikebana.processor.topics.formatting import Formatted, formatted
 Chunks = Sequence[Upserts | Truncate]
 _AT_ONCE = 50_000
 _WRITE = "write"
+
+
+def _owns_all(_: bytes) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What a shard does in a batch beside its records; most batches leave all at its default.
+
+    * `transition`: the transition that this batch belongs to, and `edit`, the last change of the
+      plan, if there was one.
+    * `released`: parts of the store to delete, as much as fits into a batch.
+    * `owns`: whether a key belongs to this shard; by default this is the only shard.
+    * `early`: inputs in `mode: diffs` may give updates of times that are not closed yet.  Inputs
+      with event time always may.
+    * `budget`: how much time the batch may take; without one, any.
+    """
+
+    early: bool = False
+    transition: Transition = NO_TRANSITION
+    edit: Edit | None = None
+    released: Sequence[str] = ()
+    owns: Callable[[bytes], bool] = _owns_all
+    budget: Budget | None = None
+
+
+NOTHING_BESIDE = Beside()
 
 
 class Flow:

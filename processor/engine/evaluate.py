@@ -18,7 +18,7 @@ from ikebana.processor.base.envelope import Records, Tick, unpack
 from ikebana.processor.base.placing import PartitionRange, owner_of, shard_of
 from ikebana.processor.base.rows import NO_KEY, KeyedUpdate, Updates, add
 from ikebana.processor.checkpoint import parts
-from ikebana.processor.engine.beside import Beside
+from ikebana.processor.engine.dataflow import Beside
 from ikebana.processor.engine.in_process import (
     HasPlan,
     OutputsWritten,

@@ -19,7 +19,7 @@ from ikebana.codecs.progress import pack_times
 from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.engine import dataflow
-from ikebana.processor.engine.beside import Beside
+from ikebana.processor.engine.dataflow import Beside
 from ikebana.processor.linear.json_text import BLOB, JSON
 from ikebana.processor.linear.scope import KEY, VALUE
 from ikebana.processor.planning.catalog import catalog_of

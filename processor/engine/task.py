@@ -42,9 +42,8 @@ from ikebana.processor.base.transition import Stage, Transition
 from ikebana.processor.checkpoint.commits import FillProgress, Marker
 from ikebana.processor.checkpoint.continuing import Adopt, Compute, Holder, verdict
 from ikebana.processor.checkpoint.refusal import Refusal
-from ikebana.processor.engine.beside import Beside
 from ikebana.processor.engine.budget import Budget
-from ikebana.processor.engine.dataflow import Emitted, advance
+from ikebana.processor.engine.dataflow import Beside, Emitted, advance
 from ikebana.processor.engine.editing import output_intervals
 from ikebana.processor.kafka import loopback, markers
 from ikebana.processor.kafka.reader import RangeReader

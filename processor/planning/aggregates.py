@@ -14,16 +14,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from ikebana.codecs.sql_type import Decimal, type_of
+from ikebana.codecs.sql_type import Array, Decimal, Enum, List, Map, SqlType, Struct, type_of
 from ikebana.processor.base.spelling import hint
+from ikebana.processor.base.typed_order import Order
 from ikebana.processor.kernels.aggregate_kinds import KINDS, user_kind
 from ikebana.processor.kernels.reduce import Aggregate
 from ikebana.processor.kernels.user_aggregates import field_of
 from ikebana.processor.linear.functions import FunctionError
-from ikebana.processor.linear.json_text import JSON, WHOLE, compares_as_data
+from ikebana.processor.linear.json_text import BLOB, INSTANTS, JSON, WHOLE, compares_as_data
 from ikebana.processor.linear.scope import KEY, VALUE, ExpressionError, Scope
 from ikebana.processor.linear.sql_functions import function_of, short_name
-from ikebana.processor.linear.sql_order import NoOrderError, order_of
 from ikebana.processor.linear.steps import Sql
 from ikebana.processor.linear.syntax import text_of, tree
 from ikebana.processor.planning.plan import Reduce
@@ -264,3 +264,45 @@ def _pair(name: str, kind: str, arguments: str) -> str:
 def _none_of(text: str, named: str) -> str:
     kinds = ", ".join(kind + "(…)" for kind in KINDS)
     return f'"{text}" is none of {kinds}{hint(named, KINDS, "{}(…)")}'
+
+
+class NoOrderError(Exception):
+    """The values of a type cannot be ordered as SQL orders them."""
+
+
+def order_of(kind: str) -> Order:
+    """The order of a type's values; "" if SQL orders them as JSON.
+
+    >>> order_of("BIGINT"), order_of("DATE[]")
+    ('', ('list', 'instant'))
+
+    Raises: NoOrderError.
+    """
+    return _order(type_of(kind))
+
+
+def _order(kind: SqlType) -> Order:
+    name = str(kind)
+    if name in ("DOUBLE", "FLOAT"):
+        return "double"
+    if name in INSTANTS:
+        return "instant"
+    if name == "TIME WITH TIME ZONE":
+        return "time"
+    if name == BLOB:
+        return "bytes"
+    if name == "INTERVAL":
+        return "interval"
+    match kind:
+        case Enum(values):
+            return ("enum", values)
+        case List(of) | Array(of):
+            return ("list", _order(of))
+        case Struct(fields):
+            return ("row", tuple((part, _order(of)) for part, of in fields))
+        case Map():
+            raise NoOrderError(
+                f"is of type {name}: SQL orders maps by the order in which their entries stand, "
+                "which JSON does not keep; take map_entries(…) of it, or a value of it"
+            )
+    return ""

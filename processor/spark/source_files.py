@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from ikebana.processor.base.whole_files import write_whole
+from ikebana.processor.base.files import write_whole
 from ikebana.processor.topics.reach import InputsState
 
 

@@ -2,29 +2,60 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ikebana.errors import IkebanaError
+from ikebana.errors import ConfigError, IkebanaError
+from ikebana.processor.base.listening import Problem
 from ikebana.processor.base.moments import EPOCH_MS
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.topics.kinds_of_time import MixedTimesError
+from ikebana.processor.watching.access import Grant
 from ikebana.processor.watching.guard import problem
-from ikebana.processor.watching.history import Past, SampleHistory
+from ikebana.processor.watching.history import HistorySample, Past, SampleHistory
 from ikebana.processor.watching.plan_view import NoPlanError, PlanView, no_plan
-from ikebana.serving import plain, reads
-from ikebana.serving.common_times import frontier, newest
+from ikebana.serving import page_tokens, plain, reads
+from ikebana.serving.common_times import check_kinds, frontier, newest
 from ikebana.serving.http import parameters, wire
 from ikebana.serving.http.parameters import READS, V1, Nothing, Operation, answered, time_of
 from ikebana.serving.permitted import Permitted
 from ikebana.serving.reads import TooLargeError, WaitedError
+from ikebana.serving.service import Service, copies_read
 from ikebana.serving.sql import query
 from ikebana.serving.sql.query import Limits, Result
-from ikebana.serving.view import CollectionView, Row, UnknownCollectionError, UnreadableTimeError
+from ikebana.serving.view import (
+    MOST_PAGE_BYTES,
+    Bounds,
+    CollectionView,
+    Row,
+    UnknownCollectionError,
+    UnreadableTimeError,
+)
+
+# Subscriptions: a collection as of a time, then each closed batch, as server-sent events.
+#
+# | event | data |
+# |---|---|
+# | `snapshot` | rows of a collection as of a time; `last`: no more come of any collection |
+# | `batch` | all updates of all collections with `lower <= time < upper` |
+# | `error` | why the subscription ends, such as history that is gone since |
+#
+# The `id` of an event is a token: a subscription that resumes with it gets the events after it.
+# A slow subscriber is sent nothing until it has read; then it gets the missed batches as one, from
+# the history of the arrangements.  An event for several subscribers is encoded once.
+
+_ROWS = 1_000
+_UPDATES = 10_000
+_MOST_ENCODED = 64 << 20
+_MOST_CUTS = 1_000
+_HEARTBEAT_S = 15.0
+_HEARTBEAT = b": nothing new\n\n"
 
 
 class TooManyError(IkebanaError):
@@ -302,3 +333,284 @@ def respond(answer: Answer, request: Request) -> Response:
         if answer.table is not None:
             return Response(wire.stream(answer.table), 200, headers, wire.ARROW)
     return Response(wire.encode(answer.body), media_type=wire.JSON)
+
+
+class Position(msgspec.Struct, array_like=True, frozen=True):
+    """The progress of a subscription: all up to `as_of` was sent, or a part of its snapshot."""
+
+    names: list[str]
+    as_of: int
+    number: int
+    """The index of the collection in the snapshot; the number of collections after it."""
+    subject: bytes | None = None
+    topics: list[str | None] | None = None
+    """The ids of the topics of the collections; None in tokens of versions without ids."""
+
+    @property
+    def in_snapshot(self) -> bool:
+        """Whether a part of the snapshot has not been sent yet."""
+        return self.number < len(self.names)
+
+    def token(self) -> str:
+        """Encode the position as text."""
+        return page_tokens.text_of(self)
+
+
+def position_of(token: str) -> Position:
+    """Decode the position that an event's id has.  Raises: ConfigError."""
+    try:
+        position = page_tokens.read(token, Position)
+    except ValueError as error:
+        raise _none_of_an_event() from error
+    topics = position.names if position.topics is None else position.topics
+    if position.number < 0 or len(topics) != len(position.names):
+        raise _none_of_an_event()
+    return position
+
+
+def _none_of_an_event() -> ConfigError:
+    return ConfigError("cannot resume: the token is none of an event")
+
+
+class Subscriptions:
+    """Sends events to any number of subscribers that may see the same."""
+
+    def __init__(self, views: Permitted, bell: Bell, encoded: "Encoded") -> None:
+        self._permitted = views
+        self._bell = bell
+        self._encoded = encoded
+        self._ended = False
+        self.open = 0
+
+    def end(self) -> None:
+        """End all subscriptions soon."""
+        self._ended = True
+        self._bell.ring()
+
+    def begin(self, asked: parameters.Subscribe) -> Position:
+        """Return the position at which a subscription begins, or refuse it before any event.
+
+        Raises:
+            UnreadableTimeError: the time, or that of the token, cannot be read.
+            MixedTimesError: the times of the collections are of different kinds.
+        """
+        if asked.resume is not None:
+            position = position_of(asked.resume)
+            if not position.names:
+                raise ConfigError("cannot resume: the token names no collection")
+            views = self._views(position)
+            for view in views:
+                view.check(position.as_of)
+            # A token of a version without topic ids continues with the present topics.
+            return msgspec.structs.replace(position, topics=_topics(views))
+        names = asked.collection or self._permitted.names()
+        views = [self._permitted.view(name) for name in names]
+        as_of = time_of(asked.as_of, "as_of")
+        check_kinds(views)
+        if as_of is None or not views:
+            as_of = newest(views)
+        for view in views:
+            view.check(as_of)
+        return Position(names, as_of, 0 if asked.snapshot else len(names), topics=_topics(views))
+
+    async def events(self, position: Position, encoding: wire.Encoding) -> AsyncIterator[bytes]:
+        """Yield events from a position on, until the server ends."""
+        self.open += 1
+        try:
+            with copies_read():
+                while position.in_snapshot and not self._ended:
+                    position, event = await asyncio.to_thread(self._snapshot, position, encoding)
+                    yield event
+                while not self._ended:
+                    change = self._bell.next()
+                    views = self._views(position)
+                    upto = frontier(views) - 1
+                    if upto <= position.as_of:
+                        try:
+                            await asyncio.wait_for(change.wait(), _HEARTBEAT_S)
+                        except TimeoutError:
+                            yield _HEARTBEAT
+                        continue
+                    position, event = self._batch(views, position, upto, encoding)
+                    yield event
+        except IkebanaError as error:
+            yield _event("error", None, wire.encode(Problem(error.message, error.hint)))
+        finally:
+            self.open -= 1
+
+    def _views(self, position: Position) -> list[CollectionView]:
+        return [self._view(position, number) for number in range(len(position.names))]
+
+    def _view(self, position: Position, number: int) -> CollectionView:
+        view = self._permitted.view(position.names[number])
+        if position.topics is not None:
+            page_tokens.same_topic(view, position.topics[number])
+        return view
+
+    def _snapshot(self, position: Position, encoding: wire.Encoding) -> tuple[Position, bytes]:
+        names, as_of, number, begin, topics = msgspec.structs.astuple(position)
+        view = self._view(position, number)
+        view.check(as_of)
+        page = view.page(Bounds(), as_of, begin, _ROWS)
+        if page.then is None:
+            then = Position(names, as_of, number + 1, topics=topics)
+        else:
+            then = Position(names, as_of, number, page.then, topics)
+        write = wire.writer(encoding)
+        rows = [wire.key_values(row, write) for row in page.rows]
+        last = not then.in_snapshot
+        event = {"collection": names[number], "as_of": as_of, "rows": rows, "last": last}
+        return then, _event("snapshot", then.token(), wire.encode(event))
+
+    def _batch(
+        self,
+        views: Sequence[CollectionView],
+        position: Position,
+        upto: int,
+        encoding: wire.Encoding,
+    ) -> tuple[Position, bytes]:
+        above = position.as_of
+        for view in views:
+            view.check(above)
+        topics = _topics(views)
+        names = [view.meta.topic for view in views]
+        seen = tuple(zip(names, topics, (view.columns for view in views), strict=True))
+
+        def find_cut() -> int:
+            return min(_cut(view, above, upto) for view in views)
+
+        cut = self._encoded.cut((seen, above, upto), find_cut)
+        key = (seen, encoding, above, cut)
+        then = Position(position.names, cut, len(position.names), topics=topics)
+
+        def encoded() -> bytes:
+            write = wire.writer(encoding)
+            updates = {
+                view.meta.topic: [
+                    wire.change(update, write)
+                    for update in view.changes(above, cut, None, 2**62).updates
+                ]
+                for view in views
+            }
+            event = {"lower": above + 1, "upper": cut + 1, "updates": updates}
+            return _event("batch", then.token(), wire.encode(event))
+
+        return then, self._encoded.get(key, encoded)
+
+
+class Encoded:
+    """A cache of the last events for other subscribers, and of the times at which they end."""
+
+    def __init__(self) -> None:
+        self._events: OrderedDict[tuple[Any, ...], bytes] = OrderedDict()
+        self._cuts: OrderedDict[tuple[Any, ...], int] = OrderedDict()
+        self._size = 0
+
+    def cut(self, key: tuple[Any, ...], find: Callable[[], int]) -> int:
+        """Return the last time of an event from the cache, or find it."""
+        if key not in self._cuts:
+            self._cuts[key] = find()
+            if len(self._cuts) > _MOST_CUTS:
+                self._cuts.popitem(last=False)
+        return self._cuts[key]
+
+    def get(self, key: tuple[Any, ...], make: Callable[[], bytes]) -> bytes:
+        """Return an event from the cache, or make it."""
+        if (event := self._events.get(key)) is not None:
+            self._events.move_to_end(key)
+            return event
+        event = self._events[key] = make()
+        self._size += len(event)
+        while self._size > _MOST_ENCODED and len(self._events) > 1:
+            self._size -= len(self._events.popitem(last=False)[1])
+        return event
+
+
+def _topics(views: Sequence[CollectionView]) -> list[str | None]:
+    return [page_tokens.topic_id(view.meta) for view in views]
+
+
+def _cut(view: CollectionView, above: int, upto: int) -> int:
+    """Return the last time of an event that has whole times and about `_UPDATES` updates."""
+    then = view.changes(above, upto, None, _UPDATES, MOST_PAGE_BYTES).then
+    if then is None:
+        return upto
+    # A time with more updates than that is sent whole all the same.
+    return then[0] - 1 if then[0] - 1 > above else then[0]
+
+
+def _event(name: str, token: str | None, data: bytes) -> bytes:
+    # JSON that is encoded without spaces has no line breaks, but JSON that was read may.
+    lines = b"".join(b"data: %b\n" % line for line in data.splitlines())
+    head = f"event: {name}\n" + ("" if token is None else f"id: {token}\n")
+    return head.encode() + lines + b"\n"
+
+
+class Caller(NamedTuple):
+    """Who answers the requests of one reader."""
+
+    views: Permitted
+    api: Api
+    subscriptions: Subscriptions
+
+
+class Callers:
+    """The readers of a service, one for each grant; made in the event loop."""
+
+    def __init__(
+        self,
+        service: Service,
+        bell: Bell,
+        plan: Callable[[], PlanView] = no_plan,
+        limits: Limits = Limits(),  # noqa: B008 - immutable
+    ) -> None:
+        self._service = service
+        self._bell = bell
+        self._plan = plan
+        self._queries = Queries(limits)
+        self._history = SampleHistory()
+        # A grant lives as long as the server, and no two have the same rights by their names.
+        self._callers: dict[int, Caller] = {}
+        self._encoded = Encoded()
+
+    def of(self, grant: Grant) -> Caller:
+        """Return who answers a reader."""
+        if (caller := self._callers.get(id(grant))) is not None:
+            return caller
+        views = Permitted(self._service, grant)
+        plan = self._plan if grant.collections is None else _hidden_plan
+        caller = Caller(
+            views,
+            Api(views, self._bell, self._queries, plan, self._history),
+            Subscriptions(views, self._bell, self._encoded),
+        )
+        self._callers[id(grant)] = caller
+        return caller
+
+    @property
+    def open(self) -> int:
+        """How many subscriptions are open."""
+        return sum(each.subscriptions.open for each in self._callers.values())
+
+    def sample(self) -> None:
+        """Take a sample of the lag and the updates of all collections."""
+        self._history.take(time.time_ns() // 1_000_000, self._samples)
+
+    def _samples(self) -> dict[str, HistorySample]:
+        samples = {}
+        for name in self._service.names():
+            standing = self._service.standing(name)
+            lag = lag_of(self._service.view(name))
+            samples[name] = HistorySample(
+                standing.caught_up_s if lag is None else lag, standing.updates
+            )
+        return samples
+
+    def end(self) -> None:
+        """End all subscriptions soon."""
+        for each in self._callers.values():
+            each.subscriptions.end()
+
+
+def _hidden_plan() -> PlanView:
+    raise NotPermittedError("the plan is shown to tokens that may see all collections")

@@ -26,10 +26,10 @@ from ikebana.processor.watching.guard import PROBES, AccessLimits, Guard, Rules,
 from ikebana.processor.watching.history import EVERY_MS
 from ikebana.processor.watching.plan_view import PlanView, no_plan
 from ikebana.serving.http import parameters, wire
-from ikebana.serving.http.callers import Callers
 from ikebana.serving.http.operations import (
     OPERATIONS,
     Bell,
+    Callers,
     Handler,
     SlowError,
     TooManyError,

@@ -15,11 +15,10 @@ if TYPE_CHECKING:
     from ikebana.codecs.change import Column
     from ikebana.errors import ConfigError, IkebanaError, PlanError
     from ikebana.processor.building.collection import Collection
-    from ikebana.processor.building.event_time import event_time
     from ikebana.processor.building.loading import load
     from ikebana.processor.building.pipeline import Pipeline
     from ikebana.processor.building.rows import Sql
-    from ikebana.processor.building.topic import Topic
+    from ikebana.processor.building.topic import Topic, event_time
     from ikebana.processor.engine.evaluate import Evaluation, evaluate
     from ikebana.processor.kernels.state_machine import TOMBSTONE, Refused
     from ikebana.processor.linear import steps
@@ -50,11 +49,10 @@ _HOMES = {
     "codecs.change": ("Column",),
     "errors": ("ConfigError", "IkebanaError", "PlanError"),
     "processor.building.collection": ("Collection",),
-    "processor.building.event_time": ("event_time",),
     "processor.building.loading": ("load",),
     "processor.building.pipeline": ("Pipeline",),
     "processor.building.rows": ("Sql",),
-    "processor.building.topic": ("Topic",),
+    "processor.building.topic": ("Topic", "event_time"),
     "processor.engine.evaluate": ("Evaluation", "evaluate"),
     "processor.kernels.state_machine": ("TOMBSTONE", "Refused"),
     "processor.linear": ("steps",),

@@ -9,8 +9,8 @@ from ikebana.errors import TooMuchError
 from ikebana.processor.base.rows import KeyedUpdate, Upserts
 from ikebana.processor.base.skew import LEAST, Hot, hash_of
 from ikebana.processor.engine import dataflow
-from ikebana.processor.engine.beside import NOTHING_BESIDE, Beside
 from ikebana.processor.engine.budget import Budget
+from ikebana.processor.engine.dataflow import NOTHING_BESIDE, Beside
 from ikebana.processor.kernels.arrange import Arrangement
 from ikebana.processor.kernels.half_join import LookupRow, half_join
 from ikebana.processor.planning import progress

@@ -107,17 +107,14 @@ PURE = (
 # Of these folders, the modules that reach files, processes and clocks.
 NOT_PURE = (
     "processor/base/arrow_json.py",
-    "processor/base/cache.py",
     "processor/base/calls.py",
     "processor/base/faults.py",
+    "processor/base/files.py",
     "processor/base/java.py",
     "processor/base/listening.py",
     "processor/base/log_lines.py",
     "processor/base/moments.py",
     "processor/base/notice.py",
-    "processor/base/packages.py",
-    "processor/base/private_files.py",
-    "processor/base/whole_files.py",
     "processor/checkpoint/checkpoint.py",
     "processor/checkpoint/layout.py",
     "processor/checkpoint/rescale.py",

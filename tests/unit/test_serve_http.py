@@ -16,8 +16,7 @@ from starlette.testclient import TestClient
 from ikebana.arrangements.update import LARGEST
 from ikebana.processor.watching.access import EVERYTHING, Access
 from ikebana.processor.watching.guard import AccessLimits
-from ikebana.serving.http.callers import Callers, Position
-from ikebana.serving.http.operations import OPERATIONS, Bell
+from ikebana.serving.http.operations import OPERATIONS, Bell, Callers, Position
 from ikebana.serving.http.parameters import READS, Subscribe
 from ikebana.serving.http.server import application
 from ikebana.serving.http.wire import ARROW

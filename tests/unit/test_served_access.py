@@ -26,7 +26,7 @@ from ikebana.processor.watching import access, guard
 from ikebana.processor.watching.access import EVERYTHING, Access, Grant
 from ikebana.processor.watching.guard import AccessLimits, RateLimit
 from ikebana.processor.watching.plan_view import PlanView
-from ikebana.serving.http.callers import Position
+from ikebana.serving.http.operations import Position
 from ikebana.serving.http.wire import ARROW
 from ikebana.serving.permitted import ColumnsView, Permitted, Places, shown
 from ikebana.serving.reads import rows
