@@ -23,6 +23,8 @@ from typing import Any
 
 import msgspec
 
+from ikebana.processor.base.offsets import Offsets, Positions, have_reached
+
 
 class Stage(StrEnum):
     """The stage of a transition in a batch: the first in this order that is not done."""
@@ -60,9 +62,6 @@ NEXT: Mapping[Stage, Mapping[Stage, str]] = {
     Stage.REBUILT: {Stage.SETTLED: "written", Stage.FILL: "another plan"},
 }
 
-# By topic, by partition.
-_Positions = dict[str, dict[int, int]]
-
 
 class ReadBackSpan(msgspec.Struct, array_like=True, frozen=True):
     """Offsets of a partition: a batch reads from `start` up to `to`, all batches up to `end`."""
@@ -84,11 +83,11 @@ class Rebuilding(msgspec.Struct, frozen=True):
     * `unclosed`: the numbers of update records that outputs have at later times.
     """
 
-    until: _Positions
+    until: Positions
     stands: dict[str, int]
     unclosed: dict[str, int] = {}
 
-    def readable(self, ends: Mapping[str, Mapping[int, int]]) -> _Positions:
+    def readable(self, ends: Offsets) -> Positions:
         """Limit the ends of inputs to the offsets that are read for the new state."""
         return {
             topic: {p: min(end, by[p]) for p, end in ends[topic].items() if p in by}
@@ -96,13 +95,9 @@ class Rebuilding(msgspec.Struct, frozen=True):
             if topic in ends
         }
 
-    def is_read(self, positions: Mapping[str, Mapping[int, int]]) -> bool:
+    def is_read(self, positions: Offsets) -> bool:
         """Whether `positions` have reached the offsets up to which inputs are read."""
-        return all(
-            positions.get(topic, {}).get(partition, 0) >= end
-            for topic, by in self.until.items()
-            for partition, end in by.items()
-        )
+        return have_reached(positions, self.until)
 
 
 class Transition(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -20,9 +20,10 @@ from pyarrow import fs
 from ikebana.arrangements.files import file_system, make_folder, small_file
 from ikebana.arrangements.manifest import Manifest
 from ikebana.errors import CheckpointError
+from ikebana.processor.base.offsets import Positions
 from ikebana.processor.checkpoint.layout import CheckpointFiles, reached
 from ikebana.processor.planning.plan import Plan
-from ikebana.processor.topics.source_offset import Positions, SourceOffset
+from ikebana.processor.topics.source_offset import SourceOffset
 
 FORMAT = 1
 """The format of the metadata, and of everything in a checkpoint without a format of its own."""

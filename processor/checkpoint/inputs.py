@@ -4,13 +4,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ikebana.errors import SourceError
 from ikebana.processor.base.generations import shown
+from ikebana.processor.base.offsets import Offsets
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
 from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.planning import starts
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.topics.diff_input import ClosedProgress
 
-Positions = Mapping[str, Mapping[int, int]]
 _ANEW = "Start with a new checkpoint and new output topics."
 
 
@@ -38,7 +38,7 @@ def topics_refusal(
     return None
 
 
-def lost_end(ends: Positions, positions: Positions) -> Refusal | None:
+def lost_end(ends: Offsets, positions: Offsets) -> Refusal | None:
     """Refuse a partition that ends before the offset up to which it has been read."""
     for topic, by in ends.items():
         for partition, end in by.items():
@@ -54,7 +54,7 @@ def lost_end(ends: Positions, positions: Positions) -> Refusal | None:
 
 
 def again_refusal(
-    plan: Plan, begins: Positions, have: Positions, policies: Mapping[str, str]
+    plan: Plan, begins: Offsets, have: Offsets, policies: Mapping[str, str]
 ) -> Refusal | None:
     """Refuse to read an input again if its topic has lost records that were read first.
 
@@ -154,7 +154,7 @@ def read_whole(plan: Plan) -> dict[str, list[str]]:
 def beginnings_refusal(
     plan: Plan,
     existing: Mapping[str, TopicInfo],
-    begins: Positions,
+    begins: Offsets,
     compacted: Collection[str] = (),
 ) -> Refusal | None:
     """Refuse inputs that have lost records without which their times could never be complete.

@@ -12,6 +12,7 @@ exactly are refused by name.
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from ikebana.processor.base.offsets import Positions
 from ikebana.processor.base.transition import Rebuilding, Stage, Transition
 from ikebana.processor.checkpoint.commits import Lease, Marker
 from ikebana.processor.checkpoint.starting import OutputState, lasting_topics
@@ -21,7 +22,7 @@ from ikebana.processor.planning.joins.query import AsOfJoin
 from ikebana.processor.planning.plan import Plan, StateMachine
 from ikebana.processor.topics import own_topics
 from ikebana.processor.topics.own_topics import Ends
-from ikebana.processor.topics.source_offset import Positions, SourceOffset
+from ikebana.processor.topics.source_offset import SourceOffset
 
 _NEW = "Start with a new checkpoint, a new name of the pipeline, and new output topics"
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ikebana.codecs.progress import ProgressRecord
+from ikebana.processor.base.offsets import Offsets
 from ikebana.processor.checkpoint.checkpoint import Birth
 from ikebana.processor.checkpoint.commits import Lease, Marker
 from ikebana.processor.checkpoint.layout import Logged
@@ -69,7 +70,7 @@ class GoOn:
     published: int
     new: frozenset[str]
     waiting: int
-    ends: Mapping[str, Mapping[int, int]]
+    ends: Offsets
 
 
 def judge(history: StartHistory) -> GoOn | Refusal:

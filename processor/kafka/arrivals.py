@@ -14,14 +14,13 @@ from enum import Enum
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from ikebana.processor.base.offsets import Offsets
 from ikebana.processor.kafka import client
 
 # How long brokers hold a fetch, in milliseconds, and the size of the answer: a hint suffices.
 _HELD = {"fetch.wait.max.ms": "500", "max.partition.fetch.bytes": "1024"}
 # A fetch does not wait for a record that is there already; then this is the pause.
 _PAUSE_S = 0.02
-
-Positions = Mapping[str, Mapping[int, int]]
 
 
 class Arrival(Enum):
@@ -37,10 +36,10 @@ class Arrivals:
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self._consumer: Consumer = client.consumer({**settings, **_HELD})
-        self._waited_at: Positions | None = None
+        self._waited_at: Offsets | None = None
         self._has_come = False
 
-    def wait(self, positions: Positions, at_most_s: float) -> Arrival:
+    def wait(self, positions: Offsets, at_most_s: float) -> Arrival:
         """Wait until a record has come, at most for a time.
 
         Other changes, such as the end of an aborted transaction, do not end the wait; the next

@@ -27,6 +27,7 @@ from ikebana.codecs.snapshot_record import SnapshotRecord, topic_of
 from ikebana.errors import SourceError
 from ikebana.processor.base.diff_reader import History, PlacedUpdate
 from ikebana.processor.base.moments import moment
+from ikebana.processor.base.offsets import Offsets, Positions
 from ikebana.processor.base.verify import CollectionDigest, batch_offence
 from ikebana.processor.checkpoint.snapshots import kept_snapshots
 from ikebana.processor.kafka import client, topics
@@ -134,7 +135,7 @@ class Compaction:
         self._new_records.append(record)
         return Compacted(record, SnapshotCost(collected.read, time.monotonic() - began))
 
-    def delete(self, keep: int) -> dict[str, dict[int, int]]:
+    def delete(self, keep: int) -> Positions:
         """Delete the updates before the oldest of the newest `keep` snapshots.
 
         The result has the offsets up to which partitions were deleted, by topic; nothing is
@@ -155,7 +156,7 @@ class Compaction:
         before = {self.topic: oldest.last.ends, self.topic + ".progress": {0: oldest.progress_at}}
         return delete_before(self._admin, before)
 
-    def trim(self, keep: int) -> dict[str, dict[int, int]]:
+    def trim(self, keep: int) -> Positions:
         """Delete the snapshots before the newest `keep`, and unfinished ones between them."""
         snapshots = self._kept_records(keep)
         if len(snapshots) < keep:
@@ -253,9 +254,7 @@ class Compaction:
         return topics.high_watermarks(self._admin, {self.name: self._partitions})[self.name]
 
 
-def delete_before(
-    admin: AdminClient, before: Mapping[str, Mapping[int, int]]
-) -> dict[str, dict[int, int]]:
+def delete_before(admin: AdminClient, before: Offsets) -> Positions:
     """Delete the records before offsets, by topic and partition; return the offsets that moved.
 
     Raises:

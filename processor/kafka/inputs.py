@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 
 from ikebana.codecs.snapshot_record import SnapshotRecord
 from ikebana.errors import SourceError
+from ikebana.processor.base.offsets import Offsets, Positions
 from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.checkpoint.inputs import (
     again_refusal,
@@ -36,7 +37,6 @@ from ikebana.processor.kafka.client import patiently
 from ikebana.processor.kafka.progress_topic import progress_record
 from ikebana.processor.kafka.reader import Range, RangeReader
 from ikebana.processor.kafka.snapshots import Snapshots
-from ikebana.processor.kafka.topics import Positions
 from ikebana.processor.planning import starts
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.topics import again, input_times
@@ -145,9 +145,7 @@ class Inputs:
             raise offsets.error()
         return offsets
 
-    def _added(
-        self, positions: Mapping[str, Mapping[int, int]], begins: Positions, ends: Positions
-    ) -> Positions:
+    def _added(self, positions: Offsets, begins: Positions, ends: Positions) -> Positions:
         """Find the first offsets of added topics, for inputs that start in their middle."""
         return {
             topic: self._first(source, topic, begins[topic], ends[topic])
@@ -179,7 +177,7 @@ class Inputs:
             reader.close()
         return {topic: record for topic, record in records.items() if record is not None}
 
-    def _reached(self, positions: Mapping[str, Mapping[int, int]], refusal: Refusal) -> Positions:
+    def _reached(self, positions: Offsets, refusal: Refusal) -> Positions:
         """Read the ends again, until they are not before `positions`.
 
         A broker that was replaced as a leader, and has not noticed it, answers with an old end;
@@ -197,9 +195,7 @@ class Inputs:
             time.sleep(_PAUSE_S)
         raise refusal.error()
 
-    def look(
-        self, positions: Mapping[str, Mapping[int, int]], ids: Mapping[str, str] | None = None
-    ) -> InputOffsets:
+    def look(self, positions: Offsets, ids: Mapping[str, str] | None = None) -> InputOffsets:
         """Read the last stable offsets.
 
         Raises:

@@ -15,6 +15,7 @@ from ikebana.codecs import progress
 from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.progress import ProgressRecord, add_times
 from ikebana.errors import CheckpointError, IkebanaError
+from ikebana.processor.base.offsets import Offsets, Positions
 from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.kafka import topics
 from ikebana.processor.kafka.client import enqueue, patiently
@@ -42,7 +43,7 @@ def publish(
     new: Collection[str] = (),
     begin: int = 0,
     before: Mapping[str, dict[int, int]] = MappingProxyType({}),
-    last: Mapping[str, Mapping[int, int]] = MappingProxyType({}),
+    last: Offsets = MappingProxyType({}),
 ) -> list[ProgressRecord]:
     """Publish the progress of a batch, from its markers, for all outputs in one transaction.
 
@@ -69,8 +70,8 @@ def _ends(
     plan: Plan,
     admin: AdminClient,
     markers: Sequence[Marker],
-    last: Mapping[str, Mapping[int, int]],
-) -> topics.Positions:
+    last: Offsets,
+) -> Positions:
     """Read the ends of outputs; raise a retriable error if they are from before the batch.
 
     A broker that was replaced as a partition's leader, and has not noticed it, answers with an old
@@ -90,9 +91,7 @@ def _ends(
     return ends
 
 
-def ends_before(
-    plan: Plan, settings: Mapping[str, str], markers: Sequence[Marker]
-) -> dict[str, dict[int, int]]:
+def ends_before(plan: Plan, settings: Mapping[str, str], markers: Sequence[Marker]) -> Positions:
     """Read the last published ends of the outputs of which a batch wrote a portion."""
     transition = markers[0].transition
     frozen = [output for output in plan.published if transition.freezes(output.name)]

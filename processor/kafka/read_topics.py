@@ -7,10 +7,11 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from ikebana.errors import SourceError
+from ikebana.processor.base.offsets import Positions
 from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.kafka import topics
 
-Ask = Callable[[AdminClient, Mapping[str, int]], topics.Positions]
+Ask = Callable[[AdminClient, Mapping[str, int]], Positions]
 """A question for offsets, such as `topics.ends`."""
 
 # How long to ask again for a topic that existed: a broker may not have heard of it yet.

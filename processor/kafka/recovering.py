@@ -25,6 +25,7 @@ from ikebana.codecs.errors import DecodeError
 from ikebana.errors import CheckpointError, SourceError
 from ikebana.processor.authoring.settings import Settings
 from ikebana.processor.base import faults
+from ikebana.processor.base.offsets import Positions
 from ikebana.processor.checkpoint import recovering
 from ikebana.processor.checkpoint.checkpoint import (
     Birth,
@@ -45,7 +46,6 @@ from ikebana.processor.planning.plan import Output, Plan
 from ikebana.processor.topics import own_topics
 from ikebana.processor.topics.messages import Message
 from ikebana.processor.topics.own_topics import Ends
-from ikebana.processor.topics.source_offset import Positions
 
 
 def look(plan: Plan, settings: Settings) -> Left:

@@ -18,12 +18,10 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from ikebana.processor.base.offsets import Positions
 from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.kafka import client
 from ikebana.processor.kafka.client import patiently, with_leaders
-
-# By topic, by partition.
-Positions = dict[str, dict[int, int]]
 
 REQUEST_S = 10.0
 

@@ -15,11 +15,11 @@ Rows with event times count at the times at which they counted when they were fi
 # one of an ordinary run, and outputs never wait for a topic. Portions within one edit would hold
 # back everything. Price: the live part is read twice, and both states are kept.
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import msgspec
 
+from ikebana.processor.base.offsets import Offsets
 from ikebana.processor.planning import planner
 from ikebana.processor.planning.identity import spelt
 from ikebana.processor.planning.operators.table import kind_of
@@ -31,8 +31,6 @@ from ikebana.processor.planning.plan import (
     Operator,
     Plan,
 )
-
-Positions = Mapping[str, Mapping[int, int]]
 
 
 def read_again(before: Plan, after: Plan) -> tuple[str, ...]:
@@ -166,7 +164,7 @@ def core(plan: Plan) -> Plan:
     )
 
 
-def has_caught_up(plan: Plan, positions: Positions) -> bool:
+def has_caught_up(plan: Plan, positions: Offsets) -> bool:
     """Whether all inputs that are read again have been read as far as the others are."""
     return all(
         positions.get(plan.position_key(source, topic), {}) == positions.get(topic, {})
@@ -175,7 +173,7 @@ def has_caught_up(plan: Plan, positions: Positions) -> bool:
     )
 
 
-def left(plan: Plan, positions: Positions) -> int:
+def left(plan: Plan, positions: Offsets) -> int:
     """Count the offsets that are still to be read again."""
     return sum(
         max(0, end - positions.get(plan.position_key(source, topic), {}).get(partition, 0))

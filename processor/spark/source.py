@@ -32,6 +32,7 @@ from pyspark.sql.streaming.datasource import (
 
 from ikebana.processor.base import calls
 from ikebana.processor.base.envelope import Tick, pack
+from ikebana.processor.base.offsets import Positions
 from ikebana.processor.checkpoint.commits import replaced, replayed_in
 from ikebana.processor.kafka import inputs, markers, own_reading
 from ikebana.processor.kafka.arrivals import Arrival, Arrivals
@@ -68,7 +69,7 @@ from ikebana.processor.topics.allowance import Allowance, Beats, Pace
 from ikebana.processor.topics.own_topics import OwnRange, ranges, read_in
 from ikebana.processor.topics.reach import InputsState, reach
 from ikebana.processor.topics.slices import Slice, slices
-from ikebana.processor.topics.source_offset import Positions, SourceOffset, is_settled
+from ikebana.processor.topics.source_offset import SourceOffset, is_settled
 from ikebana.processor.topics.taking import MintingState, capped
 
 NAME = "ikebana"

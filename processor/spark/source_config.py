@@ -2,9 +2,10 @@
 
 import msgspec
 
+from ikebana.processor.base.offsets import Positions
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics.reclock import NOT_EDITED, Edited
-from ikebana.processor.topics.source_offset import Positions, SourceOffset
+from ikebana.processor.topics.source_offset import SourceOffset
 
 
 class SourceConfig(msgspec.Struct, frozen=True):

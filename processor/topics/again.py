@@ -16,13 +16,14 @@ from dataclasses import replace
 import msgspec
 
 from ikebana.arrangements.frontier import Interval
+from ikebana.processor.base.offsets import Positions
 from ikebana.processor.base.placing import PartitionRange
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.backfill import is_read_alike, origin_of, reads_again
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.topics.input_times import InputTimes
 from ikebana.processor.topics.reading_log import MOST_JUDGED
-from ikebana.processor.topics.source_offset import Positions, SourceOffset
+from ikebana.processor.topics.source_offset import SourceOffset
 
 _BEGIN = 0
 

@@ -11,9 +11,10 @@ from dataclasses import replace
 
 import msgspec
 
+from ikebana.processor.base.offsets import Positions
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.topics.input_times import Base, InputTimes, RowFile
-from ikebana.processor.topics.source_offset import Positions, SourceOffset
+from ikebana.processor.topics.source_offset import SourceOffset
 
 
 def rows_of(source: Input) -> Input:

@@ -11,6 +11,7 @@ import msgspec
 
 from ikebana.codecs.cdcv2 import Progress
 from ikebana.codecs.progress import add_times
+from ikebana.processor.base.offsets import Offsets, Positions
 from ikebana.processor.base.rows import FIRST, InSource, Seen
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.topics import event_time, transactions
@@ -18,9 +19,6 @@ from ikebana.processor.topics.cdcv2_coverage import Coverage, advanced
 from ikebana.processor.topics.event_time import Where
 from ikebana.processor.topics.reading_log import ReadingLog
 from ikebana.processor.topics.transactions import Transactions
-
-Positions = dict[str, dict[int, int]]
-Ends = Mapping[str, Mapping[int, int]]
 
 
 class RowFile(msgspec.Struct, frozen=True, array_like=True):
@@ -113,8 +111,8 @@ def learned(
     plan: Plan,
     knowledge: Mapping[str, InputTimes],
     news: Learned,
-    positions: Ends,
-    ends: Ends,
+    positions: Offsets,
+    ends: Offsets,
     idle: Mapping[str, Set[Where]],
 ) -> dict[str, InputTimes]:
     """Update the knowledge about inputs by the reports on a batch.
@@ -144,7 +142,7 @@ def learned(
 
 
 def _transactions(
-    before: InputTimes, seen: Sequence[Seen], positions: Ends, ends: Ends
+    before: InputTimes, seen: Sequence[Seen], positions: Offsets, ends: Offsets
 ) -> InputTimes:
     reports = [one.transactions for one in seen if one.transactions is not None]
     after = transactions.advanced(before.transactions or Transactions(), reports)
@@ -177,7 +175,7 @@ def _events(
     source: Input,
     before: InputTimes,
     news: Learned,
-    partitions: Ends,
+    partitions: Offsets,
     idle: Set[Where],
 ) -> InputTimes:
     greatest: Positions = before.greatest

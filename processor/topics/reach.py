@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from ikebana.processor.base.offsets import Offsets
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics import diff_input
 from ikebana.processor.topics.diff_input import ClosedProgress
-from ikebana.processor.topics.input_times import Ends, InputTimes, key_of
+from ikebana.processor.topics.input_times import InputTimes, key_of
 
 LAST_TIME = (1 << 63) - 1
 
@@ -92,7 +93,7 @@ def reach(
     plan: Plan,
     knowledge: Mapping[str, InputTimes],
     closed: Mapping[str, Sequence[ClosedProgress]],
-    positions: Ends,
+    positions: Offsets,
     lower: int,
     limit: int | None,
 ) -> InputFrontiers:

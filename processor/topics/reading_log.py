@@ -11,10 +11,9 @@ before the frontier, so a second reading that is past them may close all times b
 # which no topic tells. Places in each key's state are not enough for partial images and state
 # machines; a first pass over the topic does not tell who was late.
 
-from collections.abc import Mapping
-
 import msgspec
 
+from ikebana.processor.base.offsets import Offsets, Positions, have_reached
 from ikebana.processor.base.rows import Judged
 
 # Every batch logs all of it, so it must stay small.
@@ -23,14 +22,12 @@ _MOST_OFFSETS = 3_000
 _MOST_REACHED = 256
 _LEAST_REACHED = 8
 
-Positions = Mapping[str, Mapping[int, int]]
-
 
 class Reached(msgspec.Struct, array_like=True, frozen=True):
     """A frontier: no record at or after these offsets counts before it."""
 
     frontier: int
-    positions: dict[str, dict[int, int]]
+    positions: Positions
 
 
 class ReadingLog(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -66,7 +63,7 @@ class ReadingLog(msgspec.Struct, frozen=True, omit_defaults=True):
         of_topic = {**self.judged.get(topic, {}), partition: merged}
         return msgspec.structs.replace(self, judged={**self.judged, topic: of_topic})
 
-    def with_frontier(self, frontier: int, positions: Positions) -> "ReadingLog":
+    def with_frontier(self, frontier: int, positions: Offsets) -> "ReadingLog":
         """Add the frontier after a batch, and the offsets up to which it has read."""
         earlier = self.reached
         if frontier <= (earlier[-1].frontier if earlier else 0) or self.is_full:
@@ -86,19 +83,14 @@ class ReadingLog(msgspec.Struct, frozen=True, omit_defaults=True):
         count = sum(len(ranges) for by in self.judged.values() for ranges in by.values())
         return ReadingLog(is_full=True) if count > MOST_JUDGED else self
 
-    def closed(self, positions: Positions) -> int:
+    def closed(self, positions: Offsets) -> int:
         """The frontier of a second reading that has reached these offsets."""
-        return max((each.frontier for each in self.reached if _covers(positions, each)), default=0)
+        return max(
+            (each.frontier for each in self.reached if have_reached(positions, each.positions)),
+            default=0,
+        )
 
     def within(self, topic: str, partition: int, start: int, end: int) -> tuple[Judged, ...]:
         """The logged ranges that overlap the offsets from `start` up to `end`."""
         ranges = self.judged.get(topic, {}).get(partition, ())
         return tuple(each for each in ranges if each.first < end and each.last >= start)
-
-
-def _covers(positions: Positions, reached: Reached) -> bool:
-    return all(
-        positions.get(topic, {}).get(partition, 0) >= offset
-        for topic, by in reached.positions.items()
-        for partition, offset in by.items()
-    )

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from ikebana.arrangements.frontier import Interval
+from ikebana.processor.base.offsets import Positions
 from ikebana.processor.base.transition import FILLED, ReadBack, Stage, Transition
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.edits import Edit
@@ -27,7 +28,7 @@ from ikebana.processor.topics.again import learned_again
 from ikebana.processor.topics.history import before_topics, without_read
 from ikebana.processor.topics.input_times import InputTimes, topic_key
 from ikebana.processor.topics.own_topics import left
-from ikebana.processor.topics.source_offset import Positions, SourceOffset, is_settled
+from ikebana.processor.topics.source_offset import SourceOffset, is_settled
 from ikebana.processor.topics.taking import BatchSelection, MintingState, dated, timed
 
 

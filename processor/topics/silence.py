@@ -7,13 +7,13 @@ selects, other messages may come all the time.  Then a partition is idle when, f
 message that arrived in it belonged to the input.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from ikebana.processor.base.offsets import Offsets
 from ikebana.processor.base.rows import Seen
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.topics.event_time import Where
-from ikebana.processor.topics.input_times import Ends
 
 
 class _Checked(NamedTuple):
@@ -52,7 +52,9 @@ class Silence:
             if one.greatest is not None:
                 self._heard[one.input, (one.topic, one.partition)] = moment
 
-    def idle(self, positions: Ends, ends: Ends, moment: float) -> dict[str, frozenset[Where]]:
+    def idle(
+        self, positions: Offsets, ends: Offsets, moment: float
+    ) -> dict[str, frozenset[Where]]:
         """Find the idle partitions of each input.
 
         Topics end at `ends` at this moment, and have been read up to `positions`.
@@ -85,14 +87,14 @@ class Silence:
         return until is not None and (until - since) * 1000 >= event.idle_ms
 
 
-def _partitions(sources: Iterable[Input], ends: Ends) -> Iterator[tuple[Where, int]]:
+def _partitions(sources: Iterable[Input], ends: Offsets) -> Iterator[tuple[Where, int]]:
     """Yield each partition of the inputs once, with its end."""
     for topic in dict.fromkeys(topic for source in sources for topic in source.topics):
         for partition, end in ends.get(topic, {}).items():
             yield (topic, partition), end
 
 
-def _position(positions: Mapping[str, Mapping[int, int]], where: Where) -> int:
+def _position(positions: Offsets, where: Where) -> int:
     topic, partition = where
     return positions.get(topic, {}).get(partition, 0)
 

@@ -6,12 +6,10 @@ from typing import Any
 
 import msgspec
 
+from ikebana.processor.base.offsets import Positions
 from ikebana.processor.base.transition import NO_TRANSITION, Transition
 from ikebana.processor.planning import progress
 from ikebana.processor.topics.input_times import InputTimes
-
-# By topic, by partition.
-Positions = dict[str, dict[int, int]]
 
 
 class SourceOffset(msgspec.Struct, frozen=True):

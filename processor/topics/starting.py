@@ -15,10 +15,11 @@ time, and outputs have no earlier times.
 from collections.abc import Mapping, Sequence
 
 from ikebana.codecs.snapshot_record import SnapshotRecord, topic_of
+from ikebana.processor.base.offsets import Positions
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics.input_times import Base, InputTimes, RowFile
-from ikebana.processor.topics.source_offset import Positions, SourceOffset
+from ikebana.processor.topics.source_offset import SourceOffset
 
 
 def started(

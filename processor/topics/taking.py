@@ -18,13 +18,14 @@ from typing import NamedTuple
 
 import msgspec
 
+from ikebana.processor.base.offsets import Offsets, Positions, count_between, portion
 from ikebana.processor.base.transition import NOTHING_REPLAYED, ReadBackSpan, Replayed
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics import diff_input
 from ikebana.processor.topics.diff_input import ClosedProgress
 from ikebana.processor.topics.input_times import InputTimes
 from ikebana.processor.topics.reach import InputFrontiers, reach
-from ikebana.processor.topics.source_offset import Positions, SourceOffset
+from ikebana.processor.topics.source_offset import SourceOffset
 
 # The time from which other inputs go on when the dated ones are closed for ever.
 _AFTER_ALL = 1 << 62
@@ -83,9 +84,9 @@ def timed(
     With `moves`, time advances even if nothing is read.
     """
     starts, until, left = _share(last, look.begins, look.ends, limit)
-    count = _count(starts, until)
+    count = count_between(starts, until)
     again, again_to, again_left = _again(plan, last, look, until, limit)
-    moves = moves or _count(again, again_to) > 0
+    moves = moves or count_between(again, again_to) > 0
     upper = last.upper
     if plan.time == "offset":
         upper += count or moves
@@ -179,7 +180,7 @@ def taken_to(last: SourceOffset, name: str) -> int:
     return min(last.upper, last.input_times[name].frontier if name in last.input_times else 0)
 
 
-def capped(target: Positions, positions: Mapping[str, Mapping[int, int]]) -> Positions:
+def capped(target: Positions, positions: Offsets) -> Positions:
     """Limit reading to the target, or to the positions where they are beyond it already."""
     return {
         topic: {p: max(end, positions.get(topic, {}).get(p, 0)) for p, end in by.items()}
@@ -198,22 +199,4 @@ def _share(
         for topic, by in ends.items()
     }
     until = portion(starts, ends, limit)
-    return starts, until, _count(until, ends)
-
-
-def portion(starts: Positions, ends: Positions, limit: int | None) -> Positions:
-    """Choose the end of a portion of about `limit` offsets between `starts` and `ends`.
-
-    It has the same share of what is left of every partition, at least one offset.
-    """
-    lag = _count(starts, ends)
-    if limit is None or lag <= limit:
-        return dict(ends)
-    return {
-        topic: {p: start + -(-(ends[topic][p] - start) * limit // lag) for p, start in by.items()}
-        for topic, by in starts.items()
-    }
-
-
-def _count(starts: Positions, ends: Positions) -> int:
-    return sum(ends[t][p] - start for t, by in starts.items() for p, start in by.items())
+    return starts, until, count_between(until, ends)

@@ -13,6 +13,7 @@ from ikebana.codecs.progress import ProgressRecord
 from ikebana.errors import CheckpointError
 from ikebana.processor.base import by_shard
 from ikebana.processor.base.envelope import Records, Tick, pack, unpack
+from ikebana.processor.base.offsets import Positions
 from ikebana.processor.base.placing import owner_of, shard_of
 from ikebana.processor.base.rows import KeyedUpdate
 from ikebana.processor.base.transition import NOTHING_REPLAYED, ReadBack, Replayed
@@ -47,7 +48,7 @@ from ikebana.processor.topics.intake import Intake
 from ikebana.processor.topics.literals import require_readable
 from ikebana.processor.topics.own_topics import taken_back
 from ikebana.processor.topics.slices import reading_of, rows_in, slices
-from ikebana.processor.topics.source_offset import Positions, SourceOffset, is_settled
+from ikebana.processor.topics.source_offset import SourceOffset, is_settled
 from ikebana.processor.topics.starting import started
 from ikebana.processor.topics.taking import MintingState
 from ikebana.processor.topics.update_intake import UpdateIntake, intake_of
@@ -277,7 +278,7 @@ class Batches:
         self._most = exchange
         self._news = Learned([], [])
         self._replayed = NOTHING_REPLAYED
-        self._ahead: dict[str, dict[int, int]] = {}
+        self._ahead: Positions = {}
         """By output that is written in portions, its ends before the first portion."""
         self._unfinished: Unfinished | None = None
         self._schemas = found_schemas(schemas)

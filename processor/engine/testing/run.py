@@ -1,13 +1,14 @@
 """A pipeline that runs over topics in memory: micro-batches, deaths, restarts, shards."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Set
 from typing import Any
 
 from ikebana.arrangements.update import Collection as Counted
 from ikebana.arrangements.update import Update
 from ikebana.codecs.upsert_out import OutputMessage
 from ikebana.errors import ConfigError
+from ikebana.processor.base.offsets import Offsets
 from ikebana.processor.engine.in_process import HasPlan, consolidated, plan_of
 from ikebana.processor.engine.testing.batches import Batches, BatchRequest
 from ikebana.processor.planning.plan import ERRORS, Output, Plan
@@ -72,7 +73,7 @@ class Run(Batches):
         heartbeat: bool = False,
         first: bool = False,
         limit: int | None = None,
-        ends: Mapping[str, Mapping[int, int]] | None = None,
+        ends: Offsets | None = None,
         idle: Set[Where] = frozenset(),
     ) -> bool:
         """Run the next micro-batch; return False if there is nothing to do.

@@ -1,0 +1,39 @@
+"""Offsets of topics, by topic and partition: how far they are read, and what is left."""
+
+from collections.abc import Mapping
+
+Positions = dict[str, dict[int, int]]
+"""By topic and partition, an offset: where the partition begins or ends, or is read up to."""
+Offsets = Mapping[str, Mapping[int, int]]
+"""The same, which is only read."""
+
+
+def have_reached(positions: Offsets, ends: Offsets) -> bool:
+    """Whether positions are at or beyond all of these offsets; unknown partitions are at 0."""
+    return all(
+        positions.get(topic, {}).get(partition, 0) >= end
+        for topic, by in ends.items()
+        for partition, end in by.items()
+    )
+
+
+def count_between(starts: Offsets, ends: Offsets) -> int:
+    """Count the offsets between starts and the ends of the same partitions."""
+    return sum(ends[topic][p] - start for topic, by in starts.items() for p, start in by.items())
+
+
+def portion(starts: Offsets, ends: Positions, limit: int | None) -> Positions:
+    """Choose where a portion of about `limit` offsets between `starts` and `ends` ends.
+
+    It has the same share of what is left of every partition, at least one offset.
+
+    >>> portion({"t": {0: 0, 1: 10}}, {"t": {0: 90, 1: 20}}, 10)
+    {'t': {0: 9, 1: 11}}
+    """
+    lag = count_between(starts, ends)
+    if limit is None or lag <= limit:
+        return dict(ends)
+    return {
+        topic: {p: start + -(-(ends[topic][p] - start) * limit // lag) for p, start in by.items()}
+        for topic, by in starts.items()
+    }
