@@ -16,6 +16,7 @@ _UNDO = "processor/engine/editing.py"
 _MOVING = "processor/engine/dataflow.py"
 _FLOW = "processor/engine/dataflow.py"
 _RECLOCK = "processor/topics/reclock.py"
+_OFFSETS = "processor/base/offsets.py"
 _TRANSITION = "processor/base/transition.py"
 _AGAIN = "processor/topics/again.py"
 _LOG = "processor/topics/reading_log.py"
@@ -184,13 +185,13 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     ),
     "edit: a frontier counts before its offsets are read": (
         LOGGED,
-        _LOG,
-        ">= offset\n        for topic, by in reached",
-        ">= offset - 1\n        for topic, by in reached",
+        _OFFSETS,
+        ">= end\n",
+        ">= end - 1\n",
     ),
     "edit: what was read of some partitions only has closed times": (
         LOGGED,
-        _LOG,
+        _OFFSETS,
         "    return all(\n",
         "    return any(\n",
     ),
@@ -245,8 +246,8 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edit: each batch takes a topic back from its beginning": (
         OWN,
         _OWN,
-        "at.to, at.to + ",
-        "at.start, at.to + ",
+        "ReadBackSpan(at.to, ",
+        "ReadBackSpan(at.start, ",
     ),
     "edit: a new as-of join begins without what the state has": (
         OWN,

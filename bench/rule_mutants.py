@@ -507,7 +507,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "new facts of a batch are not learned": (
         MINTING,
         "processor/topics/input_times.py",
-        "add_times(new, facts.get(source.name, ()))",
+        "add_times(new, facts.get(name, ()))",
         "pass",
     ),
     "sources are read in a batch that takes a portion": (
