@@ -50,9 +50,9 @@ from ikebana.processor.base.spelling import instead
 from ikebana.processor.kafka import client, sampling
 from ikebana.processor.kafka.diff_topic import DiffTopic
 from ikebana.processor.kafka.output_messages import output_reader
-from ikebana.processor.kafka.partitioner import partition_of
 from ikebana.processor.kafka.reader import RangeReader
 from ikebana.processor.kafka.topic_ranges import PartitionPiece, TopicPlace, TopicRanges
+from ikebana.processor.kafka.topics import partition_of
 from ikebana.processor.spark.topic_rows import SCHEMA, RowMaker, net_rows, schema_of
 from ikebana.processor.spark.topic_writer import TopicWriter, write_options
 

@@ -16,8 +16,8 @@ from ikebana.processor.base.java import find_java
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.broker import Broker
 from ikebana.processor.kafka.compacting import Compaction
-from ikebana.processor.kafka.partitioner import partition_of
 from ikebana.processor.kafka.reader import Range, RangeReader
+from ikebana.processor.kafka.topics import partition_of
 from support.docstring_examples import run_example
 from support.waiting import patient
 from support.written_topics import Row, Written
