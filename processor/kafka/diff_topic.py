@@ -28,7 +28,7 @@ from ikebana.processor.checkpoint.refusal import Refusal
 from ikebana.processor.checkpoint.snapshots import passed
 from ikebana.processor.kafka import client, topics
 from ikebana.processor.kafka.output_messages import output_reader
-from ikebana.processor.kafka.progress_topic import progress_record
+from ikebana.processor.kafka.progress_record import progress_record
 from ikebana.processor.kafka.read_topics import ReadTopics
 from ikebana.processor.kafka.reader import DeletedError, Range, RangeReader
 from ikebana.processor.kafka.snapshots import Snapshots

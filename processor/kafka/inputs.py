@@ -34,7 +34,7 @@ from ikebana.processor.checkpoint.refusal import Refusal
 from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.kafka import client, loopback, markers, missing_topics, topics
 from ikebana.processor.kafka.client import patiently
-from ikebana.processor.kafka.progress_topic import progress_record
+from ikebana.processor.kafka.progress_record import progress_record
 from ikebana.processor.kafka.reader import Range, RangeReader
 from ikebana.processor.kafka.snapshots import Snapshots
 from ikebana.processor.planning import starts

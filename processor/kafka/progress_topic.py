@@ -8,18 +8,17 @@ from contextlib import closing
 from types import MappingProxyType
 from typing import NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from ikebana.codecs import progress
-from ikebana.codecs.errors import DecodeError
 from ikebana.codecs.progress import ProgressRecord, add_times
-from ikebana.errors import CheckpointError, IkebanaError
+from ikebana.errors import CheckpointError
 from ikebana.processor.base.offsets import Offsets, Positions
 from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.kafka import topics
 from ikebana.processor.kafka.client import enqueue, patiently
 from ikebana.processor.kafka.markers import last_message
+from ikebana.processor.kafka.progress_record import progress_record
 from ikebana.processor.kafka.reader import RangeReader
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.planning import promises
@@ -156,14 +155,3 @@ def closings(
             add_times(times, marker.times.get(output.name, ()))
         result.append(Closing(output, record, times))
     return result
-
-
-def progress_record(message: Message, refusal: type[IkebanaError]) -> ProgressRecord:
-    """Decode a record of a progress topic; raise a `refusal` for any other message."""
-    try:
-        return progress.decode(message.value())
-    except DecodeError as error:
-        raise refusal(
-            f"cannot use {message.topic()}[0]@{message.offset()}: {error.reason}",
-            hint="Another version of ikebana, or another program, has written to the topic.",
-        ) from None
