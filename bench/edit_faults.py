@@ -126,7 +126,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "edit: read again, what comes now is judged as what was": (
         AGAIN,
         _AGAIN,
-        "    present = start.positions.get(topic, {}).get(partition, began)",
+        "    present = offset_in(topic, partition, start.positions, after.begins)",
         "    present = end",
     ),
     "edit: read again, a record is late twice": (

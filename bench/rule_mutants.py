@@ -238,7 +238,7 @@ FAULTS: dict[str, tuple[str, str, str, str]] = {
     "an input that lost its end is let pass": (
         INPUTS,
         "processor/checkpoint/inputs.py",
-        "if end < (position := positions.get(topic, {}).get(partition, 0)):",
+        "if end < (position := offset_in(topic, partition, positions)):",
         "if False and (position := 0):",
     ),
     "the exchange topic's ends are asked for once": (

@@ -8,10 +8,18 @@ Offsets = Mapping[str, Mapping[int, int]]
 """The same, which is only read."""
 
 
+def offset_in(topic: str, partition: int, *known: Offsets) -> int:
+    """The offset of a partition, by the first that has it; 0 if none has it."""
+    for offsets in known:
+        if (offset := offsets.get(topic, {}).get(partition)) is not None:
+            return offset
+    return 0
+
+
 def have_reached(positions: Offsets, ends: Offsets) -> bool:
     """Whether positions are at or beyond all of these offsets; unknown partitions are at 0."""
     return all(
-        positions.get(topic, {}).get(partition, 0) >= end
+        offset_in(topic, partition, positions) >= end
         for topic, by in ends.items()
         for partition, end in by.items()
     )

@@ -46,7 +46,7 @@ class Birth(msgspec.Struct, frozen=True):
     * `generations`, `generations_before`: the names that have been used (`edits_resolved`), now
       and before the last edit.
     * `released`: the parts of the state that removed operators leave to be deleted.
-    * `last_edit`: the description of the last edit (`last_edit`), empty if there was none.
+    * `last_edit`: the last edit as described (`edit_plan.last_edit`), empty if there was none.
     """
 
     id: str
@@ -293,3 +293,19 @@ def differences(path: str, old: Any, new: Any) -> Iterator[str]:
     elif old != new:
         was, now = (msgspec.json.encode(side).decode() for side in (old, new))
         yield f"{path} was {was}, is {now}"
+
+
+def existing(location: str) -> tuple[Checkpoint, Birth]:
+    """Open the checkpoint at a location, with its metadata.
+
+    Raises:
+        CheckpointError: there is no checkpoint.
+    """
+    checkpoint = Checkpoint(location)
+    birth = checkpoint.birth()
+    if birth is None:
+        raise CheckpointError(
+            f'"{location}" holds no checkpoint of ikebana',
+            hint="Name the folder that run.checkpoint names.",
+        )
+    return checkpoint, birth

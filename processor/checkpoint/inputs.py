@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ikebana.errors import SourceError
 from ikebana.processor.base.generations import shown
-from ikebana.processor.base.offsets import Offsets
+from ikebana.processor.base.offsets import Offsets, offset_in
 from ikebana.processor.checkpoint.refusal import Reason, Refusal
 from ikebana.processor.checkpoint.topic import TopicInfo
 from ikebana.processor.planning import starts
@@ -42,7 +42,7 @@ def lost_end(ends: Offsets, positions: Offsets) -> Refusal | None:
     """Refuse a partition that ends before the offset up to which it has been read."""
     for topic, by in ends.items():
         for partition, end in by.items():
-            if end < (position := positions.get(topic, {}).get(partition, 0)):
+            if end < (position := offset_in(topic, partition, positions)):
                 return Refusal(
                     Reason.LOST_END,
                     f"{topic}[{partition}] ends at offset {end}, but has been read up to offset "

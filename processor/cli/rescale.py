@@ -7,9 +7,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from ikebana.processor.base.files import private_files
-from ikebana.processor.checkpoint.checkpoint import Checkpoint
+from ikebana.processor.checkpoint.checkpoint import Checkpoint, existing
 from ikebana.processor.checkpoint.rescale import rescaled
-from ikebana.processor.cli.checkpoints import existing
 
 
 @click.command("rescale")

@@ -19,9 +19,8 @@ from ikebana.processor.base.files import private_files
 from ikebana.processor.base.moments import moment
 from ikebana.processor.base.printable import printable
 from ikebana.processor.base.rows import NULL_KEY
-from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint
+from ikebana.processor.checkpoint.checkpoint import Birth, Checkpoint, existing
 from ikebana.processor.checkpoint.parts import operator_of
-from ikebana.processor.cli.checkpoints import existing
 from ikebana.processor.cli.values import shown
 from ikebana.processor.kernels import arrange, upsert
 from ikebana.processor.planning.checking import checked

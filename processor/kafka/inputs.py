@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 
 from ikebana.codecs.snapshot_record import SnapshotRecord
 from ikebana.errors import SourceError
-from ikebana.processor.base.offsets import Offsets, Positions
+from ikebana.processor.base.offsets import Offsets, Positions, offset_in
 from ikebana.processor.checkpoint.commits import Marker
 from ikebana.processor.checkpoint.inputs import (
     again_refusal,
@@ -211,7 +211,7 @@ class Inputs:
             self._describe(ids or {})
             raise
         moved = any(
-            end != positions.get(topic, {}).get(partition, 0)
+            end != offset_in(topic, partition, positions)
             for topic, by in ends.items()
             for partition, end in by.items()
         )
@@ -352,7 +352,7 @@ class DatedInputs:
                 (topic, p)
                 for topic in source.topics
                 for p, end in ends.get(topic, {}).items()
-                if last.positions.get(topic, {}).get(p, 0) >= end
+                if offset_in(topic, p, last.positions) >= end
             )
             for source in patient
         }

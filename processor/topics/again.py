@@ -16,7 +16,7 @@ from dataclasses import replace
 import msgspec
 
 from ikebana.arrangements.frontier import Interval
-from ikebana.processor.base.offsets import Positions
+from ikebana.processor.base.offsets import Positions, offset_in
 from ikebana.processor.base.placing import PartitionRange
 from ikebana.processor.planning import progress
 from ikebana.processor.planning.backfill import is_read_alike, origin_of, reads_again
@@ -138,8 +138,7 @@ def pieces(
         return
     place = replace(place, again=True, reported=is_read_alike(plan, source))
     topic, partition = place.topic, place.partition
-    began = after.begins.get(topic, {}).get(partition, 0)
-    present = start.positions.get(topic, {}).get(partition, began)
+    present = offset_in(topic, partition, start.positions, after.begins)
     if place.start < (until := min(end, present)):
         past = place
         if source.event_time is not None:

@@ -10,7 +10,7 @@ message that arrived in it belonged to the input.
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ikebana.processor.base.offsets import Offsets
+from ikebana.processor.base.offsets import Offsets, offset_in
 from ikebana.processor.base.rows import Seen
 from ikebana.processor.planning.plan import Input, Plan
 from ikebana.processor.topics.event_time import Where
@@ -62,13 +62,13 @@ class Silence:
         for where, end in _partitions(self._patient, ends):
             if where not in self._unchanged or self._unchanged[where][0] != end:
                 self._unchanged[where] = end, moment
-            at = _position(positions, where)
+            at = offset_in(*where, positions)
             self._checked[where] = _checked(self._checked.get(where), at, end, moment)
         return {
             source.name: frozenset(
                 where
                 for where, end in _partitions([source], ends)
-                if self._is_idle(source, where, moment, read=_position(positions, where) >= end)
+                if self._is_idle(source, where, moment, read=offset_in(*where, positions) >= end)
             )
             for source in self._patient
         }
@@ -92,11 +92,6 @@ def _partitions(sources: Iterable[Input], ends: Offsets) -> Iterator[tuple[Where
     for topic in dict.fromkeys(topic for source in sources for topic in source.topics):
         for partition, end in ends.get(topic, {}).items():
             yield (topic, partition), end
-
-
-def _position(positions: Offsets, where: Where) -> int:
-    topic, partition = where
-    return positions.get(topic, {}).get(partition, 0)
 
 
 def _checked(before: _Checked | None, position: int, end: int, moment: float) -> _Checked:

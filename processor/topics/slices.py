@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from ikebana.processor.base.offsets import offset_in
 from ikebana.processor.base.placing import PartitionRange
 from ikebana.processor.base.rows import FIRST, InSource
 from ikebana.processor.planning.plan import Input, Plan
@@ -58,13 +59,11 @@ def slices(plan: Plan, start: SourceOffset, end: SourceOffset) -> Iterator[Slice
         partitions = sum(len(end.positions.get(topic, {})) for topic in source.topics)
         for topic in source.topics:
             key = plan.position_key(source, topic)
-            positions = start.positions.get(key, {})
             ends = end.positions.get(key, {})
             if source.traits.kind == "updates":
                 ends = end.input_times[source.name].reads if source.name in end.input_times else {}
             for partition, until in sorted(ends.items()):
-                begin = end.begins.get(key, {}).get(partition, 0)
-                since = positions.get(partition, begin)
+                since = offset_in(key, partition, start.positions, end.begins)
                 if until <= since:
                     continue
                 order = source.topics.index(topic)
@@ -92,8 +91,7 @@ def _transaction_slices(plan: Plan, start: SourceOffset, end: SourceOffset) -> I
     """Yield the slices of transaction topics."""
     for topic in plan.transaction_topics:
         for partition, until in sorted(end.positions.get(topic, {}).items()):
-            begin = end.begins.get(topic, {}).get(partition, 0)
-            since = start.positions.get(topic, {}).get(partition, begin)
+            since = offset_in(topic, partition, start.positions, end.begins)
             if until > since:
                 place = PartitionRange(topic, partition, 0, since, end.lower, each=False)
                 times = end.input_times.get(topic_key(topic), InputTimes())

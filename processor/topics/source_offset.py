@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ikebana.processor.base.offsets import Positions
+from ikebana.processor.base.offsets import Positions, offset_in
 from ikebana.processor.base.transition import NO_TRANSITION, Transition
 from ikebana.processor.planning import progress
 from ikebana.processor.topics.input_times import InputTimes
@@ -56,9 +56,8 @@ class SourceOffset(msgspec.Struct, frozen=True):
 
     def records_since(self, before: "SourceOffset") -> int:
         """Count the offsets that batches after `before`, up to this one, have read."""
-        read, first = before.positions, self.begins
         return sum(
-            end - read.get(topic, {}).get(partition, first.get(topic, {}).get(partition, 0))
+            end - offset_in(topic, partition, before.positions, self.begins)
             for topic, ends in self.positions.items()
             for partition, end in ends.items()
         )

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ikebana.processor.base.offsets import Offsets, Positions, count_between, portion
+from ikebana.processor.base.offsets import Offsets, Positions, count_between, offset_in, portion
 from ikebana.processor.base.transition import NOTHING_REPLAYED, ReadBackSpan, Replayed
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.topics import diff_input
@@ -183,7 +183,7 @@ def taken_to(last: SourceOffset, name: str) -> int:
 def capped(target: Positions, positions: Offsets) -> Positions:
     """Limit reading to the target, or to the positions where they are beyond it already."""
     return {
-        topic: {p: max(end, positions.get(topic, {}).get(p, 0)) for p, end in by.items()}
+        topic: {p: max(end, offset_in(topic, p, positions)) for p, end in by.items()}
         for topic, by in target.items()
     }
 
@@ -193,9 +193,7 @@ def _share(
 ) -> tuple[Positions, Positions, int]:
     """Compute the starts and ends of a batch of about `limit` records, and the offsets left."""
     starts = {
-        topic: {
-            p: last.positions.get(topic, {}).get(p, begins.get(topic, {}).get(p, 0)) for p in by
-        }
+        topic: {p: offset_in(topic, p, last.positions, begins) for p in by}
         for topic, by in ends.items()
     }
     until = portion(starts, ends, limit)
