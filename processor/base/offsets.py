@@ -8,9 +8,9 @@ Offsets = Mapping[str, Mapping[int, int]]
 """The same, which is only read."""
 
 
-def offset_in(topic: str, partition: int, *known: Offsets) -> int:
+def offset_in(topic: str, partition: int, *sources: Offsets) -> int:
     """The offset of a partition, by the first that has it; 0 if none has it."""
-    for offsets in known:
+    for offsets in sources:
         if (offset := offsets.get(topic, {}).get(partition)) is not None:
             return offset
     return 0
