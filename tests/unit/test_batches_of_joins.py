@@ -200,8 +200,13 @@ def test_an_upsert_that_is_looked_up_keeps_all_rows() -> None:
     assert () in [branch.steps for branch in found.branches["quotes"]]
 
 
-def test_updates_without_a_key_hop_to_one_shard() -> None:
+@pytest.mark.parametrize("in_python", [False, True])
+def test_updates_without_a_key_hop_to_one_shard(
+    monkeypatch: pytest.MonkeyPatch, *, in_python: bool
+) -> None:
     """What has no key is all of one, wherever it comes from."""
+    if in_python:
+        monkeypatch.setattr(by_shard, "spread_columns", None)
     updates = [KeyedUpdate(None, b"%d" % at, at, 1) for at in range(3)]
 
     found = list(by_shard.hop_chunks({"totals": updates}, 7))

@@ -64,10 +64,12 @@ def test_how_far_the_read_limit_lets_go(lower: int, limit: int | None, expected:
     assert diff_input.reach(THREE, positions, lower, limit) == expected
 
 
-def test_the_greatest_time_is_not_the_last() -> None:
+@pytest.mark.parametrize("lower", [0, 5], ids=["no row is late", "one is"])
+def test_the_greatest_time_is_not_the_last(lower: int) -> None:
     """R9. Times come in no order; the frontier is made of the greatest."""
+    bounds = [TimeBounds(lower, None)] * 3
     known = event_time.merged({"t": {0: 5, 1: 7}}, {"t": {0: 3, 1: 9}, "u": {0: 1}})
-    dated = EventTimes(None).of_rows([None] * 3, [b"{}"] * 3, [4, 9, 6], [TimeBounds(0, None)] * 3)
+    dated = EventTimes(None).of_rows([None] * 3, [b"{}"] * 3, [4, 9, 6], bounds)
 
     assert known == {"t": {0: 5, 1: 9}, "u": {0: 1}}
     assert dated.greatest == 9
