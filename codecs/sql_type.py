@@ -67,7 +67,11 @@ _Item = TypeVar("_Item")
 
 
 class TypeTextError(ValueError):
-    """A text is not a type of SQL."""
+    """A text is not a type of SQL; `reason` is empty if it may be a misspelt name of one."""
+
+    def __init__(self, text: str, reason: str = "") -> None:
+        super().__init__(f'"{text}" is not a SQL type{reason and f": {reason}"}')
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +309,7 @@ _TOKEN = re.compile(
 
 
 _DIGITS_OF_DECIMALS = (
-    f": DECIMAL(p,s) has p digits, {_MOST_DIGITS} at most, of which s follow the point; "
+    f"DECIMAL(p,s) has p digits, {_MOST_DIGITS} at most, of which s follow the point; "
     "read longer numbers as VARCHAR"
 )
 
@@ -319,9 +323,9 @@ class _Reader:
         self._kind, self.now = "", ""
         self._next()
 
-    def refuse(self, why: str = "") -> NoReturn:
+    def refuse(self, reason: str = "") -> NoReturn:
         """Refuse the text.  Raises: TypeTextError."""
-        raise TypeTextError(f'"{self._text}" is not a SQL type{why}') from None
+        raise TypeTextError(self._text, reason) from None
 
     def type(self) -> SqlType:
         """Read a type, with the brackets behind it."""
@@ -419,7 +423,7 @@ class _Reader:
                 return Scalar("FLOAT" if digits < 25 else "DOUBLE")
             case (("VARCHAR" | "BIT"), (_,)):
                 return Scalar(full)
-        self.refuse(f": {full} takes no such number in parentheses")
+        self.refuse(f"{full} takes no such number in parentheses")
 
     def _of_time(self, full: str, numbers: tuple[int, ...]) -> SqlType:
         zone = self._word("WITH", "WITHOUT")

@@ -396,9 +396,7 @@ def type_named(text: str) -> str:
     try:
         return str(parsed(text))
     except TypeTextError as error:
-        # What is told a reason is no misspelt name.
-        is_name = str(error).endswith("is not a SQL type")
-        meant = hint(text, NAMES, "{}") if is_name else ""
+        meant = "" if error.reason else hint(text, NAMES, "{}")
         raise ExpressionError(f"{error}{meant}") from None
 
 
