@@ -16,6 +16,7 @@ from ikebana.codecs.snapshot_record import SnapshotRecord, topic_of
 from ikebana.errors import AccessError, SourceError
 from ikebana.processor.base import diff_reader
 from ikebana.processor.base.diff_reader import PlacedUpdate
+from ikebana.processor.base.offsets import offset_in
 from ikebana.processor.base.verify import CollectionDigest
 from ikebana.processor.checkpoint.refusal import Refusal
 from ikebana.processor.checkpoint.snapshots import Available, chosen, usable
@@ -102,7 +103,7 @@ class Snapshots:
             self._topic,
             self._topic_id,
             begins[self._topic],
-            begins.get(progress, {}).get(0, 0),
+            offset_in(progress, 0, begins),
             begins.get(self.name, {}),
         )
 

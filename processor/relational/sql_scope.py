@@ -115,8 +115,8 @@ class Names:
                 name = ".".join(names)
                 # SQL calls these functions without parentheses.
                 is_clock = name.lower() in CLOCKS
-                why = OF_A_CLOCK if is_clock else "is no column of what FROM names"
-                problem = f"{name} {why}" if is_clock else f'"{name}" {why}'
+                unknown = f'"{name}" is no column of what FROM names'
+                problem = f"{name} {OF_A_CLOCK}" if is_clock else unknown
                 raise SqlQueryError(problem, node.get("query_location"))
         return result
 
