@@ -8,7 +8,8 @@ from support.doc_blocks import ROOT
 
 PUBLISHED = ROOT / "docs" / FILE
 _ROW = re.compile(r"^\| `([^`]+)` \|.*?\|.*?\| (.*) \|$", re.MULTILINE)
-_LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
+# The text of a link may be code with brackets of its own.
+_LINK = re.compile(r"\[((?:`[^`]*`|[^]`])*)\]\([^)]*\)")
 
 
 def described() -> dict[str, str]:
