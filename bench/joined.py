@@ -56,8 +56,7 @@ from ikebana.processor.base import by_shard
 from ikebana.processor.base.envelope import Records, pack, unpack
 from ikebana.processor.base.placing import owner_of
 from ikebana.processor.engine.dataflow import Beside, Emitted, advance
-from ikebana.processor.engine.testing.batches import Unfinished
-from ikebana.processor.engine.testing.run import Run
+from ikebana.processor.engine.testing.run import Run, Unfinished
 from ikebana.processor.planning.plan import Plan
 from ikebana.processor.spark.worker import settle
 from ikebana.processor.topics import again

@@ -63,9 +63,9 @@ def _plain(offset: Any) -> str:
 
 
 def _watch() -> None:
-    from ikebana.processor.engine.testing.batches import Batches
+    from ikebana.testing import Run
 
-    publish, edit, lose = Batches._publish, Batches._edit, Batches._lose
+    publish, edit, lose = Run._publish, Run._edit, Run._lose
 
     def published(self: Any, batch: Any, emitted: Any) -> None:
         publish(self, batch, emitted)
@@ -94,7 +94,7 @@ def _watch() -> None:
             raise
         _lives.add("recovers")
 
-    Batches._publish, Batches._edit, Batches._lose = published, edited, lost  # type: ignore[method-assign]
+    Run._publish, Run._edit, Run._lose = published, edited, lost  # type: ignore[method-assign]
 
 
 def pytest_configure() -> None:

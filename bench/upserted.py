@@ -43,7 +43,7 @@ from rich.table import Table
 import ikebana
 from ikebana.codecs import canonical
 from ikebana.processor.engine.dataflow import Emitted
-from ikebana.processor.engine.testing.batches import Unfinished
+from ikebana.processor.engine.testing.run import Unfinished
 from ikebana.processor.kafka.reader import Range, RangeReader
 from ikebana.processor.kafka.transactions import TransactionalProducer
 from ikebana.processor.planning.plan import Plan

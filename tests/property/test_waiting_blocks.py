@@ -12,7 +12,7 @@ from ikebana.arrangements.store import MemoryStore
 from ikebana.processor.base.placing import shard_of
 from ikebana.processor.base.rows import KeyedUpdate, Partial, Upserts
 from ikebana.processor.checkpoint.parts import moved
-from ikebana.processor.engine.testing.batches import rescaled
+from ikebana.processor.engine.testing.run import rescaled
 from ikebana.processor.kernels import upsert, upsert_waiting
 from ikebana.processor.kernels.layout import operator_part
 from support.stores import entries

@@ -22,7 +22,7 @@ from ikebana.processor.checkpoint.next_step import Desired, Observed, Step, Worl
 from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.engine import task
 from ikebana.processor.engine.opening import KafkaWorld
-from ikebana.processor.engine.testing.batches import MemoryWorld
+from ikebana.processor.engine.testing.run import MemoryWorld
 from ikebana.processor.kafka import recovering
 from ikebana.processor.spark import query
 from ikebana.processor.spark.source import StreamReader

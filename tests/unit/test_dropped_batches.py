@@ -10,7 +10,7 @@ from ikebana import Plan
 from ikebana.processor.base.envelope import Records
 from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.checkpoint.next_step import Observed
-from ikebana.processor.engine.testing.batches import born
+from ikebana.processor.engine.testing.run import born
 from ikebana.processor.kafka.reader import DeletedError
 from ikebana.processor.topics.source_offset import SourceOffset, is_settled
 from ikebana.testing import Run, Topics

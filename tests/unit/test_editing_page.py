@@ -10,7 +10,7 @@ from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.checkpoint.next_step import Desired
 from ikebana.processor.checkpoint.planned_edit import planned
 from ikebana.processor.cli import demo
-from ikebana.processor.engine.testing.batches import MemoryWorld
+from ikebana.processor.engine.testing.run import MemoryWorld
 from ikebana.testing import Run
 from support.edited_flights import expected, files, summaries
 

@@ -12,7 +12,7 @@ from ikebana.processor.authoring.pipeline import parse
 from ikebana.processor.checkpoint.layout import Logged
 from ikebana.processor.checkpoint.next_step import Desired, Observed
 from ikebana.processor.checkpoint.planned_edit import planned
-from ikebana.processor.engine.testing.batches import born
+from ikebana.processor.engine.testing.run import born
 from ikebana.processor.topics import reading_log
 from ikebana.testing import Run
 

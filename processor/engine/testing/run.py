@@ -1,22 +1,244 @@
 """A pipeline that runs over topics in memory: micro-batches, deaths, restarts, shards."""
 
+import heapq
 from collections import Counter
-from collections.abc import Collection, Set
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
+from ikebana.arrangements.frontier import Interval
+from ikebana.arrangements.store import MemoryStore
 from ikebana.arrangements.update import Collection as Counted
 from ikebana.arrangements.update import Update
+from ikebana.codecs.progress import ProgressRecord
 from ikebana.codecs.upsert_out import OutputMessage
-from ikebana.errors import ConfigError
-from ikebana.processor.base.offsets import Offsets
-from ikebana.processor.engine.in_process import HasPlan, consolidated, plan_of
-from ikebana.processor.engine.testing.batches import Batches, BatchRequest
-from ikebana.processor.planning.plan import ERRORS, Output, Plan
+from ikebana.errors import CheckpointError, ConfigError
+from ikebana.processor.base import by_shard
+from ikebana.processor.base.envelope import Records, Tick, pack, unpack
+from ikebana.processor.base.offsets import Offsets, Positions
+from ikebana.processor.base.placing import owner_of, shard_of
+from ikebana.processor.base.rows import KeyedUpdate
+from ikebana.processor.base.transition import NOTHING_REPLAYED, ReadBack, Replayed
+from ikebana.processor.checkpoint.checkpoint import Birth, described
+from ikebana.processor.checkpoint.evolution import begun, edit_under_way
+from ikebana.processor.checkpoint.layout import Logged
+from ikebana.processor.checkpoint.next_step import Desired, Observed, Step, start
+from ikebana.processor.checkpoint.parts import moved
+from ikebana.processor.checkpoint.recovering import Left, Unclosed, problems_left, rebuild
+from ikebana.processor.checkpoint.starting import OutputState
+from ikebana.processor.engine.dataflow import Beside, Emitted
+from ikebana.processor.engine.editing import output_intervals
+from ikebana.processor.engine.in_process import (
+    Attempt,
+    HasPlan,
+    OutputsWritten,
+    attempt,
+    consolidated,
+    found_schemas,
+    learned_from,
+    plan_of,
+)
+from ikebana.processor.engine.testing.topics import Topics
+from ikebana.processor.planning import planner, starts
+from ikebana.processor.planning.backfill import has_caught_up
+from ikebana.processor.planning.edits import Edit
+from ikebana.processor.planning.plan import ERRORS, Input, Output, Plan
+from ikebana.processor.topics import again, input_times, own_topics, reclock
 from ikebana.processor.topics.event_time import Where
-from ikebana.processor.topics.literals import as_message
+from ikebana.processor.topics.history import files_of
+from ikebana.processor.topics.input_times import InputTimes, Learned
+from ikebana.processor.topics.intake import Intake
+from ikebana.processor.topics.literals import as_message, require_readable
+from ikebana.processor.topics.own_topics import taken_back
+from ikebana.processor.topics.slices import reading_of, rows_in, slices
+from ikebana.processor.topics.source_offset import SourceOffset, is_settled
+from ikebana.processor.topics.starting import started
+from ikebana.processor.topics.taking import MintingState
+from ikebana.processor.topics.update_intake import UpdateIntake, intake_of
+
+if TYPE_CHECKING:
+    from ikebana.codecs.avro_schema import Schemas
 
 
-class Run(Batches):
+class BatchRequest(NamedTuple):
+    """The arguments of the next batch; see `Run.batch`."""
+
+    now_ms: int | None
+    limit: int | None
+    ends: Mapping[str, Mapping[int, int]] = {}
+    idle: Set[Where] = frozenset()
+    heartbeat: bool = False
+    first: bool = False
+
+
+def look_at(
+    plan: Plan,
+    topics: Topics,
+    last: SourceOffset,
+    news: Learned,
+    asked: BatchRequest,
+) -> MintingState:
+    """How far the topics go after a batch in which `news` were learned."""
+    names = dict.fromkeys((*plan.topics, *plan.transaction_topics))
+    there = {name: topics.ends(name) for name in names}
+    idle = dict.fromkeys((source.name for source in plan.inputs), asked.idle)
+    times = input_times.learned(plan, last.input_times, news, last.positions, there, idle)
+    closed = {
+        source.name: [
+            each
+            for each in topics.closed[source.topics[0]]
+            if each.after > times.get(source.name, InputTimes()).progress_at
+        ]
+        for source in plan.inputs
+        if source.traits.kind == "updates"
+    }
+    ends = {topic: dict(asked.ends.get(topic, there[topic])) for topic in there}
+    begins = {
+        topic: topics.first(source, topic)
+        for source in plan.inputs
+        for topic in source.topics
+        if topic not in last.positions
+        and source.name not in plan.backfills
+        and source.start not in starts.WORDS
+    }
+    return MintingState(ends, begins, {}, times, closed)
+
+
+def after_loss(
+    plan: Plan, topics: Topics, begins: Positions, hops: Mapping[int, int]
+) -> SourceOffset:
+    """The offset at which the rebuild of a plan's state begins.
+
+    Raises: CheckpointError, for topics of outputs that `ikebana recover` refuses.
+    """
+    own_ranges: dict[str, Mapping[int, tuple[int, int]]] = {}
+    for output in plan.published:
+        if output.traits.codec is None:
+            snapshot, ends = topics.snapshots.get(output.topic), topics.ends(output.topic)
+            own_ranges |= own_topics.to_read(output.topic, dict.fromkeys(ends, 0), ends, snapshot)
+    left = Left(
+        lease=None,
+        markers={},
+        outputs={each.name: OutputState(topics.last(each.topic)) for each in plan.published},
+        unclosed={each.name: _unclosed(each, topics) for each in plan.published},
+        lost={},
+        read_back=own_ranges,
+        begins={topic: dict.fromkeys(by, 0) for topic, by in begins.items()},
+        ends={topic: topics.ends(topic) for topic in begins},
+        policies={},
+        topic_ids={},
+        hops=hops,
+        starts=begins,
+    )
+    if problems := list(problems_left(plan, left)):
+        raise CheckpointError(
+            "the checkpoint cannot be created again: "
+            + "; ".join(f"{each.path} {each.reason}" for each in problems),
+            hint=f"{problems[0].instead}.",
+            paths=[each.path for each in problems],
+        )
+    return rebuild(plan, left)
+
+
+def _unclosed(output: Output, topics: Topics) -> Unclosed:
+    """What a topic has beyond the end of its last progress."""
+    last = topics.last(output.topic)
+    ends, stand = ({}, 0) if last is None else (last.ends, last.upper)
+    beyond = [
+        (partition, message)
+        for partition, held in topics.messages[output.topic].items()
+        for message in held[ends.get(partition, 0) :]
+        if message is not None
+    ]
+    if output.traits.codec is not None:
+        return Unclosed(len(beyond))
+    times = [
+        update.time
+        for partition, message in beyond
+        for update in own_topics.updates_of(output, output.topic, partition, message)
+        if update.time >= stand
+    ]
+    return Unclosed(len(times), max(times, default=-1))
+
+
+@dataclass(slots=True)
+class Unfinished:
+    """A batch in the offset log that some shards have not committed.
+
+    `attempts` has the last result of each shard, `committed` the results that are committed.
+    """
+
+    before: SourceOffset
+    after: SourceOffset
+    attempts: dict[int, Attempt] = field(default_factory=dict)
+    committed: dict[int, Emitted] = field(default_factory=dict)
+
+    @property
+    def last_committed(self) -> int:
+        """The last batch that any shard has committed."""
+        return (self.after if self.committed else self.before).batch
+
+    def computed(self, shard: int, result: Attempt) -> None:
+        """Remember the result of a shard.
+
+        Raises:
+            CheckpointError: the shard had another result before.
+        """
+        earlier = self.attempts.setdefault(shard, result)
+        if earlier is result:
+            return
+        for output, updates in result.emitted.updates.items():
+            if (first := sorted(earlier.emitted.updates[output], key=repr)) != (
+                then := sorted(updates, key=repr)
+            ):
+                raise CheckpointError(
+                    f"batch {self.after.batch} of shard {shard}, run again, gives other updates "
+                    f'of output "{output}": {_shown(first, then)} before, and '
+                    f"{_shown(then, first)} now",
+                    hint="A function of the pipeline depends on more than what it is given, such "
+                    "as a clock, chance, or what it has kept.",
+                )
+        if earlier.changes != result.changes or earlier.emitted.hops != result.emitted.hops:
+            raise CheckpointError(
+                f"batch {self.after.batch} of shard {shard}, run again, leaves another state",
+                hint="A function of the pipeline depends on more than what it is given, such as a "
+                "clock, chance, or what it has kept.",
+            )
+
+    def commit(self, shard: int, store: MemoryStore) -> None:
+        """Commit the result of a shard, if it is not committed already."""
+        if shard not in self.committed:
+            self.attempts[shard].commit(store)
+            self.committed[shard] = self.attempts[shard].emitted
+
+
+def _shown(updates: Sequence[KeyedUpdate], others: Sequence[KeyedUpdate]) -> str:
+    """The first update that the others lack, as text."""
+    return next((str(tuple(each)) for each in updates if each not in others), "none")
+
+
+def born(plan: Plan, shards: int, last: SourceOffset, begins: Positions) -> Birth:
+    """The metadata of a checkpoint of a plan.  Raises: PlanError, for functions without names."""
+    plain = described(plan.portable())
+    return Birth("test", "test", shards, plain, last, begins=begins)
+
+
+def rescaled(stores: Sequence[MemoryStore], shards: int) -> list[MemoryStore]:
+    """Distribute the entries of shards over another number of shards, by key."""
+    after = [MemoryStore() for _ in range(shards)]
+    entries = heapq.merge(*(list(store.scan(b"")) for store in stores))
+    for shard, entry in moved(entries, lambda key: shard_of(key, shards)):
+        after[shard].put(*entry)
+    return after
+
+
+# No event time lies beyond this clock, whatever `ahead` says.
+_NO_CLOCK = 1 << 62
+
+
+class Run:
     """A run of a pipeline over topics in memory, one micro-batch at a time.
 
     `send` appends messages to its topics; `batch` runs one micro-batch, and `read` runs
@@ -37,7 +259,59 @@ class Run(Batches):
     No clock is read: pass `now_ms` where the time of day counts.  Without it, batches in
     ingest time have the times 0, 1, 2 and so on, and no event time is too far ahead.  A batch
     takes at most `exchange` packed messages that come from other shards.
+
+    A batch is minted as Spark's source mints it, is in the log from then on, and runs in every
+    shard that has not committed it.
     """
+
+    def __init__(
+        self,
+        pipeline: Plan | HasPlan,
+        topics: Topics | None = None,
+        shards: int = 1,
+        exchange: int = 1000,
+        *,
+        schemas: "Schemas | Mapping[int, Any] | None" = None,
+    ) -> None:
+        self.plan = self._written = self._running = plan = plan_of(pipeline)
+        self.topics = Topics() if topics is None else topics
+        for source in plan.inputs:
+            require_readable(source, schemas)
+        positions = {}
+        for source in plan.inputs:
+            for topic in source.topics:
+                self.topics.create(topic)
+                positions[topic] = self.topics.first(source, topic)
+        for topic in plan.transaction_topics:
+            positions[topic] = dict.fromkeys(self.topics.ends(topic), 0)
+        self.last = started(plan, positions, {}, self.topics.snapshots, files_of(plan))
+        """The last batch as in the offset log: the offsets it read, and the upper of its times."""
+        self._begins = self.last.positions
+        self.frontiers: dict[str, int] = {}
+        """The frontiers of those outputs that have advanced."""
+        self.written = OutputsWritten(plan)
+        self.waiting = 0
+        """The number of records that wait until their times are closed."""
+        self.stores = [MemoryStore() for _ in range(shards)]
+        self._birth: Birth | None = None
+        self._next: Birth | None = None
+        """The metadata of the new plan while the old one still runs."""
+        self._finishes = False
+        """Whether the old plan only finishes its work."""
+        self._exchange: list[list[bytes]] = [[] for _ in range(shards)]
+        self._most = exchange
+        self._news = Learned([], [])
+        self._replayed = NOTHING_REPLAYED
+        self._ahead: Positions = {}
+        """By output that is written in portions, its ends before the first portion."""
+        self._unfinished: Unfinished | None = None
+        self._schemas = found_schemas(schemas)
+        self._open()
+
+    @property
+    def released(self) -> tuple[str, ...]:
+        """The parts of the state that removed operators leave to be deleted."""
+        return () if self._birth is None else self._birth.released
 
     def send(
         self,
@@ -200,6 +474,227 @@ class Run(Batches):
         """The numbers of late, repeated and other records by kind; see `dataflow.Emitted`."""
         return self.written.counted
 
+    def _open(self) -> None:
+        """Set up as a new process does."""
+        for topic in self.plan.topics:
+            self.topics.create(topic)
+        plan = self._running
+        self._physical = planner.physical(plan)
+        self._intakes = {
+            s: intake_of(s, self._physical, self._schemas, named=plan.shares_topics(s))
+            for s in plan.inputs
+        }
+
+    def _edit(self, written: Plan, shards: int) -> None:
+        """Go on with a plan, at once or after the old one has finished its work."""
+        plan = written.portable()
+        step = start(MemoryWorld(self, shards), Desired(plan, shards))
+        self.plan, self._written = step.following.final, written
+        after = step.following.after
+        self._next = msgspec.structs.replace(after, shards=shards) if step.precedes else None
+
+    def _lose(self, written: Plan) -> None:
+        """Lose the checkpoint, and begin to rebuild the state of a plan from the topics."""
+        for topic in written.topics:
+            self.topics.create(topic)
+        begins = {t: self.topics.first(i, t) for i in written.inputs for t in i.topics}
+        hops = {shard: len(rows) for shard, rows in enumerate(self._exchange)}
+        self.last = after_loss(written, self.topics, begins, hops)
+        # In the lost checkpoint outputs may have had other names.
+        self.written.rename({each.topic: each.name for each in self._running.published}, written)
+        progress = {each.name: self.topics.last(each.topic) for each in written.published}
+        self.frontiers = {name: last.upper for name, last in progress.items() if last is not None}
+        self.plan = self._written = self._running = written
+        self._begins, shards = begins, len(self.stores)
+        self.stores = [MemoryStore() for _ in range(shards)]
+        self._birth = self._next = self._unfinished = None
+        self._finishes, self._news = False, Learned([], [])
+        self._replayed = NOTHING_REPLAYED
+        self._ahead.clear()
+
+    def _is_over(self) -> bool:
+        """Whether the old plan is done: its work is finished, or its backfill has caught up."""
+        if self._next is None or not is_settled(self.last):
+            return False
+        return self._finishes or has_caught_up(self._running, self.last.positions)
+
+    def _in_log(self) -> Logged:
+        """The end of the offset log, and of the log of commits."""
+        after = self.last if self._unfinished is None else self._unfinished.after
+        return Logged(None if after.batch < 0 else after, after.batch, self.last.batch)
+
+    def _logged(self, asked: BatchRequest) -> Unfinished | None:
+        """The batch to run: the unfinished one, or the next one, which this puts into the log."""
+        if self._unfinished is None:
+            while (after := self._next) is not None and self._is_over():
+                self._edit(self._written, after.shards)
+                self._open()
+            if (minted := self._minted(asked)) is None:
+                return None
+            # It is in the offset log from here on, so it is replayed after any failure.
+            self._unfinished = Unfinished(self.last, minted)
+        return self._unfinished
+
+    def _minted(self, asked: BatchRequest) -> SourceOffset | None:
+        """The next batch over the records that can be read now; None if there is none."""
+        before = self.last
+        plan, edited = self._running, self._edited(before)
+        look = look_at(plan, self.topics, before, self._news, asked)
+        now_ms = asked.now_ms
+        if now_ms is None:
+            now_ms = _NO_CLOCK if plan.is_dated else before.upper
+        after = reclock.mint(
+            plan,
+            before,
+            look._replace(
+                begins=again.begun(
+                    look.begins, again.begins(plan, again.first_offsets(self._begins, before))
+                ),
+                hops={shard: len(rows) for shard, rows in enumerate(self._exchange)},
+                replayed=self._replayed,
+                read_back=self._read_back(edited, before),
+            ),
+            reclock.BatchTrigger(now_ms, asked.limit, asked.heartbeat, asked.first, self._most),
+            edited,
+        )
+        if after.batch == before.batch:
+            return None
+        assert after.transition.follows(before.transition), (before.transition, after.transition)
+        # Encoded and decoded, as in Spark's offset log.
+        return SourceOffset.from_json(after.to_json())
+
+    def _finish(self, batch: Unfinished) -> None:
+        """Complete a batch in the shards that have not committed it."""
+        self._attempt(batch)
+        for shard, store in enumerate(self.stores):
+            batch.commit(shard, store)
+        self._unfinished = None
+        self.last = batch.after
+        self._publish(batch, [batch.committed[shard] for shard in range(len(self.stores))])
+
+    def _attempt(self, batch: Unfinished) -> None:
+        before, after = batch.before, batch.after
+        intervals = again.intervals(self._running, before, after)
+        rows, edit = self._rows(before, after), self._edit_of(after)
+        for shard, store in enumerate(self.stores):
+            if shard not in batch.committed:
+                result: Attempt = attempt(
+                    self._running,
+                    self._physical,
+                    store,
+                    rows[shard],
+                    intervals,
+                    Beside(
+                        transition=after.transition,
+                        edit=edit,
+                        released=() if after.transition.fills else self.released,
+                        owns=owner_of(shard, len(self.stores)),
+                    ),
+                )
+                batch.computed(shard, result)
+
+    def _edited(self, before: SourceOffset) -> reclock.Edited:
+        """How the batch after `before` continues the last edit."""
+        birth = self._birth
+        if birth is None:
+            return reclock.NOT_EDITED
+        edit = edit_under_way(birth, before, is_done=True)
+        return reclock.Edited.of(birth.edits, edit, birth.released, finishes=self._finishes)
+
+    def _read_back(self, edited: reclock.Edited, before: SourceOffset) -> ReadBack:
+        """The offsets that an edit about to begin reads of the topics of outputs."""
+        spans: ReadBack = {}
+        for topic in edited.read_back if edited.edits > before.transition.number else ():
+            snapshot, ends = self.topics.snapshots.get(topic), self.topics.ends(topic)
+            spans |= own_topics.begun(
+                own_topics.to_read(topic, dict.fromkeys(ends, 0), ends, snapshot)
+            )
+        return spans
+
+    def _taken_back(self, after: SourceOffset) -> Iterator[tuple[int, Records]]:
+        """The rows that a batch reads from the topics of outputs, by shard."""
+        edit, transition = self._edit_of(after), after.transition
+        read_back = edit.read_back if edit else {}
+        outputs = own_topics.read_in(self._running, read_back, transition)
+        for piece in own_topics.ranges(outputs, transition):
+            held = self.topics.messages[piece.topic][piece.partition][piece.start : piece.end]
+            messages = [message for message in held if message is not None]
+            for shard, chunk in taken_back(self._running, piece, messages, len(self.stores)):
+                yield shard, _record(chunk)
+
+    def _edit_of(self, after: SourceOffset) -> Edit | None:
+        """The edit of the plan that a batch belongs to, if any."""
+        return None if self._birth is None else edit_under_way(self._birth, after)
+
+    def _rows(self, before: SourceOffset, after: SourceOffset) -> list[list[Records]]:
+        """The rows that each shard gets in a batch."""
+        rows: list[list[Records]] = [[] for _ in self.stores]
+        for piece in slices(self._running, before, after):
+            place = piece.place
+            reading = reading_of(self._running, piece, self._intake, len(rows))
+            if piece.file is not None:
+                files = rows_in(self._running.input(piece.input), piece)
+                messages = [message for some in files for message in some]
+            else:
+                held = self.topics.messages[place.topic][place.partition][place.start : piece.end]
+                messages = [message for message in held if message is not None]
+            for shard, chunk in [*reading.add(messages), *reading.finish()]:
+                rows[shard].append(_record(chunk))
+        for shard, record in self._taken_back(after):
+            rows[shard].append(record)
+        for shard, shard_rows in enumerate(rows):
+            begin, end = (of.hops.get(shard, 0) for of in (before, after))
+            shard_rows += map(_record, self._exchange[shard][begin:end])
+        return rows
+
+    def _intake(self, source: Input) -> Intake | UpdateIntake:
+        """The intake of an input, or of the rows of its history."""
+        intake = self._intakes.get(source)
+        if intake is None:
+            named = self._running.shares_topics(self._running.input(source.name))
+            intake = intake_of(source, self._physical, self._schemas, named=named)
+            self._intakes[source] = intake
+        return intake
+
+    def _publish(self, batch: Unfinished, emitted: list[Emitted]) -> None:
+        """Publish the results of a batch from all shards."""
+        intervals = again.intervals(self._running, batch.before, batch.after)
+        transition = batch.after.transition
+        edit = self._edit_of(batch.after)
+        closed = output_intervals(self._running, intervals, edit, transition)
+        for result in emitted:
+            for at, row in by_shard.hop_chunks(result.hops, len(self.stores)):
+                self._exchange[at].append(pack(row))
+        self._news = learned_from(emitted)
+        self._replayed = Replayed.by_all([result.replayed for result in emitted])
+        self.waiting = sum(result.waiting for result in emitted)
+        messages = self.written.take(self._running, emitted, closed)
+        ends = {output.name: self.topics.ends(output.topic) for output in self._running.published}
+        for output in self._running.published:
+            for key, value, headers in messages[output.name]:
+                self.topics.send(output.topic, key, value, headers=headers)
+            times = [u.time for result in emitted for u in result.updates[output.name]]
+            if output.name in transition.writing:
+                # Progress does not mention a portion.
+                self._ahead.setdefault(output.name, ends[output.name])
+                assert set(times) <= {transition.at}, (output.name, times)
+                times = []
+            elif self._ahead.pop(output.name, None) is not None:
+                before = sum(result.written_before[output.name] for result in emitted)
+                times += [transition.at] * before
+            self._close(output, closed[output.name], batch.after.batch, times)
+
+    def _close(self, output: Output, interval: Interval, batch: int, times: Sequence[int]) -> None:
+        """Check that updates lie in their batch's interval, and that intervals leave no gap."""
+        assert interval.lower == self.frontiers.get(output.name, interval.lower)
+        assert all(time in interval for time in times), (output.name, interval, times)
+        self.frontiers[output.name] = interval.upper
+        lower, upper, topic = interval.lower, interval.upper, output.topic
+        ends, count = self._ahead.get(output.name, self.topics.ends(topic)), len(times)
+        self.topics.publish(
+            ProgressRecord("c", "p", topic, batch, lower, upper, count, ends, "changes")
+        )
+
     def _output(self, name: str) -> Output:
         # In the checkpoint outputs may have their old names.
         topics = {output.name: output.topic for output in self._written.published}
@@ -210,3 +705,41 @@ class Run(Batches):
             f'pipeline "{self.plan.name}" has no output "{name}"',
             hint=f"Its outputs are {', '.join(topics)}.",
         )
+
+
+class MemoryWorld:
+    """The checkpoint of a run in memory, where no other instance is; see `next_step.World`."""
+
+    def __init__(self, run: Run, shards: int) -> None:
+        self._run, self._shards = run, shards
+
+    def look(self) -> Observed:
+        """Look at the run; its first edit makes the metadata of its checkpoint."""
+        run, shards, logged = self._run, len(self._run.stores), self._run._in_log()
+        unfinished = run._unfinished
+        committed = logged.committed if unfinished is None else unfinished.last_committed
+        birth = run._birth or born(run._running, shards, run.last, run._begins)
+        ran = msgspec.structs.replace(begun(birth, logged.offset), shards=shards)
+        return Observed(ran, logged, committed)
+
+    def hold(self, step: Step) -> Observed:
+        """Go on with the plan of a step."""
+        observed, run = self.look(), self._run
+        run._running, run._birth, run._finishes = step.plan, step.birth, step.finishes
+        run.written.expect(step.following.final)
+        return observed
+
+    def take(self, step: Step) -> None:
+        """Drop the unfinished batch, or distribute the state over another number of shards."""
+        run = self._run
+        if step.action == "drop":
+            run._unfinished = None
+        else:
+            run._exchange += [[] for _ in range(self._shards - len(run.stores))]
+            run.stores = rescaled(run.stores, self._shards)
+
+
+def _record(chunk: bytes) -> Records:
+    row = unpack(chunk)
+    assert not isinstance(row, Tick)
+    return row
