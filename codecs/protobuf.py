@@ -142,7 +142,8 @@ class Messages:
             case field.TYPE_DOUBLE:
                 return CONVERTS["double"]
             case field.TYPE_ENUM:
-                names = {n: value.name for n, value in field.enum_type.values_by_number.items()}
+                # Of several names of a number the first one counts, as in other languages.
+                names = {value.number: value.name for value in reversed(field.enum_type.values)}
                 return lambda number: names.get(number, number)
         return lambda value: value
 
@@ -156,12 +157,15 @@ def _base64(value: bytes) -> str:
     return b64encode(value).decode()
 
 
-_nanos, _time = timestamp_of(9), time_of(9)
+_seconds, _time = timestamp_of(0), time_of(9)
 _BILLION = 1_000_000_000
 
 
 def _timestamp(message: Any) -> str:
-    return f"{_nanos(message.seconds * _BILLION + message.nanos)}Z"
+    # The count of nanoseconds may need more than 64 bits.
+    over, nanos = divmod(message.nanos, _BILLION)
+    fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
+    return f"{_seconds(message.seconds + over)}{fraction}Z"
 
 
 def _date(message: Any) -> Any:

@@ -6,6 +6,7 @@ finds the types of fields by their names.  Groups and editions are not read.
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 from ikebana.codecs.avro_schema import SchemaUnknown
@@ -140,7 +141,10 @@ class _Reader:
         _typed(field, kind, label)
         self._expect("=")
         field.number = int(self._take(), 0)
-        self._skip()
+        options = self._skip()
+        for at, pair in enumerate(pairwise(options)):
+            if pair == ("default", "="):
+                field.default_value = _default(options[at + 2 :], field)
         return field
 
     def _enum(self, enum: Any) -> None:
@@ -163,14 +167,15 @@ class _Reader:
             part(self._take())
         self._take()
 
-    def _skip(self) -> None:
-        """Skip up to a semicolon, or over the braces that end a part."""
+    def _skip(self) -> list[str]:
+        """Skip up to a semicolon, or over the braces that end a part; return the tokens."""
         depth = 0
+        tokens = []
         while True:
-            token = self._take()
+            tokens.append(token := self._take())
             depth += (token in _OPEN) - (token in _CLOSE)
             if not depth and (token == ";" or (token == "}" and self._next != ";")):
-                return
+                return tokens
 
     def _quoted(self) -> str:
         text = self._take()
@@ -195,3 +200,16 @@ def _typed(field: Any, kind: str, label: str) -> None:
         field.type = field.Type.Value(f"TYPE_{kind.upper()}")
     else:
         field.type_name = kind
+
+
+def _default(tokens: list[str], field: Any) -> str:
+    """The default that tokens begin with, as descriptions have it: bytes stay escaped."""
+    token = tokens[0]
+    if token == "-":
+        return token + tokens[1]
+    if token[0] not in ('"', "'"):
+        return token
+    escaped = field.type == field.Type.Value("TYPE_STRING") and "\\" in token
+    # Escapes are of the bytes of UTF-8.
+    bare = token.encode().decode("unicode_escape").encode("latin-1").decode() if escaped else token
+    return bare[1:-1]

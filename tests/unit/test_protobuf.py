@@ -167,6 +167,51 @@ def test_each_type_has_a_form_in_json() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("seconds", "nanos", "shown"),
+    [
+        (253_402_300_799, 999_999_999, "9999-12-31T23:59:59.999999999Z"),
+        (-62_135_596_800, 0, "0001-01-01T00:00:00Z"),
+        (9_223_372_036, 854_775_807, "2262-04-11T23:47:16.854775807Z"),
+        (-1, 500_000_000, "1969-12-31T23:59:59.5Z"),
+    ],
+)
+def test_a_timestamp_may_be_of_any_year_of_protobuf(seconds: int, nanos: int, shown: str) -> None:
+    """Its nanoseconds since 1970 may need more than 64 bits."""
+    schemas, kind = wide()
+    row = kind()
+    row.at.seconds, row.at.nanos = seconds, nanos
+
+    found = ProtobufDecoder(schemas).decode(prefixed(row.SerializeToString()))
+
+    assert found["at"] == shown
+
+
+DEFAULTS = r"""
+syntax = "proto2";
+message Row {
+  enum Kind { option allow_alias = true; NONE = 0; FIRST = 1; SECOND = 1; }
+  optional int32 number = 1 [deprecated = true, default = -5];
+  optional string text = 2 [default = 'a\303\251, "b]"', (x.y) = { default: 1 }];
+  optional bytes raw = 3 [default = "\377x"];
+  optional Kind kind = 4 [default = SECOND];
+  optional double least = 5 [default = -inf];
+  optional int32 none = 6 [(z).default = 3];
+  optional string cleared = 7 [default = ""];
+}
+"""
+
+
+def test_defaults_and_aliases_of_the_text_of_a_schema_count() -> None:
+    """A number of an enumeration is its first name, as in Java."""
+    schemas = Described({7: [serialized(parsed_text("rows.proto", DEFAULTS))]})
+
+    assert ProtobufDecoder(schemas).decode(prefixed(b"")) == {
+        **{"number": -5, "text": 'aé, "b]"', "raw": "/3g=", "kind": "FIRST"},
+        **{"least": "-Infinity", "none": None, "cleared": ""},
+    }
+
+
 def test_a_message_is_found_by_its_place() -> None:
     """Here the second one within the first."""
     schemas, _ = wide()
@@ -506,7 +551,7 @@ message_type {{
     name: "ByNameEntry" options {{ map_entry: true }}
     {field("key", 1, "STRING")} {field("value", 2, "Part")}
   }}
-  nested_type {{ name: "Part" {field("n", 1, "INT32")} }}
+  nested_type {{ name: "Part" {field("n", 1, "INT32", 'default_value: "-7"')} }}
   enum_type {{
     name: "Kind" value {{ name: "NONE" number: 0 }} value {{ name: "SOME" number: -1 }}
   }}
