@@ -18,6 +18,7 @@ from ikebana.codecs.column_encodings import bare, encodings, of_columns
 from ikebana.codecs.connect_json import Opening, PayloadPlan
 from ikebana.codecs.encodings import Convert
 from ikebana.codecs.errors import DecodeError
+from ikebana.codecs.extended_json import plain
 from ikebana.codecs.fields import is_exact, object_of, require_bounded
 from ikebana.codecs.semantic_types import Schema
 from ikebana.codecs.unavailable import PLACEHOLDER, Unavailable
@@ -33,6 +34,8 @@ KEY, VALUE = "Debezium key", "Debezium value"
 FAULTS = (DecodeError, *canonical.REFUSALS)
 
 _REMEMBERED = 64
+_IDENTIFIER = "_id"
+"""The field that identifies a document of MongoDB."""
 
 
 def convert_columns(row: Row, plan: PayloadPlan) -> None:
@@ -115,7 +118,7 @@ class Rows:
             return None
         document = row.__class__ is str
         if document:
-            row, plan = decode.document(row.encode()), self._in_documents
+            row, plan = plain(decode.document(row.encode())), self._in_documents
         absent = self._taken_out(row) if careful else ()
         if self._columns is not None and (careful or not self._exact):
             row = {name: row[name] for name in row if name in self._columns}
@@ -203,6 +206,8 @@ def keys_in_json(needs: Needs) -> KeyDecoder:
         b"|".join(re.escape(canonical.write(name)) for name in names)
     ).search
     text = None if Canonical is None or needs.key else Canonical().text
+    # MongoDB's Kafka keys have the JSON of the identifier as a text `id`.
+    is_of_documents, document = needs.key == (_IDENTIFIER,), canonical.decoder(Any)
 
     def quick(key: bytes, _: Headers) -> tuple[bytes] | None:
         if text is None or (written := text(key)) is None:
@@ -212,6 +217,8 @@ def keys_in_json(needs: Needs) -> KeyDecoder:
     def decode(key: bytes, _: Headers) -> Any:
         data, plan = opening.open(key)
         if isinstance(data, dict):
+            if is_of_documents and data.keys() == {"id"} and isinstance(data["id"], str):
+                return {_IDENTIFIER: plain(document(data["id"].encode()))}
             convert_columns(data, plan)
         return data
 
