@@ -62,21 +62,20 @@ class Layers:
         self._count = 0
         # The columns that the last layer computes, if it does nothing else.
         self._open: list[str] = []
-        # The columns of the last layer with their types; None after a change, until it is bound.
+        # The columns with their types as they were last bound, None after a change at the bottom;
+        # and the layers that came since.
         self._types: dict[str, SqlType] | None = None
+        self._unbound: list[str] = []
 
     def add(self, select: str, rest: str = "") -> None:
         """Put a SELECT around the layers; `rest` follows its FROM."""
-        self._types = None
         self._open = []
         self._layers.append(f"{select}{_FROM_BELOW} {rest}".rstrip())
+        self._unbound.append(self._layers[-1])
 
     def sql(self) -> str:
         """The SQL of all layers."""
-        sql = self._innermost()
-        for layer in self._layers:
-            sql = layer.replace("\0", sql)
-        return sql
+        return _nested(self._innermost(), self._layers)
 
     def _innermost(self) -> str:
         """Every row of the table with the columns that are read."""
@@ -116,9 +115,9 @@ class Layers:
             )
         elif self._open and not any(other in sql for other in self._open):
             # It joins the layer of the expressions before it, since it reads none of them.
-            self._types = None
             start = self._layers[-1].removesuffix(_FROM_BELOW)
             self._layers[-1] = f"{start}, {sql} AS {shown}{_FROM_BELOW}"
+            self._unbound.append(f"SELECT *, {sql} AS {shown}{_FROM_BELOW}")
             self._open.append(name)
         else:
             self.add(f"SELECT *, {sql} AS {shown}")
@@ -201,9 +200,13 @@ class Layers:
     def described(self) -> dict[str, SqlType]:
         """The columns of the last layer, with their types."""
         if self._types is None:
-            relation = described(self.sql(), self.schema())
-            types = [type_of(str(each)) for each in relation.types]
-            self._types = dict(zip(relation.columns, types, strict=True))
+            self._types = _types_of(self.sql(), self.schema())
+        elif self._unbound:
+            # To bind all layers again and again would take quadratic time.
+            typed = [f"NULL::{kind} AS {quoted(name)}" for name, kind in self._types.items()]
+            bound = f"SELECT {', '.join(typed)}"
+            self._types = _types_of(_nested(bound, self._unbound), self.schema())
+        self._unbound.clear()
         return self._types
 
     def type_of(self, column: str) -> str:
@@ -234,3 +237,16 @@ class Layers:
         """Refuse a part of the step.  Raises: StepError."""
         shown = "" if text is None else f"{text}: "
         raise StepError(self.step, part, f"{shown}{problem}")
+
+
+def _nested(innermost: str, layers: Sequence[str]) -> str:
+    sql = innermost
+    for layer in layers:
+        sql = layer.replace("\0", sql)
+    return sql
+
+
+def _types_of(sql: str, schema: pa.Schema) -> dict[str, SqlType]:
+    relation = described(sql, schema)
+    types = [type_of(str(each)) for each in relation.types]
+    return dict(zip(relation.columns, types, strict=True))
