@@ -225,6 +225,9 @@ def in_one_direction(orders: Sequence[Sorted]) -> tuple[list[str], list[str], bo
     parts: list[str] = []
     kinds: list[str] = []
     for order in orders:
+        if order.kind == "INTERVAL":
+            # Equal lengths may differ as data, as 1 month and 30 days do.
+            order = order._replace(sql=_length(order.sql), kind="HUGEINT")
         sql, kind = order.sql, order.kind
         turned = order.descending != descending
         if order.nulls_first != descending:
@@ -239,6 +242,16 @@ def in_one_direction(orders: Sequence[Sorted]) -> tuple[list[str], list[str], bo
         parts.append(sql)
         kinds.append(kind)
     return parts, kinds, descending
+
+
+def _length(sql: str) -> str:
+    """The microseconds of an interval as SQL compares intervals, with months of 30 days."""
+    year, month, day, hour, minute, micros = (
+        f"date_part('{part}', {sql})"
+        for part in ("year", "month", "day", "hour", "minute", "microsecond")
+    )
+    days = f"(({year} * 12 + {month}) * 30 + {day})::HUGEINT"
+    return f"({days} * 86400000000 + ({hour} * 60 + {minute}) * 60000000 + {micros})"
 
 
 def _turned(order: Sorted) -> tuple[str, str]:
@@ -256,6 +269,10 @@ def _turned(order: Sorted) -> tuple[str, str]:
         return f"DATE '1970-01-01' - {name}", "BIGINT"
     if kind == "TIME":
         return f"-epoch_us({name})", "BIGINT"
+    if kind == "TIME WITH TIME ZONE":
+        # It sorts by instant, then from east to west.
+        east = f"date_part('timezone', {name})"
+        return f"{east} - (epoch_us({name}) - {east} * 1000000)::HUGEINT * 1000000", "HUGEINT"
     if isinstance(type_of(kind), Enum):
         return f"-enum_code({name})::INTEGER", "INTEGER"
     if kind in INSTANTS:

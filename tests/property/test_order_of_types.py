@@ -18,6 +18,7 @@ from ikebana.codecs import canonical
 from ikebana.processor.engine.evaluate import evaluate
 from ikebana.processor.linear.database import asked
 from ikebana.processor.linear.typed_json import from_json
+from support.sql_oracle import assert_answered
 from support.sql_oracle import plan_of as view_of
 from support.strategies import unhurried
 
@@ -63,7 +64,9 @@ NESTED: dict[str, list[str]] = {
         for row in ("null", "[]", "[9]", "[10]", "[9,null]", "[null]")
     ],
 }
-KINDS = {**TEXTS, **NESTED}
+# Some are equal and differ as data, so that one of them is no less than another.
+LENGTHS = ["1 day", "24:00:00", "-1 month", "-30 days", "1 year", "360 days", "178000000 years"]
+KINDS = {**TEXTS, **NESTED, "INTERVAL": [f'"{text}"' for text in LENGTHS]}
 
 
 @st.composite
@@ -156,7 +159,7 @@ def test_what_is_taken_back_is_no_extreme_any_more(kind: str, data: st.DataObjec
     assert results_at(found, 1) == results_at(evaluate(plan, {"t": alone})["o"], 0)
 
 
-TURNED = [kind for kind in TEXTS if kind != "TIME WITH TIME ZONE"]
+TURNED = [*TEXTS, "INTERVAL"]
 
 
 def check_turned(kind: str, drawn: Sequence[str], limit: int, nulls: str = "") -> None:
@@ -202,3 +205,13 @@ def test_ends_of_a_type_are_the_ends_of_an_order_that_is_turned(
 ) -> None:
     for limit in range(1, len(drawn)):
         check_turned(kind, drawn, limit)
+
+
+def test_lengths_that_differ_as_data_may_be_peers() -> None:
+    """A month has 30 days, and a day 24 hours, in the order of SQL."""
+    tables = {"t": {"id": "BIGINT", "x": "INTERVAL"}}
+    rows = [(at, {"id": at, "x": x}, 0) for at, x in enumerate([*LENGTHS, None])]
+    ranks = "rank() OVER (ORDER BY x) AS a, dense_rank() OVER (ORDER BY x DESC) AS b"
+    query = f"SELECT id, {ranks}, count(*) OVER (ORDER BY x) AS n FROM t"
+
+    assert_answered(tables, [query], {"t": [*rows, (0, None, 1)]}, 2)
