@@ -160,19 +160,14 @@ def parse(
 
 
 def document_of(text: str, source: str, environ: Mapping[str, str]) -> Document:
-    """Parse a pipeline file: SQL if its name ends in .sql, else YAML.  Raises: ConfigError."""
+    """Parse a pipeline file: SQL if it begins with CREATE, else YAML.  Raises: ConfigError."""
     if source.endswith(".py"):
         raise ConfigError(
             f"cannot read pipeline file {source}: a pipeline in Python is an object of a module",
             hint=f"Name both, such as {Path(source).stem}:pipeline.",
         )
-    is_sql = source.endswith(".sql")
-    begins, form, other = (_YAML, "YAML", ".yaml") if is_sql else (_SQL, "SQL", ".sql")
-    if begins.search(text):
-        raise ConfigError(
-            f"cannot read pipeline file {source}: it has {form}, which is told by the file's name",
-            hint=f"Rename it, so that it ends in {other}.",
-        )
+    # The text decides: standard input has no name.
+    is_sql = _SQL.match(text) or (source.endswith(".sql") and not _YAML.search(text))
     if not is_sql:
         return read_yaml(text, source, environ)
     # DuckDB takes a while to import, and memory.

@@ -206,7 +206,8 @@ def parsed_aggregate(name: str, text: str) -> Parsed:
     if traits.is_of_rows and argument == "*" and not is_distinct:
         return Parsed(kind, None)
     if not argument:
-        raise AggregateError((name, f'"{text}" has no argument'))
+        rows = f"; {kind}(*) is of all rows" if traits.is_of_rows else ""
+        raise AggregateError((name, f'"{text}" has no argument{rows}'))
     if traits.is_of_pairs:
         argument = _pair(name, kind, argument)
     return Parsed(kind, argument, limit, is_distinct)

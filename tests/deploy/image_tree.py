@@ -8,7 +8,6 @@ where the Dockerfile puts it.
 import os
 import shutil
 import sys
-import zipfile
 from pathlib import Path
 
 import pyspark
@@ -16,7 +15,7 @@ import pyspark
 from deploy.charts import ROOT
 from deploy.container import Image
 from ikebana.processor.base.java import find_java
-from support.shipped import variables_of_image, wheel
+from support.shipped import unpack, variables_of_image, wheel
 
 _HOME = "/opt/ikebana"
 _ENTRYPOINT = [f"{_HOME}/entrypoint.sh"]
@@ -41,8 +40,7 @@ def made(folder: Path) -> Image:
         shutil.copy(ROOT / "deploy" / name, home / name)
         (home / name).chmod(0o555)
     shutil.copy(ROOT / "deploy" / "spark-defaults.conf", home / "conf")
-    with zipfile.ZipFile(wheel(folder / "wheel", quick=True)) as packed:
-        packed.extractall(home / "lib")
+    unpack(wheel(folder / "wheel", quick=True), home / "lib")
     layout = home / "lib" / "ikebana" / "processor" / "spark" / "log4j2-json.properties"
     shutil.copy(layout, home / "conf" / "log4j2.properties")
     python = f"/opt/python/bin/{Path(sys.executable).resolve().name}"

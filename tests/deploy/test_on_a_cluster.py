@@ -200,6 +200,8 @@ def test_one_pod_does_it_all(release: Release, tmp_path: Path) -> None:
     values = (*release.values(**options), f"--set-file=pipeline.file={tmp_path}/alone.yaml")
     release.helm("install", "alone", CHART, *values, "--wait", "--timeout=300s")
     wait_until(lambda: release.published("alone"), 240, "all flights are out")
+    told = release.cluster.kubectl("logs", "-n", SPACE, "alone-0")
+    assert all(f"{path} yes" in told for path in ("owners", "compiled code", "forks")), told
     (pod,) = release.pods("app.kubernetes.io/instance=alone")
     assert not [each for each in pod["spec"]["volumes"] if "access" in each["name"]]
     release.helm("uninstall", "alone", "--wait", "--timeout=180s")

@@ -66,17 +66,21 @@ def wheel(folder: Path, *, quick: bool = False) -> Path:
     return built
 
 
+def unpack(built: Path, packages: Path) -> None:
+    """Unpack a wheel as pip does it: programs may be executed."""
+    with zipfile.ZipFile(built) as packed:
+        packed.extractall(packages)
+        for each in packed.infolist():
+            if each.external_attr >> 16 & 0o111:
+                (packages / each.filename).chmod(0o755)
+
+
 def installed(folder: Path, *, quick: bool = False) -> Shipped:
     """Install the wheel, which may be a `quick` one, in a new environment."""
     home = folder / "ikebana"
     venv.create(home, symlinks=True)
     (packages,) = home.glob("lib/python*/site-packages")
-    with zipfile.ZipFile(wheel(folder / "wheel", quick=quick)) as packed:
-        packed.extractall(packages)
-        for each in packed.infolist():
-            # As pip does it.
-            if each.external_attr >> 16 & 0o111:
-                (packages / each.filename).chmod(0o755)
+    unpack(wheel(folder / "wheel", quick=quick), packages)
     # A path file adds folders as they are: the link of the checkout in them is not followed.
     others = [path for path in sys.path if Path(path).name == "site-packages"]
     (packages / "others.pth").write_text("\n".join(others) + "\n")

@@ -323,6 +323,12 @@ CURRENT = Upsert("current", "events")
             id="top of how many",
         ),
         pytest.param(
+            (CURRENT, Reduce("r", "current", (("n", "count()"),))),
+            "operators.r.aggregates.n",
+            '"count()" has no argument; count(*) is of all rows',
+            id="a count of nothing",
+        ),
+        pytest.param(
             (CURRENT, Reduce("r", "current", (("n", "sum(x +)"),))),
             "operators.r.aggregates.n",
             "syntax error",

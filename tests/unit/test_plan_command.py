@@ -5,6 +5,8 @@ The stored texts lie in `tests/golden/plan`; IKEBANA_GOLDEN=write stores them an
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from shutil import copytree
 
@@ -24,6 +26,7 @@ from ikebana.processor.cli.plan import demand_unchanged
 from ikebana.testing import Run
 from support.checkpoints import left
 from support.doc_blocks import ROOT, named
+from support.waiting import patient
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "plan"
 BEFORE = GOLDEN / "before.yaml"
@@ -193,6 +196,22 @@ def test_without_a_checkpoint_all_is_new(tmp_path: Path) -> None:
     last = found.stdout.splitlines()[-1]
     assert last == "there is no checkpoint yet, all is new: 8 new"
     assert not (tmp_path / "nothing").exists()
+
+
+def test_a_file_may_come_through_standard_input(stopped: Path) -> None:
+    """As `kubectl exec -i` does it: the checkpoint is there, the edited file is here."""
+    command = "from ikebana.processor.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", command, "plan", "/dev/stdin", "--against", str(stopped)],
+        stdin=(GOLDEN / "edited.yaml").open(),
+        capture_output=True,
+        text=True,
+        timeout=patient(60),
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (2, "")
+    assert done.stdout == asked(GOLDEN / "edited.yaml", stopped).stdout
 
 
 def test_the_checkpoint_is_that_of_the_file_where_none_is_named(tmp_path: Path) -> None:
