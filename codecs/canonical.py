@@ -246,7 +246,10 @@ def refused(codec: str, error: Exception) -> DecodeError:
             return error
         case msgspec.MsgspecError():
             # The message quotes payload only in unknown enumeration values, and keys.
-            return DecodeError(codec, _QUOTED.sub("…", str(error)))
+            reason = _QUOTED.sub("…", str(error))
+            # Said of half of a surrogate pair at the end of a text, too.
+            cut_off = "it is cut off, or has half a surrogate pair"
+            return DecodeError(codec, cut_off if reason == _TRUNCATED else reason)
         case UnicodeDecodeError():
             return DecodeError(codec, f"byte {error.start} of a string is not UTF-8")
         case RecursionError():
@@ -256,6 +259,7 @@ def refused(codec: str, error: Exception) -> DecodeError:
 
 
 _QUOTED = re.compile(r"'.*'", re.DOTALL)
+_TRUNCATED = "Input data was truncated"
 
 
 class JsonObject(dict[str, Any]):

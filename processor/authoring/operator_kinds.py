@@ -34,8 +34,8 @@ def operators(part: OperatorPart, name: str) -> tuple[Operator | Derived, ...]:
     if not kinds and (empty := [kind for kind in KINDS if kind in part.model_fields_set]):
         raise PlanError(name, [(f"{path}.{empty[0]}", "must not be empty")])
     if len(kinds) != 1:
-        both = f"; is {' and '.join(kinds)}" if kinds else ""
-        raise PlanError(name, [(path, f"must be one of {', '.join(KINDS)}{both}")])
+        stated = f"is {' and '.join(kinds)}" if kinds else _without_kind(part)
+        raise PlanError(name, [(path, f"must be one of {', '.join(KINDS)}; {stated}")])
     (kind,) = kinds
     section = _SECTIONS[kind]
     extra = part.model_fields_set - {kind, *section.keys}
@@ -48,6 +48,15 @@ def operators(part: OperatorPart, name: str) -> tuple[Operator | Derived, ...]:
             remedy = f'; its conditions are "{conditions[1]}"'
         raise PlanError(name, [(path, f"{kind} takes no {other}{remedy}")])
     return section.build(part, name, getattr(part, kind))
+
+
+def _without_kind(part: OperatorPart) -> str:
+    """What an operator has that is none of the kinds."""
+    keys = part.model_fields_set
+    if not keys:
+        return "a key without a value counts as absent"
+    of_steps = "; a step is of a linear operator" if keys & {*StepPart.model_fields} else ""
+    return f"has only {', '.join(sorted(keys))}{of_steps}"
 
 
 def as_far_as_read(

@@ -169,7 +169,7 @@ def as_by(value: object) -> object:
 def _as_one_expression(value: object) -> str:
     """How to write several columns as one expression, if these are columns."""
     pairs: list[tuple[object, object]] = []
-    if isinstance(value, list):
+    if isinstance(value, list) and all(str(name).isidentifier() for name in value):
         pairs = [(name, name) for name in value]
     elif isinstance(value, dict):
         pairs = list(value.items())

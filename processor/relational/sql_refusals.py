@@ -57,7 +57,7 @@ LISTS = ("unnest", "generate_series", "range")
 
 
 def refuse_before(node: Node) -> None:
-    """Refuse a node of FROM, or a LIMIT, that DuckDB would refuse in other words.
+    """Refuse a node of FROM, a LIMIT or a parameter that DuckDB would refuse in other words.
 
     Raises: SqlQueryError.
     """
@@ -69,6 +69,10 @@ def refuse_before(node: Node) -> None:
                 "hop and session of an input or operator",
                 node.get("query_location"),
             )
+    if node.get("class") == "PARAMETER":
+        raise SqlQueryError(
+            "a parameter has no value here; write the value", node.get("query_location")
+        )
     if node.get("type") == "SHOW_REF":
         raise SqlQueryError("DESCRIBE, SHOW and SUMMARIZE are not supported; write a SELECT")
     if node.get("type") == "LIMIT_MODIFIER":

@@ -498,7 +498,7 @@ GOOD = bare(event("u", ROW, OLDER)) or b""
 @pytest.mark.parametrize(
     ("key", "value", "reason"),
     [
-        pytest.param(KEY, b"", "truncated", id="nothing"),
+        pytest.param(KEY, b"", "cut off", id="nothing"),
         pytest.param(KEY, b"hunter2", "malformed", id="no JSON"),
         pytest.param(KEY, b'"hunter2"', "got `str`", id="text"),
         pytest.param(KEY, b"[1]", "got `array`", id="an array"),
@@ -543,7 +543,7 @@ def test_a_value_at_fault_is_named_with_the_row_s_key(
     [
         pytest.param(None, "the Kafka key is null", id="null"),
         pytest.param(b"null", "the Kafka key is null", id="JSON's null"),
-        pytest.param(b"", "truncated", id="nothing"),
+        pytest.param(b"", "cut off", id="nothing"),
         pytest.param(b"hunter2", "malformed", id="no JSON"),
         pytest.param(b"\xff", "malformed", id="no UTF-8"),
         pytest.param(DEEP, "too deeply", id="too deep an array"),

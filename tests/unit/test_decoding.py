@@ -150,7 +150,8 @@ def test_a_bad_value_goes_to_its_key_with_an_error_record(place: PartitionRange)
             "topic": "t",
             "partition": 3,
             "offset": 11,
-            "reason": "could not decode value as JSON: Input data was truncated",
+            "reason": "could not decode value as JSON: it is cut off, or has half a surrogate "
+            "pair",
             "key": base64.b64encode(b"1.0").decode(),
             "value": base64.b64encode(b"{").decode(),
         }

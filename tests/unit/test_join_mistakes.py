@@ -23,6 +23,11 @@ outputs:
 kafka: {{bootstrap.servers: broker:9092}}
 run: {{checkpoint: c}}
 """
+OF_A_KIND = (
+    "must be one of upsert, linear, concat, state_machine, reduce, delta_join, as_of_join, sql, "
+    "distinct, union, minus, intersect, semi_join, anti_join, left_join, right_join, full_join, "
+    "first, window, iterate, tumble, hop, session"
+)
 DELTA = "delta_join: {o: order, p: price}, select: {price: p.price}, "
 AS_OF = "as_of_join: {o: order, p: price}, select: {price: p.price}, "
 EQUAL = "where: o.product = p.product, "
@@ -182,13 +187,16 @@ def problems(join: str) -> list[str]:
             'operators.j.delta_join.o-1: "o-1" is no name for columns (letters, digits, "_")',
         ),
         ("sql: ''", "operators.j.sql: must not be empty"),
+        ("sql: ", f"operators.j: {OF_A_KIND}; a key without a value counts as absent"),
+        ("sql: [SELECT 1]", "operators.j.sql: must be a SQL expression; is a list"),
+        (
+            "filter: order",
+            f"operators.j: {OF_A_KIND}; has only filter; a step is of a linear operator",
+        ),
+        ("on: o.id", f"operators.j: {OF_A_KIND}; has only on"),
         (
             "upsert: raw, " + DELTA + EQUAL,
-            "operators.j: must be one of upsert, linear, concat, state_machine, reduce, "
-            "delta_join, as_of_join, sql, distinct, union, minus, intersect, semi_join, "
-            "anti_join, left_join, right_join, full_join, first, window, iterate, tumble, hop, "
-            "session; "
-            "is upsert and delta_join",
+            f"operators.j: {OF_A_KIND}; is upsert and delta_join",
         ),
         (
             AS_OF + ON + "at: old",
