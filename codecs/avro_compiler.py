@@ -158,7 +158,10 @@ class Compiler:
         for field in schema["fields"]:
             here = field["name"]
             node = self.node(field["type"], needs.within(here))
-            fields.append({**self._form(field), "type": node.bare})
+            form = self._form(field)
+            if "default" in form:
+                form["default"] = self._filled(form["default"], field["type"])
+            fields.append({**form, "type": node.bare})
             least |= node.least
             if only is not None and here not in only:
                 continue
@@ -181,6 +184,27 @@ class Compiler:
             late[0] = picked(names if len(names) < len(fields) else None, converts)
         done = self._records[name, id(needs)] = CompiledType(bare, late[0], least)
         return done
+
+    def _filled(self, default: Any, schema: Any) -> Any:
+        """A default with those of the fields that it leaves out."""
+        if isinstance(schema, list):
+            schema = schema[0]
+        schema = self.types.get(schema) if isinstance(schema, str) else schema
+        if schema is None:
+            return default
+        if schema["type"] == "record" and isinstance(default, dict):
+            return {
+                field["name"]: self._filled(
+                    default.get(field["name"], field.get("default")), field["type"]
+                )
+                for field in schema["fields"]
+                if field["name"] in default or "default" in field
+            }
+        if schema["type"] == "array" and isinstance(default, list):
+            return [self._filled(item, schema["items"]) for item in default]
+        if schema["type"] == "map" and isinstance(default, dict):
+            return {name: self._filled(each, schema["values"]) for name, each in default.items()}
+        return default
 
     def _form(self, schema: Mapping[str, Any]) -> dict[str, Any]:
         # Defaults of writers are not used, and some of them are invalid.

@@ -1,8 +1,8 @@
 """Convert the values of fastavro to canonical JSON data.
 
 The semantic types of Kafka Connect and Debezium (`connect.name`) come before Avro's logical types:
-decimals are exact numbers, timestamp-* are in UTC with a "Z", local-timestamp-* without.  A
-duration stays bytes, and bytes become base64 text.
+decimals are exact numbers, timestamp-* are in UTC with a "Z", local-timestamp-* without, a
+duration is an interval of ISO 8601, and bytes become base64 text.
 """
 
 import struct
@@ -73,6 +73,8 @@ def semantics_of(schema: Mapping[str, Any]) -> Meaning | None:
     if logical == "uuid":
         fixed = kind == "fixed" and schema["size"] == 16
         return Meaning("UUID", _uuid if fixed else None) if fixed or kind == "string" else None
+    if logical == "duration" and kind == "fixed" and schema["size"] == _DURATION.size:
+        return Meaning("INTERVAL", _duration)
     if logical in _LOGICAL and kind in ("int", "long"):
         return _LOGICAL[logical]
     return None
@@ -150,6 +152,15 @@ def base64(value: bytes | str) -> str:
 def _uuid(value: bytes | str) -> str:
     text = as_bytes(value).hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def _duration(value: bytes | str) -> str:
+    months, days, millis = _DURATION.unpack(as_bytes(value))
+    seconds, rest = divmod(millis, 1_000)
+    return f"P{months}M{days}DT{seconds}{f'.{rest:03d}'.rstrip('0') if rest else ''}S"
+
+
+_DURATION = struct.Struct("<III")
 
 
 def _double(value: float) -> Any:

@@ -261,6 +261,41 @@ def test_a_pinned_schema_has_every_writer_look_alike() -> None:
     assert known.asked == [1, 2]
 
 
+def test_a_default_of_a_record_has_the_defaults_of_its_fields() -> None:
+    """Those that it leaves out, also in a list and in the first type of a union."""
+    day = {"type": "int", "logicalType": "date"}
+    part = record(("day", day, 1), ("note", ["null", "string"], None), ("n", "int"), name="part")
+    reader = record(
+        ("id", "long"),
+        ("one", part, {"n": 7}),
+        ("more", {"type": "array", "items": ["part", "null"]}, [{"n": 8, "day": 0}]),
+        ("by_name", {"type": "map", "values": "part"}, {"a": {"n": 9, "note": None}}),
+    )
+
+    first = {"day": "1970-01-02", "n": 7, "note": None}
+    assert decoded(V1, body(V1, {"id": 1, "name": "a"}), reader) == {
+        "id": 1,
+        "one": first,
+        "more": [{**first, "day": "1970-01-01", "n": 8}],
+        "by_name": {"a": {**first, "n": 9}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("parts", "shown"),
+    [
+        ((14, 3, 1_500), "P14M3DT1.5S"),
+        ((0, 0, 0), "P0M0DT0S"),
+        ((0, 0, 2**32 - 1), "P0M0DT4294967.295S"),
+    ],
+)
+def test_a_duration_is_an_interval(parts: tuple[int, ...], shown: str) -> None:
+    """Of months, days and milliseconds."""
+    schema = {"type": "fixed", "name": "length", "size": 12, "logicalType": "duration"}
+
+    assert decoded(schema, struct.pack("<III", *parts)) == shown
+
+
 def test_a_pinned_schema_leaves_out_what_a_newer_writer_adds() -> None:
     """What the reader does not know is skipped, whole."""
     writer = record(("id", "long"), ("blob", "bytes"), ("name", "string"), ("last", "string"))
